@@ -1,18 +1,18 @@
-//! What the fuzz targets share: an input that decides both what arrives and how it is cut.
+//! Shared code of the fuzz targets: an input that determines both the data and how it is cut.
 
 use fathometer_model::Seed;
 
-/// A fuzzer's input, read as a seed for the cuts and the octets to be cut.
+/// A fuzzer's input: a seed for the cuts, and the bytes to cut.
 ///
-/// The seed comes first, so that a mutation of the octets leaves the cuts alone.
+/// The seed comes first, so that a mutation of the bytes does not change the cuts.
 pub struct Pieces<'a> {
-    /// The octets.
+    /// The bytes.
     pub octets: &'a [u8],
     cuts: Seed,
 }
 
 impl<'a> Pieces<'a> {
-    /// Splits an input; its first two octets are the seed of the cuts.
+    /// Splits an input; its first two bytes are the seed of the cuts.
     pub fn new(input: &'a [u8]) -> Pieces<'a> {
         let (head, octets) = input.split_at(input.len().min(2));
         let seed = head
@@ -24,14 +24,14 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// The octets in pieces of 1 to `longest` octets.
+    /// The bytes in pieces of 1 to `longest` bytes.
     pub fn cut(&self, longest: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (cuts, mut rest, mut counter) = (self.cuts, self.octets, 0);
         std::iter::from_fn(move || {
             if rest.is_empty() {
                 return None;
             }
-            // Short pieces as often as long ones: most mistakes are made at a single octet.
+            // Short pieces as often as long ones: most faults appear with pieces of one byte.
             let length = match cuts.draw(2 * counter) % 4 {
                 0 => 1,
                 _ => 1 + (cuts.draw(2 * counter + 1) % longest as u64) as usize,

@@ -1,7 +1,7 @@
-//! The origin's HTTP/1 connection: any split of a client's octets gives the same output, which is
-//! well-formed responses and nothing else, within the limits, and nothing follows the close.
+//! The origin's HTTP/1 connection: any split of a client's bytes gives the same output. The output contains
+//! only well-formed responses within the limits, and nothing after the close.
 //!
-//! The first octet of an input chooses how the server is set up; the rest is what a client sends.
+//! The first byte of an input selects the settings of the server; the rest is the data from the client.
 
 #![no_main]
 
@@ -17,13 +17,13 @@ use fathometer_http::origin::{Method, Origin, OriginConfig};
 use fathometer_model::{Bytes, ContentCoding, File, FileId, Instant, Page, Site};
 use libfuzzer_sys::fuzz_target;
 
-/// Request content that the server takes, in octets.
+/// Largest request content that the server accepts, in bytes.
 const LONGEST_BODY: u64 = 200;
 
-/// Time-outs that a connection may take to end.
+/// Most time-outs until a connection ends.
 const LONGEST_WAIT: usize = 10_000;
 
-/// The interim response to a client that waits with its content.
+/// The interim response to a client that waits before it sends content.
 const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
 
 fuzz_target!(|input: &[u8]| {
@@ -42,7 +42,7 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(whole.close, octets.close, "a split changed the close");
 });
 
-/// What a connection gave.
+/// The results of a connection.
 struct Outcome {
     output: Vec<u8>,
     served: Vec<Served>,
@@ -113,12 +113,12 @@ fn config(setup: u8) -> Arc<ServerConfig> {
         connection_time: Duration::from_millis(if setup & 1 == 0 { 0 } else { 5 }),
         events: true,
         request_text: setup & 2 != 0,
-        // What follows an upgrade is another machine's, with a target of its own.
+        // After an upgrade, another machine handles the input, with its own fuzz target.
         upgrade: false,
     })
 }
 
-/// Hosts one connection from its first octet to its end.
+/// Runs one connection from its first byte to its end.
 fn serve<'a>(config: &Arc<ServerConfig>, pieces: impl Iterator<Item = &'a [u8]>) -> Outcome {
     let mut now = Instant::ZERO;
     let mut connection = Connection::new(origin(), Arc::clone(config), now);
@@ -135,8 +135,8 @@ fn serve<'a>(config: &Arc<ServerConfig>, pieces: impl Iterator<Item = &'a [u8]>)
     }
     connection.handle_eof(now);
     drain(&mut connection, &mut outcome, &mut closed, now);
-    // What is left are limits on waiting, each of which passes once, and the time that the server
-    // takes for requests, of which there are fewer than this.
+    // What remains are time limits, each of which passes once, and the service times of requests. Together
+    // there are fewer than this.
     for _ in 0..LONGEST_WAIT {
         let Some(at) = connection.poll_timeout() else {
             break;
@@ -151,7 +151,7 @@ fn serve<'a>(config: &Arc<ServerConfig>, pieces: impl Iterator<Item = &'a [u8]>)
     outcome
 }
 
-/// Takes all there is, some of it in small writes.
+/// Takes all output, some of it in small writes.
 fn drain(connection: &mut Connection, outcome: &mut Outcome, closed: &mut bool, now: Instant) {
     loop {
         let mut slices = [IoSlice::new(&[]); 4];
@@ -181,7 +181,7 @@ fn drain(connection: &mut Connection, outcome: &mut Outcome, closed: &mut bool, 
     }
 }
 
-/// Takes the output apart by what the events say of it.
+/// Parses the output with the help of the events.
 fn judge(config: &ServerConfig, outcome: &Outcome) {
     if let Some(most) = config.max_requests_per_connection {
         assert!(outcome.requests <= most, "more requests than the limit");
@@ -189,7 +189,7 @@ fn judge(config: &ServerConfig, outcome: &Outcome) {
     assert!(outcome.close.is_some(), "a close without a reason");
     let mut rest = &outcome.output[..];
     for served in &outcome.served {
-        // Of content that is too long, what came with the octet that was too many counts as well.
+        // For content that is too long, the bytes received together with the first excess byte count too.
         assert!(
             served.request_body.0 <= LONGEST_BODY || served.status == 413,
             "{served:?}"
@@ -199,7 +199,7 @@ fn judge(config: &ServerConfig, outcome: &Outcome) {
         judge_head(head, served);
         rest = after;
     }
-    // A client may be told to go on and then send no more.
+    // A client may receive 100 (Continue) and then send nothing more.
     let truncated = outcome.close == Some(CloseReason::ClientTruncated);
     assert!(
         rest.is_empty() || (truncated && rest == CONTINUE.as_bytes()),
@@ -216,7 +216,7 @@ fn judge(config: &ServerConfig, outcome: &Outcome) {
     }
 }
 
-/// A head is lines of the right form that end in an empty one, and states the length that follows.
+/// A head has lines of the correct form, ends with an empty line, and states the length of the content.
 fn judge_head(head: &[u8], served: &Served) {
     let head = std::str::from_utf8(head).expect("a head is ASCII");
     let final_head = head.strip_prefix(CONTINUE).unwrap_or(head);

@@ -1,5 +1,5 @@
-//! The client's HTTP/2 connection: any split of a server's octets gives the same events, in their order,
-//! and nothing after the close. The checks are the crate's own; they need its insides.
+//! The client's HTTP/2 connection: any split of a server's bytes gives the same events in the same order, and
+//! nothing after the close. The checks are in the crate, because they need its private state.
 
 #![no_main]
 

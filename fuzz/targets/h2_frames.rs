@@ -1,4 +1,4 @@
-//! Frames of HTTP/2: any split gives the same frames, and what is read is written again as it was.
+//! HTTP/2 frames: any split gives the same frames, and a frame that was read is written back unchanged.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! The origin's HTTP/2 connection: any split of a client's octets is served alike, the output is frames
-//! that a client can take, within the limits, and the connection ends.
+//! The origin's HTTP/2 connection: any split of a client's bytes gives the same result, the output consists of
+//! frames that a client accepts, within the limits, and the connection ends.
 
 #![no_main]
 

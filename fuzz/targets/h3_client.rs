@@ -1,5 +1,5 @@
-//! The client's HTTP/3 connection: any split of a server's octets on any streams gives the same events,
-//! in their order, and nothing after the close.
+//! The client's HTTP/3 connection: any split of a server's bytes on any streams gives the same events in the
+//! same order, and nothing after the close.
 
 #![no_main]
 

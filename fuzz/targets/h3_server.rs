@@ -1,5 +1,5 @@
-//! The server's HTTP/3 connection: any split of a client's octets on any streams gives the same
-//! responses, and every connection comes to an end.
+//! The server's HTTP/3 connection: any split of a client's bytes on any streams gives the same responses, and
+//! every connection ends.
 
 #![no_main]
 

@@ -1,5 +1,4 @@
-//! HPACK: any blocks are decoded or refused within bounds, and what was decoded is encoded and decoded
-//! again.
+//! HPACK: any block is decoded or refused within bounds, and decoded fields are encoded and decoded again.
 
 #![no_main]
 

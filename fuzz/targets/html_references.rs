@@ -1,5 +1,5 @@
-//! The HTML reference scanner: any split of a document gives the same references, and what it
-//! resolves can stand in a request line.
+//! The HTML reference scanner: any split of a document gives the same references, and every resolved reference
+//! is valid in a request line.
 
 #![no_main]
 

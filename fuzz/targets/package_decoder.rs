@@ -1,5 +1,5 @@
-//! Object packages of both versions: any octets are read or refused within limits, however they are cut,
-//! and what was read whole is written and read again.
+//! Object packages of both versions: any bytes are read or refused within limits, with any split, and a package
+//! that was read completely is written and read again.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Object packages of any files are read as they were written.
+//! Object packages of any files are read back as they were written.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Path profiles: no text makes the reader panic, and a profile that is accepted makes a link that
-//! conserves packets and delivers in order of time.
+//! Path profiles: no text makes the parser panic, and an accepted profile gives a link that conserves packets
+//! and delivers them in order of time.
 
 #![no_main]
 
@@ -19,11 +19,11 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Sends packets through one direction until each has come out or was dropped.
+/// Sends packets through one direction until each was delivered or dropped.
 fn carry(profile: &Profile, direction: Direction) {
     const PACKETS: usize = 64;
     let mut link = Link::new(profile, direction, Seed(1));
-    // How often each packet came out, and how often it was dropped.
+    // How often each packet was delivered, and how often it was dropped.
     let mut delivered = [0u32; PACKETS];
     let mut dropped = [0u32; PACKETS];
     let mut now = Instant::ZERO;
@@ -33,10 +33,10 @@ fn carry(profile: &Profile, direction: Direction) {
             dropped[lost.payload] += 1;
         }
     }
-    // A packet may leave the link, be due and be due a second time as a duplicate; twice that.
+    // A packet may leave the link, be due, and be due a second time as a duplicate; twice that.
     for _ in 0..6 * PACKETS {
         let Some(due) = link.next_due() else { break };
-        // What was due while packets still arrived is late, as on a busy host.
+        // Packets that were due while others still arrived are late, as on a busy host.
         now = now.max(due);
         while let Some(packet) = link.deliver(now) {
             assert!(packet.scheduled <= now, "delivered before its time");

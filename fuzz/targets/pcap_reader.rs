@@ -1,6 +1,5 @@
-//! The reader of captures and the packet accounting behind it: no file makes it panic, memory does
-//! not follow what a file claims, any split of the reads gives the same figures, and the classes
-//! are a partition.
+//! The capture reader and the packet accounting: no file makes them panic, memory does not depend on the
+//! lengths that a file claims, any split of the reads gives the same figures, and the classes are a partition.
 
 #![no_main]
 
@@ -25,11 +24,11 @@ fuzz_target!(|input: &[u8]| {
         let cut = account_with_sequences(InPieces::new(pieces.cut(50)), &options);
         match (whole, cut) {
             (Ok(whole), Ok((cut, _))) => {
-                // In figures, not in memory: NaN is not equal to itself.
+                // Compared as text, because NaN is not equal to itself.
                 assert_eq!(format!("{whole:?}"), format!("{cut:?}"));
                 judge(&whole);
             }
-            // The same kind; what a message quotes may depend on the first read.
+            // The same kind of error; a message may quote data that depends on the first read.
             (Err(whole), Err(cut)) => assert_eq!(discriminant(&whole), discriminant(&cut)),
             (whole, cut) => panic!(
                 "a split made an error: {:?}, {:?}",
@@ -51,7 +50,7 @@ fn judge(accounting: &Accounting) {
     let _ = accounting.table("fuzz", true);
 }
 
-/// Gives its reader one piece a read.
+/// Returns one piece for each read.
 struct InPieces<'a, I> {
     pieces: I,
     rest: &'a [u8],

@@ -1,5 +1,5 @@
-//! QPACK: sections and instructions in any order and any pieces, within bounds, and what was decoded
-//! is encoded and decoded again.
+//! QPACK: sections and instructions in any order and any pieces are handled within bounds, and decoded fields
+//! are encoded and decoded again.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! A TLS session, client or server, fed octets off the wire or, once established, records that its peer
-//! sealed: any split is understood alike, nothing comes from nowhere, nothing grows without bound. The
-//! checks are the crate's own; they need its insides.
+//! A TLS session, client or server, with arbitrary bytes or, once established, with records that its peer
+//! sealed: any split gives the same result, no plaintext appears that was not sent, and memory is bounded. The
+//! checks are in the crate, because they need its private state.
 
 #![no_main]
 

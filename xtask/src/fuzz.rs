@@ -1,15 +1,14 @@
 //! `cargo xtask fuzz`: builds the targets of `fuzz/` and runs each for a bounded time.
 //!
-//! It passes the flags that cargo-fuzz passes for targets without a sanitizer, which a stable
-//! compiler accepts; neither cargo-fuzz nor a nightly compiler is needed. The targets are safe
-//! Rust with every check on, so what there is to find are panics, broken invariants, endless
-//! loops and memory without bound.
+//! It passes the flags that cargo-fuzz passes for targets without a sanitizer. A stable compiler accepts them,
+//! so neither cargo-fuzz nor a nightly compiler is needed. The targets are safe Rust with all checks enabled.
+//! The fuzzer can therefore find panics, broken invariants, endless loops and unbounded memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Coverage for libFuzzer: counters and tables for every edge, also inside comparisons.
+/// Coverage for libFuzzer: counters and tables for every edge, and a trace of comparisons.
 const COVERAGE: &str = "-Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
@@ -18,27 +17,27 @@ const COVERAGE: &str = "-Cpasses=sancov-module \
     -Ccodegen-units=1 \
     --cfg fuzzing";
 
-/// Longest input, in octets: the machines' limits are below it.
+/// Longest input, in bytes. The limits of the machines are below it.
 const LONGEST_INPUT: u32 = 65_536;
 /// Seconds after which one input counts as an endless loop.
 const ENDLESS: u32 = 10;
-/// Resident memory, in MiB, beyond which a target counts as unbounded.
+/// Resident memory, in MiB, above which a target counts as unbounded.
 const MEMORY: u32 = 1024;
 
 /// Build the fuzz targets and run each for a bounded time.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run these targets only [default: all of them].
+    /// Run only these targets [default: all of them].
     targets: Vec<String>,
-    /// Seconds for each target, beyond the replay of its seeds.
+    /// Seconds for each target, in addition to the replay of its seeds.
     #[arg(long, default_value_t = 10)]
     seconds: u32,
-    /// The seed of libFuzzer's mutations; 0 takes a new one, which is printed.
+    /// Seed of libFuzzer's mutations; 0 chooses a new seed and prints it.
     #[arg(long, default_value_t = 0)]
     seed: u32,
 }
 
-/// Builds and runs what `arguments` ask for.
+/// Builds and runs the targets that `arguments` select.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
     let fuzz = root.join("fuzz");
     let all = targets(&fuzz)?;
@@ -74,7 +73,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     }
 }
 
-/// The targets, each a file of `fuzz/targets`, in alphabetical order.
+/// The targets in alphabetical order; each is a file in `fuzz/targets`.
 fn targets(fuzz: &Path) -> Result<Vec<String>, String> {
     let folder = fuzz.join("targets");
     let failed = |error| format!("failed to read {}: {error}", folder.display());
@@ -91,16 +90,16 @@ fn targets(fuzz: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Builds all targets and returns the folder they are in.
+/// Builds all targets and returns the folder that contains them.
 fn build(fuzz: &Path) -> Result<PathBuf, String> {
     let host = host()?;
     let folder = match std::env::var_os("CARGO_TARGET_DIR") {
-        // As cargo reads it: relative to where cargo was called.
+        // As cargo does: relative to the folder in which cargo was called.
         Some(folder) => std::path::absolute(PathBuf::from(folder).join("fuzz"))
             .map_err(|error| format!("failed to find the target folder: {error}"))?,
         None => fuzz.join("target"),
     };
-    // With an explicit target the flags are for the targets and not for build scripts.
+    // With an explicit `--target`, cargo applies the flags to the targets and not to build scripts.
     let status = Command::new(env!("CARGO"))
         .args(["build", "--release", "--bins", "--target", &host])
         .arg("--target-dir")
@@ -115,7 +114,7 @@ fn build(fuzz: &Path) -> Result<PathBuf, String> {
     Ok(folder.join(host).join("release"))
 }
 
-/// The triple of the machine this runs on, as the compiler tells it.
+/// The target triple of this machine, as the compiler reports it.
 fn host() -> Result<String, String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc)
@@ -129,7 +128,7 @@ fn host() -> Result<String, String> {
         .ok_or_else(|| "rustc -vV names no host".to_owned())
 }
 
-/// Runs one target on its seeds and then on what grows from them; whether it found nothing.
+/// Runs one target on its seeds and then on mutations of them. Returns true if it found no fault.
 fn fuzz_one(
     fuzz: &Path,
     binaries: &Path,
@@ -143,7 +142,7 @@ fn fuzz_one(
         fs::create_dir_all(folder)
             .map_err(|error| format!("failed to make {}: {error}", folder.display()))?;
     }
-    // libFuzzer writes what it finds interesting to the first folder and only reads the others.
+    // libFuzzer writes interesting inputs to the first folder and only reads the others.
     let mut command = Command::new(binaries.join(target));
     command
         .arg(format!("-max_total_time={}", arguments.seconds.max(1)))
@@ -172,7 +171,7 @@ fn fuzz_one(
     Ok(output.status.success())
 }
 
-/// A figure of libFuzzer's closing statistics.
+/// Returns one figure of libFuzzer's final statistics.
 fn statistic<'a>(report: &'a str, name: &str) -> Option<&'a str> {
     report
         .lines()
@@ -184,7 +183,7 @@ fn statistic<'a>(report: &'a str, name: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    /// Cargo lists the targets one by one; a file without its entry would never be built.
+    /// The manifest lists the targets one by one; cargo would never build a file without an entry.
     #[test]
     fn every_target_is_in_the_manifest_and_has_seeds() {
         let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");

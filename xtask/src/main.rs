@@ -1,6 +1,6 @@
-//! Chores of this workspace: `cargo xtask tidy`, `fuzz`, `bench`, `soak` and `vm`.
+//! Maintenance commands of this workspace: `cargo xtask tidy`, `fuzz`, `bench`, `soak` and `vm`.
 //!
-//! They are a program and not scripts so that they need nothing but the Rust tool chain.
+//! They are a Rust program instead of scripts, so that they need only the Rust toolchain.
 
 mod bench;
 mod fuzz;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Chores of this workspace.
+/// Maintenance commands of this workspace.
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 struct Arguments {
@@ -23,15 +23,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Check what the compiler does not: floors, purity, links, sources, marks of unfinished work.
+    /// Check rules that the compiler does not check: floors, purity, links, sources, unfinished work.
     Tidy,
     /// Build the fuzz targets and run each for a bounded time.
     Fuzz(fuzz::Arguments),
-    /// Try the limits of hosts on a kernel that has control groups of version 2 alone.
+    /// Test the limits of hosts on a kernel that has only control groups v2.
     Vm(vm::Arguments),
-    /// Measure the speed bars, each against the program it is measured by.
+    /// Measure the speed bars, each against its reference program.
     Bench(bench::Arguments),
-    /// Run our origin under attack beside an honest load.
+    /// Run our origin under attack, next to an honest load.
     Soak(soak::Arguments),
 }
 

@@ -25,8 +25,8 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// The civil date of a day counted from 1970-01-01, by walking the Gregorian calendar's cycles of
-/// 400, 100, 4 and 1 years from 2000-03-01, where leap days come last.
+/// The civil date of a day counted from 1970-01-01. It counts the Gregorian calendar's cycles of 400, 100, 4
+/// and 1 years from a 1st of March, so that the leap day is the last day of a cycle.
 fn date(days: u64) -> (u64, u64, u64) {
     const FOUR_CENTURIES: u64 = 146_097;
     // 1600-03-01, the start of a cycle before the epoch, lies 135 080 days before it.

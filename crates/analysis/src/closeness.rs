@@ -1,75 +1,75 @@
-//! How close our figures come to the published ones, against bars that the study states.
+//! How close our figures are to the published ones, against tolerances that the study states.
 
 use serde::{Deserialize, Serialize};
 
 use crate::study::StudyData;
 use crate::tables::{Measured, RowResult, TableResult};
 
-/// A bar: which figures should come how close.
+/// A tolerance: which figures should be how close.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Acceptance {
-    /// A word to name it by.
+    /// Its identifier.
     pub id: String,
     /// What is compared.
     pub title: String,
-    /// The era whose figures are meant to be the paper's.
+    /// The era whose figures should match the paper.
     pub era: String,
     /// The tables.
     pub tables: Vec<String>,
-    /// The rows; empty: all that were published.
+    /// The rows; empty: all published rows.
     #[serde(default)]
     pub rows: Vec<String>,
     /// The column.
     pub column: String,
-    /// The row that others are divided by before they are compared, ours by ours and the published by
-    /// the published; absent: figures are compared as they are.
+    /// The row by which the others are divided before the comparison: our rows by our row, the published ones
+    /// by the published row. Absent: figures are compared without division.
     pub relative_to: Option<String>,
-    /// How far ours may lie from the published, in percent of the published.
+    /// The largest accepted difference between ours and the published, in percent of the published.
     pub tolerance_pct: f64,
 }
 
-/// What explains figures that miss a bar.
+/// The explanation of figures that miss a tolerance.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Explanation {
-    /// The bar.
+    /// The tolerance's identifier.
     pub acceptance: String,
-    /// The tables it is about; empty: all.
+    /// The tables that it applies to; empty: all.
     #[serde(default)]
     pub tables: Vec<String>,
-    /// The rows it is about; empty: all.
+    /// The rows that it applies to; empty: all.
     #[serde(default)]
     pub rows: Vec<String>,
-    /// The groups of columns it is about; empty: all.
+    /// The groups of columns that it applies to; empty: all.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// Which mechanism, with its evidence.
+    /// The mechanism, with its evidence.
     pub text: String,
 }
 
-/// A bar and what was found.
+/// A tolerance and its comparisons.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Closeness {
-    /// Its name.
+    /// Its identifier.
     pub id: String,
     /// What is compared.
     pub title: String,
     /// The era.
     pub era: String,
-    /// The bar, in percent.
+    /// The tolerance, in percent.
     pub tolerance_pct: f64,
     /// Every comparison.
     pub comparisons: Vec<Comparison>,
 }
 
 impl Closeness {
-    /// Comparisons within the bar.
+    /// Number of comparisons within the tolerance.
     pub fn within(&self) -> usize {
         self.comparisons.iter().filter(|c| c.is_within()).count()
     }
 
-    /// Comparisons for which there is a figure of ours.
+    /// Number of comparisons for which we measured a figure.
     pub fn measured(&self) -> usize {
         self.comparisons
             .iter()
@@ -78,39 +78,39 @@ impl Closeness {
     }
 }
 
-/// One figure of ours against a published one.
+/// One figure of ours compared with a published one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// The table.
     pub table: String,
     /// The heading of the row.
     pub row: String,
-    /// The word for the group of columns.
+    /// The name of the group of columns.
     pub group: String,
-    /// Ours; `None` when not measured, or not to be believed.
+    /// Our figure; `None` when it was not measured or is invalid.
     pub ours: Option<f64>,
-    /// The published.
+    /// The published figure.
     pub published: f64,
     /// Whether the published figure was derived rather than printed.
     pub derived: bool,
-    /// How far ours lies from the published, in percent of the published.
+    /// The difference between ours and the published, in percent of the published.
     pub off_pct: Option<f64>,
-    /// The bar, in percent.
+    /// The tolerance, in percent.
     pub tolerance_pct: f64,
-    /// What explains it, when it misses.
+    /// The explanation, when the comparison misses the tolerance.
     pub explanation: Option<String>,
 }
 
 impl Comparison {
-    /// Whether ours was measured and lies within the bar.
+    /// Whether our figure was measured and lies within the tolerance.
     pub fn is_within(&self) -> bool {
-        // A figure that is off by exactly the bar is within it, whatever the division rounded to.
+        // A difference of exactly the tolerance is within it, whatever the rounding of the division.
         self.off_pct
             .is_some_and(|off| off.abs() <= self.tolerance_pct * (1.0 + 1e-9))
     }
 }
 
-/// Compares what a study wants compared.
+/// Makes the comparisons that a study defines.
 pub fn closeness(study: &StudyData, tables: &[TableResult]) -> Vec<Closeness> {
     study
         .acceptance

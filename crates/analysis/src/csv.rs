@@ -1,6 +1,6 @@
-//! Comma-separated values as RFC 4180 has them: quoted fields, doubled quotes, line breaks inside
-//! quotes. It reads whole texts that the program carries with it, so it borrows nothing and is in
-//! no hurry.
+//! Comma-separated values as in RFC 4180: quoted fields, doubled quotes, line breaks inside quotes. The reader
+//! is made for whole texts that are part of the program. So it does not borrow from its input, and speed does
+//! not matter.
 
 /// Splits a text into records of fields. Line ends may be LF or CRLF; a last line end is not a
 /// record.

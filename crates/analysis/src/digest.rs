@@ -1,5 +1,5 @@
-//! Everything a reader is told about a run, worked out once: the terminal, the report and the
-//! summary for programs show the same figures.
+//! All results of a run, computed once, so that the terminal, the report and the JSON summary show the same
+//! figures.
 
 use std::path::Path;
 
@@ -21,9 +21,9 @@ pub struct Digest<'a> {
     pub study: &'a StudyData,
     /// The run.
     pub run: Run,
-    /// The intervals' method.
+    /// The method of the intervals.
     pub bootstrap: Bootstrap,
-    /// How far the run may be believed.
+    /// The validity of the run.
     pub validity: ValiditySummary,
     /// Every table in every era.
     pub tables: Vec<TableResult>,
@@ -36,8 +36,8 @@ pub struct Digest<'a> {
 }
 
 impl<'a> Digest<'a> {
-    /// Reads a run and evaluates it. The same folder gives the same digest at any time, on any
-    /// machine.
+    /// Reads a run and evaluates it. The result is a function of the folder alone: it is the same at any time,
+    /// on any machine.
     ///
     /// # Errors
     /// When the run cannot be read.
@@ -62,7 +62,7 @@ impl<'a> Digest<'a> {
         self.run.levels("era")
     }
 
-    /// The replicates of every interval that a claim is judged by.
+    /// The number of replicates behind every interval that judges a claim.
     fn replicates_of_claims(&self) -> impl Iterator<Item = usize> {
         let verdicts = self.claims.iter().flat_map(|claim| &claim.eras);
         let parts = verdicts.flat_map(|verdict| &verdict.parts);
@@ -71,8 +71,7 @@ impl<'a> Digest<'a> {
             .map(|part| part.n)
     }
 
-    /// What share of the intervals that claims are judged by covers the truth, in words; `None` where there
-    /// is no interval.
+    /// The coverage of the intervals that judge claims, in words; `None` when there is no interval.
     pub fn coverage_of_claims(&self) -> Option<String> {
         coverage_text(self.replicates_of_claims(), self.bootstrap.level)
     }
@@ -84,12 +83,13 @@ impl<'a> Digest<'a> {
         coverage_text(replicates, self.bootstrap.level)
     }
 
-    /// A sentence on verdicts that stand on too few replicates for the level of their intervals to be what
-    /// it is called; `None` where there are enough.
+    /// A sentence that warns when verdicts use so few replicates that the coverage of their intervals is below
+    /// the nominal level; `None` when there are enough.
     pub fn coverage_caveat(&self) -> Option<String> {
         let fewest = self.replicates_of_claims().min()?;
         let share = coverage(fewest, self.bootstrap.level)?;
-        // At n = 5 a nominal 95 % is 92 %, which is said beside the verdicts and changes none.
+        // At n = 5 a nominal 95 % covers 92 %. The coverage is shown beside the verdicts and changes none of
+        // them.
         if share > self.bootstrap.level - 0.05 {
             return None;
         }
@@ -103,7 +103,7 @@ impl<'a> Digest<'a> {
         ))
     }
 
-    /// The tables of one id, era by era, of those measured.
+    /// The measured tables with this id, one for each era.
     pub fn measured_tables(&self, id: &str) -> Vec<&TableResult> {
         self.tables
             .iter()
@@ -111,12 +111,12 @@ impl<'a> Digest<'a> {
             .collect()
     }
 
-    /// The curves of which something was measured.
+    /// The curves with at least one measured point.
     pub fn measured_curves(&self) -> impl Iterator<Item = &CurveResult> {
         self.curves.iter().filter(|curve| curve.is_measured())
     }
 
-    /// The tables that the study has and the run has not, with the reason.
+    /// The tables of the study that the run did not measure, with the reason.
     pub fn unmeasured_tables(&self) -> Vec<(&str, &str)> {
         self.study
             .tables
@@ -133,28 +133,28 @@ impl<'a> Digest<'a> {
     }
 }
 
-/// How far a run may be believed.
+/// The validity of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ValiditySummary {
     /// Replicates recorded.
     pub replicates: usize,
-    /// Replicates that the run set out to make.
+    /// Planned replicates of the run.
     pub replicates_planned: Option<u64>,
-    /// Replicates that may not be believed.
+    /// Invalid replicates.
     pub replicates_invalid: usize,
-    /// Replicates that were made more than once, as an earlier attempt was invalid.
+    /// Replicates that were repeated because an earlier attempt was invalid.
     pub replicates_repeated: usize,
     /// Cells recorded.
     pub cells: usize,
-    /// Cells that lost some replicates.
+    /// Cells with some invalid replicates.
     pub cells_partly_valid: usize,
-    /// Cells that lost all.
+    /// Cells whose replicates are all invalid.
     pub cells_invalid: usize,
     /// The worst 99th percentile of lateness of any replicate, in milliseconds.
     pub lateness_p99_ms: f64,
     /// The worst lateness of any packet, in milliseconds.
     pub lateness_max_ms: f64,
-    /// Packets that the path lost and nobody asked to lose.
+    /// Unrequested drops: packets that the path lost although no loss was configured.
     pub unasked_drops: u64,
     /// Packets that the path carried.
     pub packets: u64,
@@ -180,12 +180,12 @@ impl ValiditySummary {
         }
     }
 
-    /// Replicates that may be believed.
+    /// Number of valid replicates.
     pub fn replicates_valid(&self) -> usize {
         self.replicates - self.replicates_invalid
     }
 
-    /// Whether the run has all it set out to make, as far as that is recorded.
+    /// Whether the run has all planned replicates, as far as the plan is recorded.
     pub fn is_complete(&self) -> bool {
         self.replicates_planned
             .is_none_or(|planned| self.replicates as u64 >= planned)

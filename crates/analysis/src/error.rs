@@ -1,4 +1,4 @@
-//! What can be wrong with a run, a study or a report.
+//! Errors of reading a run or a study, and of writing a report.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file could not be written: no permission, or the disk is full.
@@ -22,10 +22,10 @@ pub enum Error {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file of a run is not what this version writes. A truncated last line is not an error.
+    /// A file of a run is not in the form that this version writes. A truncated last line is not an error.
     #[error("{}:{line}: {message}", path.display())]
     Malformed {
         /// The file.
@@ -35,7 +35,7 @@ pub enum Error {
         /// What is wrong with it.
         message: String,
     },
-    /// The run was written by a later version in a form that this one does not know.
+    /// The run was written by a later version, in a format that this version does not support.
     #[error(
         "{} has format {found}, and this version reads up to {known}: use the version that wrote it",
         path.display()
@@ -45,15 +45,15 @@ pub enum Error {
         path: PathBuf,
         /// The format it states.
         found: u32,
-        /// The newest that this version reads.
+        /// The newest format that this version reads.
         known: u32,
     },
-    /// A study's data contradict themselves: a factor nobody declared, a table nobody defined.
+    /// A study's data contradict themselves: an undeclared factor, an undefined table.
     #[error("{file}: {message}")]
     Study {
         /// Which of the study's files.
         file: &'static str,
-        /// What is wrong, where, and what would be right.
+        /// What is wrong, where, and how to correct it.
         message: String,
     },
 }

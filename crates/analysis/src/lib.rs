@@ -1,18 +1,18 @@
 //! Packet accounting, statistics, claims, tables, figures and the report, from recorded files alone.
 //!
-//! Everything here is a function of files: a run's folder, a capture, a paper's published figures.
-//! There is no clock, no network and no randomness beyond the seed that a run recorded, so that a
-//! report made again years later is the same report.
+//! Everything here is a function of files: a run's folder, a capture, a paper's published figures. The crate
+//! uses no clock, no network and no randomness beyond the seed that a run recorded. So a report that is
+//! rendered again years later is the same.
 //!
-//! - [`packets`]: what a recorded exchange cost on the wire
-//! - [`load`]: what a load test measured
+//! - [`packets`]: the packets of recorded exchanges, counted
+//! - [`load`]: the results of a load test
 //! - [`bottleneck`]: which resource limited it
 //! - [`run`]: a run's folder, as read
 //! - [`study`]: a paper as data: published figures, tables, claims
 //! - [`statistics`]: bootstrap intervals over replicates
-//! - [`tables`], [`sweep`], [`closeness`], [`claims`]: what the figures are, what curves they make, how
-//!   close they are to the published ones, and what they say
-//! - [`digest`]: all of it at once, for [`terminal`], [`report`] and [`summary`]
+//! - [`tables`], [`sweep`], [`closeness`], [`claims`]: the figures, the curves they form, how close they are to
+//!   the published ones, and the verdicts on claims
+//! - [`digest`]: all of these at once, for [`terminal`], [`report`] and [`summary`]
 
 pub mod bottleneck;
 mod civil;

@@ -1,13 +1,13 @@
-//! A run as its folder holds it: what was run, and every replicate.
+//! A run as stored in its folder: what was run, and every replicate.
 //!
 //! | file | what |
 //! |---|---|
 //! | `run.json` | [`RunInfo`] |
-//! | `replicates.ndjson` | one [`ReplicateRecord`] a line, in the order they ended |
+//! | `replicates.ndjson` | one [`ReplicateRecord`] per line, in the order in which they ended |
 //! | `plots.json` | optional: a list of [`Plot`]s, SVG files of the same folder |
 //! | each record's `folder` | `capture.pcapng` (the client's tap; in runs of older versions all taps), `taps.pcapng` (all taps), `exchanges.ndjson`, `connections.ndjson` of that replicate |
 //!
-//! A run that was killed is read like any other: a truncated last line is left out and said so.
+//! A run that was killed is read like any other: a truncated last line is left out, with a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,16 +18,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// What `run.json` holds.
+/// The content of `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunInfo {
-    /// The form of the run's files; [`RunInfo::FORMAT`].
+    /// The format version of the run's files; [`RunInfo::FORMAT`].
     pub format: u32,
     /// The study's short name, as in `nielsen97`.
     pub study: String,
     /// The study's title.
     pub title: String,
-    /// How much of it was asked for.
+    /// How much of the study the run measures.
     pub mode: Mode,
     /// The command line, program first.
     pub command: Vec<String>,
@@ -36,26 +36,26 @@ pub struct RunInfo {
     /// The program's build; absent in runs of versions that did not record it.
     #[serde(default)]
     pub build: Option<Build>,
-    /// The SHA-256 of each of the study's files, by name: `study.toml` and what it is judged by.
+    /// The SHA-256 of each of the study's files, by name: `study.toml` and the files of its claims.
     #[serde(default)]
     pub study_files: BTreeMap<String, String>,
-    /// What else the cells name, each with the SHA-256 of its file or, of a program, its version: `path lan`,
-    /// `server nginx/server.toml`, `program nginx`, `workload log:access.log`.
+    /// Other inputs that the cells name, each with the SHA-256 of its file or, for a program, its version:
+    /// `path lan`, `server nginx/server.toml`, `program nginx`, `workload log:access.log`.
     #[serde(default)]
     pub data: BTreeMap<String, String>,
-    /// Facts about the machine: `cpu`, `cores`, `memory`, `kernel`, `os`, and what else is known.
+    /// Facts about the machine: `cpu`, `cores`, `memory`, `kernel`, `os`, and others if available.
     pub machine: BTreeMap<String, String>,
-    /// The seed that everything random came from.
+    /// The seed of all random choices.
     pub seed: Seed,
     /// Start, in seconds since the Unix epoch.
     pub started: f64,
-    /// End, in seconds since the Unix epoch; absent while it runs and when it was killed.
+    /// End, in seconds since the Unix epoch; absent while the run goes on and when it was killed.
     #[serde(default)]
     pub finished: Option<f64>,
-    /// Replicates that the run set out to make.
+    /// Number of planned replicates.
     #[serde(default)]
     pub replicates_planned: Option<u64>,
-    /// The TCP profiles, and how far the kernel followed them.
+    /// The TCP profiles, and how far the kernel applied them.
     #[serde(default)]
     pub eras: Vec<EraInfo>,
     /// The path profiles.
@@ -64,10 +64,10 @@ pub struct RunInfo {
     /// The servers under test.
     #[serde(default)]
     pub servers: Vec<ServerInfo>,
-    /// Anything a reader should know, a sentence each.
+    /// Notes for a reader, one sentence each.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Cells that the study asks for and that are not measured.
+    /// Cells of the study that are not measured.
     #[serde(default)]
     pub left_out: Vec<LeftOut>,
 }
@@ -77,13 +77,13 @@ pub struct RunInfo {
 pub struct Build {
     /// The version.
     pub version: String,
-    /// The commit of the sources, where it is known.
+    /// The commit of the sources, if known.
     #[serde(default)]
     pub commit: Option<String>,
-    /// Whether the sources had changes that were in no commit, where that is known.
+    /// Whether the sources had uncommitted changes, if known.
     #[serde(default)]
     pub modified: Option<bool>,
-    /// The SHA-256 of the program's file; empty where it could not be read.
+    /// The SHA-256 of the program's file; empty when it could not be read.
     pub sha256: String,
 }
 
@@ -112,16 +112,16 @@ pub struct LeftOut {
     pub block: String,
     /// The levels.
     pub cell: CellKey,
-    /// Why, a fragment of a sentence.
+    /// The reason, a fragment of a sentence.
     pub reason: String,
 }
 
 impl RunInfo {
-    /// The form that this version writes, and the newest that it reads.
+    /// The format that this version writes, and the newest that it reads.
     pub const FORMAT: u32 = 1;
 }
 
-/// How much of a study a run makes.
+/// How much of a study a run measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -136,37 +136,37 @@ pub enum Mode {
 pub struct EraInfo {
     /// The level of the factor `era`, as in `1997`.
     pub name: String,
-    /// What it stands for, a sentence.
+    /// What it represents, one sentence.
     #[serde(default)]
     pub description: String,
-    /// What of it the kernel cannot be made to do, a sentence each.
+    /// The parts of it that the kernel cannot apply, one sentence each.
     #[serde(default)]
     pub limits: Vec<String>,
-    /// Each setting asked for.
+    /// Every requested setting.
     pub settings: Vec<Setting>,
 }
 
 /// One setting of a TCP profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// What was to be set, as in `net.ipv4.tcp_sack` or `initial window`.
+    /// The name of the setting, as in `net.ipv4.tcp_sack` or `initial window`.
     pub name: String,
-    /// The value asked for.
+    /// The requested value.
     pub wanted: String,
-    /// Whether the kernel took it.
+    /// Whether the kernel applied it.
     pub state: SettingState,
-    /// Why not, or what it did instead.
+    /// Why it was not applied, or what the kernel did instead.
     #[serde(default)]
     pub detail: Option<String>,
 }
 
-/// Whether the kernel took a setting.
+/// Whether the kernel applied a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SettingState {
     /// It was set, and read back.
     Applied,
-    /// This kernel cannot be made to do it.
+    /// This kernel cannot apply it.
     Impossible,
 }
 
@@ -184,9 +184,9 @@ pub struct PathInfo {
 pub struct ServerInfo {
     /// The level of the factor `server`, as in `httpd`.
     pub name: String,
-    /// Its version, as it states it.
+    /// Its version, as it reports it.
     pub version: String,
-    /// What it stands for, a sentence.
+    /// What it represents, one sentence.
     #[serde(default)]
     pub description: String,
 }
@@ -196,7 +196,7 @@ pub struct ServerInfo {
 pub struct Plot {
     /// Its heading.
     pub title: String,
-    /// What is to be seen in it.
+    /// What the plot shows.
     pub caption: String,
     /// The SVG file, relative to the run's folder and inside it.
     pub file: String,
@@ -213,20 +213,20 @@ pub struct Cell {
     pub replicates: Vec<ReplicateRecord>,
 }
 
-/// How far a cell may be believed.
+/// The validity of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CellState {
     /// Every replicate is valid.
     Valid,
-    /// Some are: its figures come from these alone.
+    /// Some replicates are valid, and the cell's figures come from these alone.
     PartlyValid,
-    /// None is: it has no figures.
+    /// No replicate is valid, so the cell has no figures.
     Invalid,
 }
 
 impl Cell {
-    /// How far it may be believed.
+    /// The validity of the cell.
     pub fn state(&self) -> CellState {
         match self.valid().count() {
             0 => CellState::Invalid,
@@ -247,7 +247,7 @@ impl Cell {
             .collect()
     }
 
-    /// Why replicates of it are invalid: each distinct reason once.
+    /// The reasons for invalid replicates of the cell, each distinct reason once.
     pub fn reasons(&self) -> Vec<&str> {
         let mut reasons: Vec<&str> = Vec::new();
         for reason in self.replicates.iter().flat_map(|r| &r.validity.reasons) {
@@ -270,9 +270,9 @@ pub struct Run {
     pub cells: Vec<Cell>,
     /// Its drawings.
     pub plots: Vec<Plot>,
-    /// What was odd about the files, a sentence each.
+    /// Problems of the files, one sentence each.
     pub warnings: Vec<String>,
-    /// Replicates of which an earlier attempt was invalid.
+    /// Number of replicates with an earlier invalid attempt.
     pub repeated: usize,
 }
 
@@ -280,8 +280,8 @@ impl Run {
     /// Reads a run's folder.
     ///
     /// # Errors
-    /// When `run.json` is not there or not readable, or when a line other than a truncated last
-    /// one is not a record.
+    /// When `run.json` is missing or not readable, or when a line other than a truncated last one is not a
+    /// record.
     pub fn load(folder: &Path) -> Result<Run, Error> {
         let path = folder.join("run.json");
         let text = read(&path)?;
@@ -328,18 +328,18 @@ impl Run {
         }
     }
 
-    /// All replicates, each by its last attempt.
+    /// All replicates, each with its last attempt.
     pub fn replicates(&self) -> impl Iterator<Item = &ReplicateRecord> {
         self.cells.iter().flat_map(|cell| &cell.replicates)
     }
 
-    /// What to call a cell: the levels of those factors that vary in its block, the best known first.
+    /// The name of a cell: the levels of those factors that vary in its block, the best known first.
     pub fn name(&self, cell: &Cell) -> String {
         let others = self.cells.iter().map(|cell| (&cell.block, &cell.key));
         name_among(&others, &cell.block, &cell.key)
     }
 
-    /// Cells that are not measured, by the reason, each by its block and name.
+    /// Cells that are not measured, grouped by reason, each with its block and name.
     pub fn left_out(&self) -> Vec<(&str, Vec<String>)> {
         let measured = self.cells.iter().map(|cell| (&cell.block, &cell.key));
         let others = measured.chain(
@@ -366,7 +366,7 @@ impl Run {
         by_reason
     }
 
-    /// The levels of a factor among the cells, those that `run.json` lists first and in its order.
+    /// The levels of a factor among the cells. Those that `run.json` lists come first, in its order.
     pub fn levels(&self, factor: &str) -> Vec<String> {
         let listed: Vec<&str> = match factor {
             "era" => self.info.eras.iter().map(|e| e.name.as_str()).collect(),
@@ -387,7 +387,7 @@ impl Run {
     }
 }
 
-/// What to call a cell among others: the levels of those factors that vary in its block.
+/// The name of a cell among others: the levels of those factors that vary in its block.
 fn name_among<'a>(
     others: &(impl Iterator<Item = (&'a String, &'a CellKey)> + Clone),
     block: &str,
@@ -423,7 +423,7 @@ pub(crate) fn stays_inside(path: &Path) -> bool {
         .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
-/// Reads a text; a file cut inside a character is still read up to there.
+/// Reads a text. A file that is cut inside a character is read up to there.
 fn read(path: &Path) -> Result<String, Error> {
     match fs::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
@@ -443,7 +443,7 @@ fn malformed(path: &Path, line: usize, message: &impl ToString) -> Error {
 }
 
 fn run_info(path: &Path, text: &str) -> Result<RunInfo, Error> {
-    /// The one member that every form of the file has.
+    /// The only member that every format of the file has.
     #[derive(Deserialize)]
     struct Form {
         format: u32,
@@ -482,7 +482,7 @@ fn replicates(
     Ok(records)
 }
 
-/// Replicates that were recorded before, as invalid.
+/// Number of replicates that have an earlier, invalid record.
 fn repeated(records: &[ReplicateRecord]) -> usize {
     let mut last: BTreeMap<(&str, &CellKey, u32), bool> = BTreeMap::new();
     let mut repeated = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! What a run found, for programs.
+//! The results of a run as JSON.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use crate::Error;
 use crate::digest::Digest;
 use crate::study::StudyData;
 
-/// The form of the summary; it changes when a member changes its meaning or goes.
+/// The format version of the summary; it changes when a member changes its meaning or is removed.
 pub const FORMAT: u32 = 1;
 
-/// The summary of a run's folder, as [`json()`] gives it.
+/// The summary of a run's folder, as [`json()`] returns it.
 ///
 /// # Errors
 /// When the run cannot be read.
@@ -21,9 +21,9 @@ pub fn summary_json(run_folder: &Path, study: &StudyData) -> Result<Value, Error
 
 /// The summary as JSON.
 ///
-/// Members: `format`, `study`, `run` (as in `run.json`, without the path profiles), `validity`,
-/// `interval` (how intervals were made), `tables` and `curves` (those measured), `closeness`,
-/// `claims`, `warnings`. Names of metrics carry their units.
+/// Members: `format`, `study`, `run` (as in `run.json`, without the path profiles), `validity`, `interval` (the
+/// method of the intervals), `tables` and `curves` (only measured ones), `closeness`, `claims`, `warnings`.
+/// Names of metrics carry their units.
 pub fn json(digest: &Digest<'_>) -> Value {
     let info = &digest.run.info;
     let tables: Vec<_> = digest.tables.iter().filter(|t| t.is_measured()).collect();

@@ -1,6 +1,6 @@
 //! Plain text in columns, for a terminal: no colour, no control characters.
 
-/// How a column stands.
+/// The alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
     /// Words.
@@ -9,11 +9,11 @@ pub enum Align {
     Right,
 }
 
-/// Lines of fields that stand under each other.
+/// Lines of fields in aligned columns.
 #[derive(Debug, Clone)]
 pub struct Grid {
     columns: Vec<Align>,
-    /// Columns that begin a group, and have more room before them.
+    /// Columns that begin a group, with more space before them.
     group_starts: Vec<usize>,
     lines: Vec<Line>,
 }
@@ -26,7 +26,7 @@ enum Line {
 }
 
 const GAP: usize = 2;
-/// Numbers carry room for a mark behind them.
+/// Space after a number for a footnote's mark.
 const NUMBER_GAP: usize = 1;
 const GROUP_GAP: usize = 3;
 
@@ -40,7 +40,7 @@ impl Grid {
         }
     }
 
-    /// Adds a line; fields left out at its end are empty.
+    /// Adds a line; missing fields at its end are empty.
     pub fn line(&mut self, fields: Vec<String>) {
         self.lines.push(Line::Fields(fields));
     }
@@ -50,7 +50,7 @@ impl Grid {
         self.lines.push(Line::Spans(spans));
     }
 
-    /// The whole, a line end after every line and no space before that.
+    /// The whole text, with a line end after every line and no space before it.
     pub fn render(&self) -> String {
         let mut widths = vec![0; self.columns.len()];
         for line in &self.lines {
@@ -111,12 +111,12 @@ impl Grid {
     }
 }
 
-/// The columns that a text takes: every character that we write takes one.
+/// The width of a text in columns: every character that we print takes one.
 pub fn columns_of(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Breaks a text into lines of at most `width` columns at its spaces; a longer word stands alone.
+/// Breaks a text at its spaces into lines of at most `width` columns; a longer word gets its own line.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -131,8 +131,8 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A head and a text after it, wrapped. Lines after the first are indented by as much as the head is
-/// long, or by four more than the head itself is indented when that would leave little room.
+/// A head followed by a wrapped text. Further lines are indented to the end of the head. After a head of more
+/// than 24 columns, they are indented by four more than the head itself.
 pub fn hanging(head: &str, text: &str, width: usize) -> String {
     const LONG: usize = 24;
     let own = head.chars().take_while(|c| *c == ' ').count();

@@ -1,5 +1,5 @@
-//! barford98 over a synthetic run: its claims, its tables relative to HTTP/1.0, distributions, what a
-//! connection costs, as text and as a report.
+//! barford98 over a synthetic run: its claims, its tables relative to HTTP/1.0, distributions and the cost of a
+//! connection, as text and as a report.
 
 mod common;
 
@@ -14,7 +14,7 @@ use fathometer_analysis::tables::{Measured, TableResult};
 use fathometer_analysis::write_report;
 use fathometer_model::ReplicateRecord;
 
-/// What a run says of some of the study's claims, era by era.
+/// The verdicts on some of the study's claims, by era.
 fn verdicts(fixture: &Fixture, ids: &[&str]) -> Vec<(String, Vec<EraVerdict>)> {
     let mut study = barford::study();
     study
@@ -31,7 +31,7 @@ fn verdicts(fixture: &Fixture, ids: &[&str]) -> Vec<(String, Vec<EraVerdict>)> {
         .collect()
 }
 
-/// One claim's verdict in the era of today.
+/// One claim's verdict in the era `today`.
 fn verdict_of(fixture: &Fixture, id: &str) -> EraVerdict {
     let (_, eras) = verdicts(fixture, &[id]).remove(0);
     eras.into_iter().find(|era| era.era == "today").unwrap()
@@ -63,7 +63,7 @@ fn every_level_that_the_study_runs_is_declared() {
     for mode in [Mode::Quick, Mode::Full] {
         for (block, cell) in barford::cells(barford::DESIGN, mode) {
             for (factor, level) in &cell.0 {
-                // Pages are asked for as they are, by users who have seen nothing yet.
+                // Pages are requested without content coding, by users with an empty cache.
                 if ["coding", "visit"].contains(&factor.as_str()) {
                     continue;
                 }
@@ -108,7 +108,7 @@ fn what_tcp_decides_is_judged_in_both_eras() {
 #[test]
 fn a_slope_is_what_one_more_connection_costs() {
     let verdict = verdict_of(&barford::run(Mode::Full, 5), "B13");
-    // Noise of one percent on what the connections cost is all that there is.
+    // The only variation is noise of one percent on the cost of connections.
     let idle = part(&verdict, "kB for each idle", "").value.unwrap();
     assert!((idle - barford::IDLE_KB).abs() < 1.5, "{idle}");
     let active = part(&verdict, "kB for each active", "").value.unwrap();
@@ -124,7 +124,7 @@ fn a_slope_is_what_one_more_connection_costs() {
 
 #[test]
 fn a_loss_is_counted_from_its_baseline() {
-    // A process loses 60 of 100, an event-driven server 15 of 100: a quarter of that.
+    // A server with processes loses 60 of 100, an event-driven server loses 15 of 100: a quarter of that.
     let mut fixture = barford::run(Mode::Quick, 3);
     set(&mut fixture, "exchanges_per_s", |r| {
         let kept = match is(r, "server", "httpd-prefork") {
@@ -137,7 +137,7 @@ fn a_loss_is_counted_from_its_baseline() {
     let loss = part(&verdict, "what HTTP/1.1 loses", "ues 140");
     assert!((loss.value.unwrap() - 0.25).abs() < 1e-9, "{loss:#?}");
     assert_eq!(loss.verdict, Verdict::Holds);
-    // Where the right side loses nothing there is no loss to compare with.
+    // If the right side loses nothing, there is no loss to compare with.
     set(&mut fixture, "exchanges_per_s", |_| Some(100.0));
     let verdict = verdict_of(&fixture, "B12");
     let loss = part(&verdict, "what HTTP/1.1 loses", "ues 140");
@@ -282,7 +282,7 @@ fn table<'a>(digest: &'a Digest<'_>, id: &str) -> &'a TableResult {
 #[test]
 fn a_table_has_the_ratio_to_its_base_ours_and_the_papers() {
     let mut fixture = barford::run(Mode::Quick, 3);
-    // What replicates share is no doubt about their ratio.
+    // Variation that replicates share does not widen the interval of their ratio.
     set(&mut fixture, "packets_per_MB", |r| {
         let shared = 1500.0 + 100.0 * f64::from(r.replicate);
         Some(if is(r, "policy", "h1.0") {
@@ -303,7 +303,7 @@ fn a_table_has_the_ratio_to_its_base_ours_and_the_papers() {
         .iter()
         .map(|row| row.section.as_str())
         .collect();
-    // 140 users are not part of a quick run; the paper's figures stand all the same.
+    // A quick run has no 140 users, but the paper's figures for them are shown.
     assert_eq!(sections.len(), 9);
     assert_eq!(sections[0], "20 users, for 40 UE");
     let column = packets.column("Pa/MB").unwrap();
@@ -323,7 +323,7 @@ fn a_table_has_the_ratio_to_its_base_ours_and_the_papers() {
     let column = packets.column("Pa").unwrap();
     let published = packets.rows[0].data[0][column].published.unwrap();
     assert!((published.value - 201_000.0).abs() < 1e-6 && !published.derived);
-    // Kernel time is the server's and that of its packets.
+    // Kernel time is the sum of the server's own and that of its packets.
     let system = table(&digest, "T4");
     let (of, row) = (system.column("KER").unwrap(), &system.rows[0]);
     let Measured::Value { estimate, .. } = &row.data[0][of].ours else {
@@ -377,7 +377,7 @@ fn distributions_and_slopes_are_curves() {
     let fit = idle.fit.unwrap();
     assert!((fit.slope.value - barford::IDLE_KB).abs() < 2.0, "{fit:?}");
     assert!((fit.intercept - 20_000.0).abs() < 100.0, "{fit:?}");
-    // The places are connections that were established, the levels users.
+    // The positions are numbers of established connections, the levels are numbers of users.
     assert!((idle.points[0].x - 5.0).abs() < 0.2 && idle.points[0].x != 5.0);
     assert_eq!(idle.points[0].level, 5.0);
     let memory = &curve("C-memory-httpd").panels[0].lines[0];
@@ -394,7 +394,7 @@ fn a_quick_run_prints_ratios_to_the_base_alone() {
 
 #[test]
 fn a_full_run_prints_everything() {
-    // The other curves are printed as any others, and the claims of so many cells take their time.
+    // The other curves are printed like any others, and the claims of so many cells take long.
     let mut study = barford::study();
     study
         .tables
@@ -411,7 +411,7 @@ fn a_full_run_prints_everything() {
 
 #[test]
 fn the_report_has_tables_distributions_and_slopes() {
-    // FATHOMETER_BARFORD_FOLDER keeps the folder, to look at the report in a browser.
+    // FATHOMETER_BARFORD_FOLDER keeps the folder, so that the report can be opened in a browser.
     let scratch = tempfile::tempdir().unwrap();
     let kept = std::env::var_os("FATHOMETER_BARFORD_FOLDER");
     let folder = kept.as_deref().map_or(scratch.path(), Path::new);
@@ -428,7 +428,7 @@ fn the_report_has_tables_distributions_and_slopes() {
     ] {
         assert!(page.contains(&format!("id=\"{id}\"")), "{id}");
     }
-    // Every id is one element's.
+    // Every id is unique.
     let ids = page.split(" id=\"").skip(1);
     let mut ids: Vec<&str> = ids.filter_map(|rest| rest.split('"').next()).collect();
     let all = ids.len();
@@ -439,7 +439,7 @@ fn the_report_has_tables_distributions_and_slopes() {
         let (_, figure) = page.split_once(&format!("id=\"{id}\"")).unwrap();
         figure.split_once("</figure>").unwrap().0
     };
-    // Two lines through the points of each of three panels, and no line from point to point.
+    // Two fitted lines in each of three panels, and no lines between the points.
     let cost = figure("F9-today");
     assert_eq!(cost.matches("class=\"line fit ").count(), 3 * 2);
     assert_eq!(cost.matches("<polyline").count(), 0);
@@ -452,7 +452,7 @@ fn the_report_has_tables_distributions_and_slopes() {
     }
     let (_, bars) = page.split_once("F1 and F13: packets by class").unwrap();
     let (bars, _) = bars.split_once("</figure>").unwrap();
-    // Six parts of every bar: a bar a policy at each load that was measured in each era.
+    // Every bar has six parts; there is one bar for each policy at each load that was measured in each era.
     let bars_of_today = if kept.is_some() { 4 * 3 } else { 4 * 2 };
     let bars_of_1997 = if kept.is_some() { 4 * 3 } else { 2 };
     let parts = bars.matches("<rect class=\"part").count();

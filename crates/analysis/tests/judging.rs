@@ -1,4 +1,4 @@
-//! Runs with known figures, and what is read and concluded from them.
+//! Runs with known figures, and the verdicts on them.
 
 mod common;
 
@@ -50,8 +50,8 @@ fn set(fixture: &mut Fixture, metric: &str, value: impl Fn(&ReplicateRecord) -> 
 fn replicates_that_share_their_noise_are_compared_pair_by_pair() {
     let study = common::study();
     let mut fixture = main_block();
-    // The serial policy takes 1.5 times as long in every replicate, and replicates vary by a factor
-    // of three: pairs know the ratio exactly, and unpaired cells would hardly know its direction.
+    // The serial policy takes 1.5 times as long in every replicate, but replicates vary by a factor of three.
+    // So pairs give the ratio exactly, and unpaired cells hardly show its direction.
     set(&mut fixture, "elapsed_s", |r| {
         let noise = 1.0 + f64::from(r.replicate) / 2.0;
         let serial = r.cell.level("policy") == Some("h1.1");
@@ -64,7 +64,7 @@ fn replicates_that_share_their_noise_are_compared_pair_by_pair() {
     let interval = jigsaw.interval.unwrap();
     assert!((interval.low - 1.5).abs() < 1e-9 && (interval.high - 1.5).abs() < 1e-9);
 
-    // One replicate of one side is invalid: the numbers no longer agree, and the doubt shows.
+    // One replicate of one side is invalid: the numbers no longer agree, and the interval is wide.
     let cell = [
         ("policy", "h1.1"),
         ("path", "wan"),
@@ -109,7 +109,7 @@ fn a_contrast_is_a_ratio_over_the_same_ratio_elsewhere() {
     })
     .unwrap();
     let mut fixture = main_block();
-    // Every replicate has noise of its own, which the four cells share.
+    // Every replicate has its own noise, which its four cells share.
     set(&mut fixture, "elapsed_s", |r| {
         let noise = 1.0 + f64::from(r.replicate) / 2.0;
         let cost = match (r.cell.level("policy"), r.cell.level("path")) {
@@ -127,7 +127,7 @@ fn a_contrast_is_a_ratio_over_the_same_ratio_elsewhere() {
     assert!((part.value.unwrap() - 1.25).abs() < 1e-9);
     assert!((interval.low - 1.25).abs() < 1e-9 && (interval.high - 1.25).abs() < 1e-9);
 
-    // Without the cells that it is contrasted with there is nothing to say.
+    // Without the cells of the contrast, nothing can be judged.
     fixture.keep(|r| r.cell.level("path") == Some("wan"));
     let missing = verdict_of(&fixture, &study, "X01");
     assert_eq!(missing.verdict, Verdict::NotTested);
@@ -161,7 +161,7 @@ fn an_environment_that_was_not_measured_is_said_and_does_not_decide() {
 
 #[test]
 fn a_partial_run_is_never_read_as_another_cell() {
-    // Only the deflated cell was reached: the identity cell is missing, not replaced.
+    // Only the deflated cell was measured: the identity cell is missing, and no other cell replaces it.
     let mut fixture = main_block();
     fixture.keep(|r| {
         r.cell.level("policy") != Some("h1.1-pipeline") || r.cell.level("coding") == Some("deflate")
@@ -199,7 +199,7 @@ fn one_buffer_that_stalls_is_enough_and_none_may_without_nagle() {
         verdict_of(&fixture, &study, "N11").verdict,
         Verdict::Reversed
     );
-    // Stalls without Nagle too, fewer of them: that is not what was claimed.
+    // Stalls also without Nagle, but fewer: this is not what the claim states.
     stalls(&mut fixture, &["128", "1024"], 1.0);
     let verdict = verdict_of(&fixture, &study, "N11");
     assert_eq!(verdict.verdict, Verdict::Reversed);
@@ -223,7 +223,7 @@ fn a_ratio_of_two_metrics_and_a_difference_are_as_told() {
     assert_eq!(verdict.verdict, Verdict::Holds);
     let ten: Vec<&Part> = verdict.parts.iter().filter(|part| !part.counts).collect();
     assert_eq!(ten.len(), 2);
-    // Shown though it contradicts what was expected; it does not decide.
+    // Shown, although it contradicts the expectation; it does not count for the verdict.
     assert!(ten.iter().all(|part| part.verdict == Verdict::Reversed));
     assert!((ten[0].value.unwrap() - 0.05).abs() < 1e-12);
 }
@@ -248,7 +248,7 @@ fn several_cells_in_one_place_are_named_and_not_guessed_among() {
 fn closeness_is_against_the_published_and_relative_where_asked() {
     let study = common::study();
     let mut fixture = main_block();
-    // Twice as slow throughout: no figure is close, every ratio between policies still is.
+    // Twice as slow throughout: no figure is close, but every ratio between policies still is.
     set(&mut fixture, "elapsed_s", |r| {
         let (first, revalidate) = match (r.cell.level("policy")?, r.cell.level("coding")?) {
             ("h1.0x4", _) => (4.17, 2.96),
@@ -279,7 +279,7 @@ fn closeness_is_against_the_published_and_relative_where_asked() {
 fn an_explanation_stands_beside_the_figures_that_miss() {
     let explanation = "\n[[explanation]]\nacceptance = \"packets\"\ntables = [\"T8\"]\n\
                        groups = [\"first\"]\ntext = \"Because of the modem.\"\n";
-    // The paper's own explanations left out: this one is to be found alone.
+    // Without the paper's own explanations, only this one must be found.
     let shipped = include_str!("../../../papers/nielsen97/tables.toml");
     let (before, after) = shipped.split_once("\n[[explanation]]").unwrap();
     let (_, after) = after.split_once("\n# ----").unwrap();

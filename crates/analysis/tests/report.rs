@@ -10,7 +10,7 @@ use common::Fixture;
 use fathometer_analysis::run::Mode;
 use fathometer_analysis::{summary_json, write_report};
 
-/// A run with something of everything: side blocks, plots, invalid cells.
+/// A run with every feature: side blocks, plots, invalid cells.
 fn everything(folder: &Path) {
     let mut fixture = Fixture::whole(Mode::Full, 5);
     let late = "down: lateness p99 1.9 ms, limit 0.1 ms";
@@ -45,7 +45,7 @@ fn everything(folder: &Path) {
 
 #[test]
 fn the_report_is_whole_and_stands_alone() {
-    // FATHOMETER_REPORT_FOLDER keeps the folder, to look at the report in a browser.
+    // FATHOMETER_REPORT_FOLDER keeps the folder, so that the report can be opened in a browser.
     let scratch = tempfile::tempdir().unwrap();
     let kept = std::env::var_os("FATHOMETER_REPORT_FOLDER");
     let folder = kept.as_deref().map_or(scratch.path(), Path::new);
@@ -67,8 +67,8 @@ fn the_report_is_whole_and_stands_alone() {
     assert!(page.contains("lateness p99 1.9 ms, limit 0.1 ms"));
     assert!(page.contains("this kernel&#39;s is 40 ms") || page.contains("this kernel's is 40 ms"));
     assert!(page.contains("data:image/svg+xml;base64,"));
-    // Nothing is fetched and nothing runs: every reference is a fragment, a data URI or a file of
-    // the run beside it.
+    // The page fetches nothing and runs nothing: every reference is a fragment, a data URI or a file of the run
+    // beside it.
     assert!(!page.contains("<script"));
     assert!(!page.contains("http://") && !page.contains("https://"));
     for reference in page.split("href=\"").skip(1) {
@@ -81,7 +81,7 @@ fn the_report_is_whole_and_stands_alone() {
     for source in page.split("src=\"").skip(1) {
         assert!(source.starts_with("data:image/svg+xml;base64,"));
     }
-    // Every id is one element's.
+    // Every id is unique.
     let mut ids: Vec<&str> = page
         .split(" id=\"")
         .skip(1)
@@ -159,7 +159,7 @@ fn the_summary_has_the_figures_for_programs() {
     assert_eq!(summary["closeness"][0]["comparisons"][0]["table"], "T8");
 }
 
-/// A page that holds the report in a window of a telephone's width, and says by how much the report is wider.
+/// A page with the report in a frame as wide as a telephone; it prints by how much the report is wider.
 const FRAME: &str = r#"<!doctype html><body><iframe src="report.html" width="390" height="844"></iframe>
 <script>
 const frame = document.querySelector("iframe");
@@ -174,7 +174,7 @@ frame.onload = () => {
 };
 </script>"#;
 
-/// Chromium, if it is there. Unset, `FATHOMETER_REQUIRE_TOOLS` lets a test pass without.
+/// Chromium, if installed. Without it the test passes, unless `FATHOMETER_REQUIRE_TOOLS` is set.
 fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)
@@ -220,6 +220,6 @@ fn the_report_fits_a_telephone_and_its_navigation_stays_in_view() {
         .split_once("data-seen=\"")
         .and_then(|(_, rest)| rest.split_once('"'));
     let (seen, _) = seen.unwrap_or_else(|| panic!("{page}\n{error}"));
-    // Nothing is wider than the window, and the navigation is at its upper edge.
+    // Nothing is wider than the window, and the navigation is at its top.
     assert_eq!(seen, "390 0 0");
 }

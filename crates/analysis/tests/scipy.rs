@@ -1,5 +1,5 @@
-//! The bootstrap against SciPy's, when SciPy is there. Set `FATHOMETER_REQUIRE_SCIPY` to fail rather
-//! than skip where it is not.
+//! The bootstrap compared with SciPy's, if SciPy is installed. Set `FATHOMETER_REQUIRE_SCIPY` to fail rather
+//! than skip without it.
 
 use std::process::Command;
 
@@ -35,7 +35,7 @@ for left, right in samples:
 print(json.dumps(answers))
 ";
 
-/// Samples without ties, so that the resampled statistics are many and their quantiles smooth.
+/// Samples without ties, so that the resampled statistics take many values and their quantiles are smooth.
 fn samples() -> Vec<(Vec<f64>, Vec<f64>)> {
     let draws = Seed(11).stream("scipy");
     let sample = |first: u64, n: u64, scale: f64| -> Vec<f64> {
@@ -97,7 +97,7 @@ fn intervals_are_scipys() {
                     Option::unwrap(estimate(&bootstrap));
                 let ours = ours.interval.unwrap();
                 let [low, high] = answers.next().expect("SciPy answers every case");
-                // Quantiles of 100 000 resamples: the far ones of the expanded interval wander most.
+                // Quantiles of 100 000 resamples have noise, most in the tails of the expanded interval.
                 let slack = 0.03 * (high - low);
                 assert!(
                     (ours.low - low).abs() < slack && (ours.high - high).abs() < slack,

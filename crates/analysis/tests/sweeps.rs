@@ -23,7 +23,7 @@ fn verdicts(fixture: &Fixture, study: &StudyData) -> Vec<(String, EraVerdict)> {
         .collect()
 }
 
-/// One claim's verdict; the others, and the curves, are not worked out.
+/// One claim's verdict; the other claims and the curves are not computed.
 fn verdict_of(fixture: &Fixture, id: &str) -> EraVerdict {
     let mut study = almeida::study();
     study.claims.retain(|claim| claim.id == id);
@@ -68,7 +68,7 @@ fn a_knee_is_told_with_the_level_before_it() {
     let verdict = verdict_of(&almeida::run(Mode::Quick, 5), "A01");
     let knee = part(&verdict, "clients at the knee", "httpd almeida-a");
     assert_eq!(knee.value, Some(8.0));
-    // The system is exhausted at 7.6 clients, and 4 and 8 were measured.
+    // The system is exhausted at 7.6 clients; the measured levels are 4 and 8.
     let interval = knee.interval.unwrap();
     assert_eq!((interval.low, interval.high), (4.0, 8.0));
     let crossing = part(&verdict, "asymptotes", "httpd almeida-a");
@@ -161,7 +161,8 @@ fn amounts_short_of_the_bound_hold_weaker() {
 
 #[test]
 fn noise_alone_turns_no_order_round() {
-    // Three servers alike but for noise: each leads somewhere, and nothing supports it.
+    // Three servers that differ only by noise: each leads somewhere, but no interval supports a change of
+    // order.
     let mut fixture = almeida::run(Mode::Quick, 5);
     set(&mut fixture, "connections_per_s", |r| {
         let noise = fathometer_model::Seed(r.seed)
@@ -178,7 +179,7 @@ fn noise_alone_turns_no_order_round() {
 fn the_pair_that_changes_places_is_named() {
     let verdict = verdict_of(&almeida::run(Mode::Quick, 5), "A10");
     let ranking = &verdict.parts[0];
-    // Under workload A nginx has more, above all where httpd is exhausted; under B it has less.
+    // Under workload A, nginx has more, above all where httpd is exhausted; under B it has less.
     let expected = "httpd is above nginx at almeida-b clients 2, nginx above httpd at almeida-a";
     assert!(ranking.remark.starts_with(expected), "{ranking:#?}");
     let interval = ranking.interval.unwrap();
@@ -238,7 +239,7 @@ fn a_condition_that_did_not_come_about_is_not_tested() {
         errors.remark,
         "error_pct is nowhere above 1, up to clients 64"
     );
-    // The rest of the claim stands, with a word on what is missing.
+    // The rest of the claim holds, with a remark on what is missing.
     assert_eq!(factor.verdict, Verdict::Holds);
     assert!(
         factor.remark.contains("1 of 7 not measured"),
@@ -370,7 +371,7 @@ fn a_full_run_prints_some_of_many_levels() {
 
 #[test]
 fn the_report_has_the_curves_and_stands_alone() {
-    // FATHOMETER_SWEEP_FOLDER keeps the folder, to look at the report in a browser.
+    // FATHOMETER_SWEEP_FOLDER keeps the folder, so that the report can be opened in a browser.
     let scratch = tempfile::tempdir().unwrap();
     let kept = std::env::var_os("FATHOMETER_SWEEP_FOLDER");
     let folder = kept.as_deref().map_or(scratch.path(), std::path::Path::new);
@@ -389,7 +390,7 @@ fn the_report_has_the_curves_and_stands_alone() {
     }
     assert!(page.contains("href=\"curves.csv\""));
     assert!(!page.contains("<script") && !page.contains("http://"));
-    // A study without tables or bars has no section for them.
+    // A study without tables or bars has no sections for them.
     for absent in ["close", "figures", "more"] {
         assert!(
             !page.contains(&format!("<section id=\"{absent}\">")),
@@ -401,10 +402,10 @@ fn the_report_has_the_curves_and_stands_alone() {
     let (figure, _) = figure.split_once("</figure>").unwrap();
     let count = |text: &str| figure.matches(text).count();
     assert_eq!(count("<polyline"), 4 * 3 + 4);
-    // Marks stand in the legend too.
+    // The legend has marks too.
     assert_eq!(count("class=\"point "), 4 * (3 * 16 - 1) + 3);
     assert_eq!(count("class=\"knee "), 2 * 3);
-    // 10 and 20 clients in the paper, in every panel.
+    // The paper gives 10 and 20 clients, in every panel.
     assert_eq!(count("<line class=\"paper\""), 4 * 2);
     let (_, figure) = page.split_once("id=\"F4-today\"").unwrap();
     let (figure, _) = figure.split_once("</figure>").unwrap();

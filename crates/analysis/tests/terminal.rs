@@ -1,4 +1,4 @@
-//! What a study prints, as snapshots over a synthetic run.
+//! Snapshots of what a study prints, over a synthetic run.
 
 mod common;
 
@@ -35,7 +35,7 @@ fn a_full_run_shows_everything() {
 #[test]
 fn a_quick_run_is_shown_short() {
     let mut fixture = Fixture::whole(Mode::Quick, 2);
-    // On the modem every cell once.
+    // On the modem path, every cell has one replicate.
     fixture.keep(|r| r.cell.level("path") != Some("ppp") || r.replicate == 0);
     insta::assert_snapshot!(printed(&fixture, &common::study()));
 }

@@ -1,4 +1,4 @@
-//! The columns of an exchange: names, types and where each comes from.
+//! The columns of an exchange: names, types and sources.
 
 use fathometer_model::{ExchangeRow, Outcome};
 use parquet::errors::Result;
@@ -9,18 +9,18 @@ use parquet::schema::types::Type;
 pub(crate) struct Column {
     /// Its name; the unit is the suffix.
     pub(crate) name: &'static str,
-    /// Its type in Parquet's own notation.
+    /// Its type in Parquet's notation.
     kind: &'static str,
     pub(crate) source: Source,
 }
 
-/// Where a column's values come from. `None` is a null.
+/// The source of a column's values. `None` is a null.
 pub(crate) enum Source {
-    /// A 64-bit column. Signed, so that a difference of two may be taken without a thought.
+    /// A 64-bit column. It is signed, so that queries can subtract values without care.
     Long(fn(&ExchangeRow) -> Option<u64>),
-    /// A 32-bit column; its unsigned bit pattern.
+    /// A 32-bit column with the unsigned bit pattern.
     Int(fn(&ExchangeRow) -> Option<u32>),
-    /// One of few words.
+    /// One of a few words.
     Word(fn(&ExchangeRow) -> Option<&'static str>),
     /// The target's name.
     Target,
@@ -78,7 +78,7 @@ pub(crate) const COLUMNS: &[Column] = &[
         "REQUIRED BYTE_ARRAY",
         Word(|row| Some(row.phase.name())),
     ),
-    // Signed: what was planned before is negative.
+    // Signed: requests planned before the measured window have a negative value.
     column(
         "since_measured_ns",
         LONG,
@@ -120,7 +120,7 @@ fn time(nanos: u64) -> Option<u64> {
     (nanos != 0).then_some(nanos)
 }
 
-/// Zero is a time too, that of the test's beginning: an exchange that was sent was due.
+/// Zero is a valid time, the start of the test: an exchange that was sent was due.
 fn due(row: &ExchangeRow) -> Option<u64> {
     (row.due != 0 || row.sent != 0).then_some(row.due)
 }

@@ -1,25 +1,23 @@
-//! Every exchange of a load test as a row of Parquet files, which DuckDB, pandas, polars and R open as
-//! they are: `SELECT quantile_cont((last_byte_ns - planned_ns) / 1e6, 0.99) FROM 'exchanges-*.parquet'`.
+//! Writes every exchange of a load test as a row of Parquet files, which DuckDB, pandas, polars and R open
+//! directly: `SELECT quantile_cont((last_byte_ns - planned_ns) / 1e6, 0.99) FROM 'exchanges-*.parquet'`.
 //!
 //! - [`ExchangeWriter`]: one file
-//! - [`PartsWriter`]: a sequence of files (`exchanges-0001.parquet`, …), each finished before the next
-//!   is begun
+//! - [`PartsWriter`]: a sequence of files (`exchanges-0001.parquet`, …), each finished before the next starts
 //!
-//! A Parquet file without its footer cannot be read, and the footer comes last. A program that is
-//! killed therefore loses the file that it was writing, whole, and keeps all the parts before it: how
-//! much may be lost is chosen by the length of a part ([`PartsWriter::new`]) and by ending parts early
-//! ([`PartsWriter::end_part`]).
+//! A Parquet file without its footer cannot be read, and the footer is written last. A program that is killed
+//! therefore loses the file that it was writing, and keeps all earlier parts. The length of a part
+//! ([`PartsWriter::new`]) and ending parts early ([`PartsWriter::end_part`]) limit the loss.
 //!
-//! Memory is bounded whatever the number of rows: a row group ([`ROWS_PER_GROUP`]) is held until it
-//! is encoded, and a part's footer grows by some two kilobytes a group. Encoding takes the caller's
-//! time, some milliseconds for every ten thousand rows, so a load engine's loops hand their rows to a
-//! thread of their own for it.
+//! Memory is bounded for any number of rows: a row group ([`ROWS_PER_GROUP`]) is held until it is encoded, and
+//! a part's footer grows by about two kilobytes a group. Encoding runs on the caller's thread and takes a few
+//! milliseconds for every ten thousand rows. The loops of a load engine therefore pass their rows to a separate
+//! thread.
 //!
-//! Not here: opening files (the caller gives something to write to), and reading them back, which is
-//! what others' tools are for.
+//! Not in this crate: opening files (the caller provides a writer), and reading them back, which other tools
+//! do.
 //!
-//! The library beneath is the Rust implementation of [Apache Parquet](https://parquet.apache.org/docs/file-format/);
-//! pages are compressed by Snappy, which every reader knows.
+//! It uses the Rust implementation of [Apache Parquet](https://parquet.apache.org/docs/file-format/); pages are
+//! compressed with Snappy, which every reader supports.
 
 mod columns;
 mod parts;
@@ -34,23 +32,23 @@ pub use writer::{ExchangeWriter, FORMAT, ROWS_PER_GROUP};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A part could not be begun, or its last octets not written: no permission, or the disk is full.
+    /// A part could not be started, or its last bytes could not be written: no permission, or the disk is full.
     #[error("part {part} could not be written: {source}")]
     Part {
-        /// Which part, from 1.
+        /// The number of the part, from 1.
         part: u32,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A file could not be written: the disk is full, most likely.
+    /// A file could not be written: most likely the disk is full.
     #[error("{0}")]
     Parquet(#[from] parquet::errors::ParquetError),
-    /// A row names a target that is not in the list: the rows and the list are of two plans.
+    /// A row names a target that is not in the list: the rows and the list belong to different plans.
     #[error("a row names target {target}, and there are {targets}")]
     UnknownTarget {
-        /// What the row says, from 0.
+        /// The target in the row, from 0.
         target: u32,
-        /// How many the writer was given.
+        /// Number of targets of the writer.
         targets: usize,
     },
 }

@@ -9,23 +9,23 @@ use parquet::data_type::ByteArray;
 use crate::writer::names;
 use crate::{Error, ExchangeWriter};
 
-/// The name of a part, counted from 1: `exchanges-0001.parquet`. Names sort as their numbers do, and
-/// `exchanges-*.parquet` is all of them.
+/// The name of a part, counted from 1: `exchanges-0001.parquet`. Names sort in the order of their numbers, and
+/// `exchanges-*.parquet` matches all of them.
 pub fn part_name(part: u32) -> String {
     format!("exchanges-{part:04}.parquet")
 }
 
-/// What was written.
+/// The amount written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Files, all finished.
+    /// Number of files, all finished.
     pub parts: u32,
-    /// Rows in them.
+    /// Number of rows in them.
     pub rows: u64,
 }
 
-/// Writes exchanges to a sequence of Parquet files, each finished before the next is begun, so that
-/// a program that is killed loses its last part alone.
+/// Writes exchanges to a sequence of Parquet files. Each is finished before the next starts, so a program that
+/// is killed loses only its last part.
 pub struct PartsWriter<W: Write + Send, O: FnMut(u32) -> io::Result<W>> {
     open: O,
     metadata: Vec<(String, String)>,
@@ -36,9 +36,9 @@ pub struct PartsWriter<W: Write + Send, O: FnMut(u32) -> io::Result<W>> {
 }
 
 impl<W: Write + Send, O: FnMut(u32) -> io::Result<W>> PartsWriter<W, O> {
-    /// A writer that asks `open` for each part when its first row comes; parts count from 1 and have
-    /// at most `rows_per_part` rows (at least one). What `open` gives should not be the file's last
-    /// name if half-written files are to be told from whole ones.
+    /// Creates a writer that calls `open` for each part when its first row arrives. Parts count from 1 and have
+    /// at most `rows_per_part` rows (at least one). To distinguish incomplete files from complete ones, `open`
+    /// should use a temporary file name.
     ///
     /// `metadata` and `targets` are as in [`ExchangeWriter::create`], in every part.
     pub fn new(
@@ -57,10 +57,10 @@ impl<W: Write + Send, O: FnMut(u32) -> io::Result<W>> PartsWriter<W, O> {
         }
     }
 
-    /// Adds rows, ending parts and beginning others as they fill.
+    /// Adds rows; finishes parts and starts new ones as they fill.
     ///
     /// # Errors
-    /// When a row names a target that is not in the list, a part cannot be opened or refuses octets.
+    /// When a row names a target that is not in the list, or a part cannot be opened or written.
     pub fn write(&mut self, rows: &[ExchangeRow]) -> Result<(), Error> {
         let mut rows = rows;
         while !rows.is_empty() {
@@ -76,10 +76,10 @@ impl<W: Write + Send, O: FnMut(u32) -> io::Result<W>> PartsWriter<W, O> {
         Ok(())
     }
 
-    /// Finishes the part under way, if any: what was written until now can be read from now on.
+    /// Finishes the current part, if any: the rows written so far can be read from now on.
     ///
     /// # Errors
-    /// When it refuses octets.
+    /// When the part cannot be written.
     pub fn end_part(&mut self) -> Result<(), Error> {
         if let Some(part) = self.part.take() {
             let rows = part.rows();
@@ -95,11 +95,10 @@ impl<W: Write + Send, O: FnMut(u32) -> io::Result<W>> PartsWriter<W, O> {
         Ok(())
     }
 
-    /// Finishes the last part. Without any row there is one part without rows: an empty table has
-    /// columns too.
+    /// Finishes the last part. Without any row it writes one part without rows, so that the columns exist.
     ///
     /// # Errors
-    /// When it cannot be opened or refuses octets.
+    /// When the part cannot be opened or written.
     pub fn finish(mut self) -> Result<Written, Error> {
         if self.written.parts == 0 {
             self.begun()?;

@@ -1,4 +1,4 @@
-//! One file.
+//! Writes one file.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use parquet::schema::types::ColumnPath;
 use crate::Error;
 use crate::columns::{COLUMNS, Column, Source, schema};
 
-/// The form of the rows, in the file's metadata as `fathometer.format`; it changes when a column
-/// changes its meaning or goes.
+/// The version of the row format, stored in the file's metadata as `fathometer.format`. It changes when a
+/// column changes its meaning or is removed.
 pub const FORMAT: u32 = 1;
 
-/// Rows of a row group. They are held until the group is full: 28 MiB. Readers work on groups in
-/// parallel, and DuckDB's own have about half as many rows.
+/// Rows of a row group. They are held until the group is full: 28 MiB. Readers process groups in parallel, and
+/// DuckDB's own groups have about half as many rows.
 pub const ROWS_PER_GROUP: usize = 1 << 18;
 
 /// Writes exchanges to one Parquet file.
 ///
-/// The file can be read once [`ExchangeWriter::finish`] has returned, and not before.
+/// The file can be read only after [`ExchangeWriter::finish`] has returned.
 pub struct ExchangeWriter<W: Write + Send> {
     file: SerializedFileWriter<W>,
     targets: Arc<[ByteArray]>,
@@ -33,11 +33,11 @@ pub struct ExchangeWriter<W: Write + Send> {
 }
 
 impl<W: Write + Send> ExchangeWriter<W> {
-    /// Begins a file. `metadata` goes into its footer, beside `fathometer.format`; `targets` names
-    /// what [`ExchangeRow::target`] counts, as in `GET /a.html`.
+    /// Starts a file. `metadata` is stored in its footer, next to `fathometer.format`; `targets` contains the
+    /// names that [`ExchangeRow::target`] indexes, such as `GET /a.html`.
     ///
     /// # Errors
-    /// When `file` refuses its first octets.
+    /// When the first bytes cannot be written to `file`.
     pub fn create(
         file: W,
         metadata: &[(String, String)],
@@ -64,8 +64,7 @@ impl<W: Write + Send> ExchangeWriter<W> {
     /// Adds rows.
     ///
     /// # Errors
-    /// When a row names a target that is not in the list (no row is added then), or the file
-    /// refuses octets.
+    /// When a row names a target that is not in the list (then no row is added), or the file cannot be written.
     pub fn write(&mut self, rows: &[ExchangeRow]) -> Result<(), Error> {
         let targets = self.targets.len();
         if let Some(row) = rows.iter().find(|row| row.target as usize >= targets) {
@@ -84,15 +83,15 @@ impl<W: Write + Send> ExchangeWriter<W> {
         Ok(())
     }
 
-    /// Rows added so far.
+    /// Number of rows added so far.
     pub fn rows(&self) -> u64 {
         self.rows + self.held.len() as u64
     }
 
-    /// Writes what is held and the footer, and gives back what was written to.
+    /// Writes the held rows and the footer, and returns the underlying writer.
     ///
     /// # Errors
-    /// When the file refuses octets.
+    /// When the file cannot be written.
     pub fn finish(mut self) -> Result<W, Error> {
         if !self.held.is_empty() {
             self.write_group()?;
@@ -116,7 +115,7 @@ impl<W: Write + Send> ExchangeWriter<W> {
     }
 }
 
-/// Targets as the file has them, shared by all files that name them.
+/// Target names as byte arrays, shared by all files that use them.
 pub(crate) fn names(targets: &[String]) -> Arc<[ByteArray]> {
     targets
         .iter()
@@ -139,7 +138,8 @@ fn properties(metadata: &[(String, String)]) -> WriterProperties {
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(format!("fathometer {}", env!("CARGO_PKG_VERSION")))
         .set_key_value_metadata(Some(pairs));
-    // Times rise, and differ all: differences are short, a dictionary would be as long as the column.
+    // Times increase and are all different: differences are short, while a dictionary would be as long as the
+    // column.
     for column in COLUMNS.iter().filter(|c| c.name.ends_with("_ns")) {
         let path = ColumnPath::from(column.name);
         properties = properties
@@ -185,7 +185,7 @@ fn write_column(
     Ok(())
 }
 
-/// The values of a column that are there and, when some may be missing, which are.
+/// The non-null values of a column and, if it allows nulls, which rows have a value.
 fn gather<T>(
     column: &Column,
     rows: &[ExchangeRow],

@@ -1,4 +1,4 @@
-//! What is written is read again by the library's own reader, value by value.
+//! The library's own reader reads back the written values, one by one.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -25,7 +25,7 @@ fn targets() -> Vec<String> {
         .to_vec()
 }
 
-/// The `n`-th of a sequence in which everything that may be missing is missing now and then.
+/// The `n`-th row of a sequence in which every optional value is sometimes missing.
 fn row(n: u64) -> ExchangeRow {
     let draws = Seed(5).child(n);
     let some = |k: u64| {
@@ -63,7 +63,7 @@ fn row(n: u64) -> ExchangeRow {
 fn written(rows: &[ExchangeRow]) -> Vec<u8> {
     let metadata = [("url".to_owned(), "http://localhost/".to_owned())];
     let mut writer = ExchangeWriter::create(Vec::new(), &metadata, &targets()).unwrap();
-    // Pieces of all lengths, none of them the length of a row group.
+    // Pieces of all lengths, none equal to the length of a row group.
     for piece in rows.chunks(99_991) {
         writer.write(piece).unwrap();
     }
@@ -189,7 +189,7 @@ fn row_groups_are_bounded_and_lose_nothing_at_their_borders() {
     assert!(plan.compressed_size() < ROWS_PER_GROUP as i64 / 2);
 }
 
-/// Somewhere to write that outlives the writer.
+/// A writer that outlives the `ExchangeWriter`.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 

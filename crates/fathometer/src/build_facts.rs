@@ -1,8 +1,7 @@
-//! Which build of the program this is: its version, and the commit that it was built from.
+//! The build of the program: its version, and the commit that it was built from.
 //!
-//! The commit is what `git` said while the program was built (`build.rs`); a program built without git, or
-//! from an archive of the sources, has none. What identifies a build in every case is the hash of the
-//! program's file.
+//! `build.rs` asks `git` for the commit. A program built without git, or from a source archive, has no commit.
+//! The hash of the program's file always identifies a build.
 
 use std::sync::OnceLock;
 
@@ -10,10 +9,10 @@ use fathometer_analysis::run::Build;
 
 use crate::study::hash;
 
-/// The version, and where it is known the commit: `0.1.0 (0123456789ab, modified)`.
+/// The version, and the commit if known: `0.1.0 (0123456789ab, modified)`.
 pub const VERSION: &str = env!("FATHOMETER_VERSION");
 
-/// What a run records of the program that makes it.
+/// The build facts that a run records.
 pub fn facts() -> Build {
     let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     Build {
@@ -28,10 +27,10 @@ pub fn facts() -> Build {
     }
 }
 
-/// The hash of the program's file; empty where it cannot be read.
+/// The hash of the program's file; empty if it cannot be read.
 fn program_hash() -> &'static str {
     static HASH: OnceLock<String> = OnceLock::new();
-    // The link leads to the file that was started, even when another has taken its name since.
+    // The link refers to the file that was started, even if its path now has another file.
     HASH.get_or_init(|| hash::of_file("/proc/self/exe".as_ref()).unwrap_or_default())
 }
 

@@ -1,7 +1,7 @@
-//! The data that the binary carries: papers, path profiles, eras, servers under test.
+//! The data built into the binary: papers, path profiles, eras, servers under test.
 //!
-//! A file named by a path on disk always wins over an embedded one, so that a user's own profile
-//! or study needs no rebuilding.
+//! A path on disk always takes precedence over an embedded file, so that a user's own profile or study does not
+//! require a rebuild.
 
 use std::fs;
 use std::path::Path;
@@ -16,8 +16,7 @@ pub fn embedded(name: &str) -> Option<&'static str> {
         .map(|(_, text)| *text)
 }
 
-/// The names of the embedded items of a folder: `paths` gives `lan`, `ppp`, …; `papers` gives
-/// `nielsen97`, ….
+/// The names of the embedded items of a folder: `paths` has `lan`, `ppp`, …; `papers` has `nielsen97`, ….
 pub fn names(folder: &str) -> Vec<&'static str> {
     let mut names: Vec<&str> = FILES
         .iter()
@@ -30,31 +29,31 @@ pub fn names(folder: &str) -> Vec<&'static str> {
     names
 }
 
-/// Why a named item could not be had.
+/// Why a named item is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// Neither a file on disk nor a built-in name.
+    /// The name is neither a file on disk nor that of a built-in item.
     #[error("there is no {what} named {name:?}: give the path of a TOML file, or one of {known}")]
     Unknown {
-        /// What was looked for (`path profile`).
+        /// The kind of item (`path profile`).
         what: &'static str,
-        /// The name that was given.
+        /// The given name.
         name: String,
         /// The built-in names.
         known: String,
     },
-    /// The file is there and cannot be read.
+    /// The file exists but cannot be read.
     #[error("failed to read {path}: {error}")]
     Unreadable {
         /// The path as given.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
 }
 
-/// The text of the item `name` of `folder`: a file on disk when `name` ends in `.toml` or has a
-/// slash in it, else the embedded one.
+/// The text of the item `name` of `folder`: a file on disk if `name` ends in `.toml` or contains a slash, else
+/// the embedded one.
 pub fn load(folder: &str, what: &'static str, name: &str) -> Result<String, DataError> {
     if name.ends_with(".toml") || name.contains('/') {
         return fs::read_to_string(Path::new(name)).map_err(|error| DataError::Unreadable {

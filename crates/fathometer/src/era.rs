@@ -10,20 +10,20 @@ use crate::lab::Side;
 /// A TCP profile.
 #[derive(Debug, Clone)]
 pub struct Era {
-    /// A word to name it by.
+    /// The name of the era.
     pub name: String,
-    /// What it stands for.
+    /// Its description.
     pub title: String,
-    /// Where its figures come from.
+    /// The source of its settings.
     pub source: String,
-    /// What of that time the kernel cannot be made to do, and what that does to results.
+    /// Properties of that time that the kernel cannot reproduce, and their effect on results.
     pub limits: Vec<String>,
-    /// What the client's sockets do about quick acknowledgements, set after connecting and after
-    /// every read; `None` leaves the kernel alone.
+    /// The setting of quick acknowledgements of the client's sockets, set after connecting and after every
+    /// read; `None`: the kernel's default.
     pub client_quick_ack: Option<bool>,
-    /// The same of the server's listening socket, which its connections inherit.
+    /// The same for the server's listening socket, which its connections inherit.
     pub server_quick_ack: Option<bool>,
-    /// The clock that the client's acknowledgements wait for, in front of its kernel.
+    /// The clock that delays the client's acknowledgements outside its kernel.
     pub client_delayed_ack: Option<DelayedAckClock>,
     client: TcpSettings,
     server: TcpSettings,
@@ -32,10 +32,10 @@ pub struct Era {
 /// Why an era cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum EraError {
-    /// It could not be had.
+    /// The era is not available.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// Its file is not of the form.
+    /// Its file is malformed.
     #[error("failed to read the era {name:?}: {error}")]
     Syntax {
         /// Its name.
@@ -65,7 +65,7 @@ struct EraFile {
 }
 
 impl Era {
-    /// The era of this name, or of this file.
+    /// The built-in era of this name, or the era in this file.
     pub fn load(name: &str) -> Result<Era, EraError> {
         Era::parse(name, &data::load("eras", "era", name)?)
     }

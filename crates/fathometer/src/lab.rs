@@ -1,10 +1,10 @@
-//! Two hosts and the path between them: the ground on which everything is measured.
+//! Two hosts and the path between them, in which all measurements run.
 //!
-//! A host is a network namespace with a loopback device, one TUN device, an IPv4 and an IPv6
-//! address and a route to the other host alone. There is no way out of it: no other address can
-//! be reached. A new namespace knows nothing of earlier connections, so neither does its TCP.
+//! A host is a network namespace with a loopback device, one TUN device, an IPv4 and an IPv6 address, and a
+//! route to the other host only. No other address can be reached. The TCP of a new namespace has no state of
+//! earlier connections.
 //!
-//! Everything goes with the [`Lab`]: namespaces have no names and devices no persistence.
+//! Dropping the [`Lab`] removes everything: namespaces have no names, and devices are not persistent.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -26,9 +26,9 @@ pub const DEVICE: &str = "path0";
 /// One end of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// Where requests come from.
+    /// The host of the client.
     Client,
-    /// Where they are answered.
+    /// The host of the server.
     Server,
 }
 
@@ -69,17 +69,17 @@ impl Side {
 /// A host of a lab.
 #[derive(Debug)]
 pub struct Host {
-    /// Which end of the path it is.
+    /// Its end of the path.
     pub side: Side,
-    /// Where its threads and programs run.
+    /// The namespace of its threads and programs.
     pub namespace: Namespace,
-    /// What became of its TCP settings.
+    /// The TCP settings that were applied.
     pub applied: AppliedSettings,
     device: Arc<Tun>,
 }
 
 impl Host {
-    /// Makes a host without a path.
+    /// Creates a host without a path.
     fn new(side: Side, mtu: u32, settings: &TcpSettings) -> Result<Host> {
         let namespace = Namespace::new()?;
         let (device, applied) = namespace.run(|| -> Result<(Tun, AppliedSettings)> {
@@ -113,9 +113,9 @@ impl Host {
 /// Two hosts with a path between them.
 #[derive(Debug)]
 pub struct Lab {
-    /// Where requests come from.
+    /// The host of the client.
     pub client: Host,
-    /// Where they are answered.
+    /// The host of the server.
     pub server: Host,
     /// The origin of the path's instants.
     pub clock: Clock,
@@ -123,10 +123,10 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Brings up both hosts and the path.
+    /// Starts both hosts and the path.
     ///
-    /// `settings` gives the TCP of each host; [`Host::applied`] says what became of it. Needs the
-    /// right to make namespaces.
+    /// `settings` gives the TCP settings of each host; [`Host::applied`] has those that were applied. Requires
+    /// the right to create namespaces.
     pub fn start(
         profile: &Profile,
         options: &WireOptions,
@@ -151,36 +151,35 @@ impl Lab {
         }
     }
 
-    /// The process in which the server's host receives, as the kernel numbers it, when it has one.
+    /// The ID of the process that receives for the server's host, if there is one.
     pub fn server_receiver(&self) -> Option<u32> {
         self.wire.server_receiver()
     }
 
-    /// The same of the client's host.
+    /// The same for the client's host.
     pub fn client_receiver(&self) -> Option<u32> {
         self.wire.client_receiver()
     }
 
-    /// Waits until nothing has been under way for `quiet`, at most for `limit`; says whether it
+    /// Waits until no packet has been in flight for `quiet`, at most for `limit`. Returns whether the path
     /// became quiet.
     pub fn settle(&self, quiet: Duration, limit: Duration) -> bool {
         self.wire.settle(quiet, limit)
     }
 
-    /// Ends the path and lets go of the hosts; for who wants no packets counted ([`Lab::end`]).
+    /// Stops the path and releases the hosts; for callers without packet counts ([`Lab::end`]).
     pub fn stop(self) -> (PathCertificate, Validity) {
         self.wire.stop()
     }
 
-    /// Ends the path and lets go of the hosts.
+    /// Stops the path and releases the hosts.
     pub fn end(self) -> Carried {
         self.wire.end()
     }
 }
 
-/// Keeps a host from sending packets of its own accord: every packet on the path is one that the
-/// experiment caused. An IPv6 device would otherwise give itself a link-local address and ask for
-/// routers from it.
+/// Prevents a host from sending packets by itself, so that the experiment causes every packet on the path.
+/// Otherwise an IPv6 device would configure a link-local address and send router solicitations from it.
 fn be_silent() -> Result<()> {
     let folder = Path::new("/proc/sys/net/ipv6/conf");
     if !folder.exists() {

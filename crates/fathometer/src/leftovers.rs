@@ -1,7 +1,7 @@
-//! What a killed program leaves on the machine, and its removal: control groups and temporary folders.
+//! Removes what killed programs left on the machine: control groups and temporary folders.
 //!
-//! Each is owned by a lock that the kernel releases when the owner exits. Every command that makes such things
-//! removes, before it makes any, those without an owner, whichever command left them.
+//! Each has an owner, which holds a lock that the kernel releases when the owner exits. Every command that
+//! creates such objects first removes those without an owner, whichever command created them.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use fathometer_sys::cgroup::{self, Removal};
 
 use crate::server;
 
-/// Removes the control groups and the temporary folders of programs that were killed.
+/// Removes the control groups and temporary folders of killed programs.
 pub fn remove() -> Removal {
     let mut all = cgroup::remove_stale();
     let folders = server::remove_stale_folders();
@@ -19,7 +19,7 @@ pub fn remove() -> Removal {
     all
 }
 
-/// What a removal came to, a line each.
+/// The result of a removal, one line per item.
 pub fn description(removal: &Removal) -> String {
     let line = |what: &str, path: &PathBuf| format!("{what} {}\n", path.display());
     let removed = removal.removed.iter().map(|path| line("removed", path));

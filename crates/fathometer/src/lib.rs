@@ -1,7 +1,7 @@
-//! The binary's insides: the command line, the study runner, the loops that host the machines on
-//! kernel sockets, servers under test, progress. It never prints a number that it did not measure.
+//! The library of the binary: the command line, the study runner, the event loops that run the protocol
+//! machines on kernel sockets, servers under test, progress. It never prints a number that it did not measure.
 
-// First, so that its macros hold in all other modules.
+// Must be first, so that all other modules can use its macros.
 #[macro_use]
 pub mod print;
 

@@ -1,9 +1,9 @@
-//! Printing that never panics. The macros here stand in front of the standard library's of the same names: in the
-//! whole crate `println!` and its kin go through this module.
+//! Printing that never panics. The macros here replace those of the standard library: in the whole crate
+//! `println!` and similar macros use this module.
 //!
-//! A stderr that takes nothing is no reason to stop: what was to be told there is lost. A stdout that takes nothing
-//! makes the command fail, but only when it is over and all else that it leaves has been written, and with the cause.
-//! Where the reader of a pipe has seen enough (`| head`), nothing is wrong.
+//! A failure to write to stderr is ignored, and the message is lost. A failure to write to stdout makes the
+//! command fail with its cause, but only at the end, when all other output is written. If the reader of a pipe
+//! closes it early (`| head`), that is not an error.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -43,7 +43,7 @@ macro_rules! eprintln {
     };
 }
 
-/// Writes to stdout, unless that has failed before.
+/// Writes to stdout, unless an earlier write failed.
 pub fn to_stdout(text: fmt::Arguments<'_>) {
     let mut failed = FAILED.lock().unwrap_or_else(|lock| lock.into_inner());
     if failed.is_none() {
@@ -51,13 +51,13 @@ pub fn to_stdout(text: fmt::Arguments<'_>) {
     }
 }
 
-/// Writes to stderr, if that takes it.
+/// Writes to stderr; a failure is ignored.
 pub fn to_stderr(text: fmt::Arguments<'_>) {
-    // In one piece, so that lines of several threads and programs stay whole.
+    // A single write, so that lines of several threads and programs do not mix.
     let _ = io::stderr().write_all(text.to_string().as_bytes());
 }
 
-/// The end of the program: what it ends with, but 1 where what it printed could not be written.
+/// Returns the exit code of the program: `code`, or 1 if output to stdout could not be written.
 pub fn finish(code: ExitCode) -> ExitCode {
     let flushed = io::stdout().flush().err();
     let mut failed = FAILED.lock().unwrap_or_else(|lock| lock.into_inner());

@@ -1,19 +1,19 @@
-//! Which program is started where a process of our own is needed: a server in a host with limits, or
-//! what receives a host's packets.
+//! The program file for processes that this program starts: a server in a host with limits, or a receiver of a
+//! host's packets.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 static OURS: OnceLock<PathBuf> = OnceLock::new();
 
-/// Names the `fathometer` program for processes of our own, once. A program that uses this as a library,
-/// as tests do, must: it is not one that serves or receives.
+/// Sets the path of the `fathometer` program, once. A program that uses this crate as a library, such as a
+/// test, must call this, because its own file cannot serve or receive.
 pub fn is_at(program: PathBuf) {
     OURS.get_or_init(|| program);
 }
 
-/// The program. Unless it was named it is the one that asks, whose file may have been replaced or removed
-/// since it started.
+/// The path of the program. By default it is the file of this process, which may have been replaced or removed
+/// since the start.
 pub(crate) fn ours() -> PathBuf {
     let own = || std::env::current_exe().ok().filter(|path| path.exists());
     let named = OURS.get().cloned().or_else(own);

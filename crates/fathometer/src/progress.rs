@@ -1,4 +1,4 @@
-//! Progress on stderr: a bar on a terminal, a line now and then elsewhere.
+//! Progress on stderr: a bar on a terminal, a line from time to time elsewhere.
 
 use std::fmt;
 use std::io::{IsTerminal as _, Write as _};
@@ -9,16 +9,16 @@ use fathometer_model::Instant;
 use fathometer_sys::clock::Clock;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// How often a line is written where there is no terminal.
+/// Interval of lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Writes a line to stderr. A stderr that takes nothing (closed, or on a full disk) is no reason to stop: the
-/// measurement goes on without the line.
+/// Writes a line to stderr. A failure (stderr is closed, or on a full disk) is ignored, so that the measurement
+/// continues.
 pub fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// How far a run is. Shared by all that work on it.
+/// The progress of a run, shared by all its workers.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
@@ -28,7 +28,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress over `total` steps, each called a `what`; `quiet` shows nothing.
+    /// Progress over `total` steps; `what` is the plural name of a step, and `quiet` disables the display.
     pub fn new(total: u64, what: &str, clock: Clock, quiet: bool) -> Progress {
         let terminal = std::io::stderr().is_terminal();
         let target = if quiet || !terminal {
@@ -53,7 +53,7 @@ impl Progress {
         }
     }
 
-    /// One step more is done.
+    /// Completes a step.
     pub fn step(&self, message: &str) {
         self.bar.inc(1);
         self.bar.set_message(message.to_owned());
@@ -74,7 +74,7 @@ impl Progress {
         }
     }
 
-    /// Says something that stays, above the bar.
+    /// Prints a permanent line above the bar.
     pub fn note(&self, text: &str) {
         if self.last_line.is_some() {
             say(format_args!("{text}"));
@@ -83,7 +83,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! The folder that one execution of a study leaves behind.
+//! The folder of one execution of a study.
 //!
 //! ```text
 //! runs/20261121-194500-nielsen97-quick/
@@ -9,10 +9,10 @@
 //!   plots/*.svg plots.json summary.json report.html
 //! ```
 //!
-//! Lines are written whole and flushed one by one: a run that is killed keeps all that had ended.
+//! Each line is written completely and flushed: a killed run keeps all replicates that had ended.
 //!
-//! One program at a time writes to a run: it holds the lock of the file `lock`, which says which program it is
-//! and which the kernel releases when that program exits.
+//! Only one program at a time writes to a run. It holds the lock of the file `lock`, which names its process;
+//! the kernel releases the lock when that program exits.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -26,25 +26,25 @@ use serde::Serialize;
 
 use crate::whole_file;
 
-/// How long to wait for the lock: the processes of a run that was killed take a moment to exit.
+/// Number of attempts to take the lock: the processes of a killed run need a moment to exit.
 const LOOKS: u32 = 20;
 
-/// The time between two looks.
+/// The time between two attempts.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
-/// A run's folder, open for writing.
+/// A run's folder that is open for writing.
 #[derive(Debug)]
 pub struct RunFolder {
     root: PathBuf,
     replicates: Mutex<File>,
-    /// `None` where the file system has no locks.
+    /// `None` if the file system does not support locks.
     lock: Option<Lock>,
 }
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
         if let Some(lock) = &self.lock {
-            // Still locked: another program that waits for it finds that it is gone, and makes a new one.
+            // The file is removed while locked: a program that waits for it then creates a new one.
             let _ = fs::remove_file(lock.path());
         }
     }
@@ -53,10 +53,10 @@ impl Drop for RunFolder {
 /// Why a run's folder cannot be opened for writing.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The system refused.
+    /// A system call failed.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Another program writes to it.
+    /// Another program writes to the run.
     #[error(
         "cannot use {folder}: another run writes to it ({holder}): wait until it ends, or give another folder with --output",
         folder = folder.display()
@@ -64,18 +64,18 @@ pub enum OpenError {
     InUse {
         /// The folder.
         folder: PathBuf,
-        /// What that program wrote about itself.
+        /// That program's description in the lock file.
         holder: String,
     },
 }
 
-/// What the system refused, and where.
+/// A failed write, with its path.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to write {path}: {error}{advice}", path = path.display(), advice = advice(error))]
 pub struct WriteError {
     /// The file or folder.
     pub path: PathBuf,
-    /// What the system said.
+    /// The error of the system.
     pub error: io::Error,
 }
 
@@ -96,17 +96,17 @@ fn advice(error: &io::Error) -> &'static str {
 }
 
 impl RunFolder {
-    /// Makes the folder. It must not exist yet: two runs never share one.
+    /// Creates the folder. It must not exist yet: two runs never share one.
     ///
     /// # Errors
-    /// When it exists, or the system refuses it.
+    /// When it exists, or cannot be created.
     pub fn create(root: PathBuf) -> Result<RunFolder, OpenError> {
         let at = |path: &Path| {
             let path = path.to_owned();
             move |error| WriteError { path, error }
         };
         if let Some(parent) = root.parent() {
-            // Told as "exists already" otherwise, which is not what is wrong with it.
+            // Otherwise the error would be "exists already", which is misleading.
             if parent.is_file() {
                 return Err(at(parent)(io::ErrorKind::NotADirectory.into()).into());
             }
@@ -127,11 +127,10 @@ impl RunFolder {
         })
     }
 
-    /// Opens the folder of a run that was interrupted. Half a line that it may have left in
-    /// `replicates.ndjson` is cut off.
+    /// Opens the folder of an interrupted run. An incomplete last line of `replicates.ndjson` is cut off.
     ///
     /// # Errors
-    /// When another program writes to it, or the system refuses it.
+    /// When another program writes to it, or it cannot be opened.
     pub fn reopen(root: PathBuf) -> Result<RunFolder, OpenError> {
         let lock = lock(&root)?;
         let path = root.join("replicates.ndjson");
@@ -139,7 +138,7 @@ impl RunFolder {
             path: path.clone(),
             error,
         };
-        // A run that was killed at once has not made it.
+        // A run that was killed at its start has not created it.
         let replicates = OpenOptions::new()
             .create(true)
             .append(true)
@@ -155,13 +154,13 @@ impl RunFolder {
         })
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.root
     }
 
-    /// Appends a line to `replicates.ndjson` and hands it to the system at once. A line that there
-    /// was no room for leaves nothing behind.
+    /// Appends a line to `replicates.ndjson` and passes it to the system at once. If there is no room for the
+    /// line, nothing of it remains.
     pub fn append_replicate(&self, record: &impl Serialize) -> Result<(), WriteError> {
         let mut line = serde_json::to_vec(record).map_err(|error| WriteError {
             path: self.root.join("replicates.ndjson"),
@@ -175,7 +174,7 @@ impl RunFolder {
         let append = || {
             let before = file.metadata()?.len();
             (&*file).write_all(&line).inspect_err(|_| {
-                // The failure to be told is the first one.
+                // Report the first error.
                 let _ = file.set_len(before);
             })
         };
@@ -185,11 +184,11 @@ impl RunFolder {
         })
     }
 
-    /// Makes an empty folder for an attempt at a replicate and gives its full path. What an attempt that was
-    /// killed, and is in no record, has left under this name is removed.
+    /// Creates an empty folder for an attempt at a replicate and returns its full path. Removes files that a
+    /// killed attempt without a record left under this name.
     ///
     /// # Errors
-    /// When the system refuses it.
+    /// When the folder cannot be created.
     pub fn attempt_folder(&self, name: &str) -> Result<PathBuf, WriteError> {
         let path = self.root.join(name);
         match fs::remove_dir_all(&path) {
@@ -200,7 +199,7 @@ impl RunFolder {
         }
     }
 
-    /// Makes a folder below the run's and gives its full path.
+    /// Creates a folder below the run's and returns its full path.
     pub fn subfolder(&self, name: &str) -> Result<PathBuf, WriteError> {
         let path = self.root.join(name);
         fs::create_dir_all(&path).map_err(|error| WriteError {
@@ -210,10 +209,10 @@ impl RunFolder {
         Ok(path)
     }
 
-    /// Writes a file whole.
+    /// Writes a complete file, or nothing.
     ///
     /// # Errors
-    /// When the system refuses it.
+    /// When the file cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), WriteError> {
         let path = self.root.join(name);
         whole_file::write(&path, bytes).map_err(|error| WriteError { path, error })
@@ -230,7 +229,7 @@ impl RunFolder {
     }
 }
 
-/// Takes the lock of a run's folder, and writes into it who holds it.
+/// Takes the lock of a run's folder, and writes the holder's description to it.
 fn lock(root: &Path) -> Result<Option<Lock>, OpenError> {
     let path = root.join("lock");
     for _ in 0..LOOKS {
@@ -239,7 +238,7 @@ fn lock(root: &Path) -> Result<Option<Lock>, OpenError> {
                 let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
                 let told = format!("process {} on {}", std::process::id(), host.trim());
                 let mut file = lock.as_file();
-                // For the reader of an error: the lock holds without it.
+                // Only for error messages: the lock is effective without it.
                 let _ = file
                     .set_len(0)
                     .and_then(|()| file.write_all(told.as_bytes()));
@@ -247,7 +246,7 @@ fn lock(root: &Path) -> Result<Option<Lock>, OpenError> {
             }
             Ok(Taken::Held) => thread::sleep(BETWEEN_LOOKS),
             Ok(Taken::Gone) => {}
-            // The file system has no locks, as some network file systems.
+            // The file system does not support locks, like some network file systems.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
             Err(error) => return Err(WriteError { path, error }.into()),
         }
@@ -263,10 +262,10 @@ fn lock(root: &Path) -> Result<Option<Lock>, OpenError> {
     })
 }
 
-/// Writes records one a line, the file whole.
+/// Writes a file with one record per line, completely or not at all.
 ///
 /// # Errors
-/// When the system refuses it.
+/// When the file cannot be written.
 pub fn write_lines<T: Serialize>(path: &Path, records: &[T]) -> Result<(), WriteError> {
     let content = |file: &mut io::BufWriter<File>| {
         for record in records {

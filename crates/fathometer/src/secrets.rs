@@ -1,6 +1,6 @@
-//! Secrets that a command line may have: they are in no file that is saved and on no screen.
+//! Removes secrets of the command line from saved files and screens.
 
-/// What stands for a secret.
+/// The replacement of a secret.
 pub const REDACTED: &str = "[redacted]";
 
 /// Request fields whose values are secrets.
@@ -16,14 +16,14 @@ const FIELDS: [&str; 9] = [
     "x-amz-security-token",
 ];
 
-/// The command line of this program, program first, without the secrets in it.
+/// The command line of this program, program first, with its secrets redacted.
 pub fn command_line() -> Vec<String> {
-    // A name that is not Unicode is told as far as it is.
+    // A name that is not Unicode is converted as far as possible.
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     redact(arguments)
 }
 
-/// The same of any command line.
+/// The same for any command line.
 pub fn redact(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut is_field = false;
     let redacted = arguments.into_iter().map(|argument| {
@@ -39,7 +39,8 @@ pub fn redact(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
     redacted.collect()
 }
 
-/// Whether the next argument is a request field: `-H`, `--header`, or flags of one letter that end in `H`.
+/// Whether the next argument is a request field: after `-H`, `--header`, or combined short options that end in
+/// `H`.
 fn is_field_option(argument: &str) -> bool {
     let is_short =
         |flags: &str| flags.ends_with('H') && flags.bytes().all(|flag| flag.is_ascii_alphabetic());
@@ -57,7 +58,7 @@ fn field_within(argument: &str) -> Option<(&str, &str)> {
     (start < argument.len()).then(|| argument.split_at(start))
 }
 
-/// `Name: value` with its value redacted where that is a secret.
+/// `Name: value`, with its value redacted if it is a secret.
 pub fn redact_field(field: &str) -> String {
     let Some((name, _)) = field.split_once(':') else {
         return field.to_owned();
@@ -71,7 +72,7 @@ pub fn redact_field(field: &str) -> String {
     }
 }
 
-/// A text with what stands in front of the `@` of every URL in it redacted.
+/// Redacts the user information before the `@` of every URL in a text.
 pub fn redact_url(text: &str) -> String {
     let mut redacted = String::with_capacity(text.len());
     let mut rest = text;

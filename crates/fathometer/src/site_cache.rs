@@ -1,12 +1,10 @@
-//! That nobody but a host's own limit takes a site's pages from memory.
+//! Ensures that only a host's own memory limit evicts a site's pages from the page cache.
 //!
-//! Page cache of a host under test is meant to be lost to that host's limit, and to nothing else. Some
-//! machines take it of their own: guests of a hypervisor that wants memory back, whose kernel pages out
-//! what nobody has read for a minute (DAMON). That spares what is mapped, so the files are mapped here
-//! while they are experimented with; see [`Mapped`] for why this does not keep them from the limit.
+//! Some machines evict pages by themselves: guests of a hypervisor that reclaims memory, whose kernel pages out
+//! what was not accessed for a minute (DAMON). Mapped pages are exempt from this. The files are therefore
+//! mapped here during an experiment; [`Mapped`] explains why this does not exempt them from the host's limit.
 //!
-//! It costs processor time of this program, which is not accounted to the host: some microseconds a
-//! file and round.
+//! It uses CPU time of this program, which is not charged to the host: some microseconds per file and round.
 
 use std::fs::File;
 use std::io;
@@ -19,22 +17,22 @@ use fathometer_sys::page_cache::Mapped;
 
 use crate::site_folder::{SiteFolderError, files_below};
 
-/// The period at which new pages are looked for. Kernels look for pages to take at periods of seconds.
+/// The period at which new pages are mapped. Kernels look for pages to reclaim at periods of seconds.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// A program may have some 65 000 mappings (`vm.max_map_count`). A site of more files goes without, and what
-/// is taken from it is found out from the host's accounts as ever.
+/// A process may have about 65,000 mappings (`vm.max_map_count`). A site with more files is not followed; the
+/// host's accounting still detects evictions by others.
 const MOST_FILES: usize = 16_384;
 
-/// Follows a site's pages in memory while it lives.
+/// Follows a site's pages in memory until it is dropped.
 pub struct SiteCache {
-    /// Dropped, the thread ends.
+    /// Dropping it ends the thread.
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl SiteCache {
-    /// Begins to follow the files below `folder`.
+    /// Starts to follow the files below `folder`.
     pub fn follow(folder: &Path) -> Result<SiteCache, SiteFolderError> {
         let paths = files_below(folder)?;
         let mut files = Vec::new();
@@ -56,7 +54,7 @@ impl SiteCache {
                 let mut room = Vec::new();
                 while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                     for file in &files {
-                        // Refused, a page is where it would be without this.
+                        // If this fails, the page is merely not protected.
                         let _ = file.follow(&mut room);
                     }
                 }
@@ -77,7 +75,7 @@ impl Drop for SiteCache {
     fn drop(&mut self) {
         self.end.take();
         if let Some(thread) = self.thread.take() {
-            // It does not panic, and whether it did is nothing that a measurement rests on.
+            // The thread does not panic, and no measurement depends on its result.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,7 @@
-//! A site as a folder: written out for any server, and read in for ours.
+//! A site as a folder: written for any server, and read for our own origin.
 //!
-//! A representation that is compressed in advance lies beside its file with the coding's name for
-//! an ending: `index.html.deflate` (or `.zz`), `index.html.gz`.
+//! A representation that is compressed in advance is stored beside its file, with an ending for its coding:
+//! `index.html.deflate` (or `.zz`), `index.html.gz`.
 
 use std::ffi::OsString;
 use std::fs::{self, File as DiskFile};
@@ -14,7 +14,7 @@ use fathometer_model::{Body, ContentCoding, File, FileId, Page, Site};
 use fathometer_sys::page_cache;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// Codings and the endings of their files. Files are written with the first of a coding.
+/// Codings and the endings of their files. Files are written with the first ending of a coding.
 pub const CODINGS: [(ContentCoding, &str); 3] = [
     (ContentCoding::Deflate, "deflate"),
     (ContentCoding::Deflate, "zz"),
@@ -48,17 +48,17 @@ const TYPES: [(&str, &str); 20] = [
 /// Why a folder cannot be written or served.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteFolderError {
-    /// The system refused.
+    /// A system call failed.
     #[error("failed to {doing} {path}: {error}{advice}", path = path.display(), advice = advice(path, error))]
     System {
         /// `read`, `write`, ….
         doing: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// It is a folder without a single file to serve.
+    /// The folder contains no file to serve.
     #[error("there is nothing to serve in {path}: it has no regular files", path = .0.display())]
     Empty(PathBuf),
     /// A file's name cannot be part of a URI that this origin serves.
@@ -66,7 +66,7 @@ pub enum SiteFolderError {
     Name(PathBuf),
 }
 
-/// What to do about a full disk. Most sites are written to temporary folders.
+/// Advice for a full disk. Most sites are written to temporary folders.
 fn advice(path: &Path, error: &io::Error) -> &'static str {
     match path.starts_with(std::env::temp_dir()) {
         true => crate::server::no_room(error),
@@ -79,8 +79,8 @@ fn system(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SiteFol
     move |error| SiteFolderError::System { doing, path, error }
 }
 
-/// Writes every file of the site below `folder`, with its modification time, and its coded forms
-/// beside it. Gives the number of files written.
+/// Writes every file of the site below `folder`, with its modification time, and its coded forms beside it.
+/// Returns the number of files written.
 pub fn write(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
     let mut written = 0;
     for file in &site.files {
@@ -106,7 +106,14 @@ pub fn write(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
     Ok(written)
 }
 
-/// Makes a file of one folder the same file in another, where both are on one file system.
+/// As [`write()`], for servers that may run as another user: every user may read the files, whatever the umask.
+pub fn write_for_servers(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
+    let written = write(site, folder)?;
+    crate::server::open_to_all(folder).map_err(system("set the permissions below", folder))?;
+    Ok(written)
+}
+
+/// Hard-links a file of one folder into another on the same file system.
 pub fn link(target: &str, from: &Path, to: &Path) -> Result<(), SiteFolderError> {
     let path = to.join(name_of(target));
     if let Some(parent) = path.parent() {
@@ -115,14 +122,14 @@ pub fn link(target: &str, from: &Path, to: &Path) -> Result<(), SiteFolderError>
     fs::hard_link(from.join(name_of(target)), &path).map_err(system("link", &path))
 }
 
-/// The file of a target, relative to its site's folder.
+/// The path of a target's file, relative to its site's folder.
 pub fn name_of(target: &str) -> PathBuf {
     let name = percent_decode_str(target.trim_start_matches('/'));
     PathBuf::from(OsString::from_vec(name.collect()))
 }
 
-/// Makes the system forget what it keeps of the files below `folder` in memory, so that whoever reads
-/// them next reads them from the disk, and is charged for keeping them. Files must not be in use.
+/// Evicts the files below `folder` from the page cache. The next reader then reads them from the disk, and the
+/// memory is charged to it. The files must not be in use.
 pub fn forget(folder: &Path) -> Result<(), SiteFolderError> {
     for path in files_below(folder)? {
         forget_file(&path)?;
@@ -130,20 +137,20 @@ pub fn forget(folder: &Path) -> Result<(), SiteFolderError> {
     Ok(())
 }
 
-/// The same of one file.
+/// The same for one file.
 pub fn forget_file(path: &Path) -> Result<(), SiteFolderError> {
     let file = DiskFile::open(path).map_err(system("open", path))?;
     page_cache::forget(&file).map_err(|error| system("forget", path)(io::Error::other(error)))
 }
 
-/// Reads a file, so that the system has it in memory.
+/// Reads a file into the page cache.
 pub fn remember_file(path: &Path) -> Result<(), SiteFolderError> {
     let mut file = DiskFile::open(path).map_err(system("open", path))?;
     io::copy(&mut file, &mut io::sink()).map_err(system("read", path))?;
     Ok(())
 }
 
-/// Pages of a file that the system has in memory.
+/// Number of a file's pages in the page cache.
 pub fn pages_in_memory(path: &Path) -> Result<u64, SiteFolderError> {
     let file = DiskFile::open(path).map_err(system("open", path))?;
     page_cache::resident_pages(&file)
@@ -166,8 +173,8 @@ fn write_one(path: &Path, body: &Body, modified: SystemTime) -> Result<(), SiteF
         .map_err(system("set the time of", path))
 }
 
-/// Reads a folder as a site: every regular file below it, none that a symbolic link leads to from
-/// outside. Pages are not known; the first page is `index.html` of the root when there is one.
+/// Reads a folder as a site: every regular file below it, except those outside that symbolic links refer to.
+/// Pages are unknown; the first page is `index.html` of the root if it exists.
 pub fn read(folder: &Path) -> Result<Site, SiteFolderError> {
     let root = folder.canonicalize().map_err(system("open", folder))?;
     let mut paths = Vec::new();
@@ -251,7 +258,7 @@ fn collect(root: &Path, folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), S
     Ok(())
 }
 
-/// The media type that the ending of a file's name stands for.
+/// The media type for the ending of a file's name.
 pub fn media_type(path: &Path) -> &'static str {
     let ending = path.extension().and_then(|e| e.to_str()).unwrap_or("");
     TYPES
@@ -260,8 +267,7 @@ pub fn media_type(path: &Path) -> &'static str {
         .map_or("application/octet-stream", |(_, kind)| kind)
 }
 
-/// What is escaped in the path of a URI: all but the octets of `pchar` and the slash (RFC 3986 section
-/// 3.3).
+/// Bytes to escape in the path of a URI: all except `pchar` and the slash (RFC 3986 section 3.3).
 pub(crate) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

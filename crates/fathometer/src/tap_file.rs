@@ -1,4 +1,4 @@
-//! A capture of one tap, extracted from a capture of several, which has its name when it is whole.
+//! A capture of one tap, extracted from a capture of several. It appears under its name when it is complete.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -8,7 +8,7 @@ use fathometer_analysis::packets::TapChoice;
 use fathometer_analysis::packets::capture::Record;
 use fathometer_analysis::packets::extract::TapWriter;
 
-/// The file that is being written. Dropped before its end, it leaves nothing.
+/// The file being written. It is removed if dropped before it is finished.
 #[derive(Debug)]
 pub struct TapFile {
     file: PathBuf,
@@ -17,10 +17,10 @@ pub struct TapFile {
 }
 
 impl TapFile {
-    /// Begins it, under another name.
+    /// Creates the file under a temporary name.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// When the file cannot be created.
     pub fn create(file: &Path, taps: TapChoice) -> io::Result<TapFile> {
         let mut partial = file.as_os_str().to_owned();
         partial.push(".partial");
@@ -33,7 +33,7 @@ impl TapFile {
         })
     }
 
-    /// Takes a packet of the capture that is read. What fails here is reported by [`TapFile::finish`].
+    /// Writes a packet of the source capture if it belongs to the tap. [`TapFile::finish`] reports errors.
     pub fn packet(&mut self, record: &Record<'_>) {
         if let Some(Ok(writer)) = &mut self.writer
             && let Err(error) = writer.packet(record)
@@ -42,10 +42,10 @@ impl TapFile {
         }
     }
 
-    /// Gives it its name, and tells how many packets it has.
+    /// Gives the file its name, and returns its number of packets.
     ///
     /// # Errors
-    /// When the system refused anything of it.
+    /// When any part of it could not be written.
     pub fn finish(mut self) -> io::Result<u64> {
         let packets = match self.writer.take() {
             Some(writer) => writer?.finish()?,
@@ -58,7 +58,7 @@ impl TapFile {
 
 impl Drop for TapFile {
     fn drop(&mut self) {
-        // Renamed, it is there no more.
+        // After the rename this file no longer exists.
         let _ = fs::remove_file(&self.partial);
     }
 }

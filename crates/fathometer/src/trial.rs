@@ -1,12 +1,11 @@
 //! A trial: one load on one server whose host has limits, over an emulated path, with probes.
 //!
-//! The server's host is a namespace and a control group: its programs, and the process that receives
-//! its packets, share one budget. The generator is outside of it. Probes read the group, the server's
-//! processes and its namespace. Studies of loads and the search for a bottleneck are made of trials.
+//! The server's host is a namespace and a control group: its programs, and the process that receives its
+//! packets, share one budget. The generator is outside of it. Probes read the group, the server's processes and
+//! its namespace. Load studies and the search for a bottleneck consist of trials.
 //!
-//! A trial may have two loads at the same time ([`Beside`]): each on a server of its own, both servers in
-//! the one host with the one budget, over the one path. Each load has its own generator and its own
-//! result; what the host and the path were seen to do is of both together.
+//! A trial may have two loads at the same time ([`Beside`]). Each has its own server, generator and result.
+//! Both servers share one host, one budget and one path, so figures of the host and the path cover both loads.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -36,110 +35,110 @@ use crate::site_cache::SiteCache;
 use crate::site_folder::{self, SiteFolderError};
 use crate::wire::{self, Carried, PacketCounts, WireOptions};
 
-/// The period of the probes. A window of three seconds is met to within a thirtieth.
+/// The period of the probes. The ends of a window of three seconds are accurate to a thirtieth of it.
 const PROBE_PERIOD: Duration = Duration::from_millis(100);
 
-/// The name of what is probed.
+/// The name of the probed server.
 const SERVER: &str = "server";
 
-/// The name of the other server, where there are two.
+/// The name of the second server, if there is one.
 const OTHER: &str = "beside";
 
-/// Two loads are at the same time when one begins at most this part of its measured window after the other.
+/// Two loads are simultaneous if their starts differ by at most this part of the measured window.
 const APART: f64 = 0.05;
 
-/// What is tried, and on what.
+/// The parameters of a trial.
 pub struct Trial<'a> {
     /// The server.
     pub definition: &'a Definition,
-    /// The server's program, where it is one.
+    /// The installed program of the server, if it is not built in.
     pub installed: Option<&'a Installed>,
     /// The site on disk.
     pub folder: &'a Path,
     /// The path between the hosts.
     pub profile: &'a Profile,
-    /// The TCP of both hosts.
+    /// The TCP profile of both hosts.
     pub era: &'a Era,
     /// The initial congestion window of both hosts, in segments, if not the era's.
     pub initial_window: Option<u32>,
-    /// What the server's host may use.
+    /// The limits of the server's host.
     pub limits: Limits,
-    /// What limits the server's connections.
+    /// The limits of the server's connections.
     pub throttle: Throttle,
-    /// How late the path may be; `None`: the usual for the path.
+    /// Limits of the path's lateness; `None`: the defaults for the path.
     pub wire_limits: Option<wire::Limits>,
-    /// Where the path's chance decisions come from.
+    /// The seed of the path's random decisions.
     pub seed: Seed,
-    /// The clock that every instant is of.
+    /// The clock of all instants.
     pub clock: Clock,
-    /// A load that comes first and is not measured, so that the host has in memory what fits;
-    /// `None`: nothing of the site is in memory when the measured load begins.
+    /// A load that runs first and is not measured, so that the cache is warm as far as the site fits; `None`:
+    /// the measured load starts with a cold cache.
     pub warm_cache: Option<Options>,
-    /// The load. Where the server is, is filled in.
+    /// The load. The address of the server is filled in.
     pub load: Options,
-    /// What else is asked of the host at the same time.
+    /// A second load on the same host at the same time.
     pub beside: Option<Beside<'a>>,
 }
 
-/// Another load on another server of the same host.
+/// A second load, on another server of the same host.
 pub struct Beside<'a> {
     /// The server.
     pub definition: &'a Definition,
-    /// The server's program, where it is one.
+    /// The installed program of the server, if it is not built in.
     pub installed: Option<&'a Installed>,
-    /// The load, with the same time before its measured window and the same window as the first.
+    /// The load, with the same warm-up and measured window as the first.
     pub load: Options,
 }
 
-/// What a trial gave.
+/// The result of a trial.
 pub struct Measured {
-    /// What the clients saw.
+    /// The figures of the clients.
     pub result: LoadResult,
-    /// What the clients of the load beside saw.
+    /// The figures of the clients of the second load.
     pub beside: Option<LoadResult>,
-    /// What the probes saw.
+    /// The readings of the probes.
     pub samples: Samples,
-    /// When the measured window began.
+    /// The start of the measured window.
     pub from: Instant,
-    /// When it ended.
+    /// Its end.
     pub to: Instant,
-    /// The path's certificate, of the whole trial.
+    /// The path's certificate, for the whole trial.
     pub certificate: PathCertificate,
-    /// Whether all this is to be believed: the path's reasons against it, and the generator's.
+    /// The validity, with the reasons of the path and of the generator.
     pub validity: Validity,
-    /// What became of the era's settings at the client and at the server.
+    /// How the era's settings were applied at the client and at the server.
     pub applied: [AppliedSettings; 2],
-    /// The host's limits as they read back.
+    /// The host's limits, as read back from the kernel.
     pub limits: Vec<AppliedLimit>,
-    /// The packets that the path delivered, of the measured window.
+    /// The packets that the path delivered in the measured window.
     pub packets: Option<PacketCounts>,
 }
 
-/// Why a trial could not be made at all. A bad measurement is not an error.
+/// Why a trial could not run at all. A bad measurement is not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
-    /// The laboratory.
+    /// The laboratory could not be built.
     #[error("failed to build the laboratory: {0}")]
     Lab(#[from] fathometer_sys::Error),
-    /// The server.
+    /// The server failed.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The site's folder.
+    /// The site's folder failed.
     #[error(transparent)]
     Site(#[from] SiteFolderError),
-    /// The load engine.
+    /// The load engine failed.
     #[error("failed to make the load: {0}")]
     Load(#[from] LoadError),
-    /// The user wants to end.
+    /// The user interrupted the trial.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl Trial<'_> {
-    /// Builds the laboratory, makes the load and takes everything down again.
+    /// Builds the laboratory, runs the load and removes the laboratory.
     ///
-    /// `building` is held while the laboratory is built: the kernel makes namespaces and devices
-    /// without letting anybody else run on that processor, so one at a time.
+    /// `building` is held while the laboratory is built, so that only one is built at a time: while the kernel
+    /// creates namespaces and devices, no other thread runs on that processor.
     pub fn run(
         self,
         building: &Mutex<()>,
@@ -147,15 +146,16 @@ impl Trial<'_> {
     ) -> Result<Measured, TrialError> {
         let clock = self.clock;
         let warm_up = self.load.warm_up;
-        // What this program, or a server before, has left of the files in memory is nobody's budget.
+        // Evict pages that this program, or an earlier server, left in the page cache: they are not charged to
+        // the host.
         site_folder::forget(self.folder)?;
-        // Where memory or the disk runs out, the host's limits are what decides what is read again.
+        // With a limit of memory or disk, only the host's limits may determine which pages are read again.
         let _nobody_else = (self.limits.memory.is_some() || self.limits.disk.is_some())
             .then(|| SiteCache::follow(self.folder))
             .transpose()?;
         let (mut group, lab) = host(&self.limits, || self.laboratory(building))?;
         let applied = [lab.client.applied.clone(), lab.server.applied.clone()];
-        // Whatever the server asks for, its host's queue is no longer than this.
+        // Limits the listen queue of the host, whatever backlog the server requests.
         let mut limits = match self.throttle.backlog {
             Some(connections) => lab.server.namespace.set_listen_backlog(connections)?,
             None => Vec::new(),
@@ -202,7 +202,7 @@ impl Trial<'_> {
             options.address = SocketAddr::new(Side::Server.ipv4().into(), station.port);
             options.tls.clone_from(&station.tls);
             lab.client.namespace.run(move || {
-                // The loops inherit it: what other programs do is not to be the generator's limit.
+                // The event loops inherit this priority, so that other programs do not limit the generator.
                 let _ = priority::put_before_others();
                 load::run(options, clock, interrupted, &mut |_| {})
             })
@@ -234,8 +234,8 @@ impl Trial<'_> {
         });
         let (result, beside) = (result?, beside.transpose()?);
         let samples = sampler.stop();
-        // What it was killed for stands in the group's accounts, but what clients saw of a server
-        // that is gone is no measurement of one that is there.
+        // The group's accounting shows why a server was killed, but the clients' figures without the server are
+        // not a valid measurement.
         alive()?;
         for station in &stations {
             limits.extend(group.verify_process(station.server.pid())?);
@@ -295,7 +295,7 @@ impl Trial<'_> {
         })
     }
 
-    /// A certificate for the host, where a load's policy has TLS.
+    /// A certificate for the host, if a load's policy uses TLS.
     fn credentials(&self) -> Result<Option<Credentials>, SettingsError> {
         let beside = self.beside.as_ref().is_some_and(|b| b.load.policy.tls);
         if !self.load.policy.tls && !beside {
@@ -309,7 +309,7 @@ impl Trial<'_> {
         Credentials::make(&names, now).map(Some)
     }
 
-    /// Clients that trust the server and resume no session: every connection costs a whole handshake.
+    /// Client settings that trust the server and do not resume sessions: every connection has a full handshake.
     fn client_settings(
         &self,
         credentials: &Credentials,
@@ -338,25 +338,25 @@ impl Trial<'_> {
     }
 }
 
-/// The path of a trial.
+/// The options of a trial's path.
 fn wire_options(seed: Seed) -> WireOptions {
     let mut options = WireOptions::new(seed);
     options.server_receives = true;
     options.count_packets = true;
-    // Packets come by the ten thousand: waiting awake for each would take a processor.
+    // There are tens of thousands of packets: busy-waiting for each would use up a processor.
     options.spin = Duration::ZERO;
     options
 }
 
-/// The server's host: its control group, with the limits that hold while it starts, and the laboratory,
-/// whose packets for it are received in the group.
+/// The server's host: its control group, with the limits that apply while it starts, and the laboratory, whose
+/// receiving process is in the group.
 fn host(
     limits: &Limits,
     laboratory: impl FnOnce() -> Result<Lab, TrialError>,
 ) -> Result<(Group, Lab), TrialError> {
     let group = Group::create("server", &while_starting(limits))?;
-    // What other programs of this machine do is not to be the host's limit. Where this cannot be
-    // had the host waits for them, which its pressure tells.
+    // Other programs of this machine must not limit the host. If the priority is not available, the host waits
+    // for them, which its pressure figures show.
     let _ = group.put_before_others();
     let lab = laboratory()?;
     if let Some(receiver) = lab.server_receiver() {
@@ -365,10 +365,10 @@ fn host(
     Ok((group, lab))
 }
 
-/// Builds the host of a trial without particular limits, sends it a datagram and takes it down again. Says
-/// what was seen.
+/// Builds the host of a trial without limits, sends it a datagram, and removes it again. Returns a description
+/// of the result.
 ///
-/// Needs the right to make namespaces.
+/// Requires the right to create namespaces.
 pub fn rehearse() -> Result<String, TrialError> {
     let system = |doing: &str| {
         let doing = doing.to_owned();
@@ -401,11 +401,11 @@ pub fn rehearse() -> Result<String, TrialError> {
     ))
 }
 
-/// Any path will do.
+/// Any path is sufficient.
 const REHEARSED: &str = "name = \"rehearsal\"\nsource = \"none\"\n[both]\npropagation = \"1ms\"";
 
-/// A host's limits while its server starts and its cache is warmed: a tenth of a core would take its
-/// time for either. Memory is as little as it will be, for it decides what is in the cache.
+/// A host's limits while its server starts and its cache is warmed, which would take long with a tenth of a
+/// core. The memory limit is already the final one, because it determines what stays in the cache.
 fn while_starting(limits: &Limits) -> Limits {
     let plenty = |rate: Option<u64>| rate.map(|_| 1 << 30);
     Limits {
@@ -421,7 +421,7 @@ fn while_starting(limits: &Limits) -> Limits {
     }
 }
 
-/// A server at work, and how its clients reach it.
+/// A running server, and how its clients connect to it.
 struct Station {
     server: Limited,
     name: String,
@@ -429,11 +429,10 @@ struct Station {
     tls: Option<Arc<ClientSettings>>,
 }
 
-/// Congestion windows are those of the first server's connections.
+/// The plan of the probes. Congestion windows are those of the first server's connections.
 fn probes(lab: &Lab, group: &Group, stations: &[&Station]) -> ProbePlan {
-    // A process that waits for the disk may hold what is asked about it: its memory map, or the socket
-    // that it writes a file to. Where the disk is slow on purpose the answers would come too seldom to
-    // say much.
+    // A process that waits for the disk may hold locks on what is queried: its memory map, or the socket to
+    // which it writes a file. With a disk limit, such queries would return too seldom to be useful.
     let answers_at_once = group.limits().disk.is_none();
     ProbePlan {
         period: PROBE_PERIOD,
@@ -450,7 +449,7 @@ fn probes(lab: &Lab, group: &Group, stations: &[&Station]) -> ProbePlan {
         networks: vec![(SERVER.to_owned(), lab.server.namespace.clone())],
         tables: true,
         windows: stations.first().filter(|_| answers_at_once).map(|s| s.port),
-        // Without the right to make control groups there is nothing to read.
+        // Without the right to create control groups there is nothing to read.
         groups: group
             .cpu_usage()
             .map(|_| (SERVER.to_owned(), group.usage_probe()))

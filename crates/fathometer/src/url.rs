@@ -4,10 +4,10 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 
 use crate::secrets;
 
-/// `http://host[:port]/target` or the same with `https`, taken apart.
+/// The parts of `http://host[:port]/target`, or of the same with `https`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
-    /// Whether it is to be asked for over TLS: `https`.
+    /// Whether it is requested over TLS: `https`.
     pub secure: bool,
     /// Host and port as written: the `Host` field.
     pub authority: String,
@@ -15,7 +15,7 @@ pub struct Url {
     pub target: String,
 }
 
-/// What is wrong with a URL, or with its host.
+/// Why a URL, or its host, is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum UrlError {
     /// Another scheme, or none.
@@ -26,26 +26,26 @@ pub enum UrlError {
     /// No host.
     #[error("{0:?} has no host that can be asked: write http://host[:port]/path")]
     Authority(String),
-    /// A name or a password in front of the host.
+    /// A user name or a password before the host.
     #[error(
         "{0:?} has credentials in it, which are not sent: write http://host[:port]/path, and give them as a \
          request field where the command takes one (-H 'Authorization: Basic ...')"
     )]
     Credentials(String),
-    /// A target that no request line can carry.
+    /// A target that is not valid in a request line.
     #[error("{text:?} has {found:?} in its path, which must be percent-encoded")]
     Target {
         /// The URL.
         text: String,
-        /// The first character that cannot stand there.
+        /// The first invalid character.
         found: char,
     },
-    /// The host's name.
+    /// The host's name could not be looked up.
     #[error("failed to look up {host}: {error}: check the name, or give an address")]
     LookUp {
         /// The host.
         host: String,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
     /// A name without an address.
@@ -54,14 +54,14 @@ pub enum UrlError {
 }
 
 impl UrlError {
-    /// Whether the text itself is at fault, and not what became of looking its host up.
+    /// Whether the text itself is invalid, rather than the lookup of its host.
     pub fn is_usage(&self) -> bool {
         !matches!(self, UrlError::LookUp { .. } | UrlError::NoAddress(_))
     }
 }
 
 impl Url {
-    /// Takes a URL apart.
+    /// Parses a URL.
     pub fn parse(text: &str) -> Result<Url, UrlError> {
         let (secure, rest) = [(false, "http://"), (true, "https://")]
             .into_iter()
@@ -94,12 +94,12 @@ impl Url {
         })
     }
 
-    /// The address of its host; port 80 when it names none, 443 over TLS.
+    /// The address of its host; without a port, port 80, or 443 over TLS.
     pub fn resolve(&self) -> Result<SocketAddr, UrlError> {
         resolve(&self.authority, self.default_port())
     }
 
-    /// The port that is meant when none is named.
+    /// The port if the URL has none.
     pub fn default_port(&self) -> u16 {
         match self.secure {
             true => 443,
@@ -108,12 +108,12 @@ impl Url {
     }
 }
 
-/// The first address of `host[:port]`, with `default_port` when it names none.
+/// The first address of `host[:port]`, with `default_port` if it has no port.
 pub fn resolve(authority: &str, default_port: u16) -> Result<SocketAddr, UrlError> {
     let has_port = authority
         .rsplit_once(':')
         .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
-    // An IPv6 address in brackets is full of colons.
+    // An IPv6 address in brackets contains colons.
     let has_port = has_port && !authority.ends_with(']');
     let named = match has_port {
         true => authority.to_owned(),

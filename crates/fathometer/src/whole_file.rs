@@ -1,4 +1,5 @@
-//! Files that are written whole: a reader, a crash or a full disk never leaves half of one under its name.
+//! Files that are written completely or not at all: a reader, a crash or a full disk never exposes a partial
+//! file.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -9,15 +10,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Writes a file beside `path` and renames it to `path` when it is complete.
 ///
 /// # Errors
-/// What the system refused; then `path` is as it was before.
+/// When the file cannot be written; then `path` is unchanged.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_with(path, |file| file.write_all(bytes))
 }
 
-/// The same for content that is written bit by bit.
+/// The same for content that is written in parts.
 ///
 /// # Errors
-/// What the system or `content` refused; then `path` is as it was before.
+/// When the file cannot be written, or `content` fails; then `path` is unchanged.
 pub fn write_with(
     path: &Path,
     content: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -26,7 +27,9 @@ pub fn write_with(
     let written = File::create(&partial).and_then(|file| {
         let mut file = BufWriter::new(file);
         content(&mut file)?;
-        file.flush()
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        // Some file systems (NFS, those with quotas) report a full disk only here.
+        file.sync_all()
     });
     written
         .and_then(|()| fs::rename(&partial, path))
@@ -35,7 +38,7 @@ pub fn write_with(
         })
 }
 
-/// A name that no other writer of the same file has at the same time.
+/// A name that is unique among concurrent writers of the same file.
 fn beside(path: &Path) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let n = NEXT.fetch_add(1, Ordering::Relaxed);

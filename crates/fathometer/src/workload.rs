@@ -1,15 +1,18 @@
-//! Workloads by name, as every command takes them.
+//! Workloads by name, as used by all commands.
 //!
-//! `fathometer-workload` makes them and reads no files; this module gives it the files that names
-//! like `log:access.log` ask for, and adds SURGE, whose parameters are part of the name
-//! (`surge:files=5000,requests=1000000`), pages of the first files of Microscape
-//! (`microscape:files=8`), and the groups of Fujinoki et al. by the mean of their files (`pareto:mean=4k`, which is
-//! `pareto-4k` with a number for curves).
+//! `fathometer-workload` generates them and reads no files. This module reads the files of names such as
+//! `log:access.log`, and adds these workloads:
+//!
+//! - SURGE, with parameters in the name (`surge:files=5000,requests=1000000`)
+//! - pages of the first files of Microscape (`microscape:files=8`)
+//! - the groups of Fujinoki et al. by the mean of their files (`pareto:mean=4k`, which is `pareto-4k` with a
+//!   number for curves)
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
+use fathometer_analysis::packets::capture::Zstd;
 use fathometer_model::{Seed, Site};
 use fathometer_workload::fit::FitReport;
 use fathometer_workload::plan::{PageId, Pages, Plan};
@@ -20,25 +23,25 @@ use fathometer_workload::synthetic::TEXT_RATIO;
 use fathometer_workload::workload::{self, Options, Workload, WorkloadError};
 use flate2::read::MultiGzDecoder;
 
-/// What is asked for, and of what.
+/// A loaded workload.
 #[derive(Debug)]
 pub enum Loaded {
     /// Any workload but SURGE.
     Plain(Box<Workload>),
-    /// SURGE, which is told by laws and judged by them.
+    /// SURGE, which is defined by distributions and checked against them.
     Surge(Box<Surge>),
 }
 
-/// Why there is no workload.
+/// Why a workload could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The name, its file, or what is in it.
+    /// The name, its file, or the file's content is invalid.
     #[error("{}", with_cause(.0))]
     Workload(#[from] WorkloadError),
-    /// SURGE's parameters.
+    /// SURGE's parameters are invalid.
     #[error(transparent)]
     Surge(#[from] SurgeError),
-    /// A parameter in the name.
+    /// A parameter in the name is invalid.
     #[error("{name}: {fault}")]
     Name {
         /// The name.
@@ -46,6 +49,18 @@ pub enum LoadError {
         /// What is wrong with it.
         fault: String,
     },
+}
+
+impl LoadError {
+    /// Whether the name is invalid, rather than the file that it refers to.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            LoadError::Workload(WorkloadError::Unknown { .. } | WorkloadError::Option(_))
+            | LoadError::Surge(_)
+            | LoadError::Name { .. } => true,
+            LoadError::Workload(WorkloadError::Read { .. } | WorkloadError::File { .. }) => false,
+        }
+    }
 }
 
 fn with_cause(error: &WorkloadError) -> String {
@@ -64,16 +79,16 @@ const MICROSCAPE: &str = "microscape";
 const PARETO: &str = "pareto";
 const SIGMETRICS: &str = "surge-sigmetrics98";
 
-/// The seed of a workload where none is given, the same for every command: a server and a load that are given the
-/// same workload then agree on its files.
+/// The default seed of a workload, the same for every command: a server and a load with the same workload then
+/// use the same files.
 pub const SEED: u64 = 1997;
 
-/// Files and requests of a SURGE workload when its name does not say: those of the paper's main
-/// experiments, and enough requests for an hour of some hundred users.
+/// Default number of files and requests of a SURGE workload: the files of the paper's main experiments, and
+/// enough requests for an hour of some hundred users.
 const FILES: u32 = 2000;
 const REQUESTS: u64 = 500_000;
 
-/// What a name may be, for messages and help.
+/// The possible names, for messages and help.
 pub fn names() -> Vec<String> {
     let others = workload::NAMES.iter().copied();
     others
@@ -82,7 +97,8 @@ pub fn names() -> Vec<String> {
         .collect()
 }
 
-/// The workload of this name. What takes long is told to `progress` by name and share (0 to 1).
+/// Loads the workload of this name. Calls `progress` with the name and the completed share (0 to 1) of long
+/// stages.
 pub fn load(
     name: &str,
     seed: Seed,
@@ -115,11 +131,12 @@ pub fn load(
     Ok(Loaded::Plain(Box::new(workload)))
 }
 
-/// What a workload's file may have when it is unpacked: a line of a log is some 200 bytes, of which this is ten million.
+/// Maximum size of a workload's file after decompression: ten million lines of a log, at some 200 bytes per
+/// line.
 const MOST_TEXT: u64 = 2 << 30;
 
-/// The text of a file, or of standard input for `-`; unpacked where its first bytes are those of gzip (RFC 1952) or
-/// Zstandard (RFC 8878), whatever it is called.
+/// The text of a file, or of standard input for `-`. It is decompressed if its first bytes are those of gzip
+/// (RFC 1952) or Zstandard (RFC 8878), regardless of its name.
 fn text_of(file: &str) -> io::Result<String> {
     let input: Box<dyn Read> = match file {
         "-" => Box::new(io::stdin().lock()),
@@ -130,10 +147,7 @@ fn text_of(file: &str) -> io::Result<String> {
     let head = input.fill_buf()?;
     let mut unpacked: Box<dyn Read> = match head {
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(input)),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(
-            ruzstd::decoding::StreamingDecoder::new(input)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?,
-        ),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(Zstd::open(input)?),
         _ => Box::new(input),
     };
     unpacked
@@ -149,7 +163,7 @@ fn text_of(file: &str) -> io::Result<String> {
             ),
         ));
     }
-    // A log may hold whatever clients sent: what is no UTF-8 is replaced.
+    // A log may contain any bytes that clients sent: invalid UTF-8 is replaced.
     Ok(match String::from_utf8(text) {
         Ok(text) => text,
         Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
@@ -179,8 +193,8 @@ fn group_by_mean(name: &str, settings: &str, seed: Seed) -> Result<Workload, Loa
     Ok(workload)
 }
 
-/// Microscape's page with its first files alone, the base counted in: how many files a page has is then
-/// all that differs.
+/// Microscape's page with only its first files, including the base, so that pages differ only in their number
+/// of files.
 fn first_files_of_microscape(
     name: &str,
     settings: &str,
@@ -255,7 +269,7 @@ fn parameters(word: &str, settings: &str) -> Result<Parameters, String> {
 }
 
 impl Loaded {
-    /// The site that it asks for.
+    /// The site to serve for this workload.
     pub fn site(&self, seed: Seed) -> Site {
         match self {
             Loaded::Plain(workload) => workload.site(TEXT_RATIO, seed.stream("workload")),
@@ -263,7 +277,7 @@ impl Loaded {
         }
     }
 
-    /// What its reader should know, a sentence each.
+    /// Notes for the user, one sentence each.
     pub fn notes(&self) -> Vec<String> {
         match self {
             Loaded::Plain(workload) => workload.notes.clone(),
@@ -276,7 +290,7 @@ impl Loaded {
         }
     }
 
-    /// Lines or entries of its source that are not requested: how many, by reason.
+    /// Number of lines or entries of its source that are not requested, by reason.
     pub fn skipped(&self) -> BTreeMap<String, u64> {
         match self {
             Loaded::Plain(workload) => workload.skipped.clone(),
@@ -284,7 +298,7 @@ impl Loaded {
         }
     }
 
-    /// How well it follows its laws, where it has some.
+    /// How well its data fit its distributions, if it has any.
     pub fn fit(&self) -> Option<&FitReport> {
         match self {
             Loaded::Plain(_) => None,
@@ -292,7 +306,7 @@ impl Loaded {
         }
     }
 
-    /// Its figures, for people.
+    /// Its figures as text.
     pub fn figures(&self) -> String {
         match self {
             Loaded::Plain(workload) => workload.statistics().to_string(),
@@ -300,7 +314,7 @@ impl Loaded {
         }
     }
 
-    /// Its figures, for programs.
+    /// Its figures as JSON.
     pub fn figures_json(&self) -> serde_json::Result<serde_json::Value> {
         match self {
             Loaded::Plain(workload) => serde_json::to_value(workload.statistics()),
@@ -308,7 +322,7 @@ impl Loaded {
         }
     }
 
-    /// Who asks for what.
+    /// The plan of its requests.
     pub fn into_plan(self) -> Plan {
         match self {
             Loaded::Plain(workload) => workload.plan,
@@ -317,7 +331,7 @@ impl Loaded {
     }
 }
 
-/// What a workload is, in a few words.
+/// A short description of a workload.
 pub fn describe(name: &str) -> String {
     match name.split_once(':').map_or(name, |(word, _)| word) {
         "webstone" if name.contains(':') => "pages and weights of a WebStone file list".to_owned(),
@@ -403,7 +417,7 @@ mod tests {
             |n: u32| format!("h - - [10/Oct/2000:13:55:36 -0700] \"GET /{n} HTTP/1.1\" 200 5\n");
         let text: String = (0..100).map(line).collect();
         let folder = tempfile::tempdir().unwrap();
-        // Two members, as logrotate's files are when they are put together.
+        // Two gzip members, as in concatenated files of logrotate.
         let mut gzip = Vec::new();
         for part in [&text[..1000], &text[1000..]] {
             let mut encoder =
@@ -411,10 +425,12 @@ mod tests {
             encoder.write_all(part.as_bytes()).unwrap();
             encoder.finish().unwrap();
         }
-        let zstandard = ruzstd::encoding::compress_to_vec(
-            text.as_bytes(),
-            ruzstd::encoding::CompressionLevel::Fastest,
-        );
+        // Two frames, as two files that are put together have them.
+        let zstandard = [&text[..1000], &text[1000..]].map(|part| {
+            let level = ruzstd::encoding::CompressionLevel::Fastest;
+            ruzstd::encoding::compress_to_vec(part.as_bytes(), level)
+        });
+        let zstandard = zstandard.concat();
         for (name, bytes) in [
             ("plain", text.as_bytes()),
             ("gzip", &gzip),
@@ -442,7 +458,7 @@ mod tests {
         assert_eq!(whole.len(), 43);
         assert_eq!(members("microscape:files=43"), whole);
         assert_eq!(members("microscape:files=8"), whole[..8]);
-        // All of it is served.
+        // All files of the page are served.
         let site = quiet("microscape:files=1").unwrap().site(Seed(1));
         assert_eq!(site.files.len(), 43);
     }

@@ -1,8 +1,9 @@
-//! Sets of files retrieved one by one, in packages and in archives, from a disk: every file comes whole, the disk
-//! is asked for as many files as the policy asks for, a cold page cache is cold, and a second visit costs
-//! what has changed.
+//! Sets of files retrieved one by one, in packages and in archives, from a disk. Every file must arrive
+//! complete, the server must open as many files as the policy implies, a cold page cache must be cold, and a
+//! second visit must transfer only what has changed.
 //!
-//! Needs a lab. What is missing is said and skipped, unless `FATHOMETER_REQUIRE_LAB` is 1.
+//! Needs a lab. If something is missing, a test prints a message and skips, unless `FATHOMETER_REQUIRE_LAB` is
+//! 1.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +13,7 @@ use std::process::{Command, Output};
 use fathometer_model::{Delivery, FileArrival, ReplicateRecord, Seed};
 use serde::de::DeserializeOwned;
 
-/// Nothing here is about punctuality: the limits let a busy machine through.
+/// Lateness is not under test here: the limits accept a busy machine.
 const STUDY: &str = r#"
 name = "sets"
 title = "Sets of files"
@@ -84,7 +85,7 @@ fn files() -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Runs a study; `None` where no study can be run.
+/// Runs a study; `None` when this machine cannot run studies.
 fn run(study: &str, more: &[&str], folder: &Path) -> Option<Output> {
     let output = Command::new(env!("CARGO_BIN_EXE_fathometer"))
         .args(["study", study, "--seed", "1", "--quiet", "--output"])
@@ -128,7 +129,7 @@ impl Retrieved {
         self.arrivals.iter().filter(|a| a.by == delivery).count()
     }
 
-    /// The files of these sets, each once.
+    /// Asserts that the files of these sets arrived, each once.
     fn assert_has(&self, sets: &[&str]) {
         let files = files();
         let wanted: BTreeSet<&str> = files
@@ -141,12 +142,12 @@ impl Retrieved {
         assert_eq!(self.arrivals.len(), wanted.len(), "{}", self.name());
     }
 
-    /// Everything that was fetched is as long as it should be.
+    /// Asserts that every fetched file has its correct length.
     fn assert_whole(&self) {
         let files = files();
         for arrival in &self.arrivals {
             let fetched = matches!(arrival.by, Delivery::Singly | Delivery::Bundled);
-            // Frames of HTTP/2 and HTTP/3 have headers.
+            // HTTP/2 and HTTP/3 add frame headers.
             let framed =
                 self.level("policy").starts_with("h2") || self.level("policy").starts_with("h3");
             if fetched && !framed {
@@ -181,8 +182,8 @@ impl Retrieved {
             let network = self.metric(&format!("{host}_cpu_network_s"));
             assert!(program > 0.0 && network > 0.0, "{name}");
             assert!((program + network - used).abs() < 1e-9, "{name}");
-            // A reading of one percent is a millisecond, and all readings together are all there was, but
-            // for what readings that came late leave between them.
+            // A reading of 1 % is 1 ms of CPU time. The readings add up to all CPU time used, except for gaps
+            // before late readings.
             let read = self.metric(&format!("{host}_cpu_accumulated_pct")) / 1e3;
             assert!(
                 read > 0.0 && read < used * 1.001 + 1e-6,
@@ -196,7 +197,7 @@ impl Retrieved {
         let opens = self.metric("disk_opens");
         let bundled = self.level("policy").contains('-') && self.level("policy") != "h1.1-pipeline";
         match (bundled, self.record.block.as_str()) {
-            // Five packages of a hundred files each, put together from them.
+            // Five packages of 100 files each, built from the single files.
             (_, "five") => assert!(opens >= 500.0, "{name}: {opens}"),
             (_, "revisit") => {}
             (true, _) => assert!(opens <= 5.0, "{name}: {opens}"),
@@ -248,7 +249,7 @@ fn sets_come_whole_whatever_they_come_in_and_the_disk_is_accounted_for() {
             let changed: usize = retrieved.level("changed").parse().unwrap();
             let fetched = retrieved.by(Delivery::Singly) + retrieved.by(Delivery::Bundled);
             let wanted = match (retrieved.level("policy"), changed) {
-                // One file is enough to make the whole package another.
+                // A single changed file changes the whole package.
                 ("h1.1-package", 5) => 100,
                 _ => changed,
             };

@@ -1,8 +1,8 @@
-//! Every case of h2spec passes against our origin, in the clear and over TLS.
+//! Our origin must pass every case of h2spec, in cleartext and over TLS.
 //!
 //! h2spec is a conformance test of HTTP/2 servers (<https://github.com/summerwind/h2spec>), written in Go.
-//! `./test` installs it to `target/tools`; otherwise it is looked for on the path. Where it is not, this is
-//! said on stderr and passes, unless `FATHOMETER_REQUIRE_H2SPEC` is 1.
+//! `./test` installs it to `target/tools`; otherwise the test searches the PATH. If it is not found, the test
+//! prints a message to stderr and passes, unless `FATHOMETER_REQUIRE_H2SPEC` is 1.
 
 #[path = "support/serving.rs"]
 mod serving;
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The cases that there are at least, lest an empty report pass.
+/// Least number of cases, so that an empty report does not pass.
 const CASES: usize = 140;
 
 fn h2spec() -> Option<PathBuf> {
@@ -70,7 +70,7 @@ struct Case {
     failure: Option<String>,
 }
 
-/// The cases of a report in the form of JUnit.
+/// The cases of a report in JUnit format.
 fn cases(report: &str) -> Vec<Case> {
     report
         .split("<testcase ")

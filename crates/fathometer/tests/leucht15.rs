@@ -1,5 +1,5 @@
-//! What the study leucht15 shows and judges are cells that it runs: no curve, table or test of a claim waits
-//! for figures that never come.
+//! The study leucht15 shows and judges only cells that it runs: no curve, table or test of a claim lacks its
+//! figures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ fn data() -> StudyData {
     .unwrap()
 }
 
-/// A run in which every cell of a mode has every metric, all of them one.
+/// A run in which every cell of a mode has every metric, each with the value 1.
 fn everything(mode: &str) -> Run {
     let metrics: BTreeMap<String, f64> = data()
         .metrics
@@ -92,7 +92,7 @@ fn every_level_that_is_run_is_declared_where_it_is_shown() {
     for mode in ["quick", "full"] {
         for cell in design().cells(mode).unwrap() {
             for (factor, level) in &cell.key.0 {
-                // Pages are asked for as they are, by clients that have seen nothing yet.
+                // Requests are without content coding, by clients with an empty cache.
                 if ["coding", "visit"].contains(&factor.as_str()) {
                     continue;
                 }
@@ -127,7 +127,7 @@ fn the_papers_figures_have_something_in_a_quick_run_too() {
         .map(|curve| curve.id.as_str())
         .chain(tables.map(|table| table.id.as_str()))
         .collect();
-    // Some of them are of two figures: response times, and rates beside them.
+    // Some ids cover two of the paper's figures: response times, and the rates next to them.
     for id in [
         "T2", "T3", "F2", "F3", "F5", "F7", "F9", "F11", "F13", "F14", "F15", "F16",
     ] {
@@ -158,7 +158,7 @@ fn every_test_of_every_claim_has_cells() {
             let labels: BTreeSet<&str> = era.parts.iter().map(|p| p.label.as_str()).collect();
             for label in labels {
                 let parts = || era.parts.iter().filter(|part| part.label == label);
-                // At the knee of a level line there is none.
+                // A flat line has no knee.
                 let of_a_knee = parts().all(|part| part.kind == claims::Kind::Knee);
                 assert!(
                     of_a_knee || parts().any(|part| part.value.is_some()),

@@ -1,5 +1,5 @@
-//! Evidence that the load engine allocates nothing for an exchange once it is warm, that it does not
-//! grow with time, and how much a user costs that is doing nothing.
+//! Checks that a warm load engine allocates nothing per exchange, that its memory does not grow with time, and
+//! how much memory an idle user needs.
 
 #[path = "load_memory/idle.rs"]
 mod idle;
@@ -28,21 +28,21 @@ use fathometer_workload::plan::{Plan, Sessions, Target};
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
-/// The system's allocator, counting calls and octets of all threads.
+/// The system's allocator, which counts the calls and bytes of all threads.
 struct Counting;
 
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches atomics.
+// SAFETY: every call is forwarded unchanged to the system's allocator; counting only uses atomics.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         LIVE.fetch_add(layout.size() as i64, Ordering::Relaxed);
-        // SAFETY: the caller's obligations are passed on as they are.
+        // SAFETY: the caller's obligations are forwarded unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         LIVE.fetch_sub(layout.size() as i64, Ordering::Relaxed);
-        // SAFETY: the caller's obligations are passed on as they are.
+        // SAFETY: the caller's obligations are forwarded unchanged.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -50,19 +50,19 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The counters are of the whole process: one test at a time.
+/// The counters cover the whole process, so only one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Has the counters for itself, whatever became of the test before.
+/// Reserves the counters for one test, even if an earlier test panicked.
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a server says that knows one answer.
+/// The only response of the server.
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nServer: x\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
     Content-Type: text/plain\r\nContent-Length: 11\r\n\r\nhello world";
 
-/// A server of one thread that allocates nothing while it answers.
+/// A server with one thread that allocates nothing while it answers.
 struct Server {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -74,7 +74,7 @@ impl Server {
         Server::speaking(false)
     }
 
-    /// The same, of HTTP/2 in the clear if that is wanted.
+    /// The same, over HTTP/2 in cleartext if `http2` is true.
     fn speaking(http2: bool) -> Server {
         let local = "127.0.0.1:0".parse().unwrap();
         let listener = socket::listen(local, 4096, &SocketOptions::default()).unwrap();
@@ -118,14 +118,14 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        // What it holds is not to be given back in the middle of the next test.
+        // The server's memory must not be freed during the next test.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// Answers every request that is there. Requests of these tests arrive whole.
+/// Answers every request that has arrived. In these tests requests arrive complete.
 fn answer(stream: &mut TcpStream, buffer: &mut [u8]) {
     while let Ok(length @ 1..) = stream.read(buffer) {
         let requests = buffer[..length].windows(4).filter(|end| end == b"\r\n\r\n");
@@ -135,7 +135,7 @@ fn answer(stream: &mut TcpStream, buffer: &mut [u8]) {
     }
 }
 
-/// The same in HTTP/2. Frames of these tests arrive whole too.
+/// The same over HTTP/2. In these tests frames arrive complete too.
 fn answer_frames(stream: &mut TcpStream, buffer: &mut [u8], out: &mut Vec<u8>) {
     while let Ok(length @ 1..) = stream.read(buffer) {
         let mut input = &buffer[..length];
@@ -156,8 +156,8 @@ fn answer_frames(stream: &mut TcpStream, buffer: &mut [u8], out: &mut Vec<u8>) {
                         end_stream: false,
                         dependency: None,
                     };
-                    // `:status: 200` and `content-length: 11`, out of the static table and not into
-                    // the dynamic one.
+                    // `:status: 200` and `content-length: 11`, from the static table and not added to the
+                    // dynamic one.
                     write::header_block(out, header.stream, carrier, 16_384, |block| {
                         block.extend_from_slice(b"\x88\x0f\x0d\x0211");
                     });
@@ -176,7 +176,7 @@ fn options(server: &Server, users: Users, policy: &str) -> Options {
     Options {
         users,
         policy: policy.parse().unwrap(),
-        // So that no interval ends within a test.
+        // So long that no interval ends within a test.
         interval: Duration::from_secs(100),
         ..Options::new(server.address, "localhost", plan)
     }
@@ -212,7 +212,7 @@ fn a_warm_loop_exchanges_without_allocating() {
         };
         let few = allocations(2_000);
         let many = allocations(22_000);
-        // A longer test may meet a longer latency, for which histograms grow.
+        // A longer test may measure a longer latency, for which histograms grow.
         assert!(many - few < 300, "{policy}: {few} and {many}");
     }
 }
@@ -265,7 +265,7 @@ fn ten_thousand_users_that_pause_fit_into_64_mebibytes() {
     );
 }
 
-/// Resident memory of this process, in octets.
+/// Resident memory of this process, in bytes.
 fn resident() -> u64 {
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
     let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"));
@@ -273,7 +273,7 @@ fn resident() -> u64 {
     kibibytes.unwrap().trim().parse::<u64>().unwrap() * 1024
 }
 
-/// What a loop tells of an interval with latencies of all sizes.
+/// A loop's part of an interval with latencies of all sizes.
 fn interval(number: u64) -> Part {
     let mut part = Part::new(number);
     for step in 0..2000 {
@@ -297,10 +297,10 @@ fn a_timeline_does_not_grow_with_the_intervals_that_it_has_seen() {
     };
     let (held, resident) = roll(0..100);
     let (held_later, resident_later) = roll(100..5000);
-    // Beside what the harness of the tests needs to begin another one: less than four octets an interval.
+    // Leaves room for what the test harness allocates to start another test: less than four bytes per interval.
     let grown = held_later.saturating_sub(held);
     assert!(grown < 16 << 10, "{grown} octets held");
-    // An interval's own histograms come and go; the allocator may keep them apart a few times.
+    // The histograms of an interval are allocated and freed; the allocator may keep several copies.
     let grown = resident_later.saturating_sub(resident);
     assert!(grown < 1 << 20, "{grown} octets more");
     let intervals = timeline.finish(Duration::from_secs(5000));
@@ -321,13 +321,13 @@ fn a_load_does_not_grow_with_its_intervals() {
         connections: 8,
     };
     let mut options = options(&server, users, "h1.1");
-    // As many as in twenty minutes, and so more than a timeline keeps.
+    // As many intervals as in twenty minutes: more than a timeline keeps.
     options.interval = Duration::from_millis(10);
     options.limit = Limit::Time(Duration::from_secs(12));
     let mut course = Vec::with_capacity(2 * MOST_INTERVALS);
     let result = run(options, Clock::start(), &|| false, &mut |_| {
         course.push(LIVE.load(Ordering::SeqCst));
-        // The thread that puts intervals together gets no processor for a while: they pile up.
+        // The thread that combines intervals pauses, so that intervals pile up.
         if course.len() == 500 {
             std::thread::sleep(Duration::from_millis(300));
         }
@@ -335,9 +335,9 @@ fn a_load_does_not_grow_with_its_intervals() {
     .unwrap();
     assert_eq!(result.measured.counts.planned, 24_000);
     assert!(course.len() > MOST_INTERVALS, "{}", course.len());
-    // What has piled up goes again: what counts is what is held at the least.
+    // The piled-up intervals are freed again, so the minimum of the memory held counts.
     let least = |part: &[i64]| *part.iter().min().unwrap();
-    // The thirtieth part of it is enough for all that is made when it is first needed.
+    // A thirtieth of the run covers everything that is allocated at first use.
     let (first, last) = (
         least(&course[40..140]),
         least(&course[course.len() - 100..]),

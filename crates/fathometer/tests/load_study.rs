@@ -1,7 +1,7 @@
-//! A study of loads from its file to its records, through the command.
+//! A study of loads from its file to its records, run by the command.
 //!
-//! Needs a lab and control groups. Where they are missing, the test says so and passes, unless
-//! `FATHOMETER_REQUIRE_LAB=1` turns that into a failure.
+//! Needs a lab and control groups. Without them, the test prints a message and passes, unless
+//! `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use fathometer_model::ReplicateRecord;
 use fathometer_sys::{Namespace, Tun, cgroup};
 
-/// Two policies, each on a host whose processor and memory are limited.
+/// Two policies, each on a host with limited processor and memory.
 const STUDY: &str = r#"
 name = "small"
 title = "A small study"
@@ -156,7 +156,7 @@ fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
     let output = study(folder.path());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let run = folder.path().join("run");
-    // Noise may have made a replicate invalid (3); its figures are there all the same.
+    // Noise may have made a replicate invalid (exit code 3); its figures exist all the same.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
     let text = fs::read_to_string(run.join("run.json")).unwrap();
     assert!(text.contains("paper_ues = ues x 2.5: a rule"), "{text}");
@@ -164,7 +164,7 @@ fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
     let with = |block: &str, factor: &str, level: &str| -> &ReplicateRecord {
         records
             .iter()
-            // One that failed has no figures, and was made again.
+            // A failed replicate has no figures, and was repeated.
             .find(|r| {
                 r.block == block && r.cell.level(factor) == Some(level) && !r.metrics.is_empty()
             })
@@ -175,7 +175,7 @@ fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
     for record in [old, new] {
         let metrics = &record.metrics;
         assert_eq!(metrics["ues"], 30.0);
-        // Nothing but TCP crosses the path, so the classes are all there is.
+        // Only TCP crosses the path, so the classes add up to all packets.
         assert_eq!(classes(metrics), metrics["packets_total"]);
         assert!(metrics["exchanges_per_s"] > 0.0);
         assert!(metrics["wire_MB"] > metrics["data_MB"]);
@@ -188,7 +188,7 @@ fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
         }
     }
     the_whole_site_is_in_memory(folder.path(), [old, new]);
-    // A connection for every exchange, and one for a session.
+    // h1.0 opens a connection for every exchange, h1.1 one for each session.
     assert!(old.metrics["packets_syn"] > new.metrics["packets_syn"]);
     assert!(
         old.metrics["connections_established_mean"] < new.metrics["connections_established_mean"]
@@ -206,9 +206,9 @@ fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
     datagrams_of_quic(offloaded("on"), offloaded("off"));
 }
 
-/// Where memory is limited, the server has been asked for every file before, and what fits is still there.
+/// With limited memory, every file was requested before, and what fits is still in the page cache.
 fn the_whole_site_is_in_memory(folder: &Path, records: [&ReplicateRecord; 2]) {
-    // Files of a file system that is in memory are in no page cache.
+    // Files of a tmpfs are not in the page cache figure.
     const TMPFS: i64 = 0x0102_1994;
     let temporary = std::env::temp_dir();
     if rustix::fs::statfs(&temporary).unwrap().f_type == TMPFS {
@@ -241,7 +241,7 @@ fn octets_below(folder: &Path) -> u64 {
         .sum()
 }
 
-/// Each has its own figures; what the host and the wire did is of both.
+/// Each load has its own figures; the figures of the host and the wire cover both.
 fn two_loads_at_once(record: &ReplicateRecord, run: &Path) {
     let metrics = &record.metrics;
     assert_eq!(metrics["ues"], 30.0);
@@ -253,33 +253,33 @@ fn two_loads_at_once(record: &ReplicateRecord, run: &Path) {
     assert!(metrics["beside_response_mean_ms"] > 0.0);
     assert!(metrics["beside_generator_busy_pct"] > 0.0);
     assert_eq!(classes(metrics), metrics["packets_total"]);
-    // Two seconds of both, and not of either alone.
+    // Two seconds of both loads, not of one alone.
     let exchanges = metrics["packets_total"] / metrics["packets_per_exchange"];
     assert!(
         (exchanges - 2.0 * (own + others)).abs() < 0.01,
         "{exchanges}"
     );
-    // The table of sockets does not say whose they are.
+    // The socket table does not show which load a connection belongs to.
     assert!(!metrics.contains_key("connections_established_mean"));
     let read = |name: &str| fs::read_to_string(run.join(&record.folder).join(name)).unwrap();
     assert!(read("load.json").contains("\"h1.1\""));
     assert!(read("load-beside.json").contains("\"h1.0\""));
 }
 
-/// Without offloads each datagram is sent by a call, and received into a buffer, of its own.
+/// Without offloads each datagram needs its own send call and its own receive buffer.
 fn datagrams_of_quic(on: &BTreeMap<String, f64>, off: &BTreeMap<String, f64>) {
     for (datagrams, pieces) in [
         ("client_udp_sent", "client_udp_send_calls"),
         ("client_udp_received", "client_udp_receive_buffers"),
     ] {
         assert!(on[datagrams] > 0.0 && on[pieces] > 0.0);
-        // What is under way at the edges of the measured window is counted on either side of them.
+        // Datagrams in flight at the edges of the measured window may be counted on one side only.
         let ratio = off[pieces] / off[datagrams];
         assert!((0.95..1.05).contains(&ratio), "{pieces}: {ratio}");
     }
 }
 
-/// Heads are compressed, and tables of TCP's sockets say nothing.
+/// Heads are compressed, and TCP socket tables contain no QUIC connections.
 fn connections_of_quic(record: &ReplicateRecord) {
     let metrics = &record.metrics;
     assert!(metrics["exchanges_per_s"] > 0.0);

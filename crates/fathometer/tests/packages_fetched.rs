@@ -1,8 +1,8 @@
-//! Packages over a path, from our origin to our client: over a modem each file of a package is usable after
-//! its own octets, an archive's only at its end; a delta brings only what has changed; and the octets are
-//! those that tshark counts.
+//! Packages over a path, from our origin to our client. Over a modem each file of a package is usable after its
+//! own bytes, and a file of an archive only at the end. A delta transfers only what has changed. The byte
+//! counts must equal tshark's.
 //!
-//! Needs a lab, and tshark for its counts. What is missing is said and skipped, unless
+//! Needs a lab, and tshark for its counts. If something is missing, a test prints a message and skips, unless
 //! `FATHOMETER_REQUIRE_LAB` or `FATHOMETER_REQUIRE_TOOLS` is 1.
 
 #[path = "packages_fetched/http3.rs"]
@@ -33,7 +33,7 @@ use fathometer_sys::SocketOptions;
 use fathometer_sys::era::TcpSettings;
 use laboratory::possible;
 
-/// Two labs at a time on two processors would hold each other up.
+/// Two labs at the same time on two processors would delay each other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn ground(test: &str) -> Option<MutexGuard<'static, ()>> {
@@ -46,7 +46,7 @@ fn ground(test: &str) -> Option<MutexGuard<'static, ()>> {
 const FILES: usize = 8;
 const SIZE: usize = 3000;
 
-/// A folder of files of one size; those at `changed` are others than before.
+/// A folder of files of equal size; the files at `changed` differ from the original ones.
 fn site(changed: &[usize]) -> Arc<Site> {
     let file = |place: usize| {
         let is_changed = changed.contains(&place);
@@ -66,7 +66,7 @@ fn site(changed: &[usize]) -> Arc<Site> {
     })
 }
 
-/// One retrieval over the path, and the path's account of it.
+/// One retrieval over the path, and the path's certificate of it.
 struct Fetched {
     retrieval: Retrieval,
     carried: Carried,
@@ -177,10 +177,10 @@ fn over_a_modem_a_file_is_usable_after_its_own_octets() {
     };
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    // What the line needs for a file.
+    // Time that the line needs for one file.
     let one = Duration::from_secs_f64(SIZE as f64 * 8.0 / 28_800.0);
     let policies = ["package", "package-v1", "tar", "h1.1-tar-whole", "h1.1-zip"];
-    // Modem lines are idle nearly all the time, and disturb nobody.
+    // Modem lines use nearly no CPU time, so the retrievals can run in parallel.
     let mut retrievals: BTreeMap<&str, Retrieval> = std::thread::scope(|scope| {
         let fetch = |policy| scope.spawn(move || first("ppp", policy, at).retrieval);
         let threads = policies.map(|policy| (policy, fetch(policy)));
@@ -200,22 +200,22 @@ fn over_a_modem_a_file_is_usable_after_its_own_octets() {
                 file.usable.since(sent).as_secs_f64(),
                 file.read
             );
-            // Never sooner than its octets could be there.
+            // Never sooner than its bytes can have arrived.
             assert!(
                 file.usable.since(sent) >= one * (place + 1),
                 "{policy} {place}"
             );
         }
-        // What stands before a file is little, and a segment may bring the start of the next along. A
-        // client that is held up reads more at a time, but not seconds' worth.
+        // Little data precedes a file, and a segment may also contain the start of the next file. A delayed
+        // client reads more at a time, but not seconds' worth.
         let received = retrieval.connections[0].received;
         assert!(
             files[0].read.0 * 2 < received.0,
             "{policy}: {}",
             files[0].read
         );
-        // Long before the last: what is left to come takes its time whatever the machine does, and a client
-        // that is held up when the first has come has seconds to spare.
+        // Long before the last file: the line needs its time for the rest, whatever the machine does, and a
+        // delayed client has seconds to read the first file.
         let last = files[FILES - 1].usable;
         assert!(
             last.since(files[0].usable) > one * (FILES as u32 / 2),
@@ -252,7 +252,7 @@ fn a_delta_brings_only_what_has_changed() {
             .collect();
         assert_eq!(brought, ["/set/1.bin", "/set/6.bin"], "{policy}");
         assert_eq!(retrieval.files.len(), FILES);
-        // Two files, a head, and a line for each of those that are kept.
+        // Two files, a head, and one line for each unchanged file.
         let received = retrieval.connections[0].received.0;
         let content = 2 * SIZE as u64;
         assert!(
@@ -312,14 +312,14 @@ fn packets_and_octets_are_those_that_tshark_counts() {
         println!("{policy}: {up} packets up, {down} down, {sent} and {received} octets");
         packets.insert(policy, down);
     }
-    // Small files in one response: fewer packets than in one each. (Up go acknowledgements, which depend
-    // on the time.)
+    // Small files in one response need fewer packets than in one response each. (The packets up are
+    // acknowledgements, whose number depends on timing.)
     assert!(packets["package"] < packets["h1.1"]);
     assert!(packets["h1.1"] < packets["h1.0"]);
 }
 
-/// Packets up and down, and octets of TCP's payload up and down, as tshark reads them at the client. What was sent
-/// again, as on a machine that stood still for a moment, counts as packets and not as octets.
+/// Packets up and down, and bytes of TCP payload up and down, as tshark reads them at the client. A
+/// retransmission, as after a pause of the machine, counts as a packet but not in the bytes.
 fn tshark(capture: &Path) -> Option<[u64; 4]> {
     Command::new("tshark").arg("--version").output().ok()?;
     let output = Command::new("tshark")

@@ -1,7 +1,7 @@
-//! `fathometer fetch` against `fathometer serve`: in the clear, over TLS and over QUIC, each file by itself
-//! and all of them in packages and archives.
+//! `fathometer fetch` against `fathometer serve`: in cleartext, over TLS and over QUIC, with each file by
+//! itself and with all files in packages and archives.
 //!
-//! The server is a child on loopback at a port that the kernel chooses, and ends with its test.
+//! The server is a child on loopback, at a port that the kernel chooses, and ends with its test.
 
 #[path = "support/serving.rs"]
 mod serving;
@@ -21,7 +21,7 @@ const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
 struct Server {
     child: Child,
     port: u16,
-    // What it goes on to say has somewhere to go.
+    // Kept open, so that the server can print further lines.
     _stdout: BufReader<ChildStdout>,
 }
 
@@ -53,8 +53,8 @@ impl Drop for Server {
     }
 }
 
-/// A file that has been there for long: one that may still be written to has a weak tag at first and a
-/// strong one later, and would not be current in between.
+/// Writes a file with an old modification time. A recently modified file first has a weak tag and later a
+/// strong one, so it would not count as current in between.
 fn write(path: &Path, content: impl AsRef<[u8]>) {
     fs::write(path, content).unwrap();
     let file = fs::File::options().write(true).open(path).unwrap();
@@ -91,7 +91,7 @@ fn fetched(arguments: &[&str]) -> Value {
     value
 }
 
-/// How files came: `bundled`, `singly` and so on, with the targets in order.
+/// How files arrived (`bundled`, `singly` and so on), with the targets in order.
 fn ways(value: &Value) -> Vec<(&str, &str)> {
     let files = value["files"].as_array().unwrap().iter();
     files
@@ -115,8 +115,7 @@ fn sorted<'v>(mut ways: Vec<(&'v str, &'v str)>) -> Vec<(&'v str, &'v str)> {
     ways
 }
 
-/// Serves every request of one connection after the other with this response; on a port of its own. It ends with
-/// the program.
+/// Answers every request of one connection with this response, on a port of its own, until the program ends.
 fn answering(response: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -237,13 +236,13 @@ fn pages_come_in_the_clear_over_tls_and_over_quic() {
     }
     let default = fetched(&[&url, "--cacert", roots]);
     assert_eq!(default["policy"], "h2");
-    // Nobody vouches for the server.
+    // The server's certificate is not trusted.
     for policy in ["h2", "h3"] {
         let output = fetch(&[&url, "--policy", policy]);
         assert_eq!(output.status.code(), Some(1), "{policy}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains("TLS failed"), "{policy}: {said}");
-        // Over TCP nothing was asked yet: whoever is not trusted is not asked again.
+        // Over TCP no request was sent yet, and a client does not retry a server that it does not trust.
         let shown = String::from_utf8_lossy(&output.stdout).into_owned();
         let once = shown.contains("connections       1\n") && said.contains("failed to fetch");
         assert!(once || policy == "h3", "{policy}: {shown}{said}");
@@ -300,7 +299,7 @@ fn alternative_services_are_told_of() {
     for line in ["known from before on port", "0 over h2, 4 over h3"] {
         assert!(shown.contains(line), "{shown}");
     }
-    // A server that tells of nothing is left at what it is.
+    // With a server that advertises no service, the client stays with its protocol.
     let plain = Server::start(folder.path(), &["--tls", "--ca-out", roots]);
     let url = format!("https://localhost:{}/index.html", plain.port);
     let value = fetched(&[&url, "--policy", "h3-alt-svc", "--cacert", roots]);
@@ -470,4 +469,29 @@ fn a_file_of_unknown_size_comes_with_the_package() {
             }
         }
     }
+}
+
+/// Bytes come faster than the client reads them, and never end.
+#[test]
+fn a_server_that_sends_without_a_pause_does_not_outlive_the_time_out() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let sender = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        let _ = stream.read(&mut request).unwrap();
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            .unwrap();
+        let chunks = b"1\r\nx\r\n".repeat(200_000);
+        // Until the client closes.
+        while stream.write_all(&chunks).is_ok() {}
+    });
+    let output = Command::new("timeout")
+        .args(["-s", "KILL", "60", FATHOMETER, "fetch", "--timeout", "1"])
+        .args(["--policy", "h1.1", &url])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    sender.join().unwrap();
 }

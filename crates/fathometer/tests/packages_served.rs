@@ -1,8 +1,8 @@
-//! Packages and archives as `fathometer serve` sends them, fetched by curl and taken apart by what is not
-//! ours: the reader in Python that was written from the specification, and the system's tar and unzip.
+//! Packages and archives as `fathometer serve` sends them, fetched by curl and unpacked by independent
+//! programs: the reader in Python that was written from the specification, and the system's tar and unzip.
 //!
-//! Needs curl, python3, tar and unzip. Servers are children on loopback at ports that the kernel chooses,
-//! and end with their test.
+//! Needs curl, python3, tar and unzip. Servers are children on loopback, at ports that the kernel chooses, and
+//! end with their test.
 
 #[path = "support/serving.rs"]
 mod serving;
@@ -44,7 +44,7 @@ const READER: &str = concat!(
 const PAGE: &str = "<link rel=stylesheet href=s.css><img src=big.png><img src='a%20b.gif'>";
 const FILES: [&str; 4] = ["index.html", "s.css", "big.png", "a%20b.gif"];
 
-/// A server that ends when this is dropped.
+/// A server that is killed when dropped.
 struct Server {
     child: Child,
     address: SocketAddr,
@@ -76,7 +76,7 @@ impl Server {
         }
     }
 
-    /// What curl gets with these options.
+    /// The response that curl gets with these options.
     fn curl(&self, path: &str, options: &[&str]) -> Response {
         let heads = tempfile::NamedTempFile::new().unwrap();
         let output = Command::new("curl")
@@ -112,7 +112,7 @@ impl Server {
         self.curl(path, &["--header", PACKAGE])
     }
 
-    /// Its peak resident memory so far, in octets.
+    /// Its peak resident memory so far, in bytes.
     fn peak_memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -122,7 +122,7 @@ impl Server {
         kibibytes.parse::<u64>().unwrap() * 1024
     }
 
-    /// Ends it as an operator does; what it had said on stderr.
+    /// Stops it as an operator does; returns its stderr.
     fn end(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let stderr = self.child.stderr.take().unwrap();
@@ -151,7 +151,7 @@ impl Response {
     }
 }
 
-/// One line of the reader: a file that is whole.
+/// One line of the reader: a complete file.
 #[derive(Debug)]
 struct Read {
     name: String,
@@ -161,7 +161,7 @@ struct Read {
     sha256: String,
 }
 
-/// What the reader in Python makes of a package.
+/// The files of a package, as the reader in Python reports them.
 fn read(package: &[u8]) -> Vec<Read> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("package.objp");
@@ -212,8 +212,7 @@ fn random(octets: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// A page with a style sheet, a picture that is served from its descriptor and one from memory; and a
-/// folder of files.
+/// A page with a style sheet, an image served from its descriptor and one from memory, and a folder of files.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("set")).unwrap();
@@ -236,8 +235,8 @@ fn folder() -> TempDir {
     folder
 }
 
-/// Waits until the tags of large files that were written before are strong: until then a response may
-/// differ from the one before it.
+/// Waits until large files written before have strong tags. Until then a response may differ from the one
+/// before it.
 fn leave_alone() {
     std::thread::sleep(Duration::from_millis(2_100));
 }
@@ -321,7 +320,7 @@ fn tar_and_unzip_read_the_archives() {
                 let listed = String::from_utf8(whole.stdout).unwrap();
                 assert_eq!(listed.lines().count(), count, "{listed}");
                 for name in listed.lines() {
-                    // Names are those of requests: what makes files of them may take the encoding off.
+                    // Names are those of requests; the unpacking program may decode %20.
                     let original = folder.path().join(name.replace("%20", " "));
                     assert_eq!(
                         fs::read(out.path().join(name)).unwrap(),
@@ -426,7 +425,7 @@ fn a_delta_has_what_the_client_lacks() {
             let alone = server.curl(&format!("/{name}"), &[]);
             alone.field("etag").unwrap().to_owned()
         };
-        // What a package says of a file is what its own response says.
+        // The metadata of a file in a package equals that of its own response.
         assert!(whole.iter().all(|file| file.etag == etag_of(&file.name)));
         let keys: Keys = ["index.html", "big.png"]
             .iter()
@@ -505,7 +504,7 @@ fn memory_does_not_grow_with_what_is_packaged() {
     }
 }
 
-/// The one open is what the paper saves its server.
+/// The single open is what the paper counts as the saving of its server.
 #[test]
 fn a_package_that_was_made_from_a_folder_is_one_open() {
     let definition = Definition::load("embedded").unwrap();
@@ -559,7 +558,7 @@ fn a_package_that_was_made_from_a_folder_is_one_open() {
     assert_eq!(origin.take_packages(), 1);
 }
 
-/// A package is a file like any other to a server that knows nothing of packages.
+/// To a server without support for packages, a package is an ordinary file.
 #[test]
 fn nginx_sends_a_package_that_lies_in_a_folder() {
     let folder = folder();
@@ -624,7 +623,7 @@ fn nginx_sends_a_package_that_lies_in_a_folder() {
     assert_eq!(names(&read(&output.stdout)), FILES);
 }
 
-/// A process that ends when this is dropped.
+/// A process that is killed when dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -634,10 +633,10 @@ impl Drop for Ended {
     }
 }
 
-/// Two parts of content that lie so far apart that nobody waits for the second.
+/// Two parts of content an hour apart, so the second never arrives in a test.
 const HALF: &str = "/feed.txt,parts=2,size=1000,every=1h";
 
-/// What curl writes while a response is still being made.
+/// The output of curl while the response is still being generated.
 struct Streaming {
     child: Child,
     stdout: ChildStdout,
@@ -657,7 +656,7 @@ impl Streaming {
         Streaming { child, stdout }
     }
 
-    /// The next octets, which come before the response has ended.
+    /// The next bytes, which arrive before the response has ended.
     fn next(&mut self) -> Vec<u8> {
         let mut room = vec![0; 64 * 1024];
         let read = self.stdout.read(&mut room).unwrap();
@@ -700,7 +699,7 @@ fn content_that_is_made_leaves_part_by_part() {
         drop(streaming);
         let head = server.curl("/feed.txt", &[asks, &["--head"]].concat());
         assert_eq!((head.status, head.field("content-length")), (200, None));
-        // A file is handed on as it is.
+        // The content of a file is forwarded unchanged.
         let file = server.curl("/set/07.bin", asks);
         assert_eq!(file.field("content-length"), None, "{asks:?}");
         assert_eq!(file.field("etag"), None, "{asks:?}");
@@ -766,7 +765,7 @@ fn a_package_has_files_before_what_is_still_being_made() {
         fs::write(&path, feed).unwrap();
         assert_eq!(files[FILES.len()].sha256, sha256(&path));
         fs::remove_file(&path).unwrap();
-        // What needs sizes goes without it.
+        // A version that needs sizes omits the file of unknown size.
         let options = [asks, &["--header", VERSION_ONE]].concat();
         assert_eq!(names(&read(&server.curl("/", &options).content)), FILES);
     }

@@ -1,7 +1,7 @@
-//! The path's own counts of packets against the accounting of a capture of the same traffic.
+//! The path's own packet counts, compared with the accounting of a capture of the same traffic.
 //!
-//! Needs TUN devices and the right to make network namespaces. Where they are missing, the test says
-//! so and passes, unless `FATHOMETER_REQUIRE_LAB=1` turns that into a failure.
+//! Needs TUN devices and the right to create network namespaces. Without them, the test prints a message and
+//! passes, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ use fathometer_sys::{Namespace, Tun};
 
 const PORT: u16 = 4000;
 
-/// Loss, so that segments are sent again, acknowledged twice and reset.
+/// Loss, so that there are retransmissions, duplicate ACKs and resets.
 const PROFILE: &str = r#"
 name = "proof"
 source = "a test"
@@ -44,7 +44,7 @@ fn ground() -> bool {
     }
 }
 
-/// Both directions carry data; of twenty connections every fifth is reset.
+/// Both directions carry data; every fifth of 20 connections is reset.
 fn traffic(lab: &Lab) {
     let address = (IpAddr::V4(Side::Server.ipv4()), PORT);
     let listener = lab
@@ -69,7 +69,7 @@ fn traffic(lab: &Lab) {
             .unwrap();
         stream.write_all(&[1; 700]).unwrap();
         if n % 5 == 4 {
-            // What was not read when it closes is answered with a reset.
+            // Closing with unread data sends a reset.
             stream.read_exact(&mut [0; 100]).unwrap();
             std::thread::sleep(Duration::from_millis(20));
         } else {

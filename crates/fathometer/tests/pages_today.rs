@@ -1,8 +1,9 @@
-//! Pages over TLS by HTTP/1.1, HTTP/2 and HTTP/3 on an emulated path: every file comes whole, handshakes are
-//! on record, and the octets of heads are those that tshark decrypts from the same capture.
+//! Pages over TLS by HTTP/1.1, HTTP/2 and HTTP/3 on an emulated path. Every file must arrive complete,
+//! handshakes must be recorded, and the bytes of heads must equal those that tshark decrypts from the same
+//! capture.
 //!
-//! Needs a lab; nginx and tshark where they are asked for. What is missing is said and skipped, unless
-//! `FATHOMETER_REQUIRE_LAB` or `FATHOMETER_REQUIRE_TOOLS` is 1.
+//! Needs a lab, and nginx and tshark for some tests. If something is missing, a test prints a message and
+//! skips, unless `FATHOMETER_REQUIRE_LAB` or `FATHOMETER_REQUIRE_TOOLS` is 1.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +13,7 @@ use std::process::Command;
 use fathometer_model::{ConnectionRecord, ExchangeRecord, Outcome, ReplicateRecord, Seed};
 use serde::de::DeserializeOwned;
 
-/// Two round trips of 20 ms are enough to tell handshakes apart.
+/// Round trips of 20 ms are enough to tell handshakes of one and of two apart.
 const STUDY: &str = r#"
 name = "pages"
 title = "Pages over TLS"
@@ -98,7 +99,7 @@ impl Retrieved {
         format!("{} {}", self.record.block, self.record.cell)
     }
 
-    /// Every file once, whole, by its length.
+    /// Asserts that every file arrived once and complete, by its length.
     fn assert_whole(&self) {
         let name = self.name();
         let workload = match self.level("workload") {
@@ -124,7 +125,7 @@ impl Retrieved {
             };
             let octets = exchange.response_body.0;
             match self.level("policy") {
-                // Frames have headers.
+                // Each frame has a header of 9 bytes.
                 policy if policy.starts_with("h2") => {
                     assert!(octets >= length, "{name}: {octets} of {length}");
                     assert_eq!((octets - length) % 9, 0, "{name} {}", exchange.target);
@@ -170,7 +171,7 @@ impl Retrieved {
                 _ => 1,
             };
             assert_eq!(tls.round_trips, trips, "{name}");
-            // TCP's handshake first, then TLS's: never sooner than light.
+            // TCP's handshake first, then TLS's: never faster than the path allows.
             let ready = connection.established.unwrap().since(connection.opened);
             let least = match policy {
                 "h3" => 1,
@@ -211,8 +212,8 @@ fn pages_come_whole_and_are_counted_as_tshark_decrypts_them() {
         eprintln!("SKIPPED: no study can be run here: {said}");
         return;
     }
-    // What was invalid was made again, and was retrieved all the same: the first of each counts that has
-    // figures.
+    // An invalid replicate was repeated, but was retrieved all the same: the first record of each cell with
+    // figures counts.
     let records: Vec<ReplicateRecord> = lines(&run.join("replicates.ndjson"));
     let mut firsts: BTreeMap<String, ReplicateRecord> = BTreeMap::new();
     for record in records {
@@ -242,13 +243,14 @@ fn pages_come_whole_and_are_counted_as_tshark_decrypts_them() {
     assert!(decrypted >= 8 || !required("FATHOMETER_REQUIRE_TOOLS"));
 }
 
-/// Compares the octets of HEADERS and CONTINUATION frames, each way, with tshark's. Whether tshark is there.
+/// Compares the bytes of HEADERS and CONTINUATION frames, each way, with tshark's. Returns false without
+/// tshark.
 fn compare_with_tshark(retrieved: &Retrieved, place: &Path) -> bool {
     if Command::new("tshark").arg("--version").output().is_err() {
         eprintln!("SKIPPED: tshark is not installed");
         return false;
     }
-    // The server's taps would show every segment a second time.
+    // The server's taps would show every segment again.
     let client = place.join("client.pcapng");
     let kept = Command::new("tshark")
         .args(["-n", "-r"])

@@ -1,7 +1,7 @@
-//! A browser loads the Microscape site from our origin over an emulated path, by HTTP/2 and by HTTP/3.
+//! A browser loads the Microscape site from our origin over an emulated path, over HTTP/2 and HTTP/3.
 //!
-//! Needs the right to make network namespaces and TUN devices, Chromium and openssl; without, the test says
-//! so and passes, unless `FATHOMETER_REQUIRE_LAB=1` and `FATHOMETER_REQUIRE_TOOLS=1`.
+//! Needs the right to create network namespaces and TUN devices, Chromium and openssl. Without them, the test
+//! prints a message and passes, unless `FATHOMETER_REQUIRE_LAB=1` and `FATHOMETER_REQUIRE_TOOLS=1`.
 
 #[path = "support/laboratory.rs"]
 mod laboratory;
@@ -13,11 +13,11 @@ use std::process::{Command, Output, Stdio};
 use laboratory::possible;
 
 const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
-/// The images of the page, each file once.
+/// The images of the page, each file counted once.
 const IMAGES: usize = 42;
 const NAME: &str = "site.test";
 
-/// Tells what was decoded, and by which protocols files came.
+/// Reports which images were decoded, and which protocols transferred the files.
 const CHECK: &str = "<script>\n\
     window.addEventListener('load', function () {\n\
       var good = {};\n\
@@ -58,8 +58,8 @@ fn tool(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// The site with its check, a key and its certificate, and the hash by which a browser takes the key for
-/// good: it knows none of our authorities.
+/// Writes the site with its check, a key and its certificate. Returns the hash by which the browser accepts the
+/// key, because it does not trust our authority.
 fn set_up(folder: &Path, openssl: &Path) -> String {
     let site = folder.join("site");
     run(Command::new(FATHOMETER)
@@ -103,7 +103,7 @@ fn chromium_loads_the_site_over_an_emulated_path() {
          --key {0}/key.pem --log {0}/log",
         folder.display()
     );
-    // As soon as the server is there.
+    // Starts the browser as soon as the server answers.
     let browse = "until \"$1\" fetch -k --policy h2 https://10.77.0.2:8443/images/none >/dev/null 2>&1; \
                   [ -s \"$2/log\" ]; do sleep 0.2; done; shift 2; exec \"$@\"";
     for (protocol, force) in [("h2", None), ("h3", Some(NAME))] {
@@ -135,7 +135,7 @@ fn chromium_loads_the_site_over_an_emulated_path() {
             .output()
             .unwrap();
         let (page, error) = (text(&output.stdout), text(&output.stderr));
-        // 3: a browser keeps both processors busy, and the path says that it was late.
+        // Exit code 3: a browser keeps both processors busy, so the path reports that it was late.
         assert!(
             [Some(0), Some(3)].contains(&output.status.code()),
             "{error}"

@@ -1,6 +1,6 @@
-//! `fathometer path` as a user meets it.
+//! `fathometer path`, run as a user runs it.
 //!
-//! Needs the right to make network namespaces and TUN devices; without, each test says so and
+//! Needs the right to create network namespaces and TUN devices. Without it, each test prints a message and
 //! passes, unless `FATHOMETER_REQUIRE_LAB=1`.
 
 #[path = "support/laboratory.rs"]
@@ -47,6 +47,21 @@ fn the_commands_output_and_exit_code_are_passed_on() {
     assert_eq!(killed.status.code(), Some(128 + 9), "{}", text(&killed).1);
 }
 
+/// Some supervisors start their programs with SIGCHLD ignored, and then the kernel reports no exit.
+#[test]
+fn the_exit_of_a_command_is_seen_although_the_program_was_started_without_sigchld() {
+    if !possible("the_exit_of_a_command_is_seen_although_the_program_was_started_without_sigchld") {
+        return;
+    }
+    let script = "trap '' CHLD; exec \"$0\" path ideal -- sh -c 'exit 9'";
+    let output = Command::new("timeout")
+        .args(["-s", "KILL", "60", "sh", "-c", script])
+        .arg(env!("CARGO_BIN_EXE_fathometer"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(9), "{}", text(&output).1);
+}
+
 #[test]
 fn the_far_side_answers_and_the_path_accounts_for_it() {
     if !possible("the_far_side_answers_and_the_path_accounts_for_it") {
@@ -54,7 +69,7 @@ fn the_far_side_answers_and_the_path_accounts_for_it() {
     }
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("path.pcapng");
-    // Nobody listens there: the client's SYN crosses the path, and the server's kernel refuses.
+    // No process listens there: the client's SYN crosses the path, and the server's kernel refuses it.
     let binary = env!("CARGO_BIN_EXE_fathometer");
     let arguments = [
         "dsl",
@@ -102,7 +117,7 @@ fn nothing_is_left_when_it_is_killed() {
     if !possible("nothing_is_left_when_it_is_killed") {
         return;
     }
-    // A number that no other program's arguments have.
+    // A number that is in no other program's arguments.
     let mark = format!("86{:07}", std::process::id());
     let script = format!("sleep {mark} & trap '' TERM HUP INT; sleep {mark}");
     let mut running = Killed(path(&["ideal", "--", "sh", "-c", &script]).spawn().unwrap());
@@ -112,7 +127,7 @@ fn nothing_is_left_when_it_is_killed() {
     wait_until("both programs are gone", || alive(&mark) == 0);
 }
 
-/// A program that a failing test does not leave behind.
+/// A program that is killed when the test fails.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -122,7 +137,7 @@ impl Drop for Killed {
     }
 }
 
-/// Programs of this machine that have the mark among their arguments.
+/// Number of processes on this machine with the mark among their arguments.
 fn alive(mark: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes

@@ -1,11 +1,11 @@
-//! The path proves itself: hosts, devices, kernel sockets and real time, against what a profile
-//! promises. Every test prints the error it states and what it measured (`--nocapture` shows it).
+//! Tests the path with hosts, devices, kernel sockets and real time against its profile. Every test prints the
+//! allowed error and the measurement (`--nocapture` shows it).
 //!
-//! Needs TUN devices and the right to make network namespaces. Where they are missing, each test
-//! says so and passes, unless `FATHOMETER_REQUIRE_LAB=1` turns that into a failure.
+//! Needs TUN devices and the right to create network namespaces. Without them, each test prints a message and
+//! passes, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 //!
-//! Machines are noisy: what is asserted of real time is a median, never a single packet, and is tried again
-//! when the machine was late. What is asserted of schedules and of chance is exact.
+//! Machines are noisy: assertions on real time use a median, never a single packet, and are repeated when the
+//! machine was late. Assertions on schedules and on random decisions are exact.
 
 #[path = "support/laboratory.rs"]
 mod laboratory;
@@ -33,12 +33,12 @@ use laboratory::possible;
 use quiet::{below, in_a_quiet_moment, near};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Two labs at a time on two processors would measure each other.
+/// Two labs at the same time on two processors would disturb each other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 const PORT: u16 = 4000;
 
-/// The right to run a lab, or `None` where there can be none.
+/// Permission to run a lab, or `None` where that is not possible.
 fn ground(test: &str) -> Option<MutexGuard<'static, ()>> {
     let guard = ONE_AT_A_TIME
         .lock()
@@ -62,7 +62,7 @@ fn captured(seed: u64, file: &Path) -> WireOptions {
     }
 }
 
-/// A socket inside a host, bound to its address of one family.
+/// A UDP socket inside a host, bound to its address of one IP version.
 fn udp(lab: &Lab, side: Side, version: u8) -> UdpSocket {
     let socket = lab
         .host(side)
@@ -142,7 +142,7 @@ fn idle_path(version: u8) -> Result<(), String> {
              trip of a program, which waits for a processor too, at least 30 ms: {round_trip:.4} ms; \
              {certificate:?} {validity:?}"
     );
-    // As late as the certificate says, and no more: what a busy machine adds is known.
+    // As late as the certificate reports, and no more: the certificate contains the delay of a busy machine.
     let late = |direction: &fathometer_model::DirectionCertificate| {
         0.1 + direction.lateness_p50_ns as f64 / 1e6
     };
@@ -171,12 +171,12 @@ fn packets_are_clocked_out_at_the_rate() {
         (10_000_000, Framing::Ethernet, "ethernet", 1500, 100),
         (100_000_000, Framing::Ethernet, "ethernet", 1500, 400),
     ] {
-        // The certificate knows better than a thread that sleeps how late the path was.
+        // The certificate reports the path's lateness more exactly than a sleeping thread does.
         in_a_quiet_moment(Duration::ZERO, || clocked_out(link));
     }
 }
 
-/// Rate in bit/s, framing with its name, octets of a packet, packets.
+/// The tuple: rate in bit/s, framing with its name, bytes of a packet, number of packets.
 fn clocked_out(
     (rate, framing, name, length, count): (u64, Framing, &str, u32, u64),
 ) -> Result<(), String> {
@@ -186,12 +186,12 @@ fn clocked_out(
     let lab = lab(&profile(&text), &captured(1, &file));
     let client = udp(&lab, Side::Client, 4);
     let server = udp(&lab, Side::Server, 4);
-    // 28 octets are IPv4 and UDP headers.
+    // IPv4 and UDP headers have 28 bytes.
     let mut payload = vec![0; length as usize - 28];
     for _ in 0..count {
         client.send(&payload).unwrap();
     }
-    // Until the path has begun, it looks as if nothing were under way.
+    // Waits for the first packet: before that, the path would look idle.
     server.recv(&mut payload).unwrap();
     lab.settle(Duration::from_millis(200), Duration::from_secs(30));
     let (certificate, _) = lab.stop();
@@ -211,7 +211,8 @@ fn clocked_out(
         let arrival = sent[packet.number as usize].time;
         let free = before.time - before.late - propagation;
         let scheduled = packet.time - packet.late;
-        // From when both the packet and the link were there, to a nanosecond at each end.
+        // The packet starts when it has arrived and the link is free; 1 ns of tolerance for rounding at both
+        // ends.
         let took = (scheduled - propagation - arrival.max(free)) as f64;
         assert!(
             (took - exact).abs() <= 1.0,
@@ -237,7 +238,7 @@ fn clocked_out(
         certificate.up.lateness_p50_ns,
         certificate.up.lateness_p99_ns,
     );
-    // Schedules are exact: what is apart is lateness, or an error.
+    // Schedules are exact: a difference is lateness, or an error.
     let share = (100_000.0 / exact).min(0.05);
     let spaced = near("ns apart", measured, exact, share);
     let late = certificate.up.lateness_p99_ns as f64;
@@ -253,7 +254,7 @@ fn bulk_tcp_fills_the_link_and_no_more() {
     let Some(_ground) = ground("bulk_tcp_fills_the_link_and_no_more") else {
         return;
     };
-    // The hundredth part of the time that is measured.
+    // 1 % of the measured time.
     in_a_quiet_moment(Duration::from_millis(18), bulk_tcp);
 }
 
@@ -264,7 +265,8 @@ fn bulk_tcp() -> Result<(), String> {
          queue = { packets = 1000 }",
     );
     let settings = TcpSettings {
-        // A window beyond the path's 17 packets and below its queue: no loss, and never idle.
+        // A window larger than the path's 17 packets and smaller than its queue: no loss, and the link is never
+        // idle.
         sysctl: [("net.ipv4.tcp_rmem", "4096 131072 300000")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into(),
@@ -292,7 +294,7 @@ fn bulk_tcp() -> Result<(), String> {
         .namespace
         .run(|| TcpStream::connect(there).unwrap())
         .unwrap();
-    // (octets so far, when): from a quarter on, the window is open.
+    // (bytes so far, time): after a quarter of the bytes, the window is open.
     let mut marks = Vec::new();
     let mut total = 0;
     let mut buffer = vec![0; 100_000];
@@ -313,7 +315,7 @@ fn bulk_tcp() -> Result<(), String> {
 
     let (first, last) = (marks[0], marks[marks.len() - 1]);
     let goodput = (last.0 - first.0) * 8.0 / (last.1 - first.1).as_secs_f64();
-    // 1500 less IPv4, TCP and the time stamp option; 1538 on the wire.
+    // 1500 less the IPv4 and TCP headers and the time stamp option; 1538 on the wire.
     let analytic = 10e6 * 1448.0 / 1538.0;
     println!(
         "bulk TCP, reno: {:.4} Mbit/s within 1 %: {:.4} Mbit/s; drops {:?}, unasked {}; {validity:?}",
@@ -327,8 +329,8 @@ fn bulk_tcp() -> Result<(), String> {
     near("goodput", goodput, analytic, 0.01)
 }
 
-/// Sends numbered datagrams, `burst` at a time, and says which came out, by number and how often;
-/// and which the capture says were dropped.
+/// Sends numbered datagrams, `burst` at a time. Returns how often each number arrived, and the numbers that the
+/// capture reports as dropped.
 fn numbered(profile: &Profile, seed: u64, count: u32, burst: u32) -> (Vec<u32>, BTreeSet<u64>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("chance.pcapng");
@@ -354,8 +356,8 @@ fn numbered(profile: &Profile, seed: u64, count: u32, burst: u32) -> (Vec<u32>, 
         if number % burst == burst - 1 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The receiver's socket holds some hundreds; what it drops would not be the path's. As many as may
-        // be under way are not lost in a row.
+        // The receiver's socket buffer holds some hundreds of datagrams; drops there would not be the path's.
+        // At most 100 may be in flight, and 100 are never lost in a row.
         let begun = Instant::now();
         while number > newest.load(Ordering::Relaxed) + 100 {
             assert!(begun.elapsed() < Duration::from_secs(60), "nothing comes");
@@ -363,7 +365,7 @@ fn numbered(profile: &Profile, seed: u64, count: u32, burst: u32) -> (Vec<u32>, 
         }
     }
     lab.settle(Duration::from_millis(200), Duration::from_secs(10));
-    // One of these gets through; then the receiver is gone, and the kernel says so to the rest.
+    // One of these arrives and stops the receiver; the kernel refuses the others.
     for _ in 0..100 {
         let _ = client.send(&u32::MAX.to_be_bytes());
     }
@@ -464,8 +466,8 @@ fn what_nobody_asked_to_lose_invalidates() {
     let Some(_ground) = ground("what_nobody_asked_to_lose_invalidates") else {
         return;
     };
-    // A ring of one packet. TCP sends its first window as one, which is cut into segments on the
-    // way into the ring, faster than anybody could read them.
+    // A ring of one packet. TCP sends its first window as one large packet. The kernel splits it into segments
+    // on the way into the ring, faster than the path can read them.
     let host = |address: IpAddr| {
         let namespace = Namespace::new().unwrap();
         let device = namespace
@@ -538,7 +540,7 @@ fn receiving() -> WireOptions {
     }
 }
 
-/// Sends datagrams to the server, each after the one before has arrived.
+/// Sends datagrams to the server, each after the previous one has arrived.
 fn one_after_the_other(lab: &Lab, count: u32) {
     let client = udp(lab, Side::Client, 4);
     let server = udp(lab, Side::Server, 4);
@@ -577,7 +579,7 @@ fn a_host_can_receive_in_a_process_of_its_own() {
     assert!(!is_there(process), "it outlived its laboratory");
 }
 
-/// Memory limits, the disk's and version 2 of control groups are for whole processes.
+/// Limits of memory and disk, and control groups v2, apply to whole processes.
 #[test]
 fn the_process_that_receives_can_be_put_into_the_hosts_group() {
     let Some(_ground) = ground("the_process_that_receives_can_be_put_into_the_hosts_group") else {
@@ -598,7 +600,7 @@ fn the_process_that_receives_can_be_put_into_the_hosts_group() {
     let memory = group.memory_usage().current;
     one_after_the_other(&lab, 300);
     assert!(group.cpu_usage().unwrap().total > before);
-    // What the process had when it came is not the host's.
+    // Memory that the process held before it joined the group is not charged to the host.
     assert!(
         memory.is_none_or(|held| held < Bytes(1 << 20)),
         "{memory:?}"
@@ -619,7 +621,7 @@ fn a_receiver_that_dies_makes_the_measurement_invalid() {
     kill_process(process, Signal::KILL).unwrap();
     let client = udp(&lab, Side::Client, 4);
     let deadline = Instant::now() + Duration::from_secs(60);
-    // Dead, but not waited for: it is the laboratory's.
+    // The process is a zombie: its parent, the laboratory, has not waited for it yet.
     let state = || std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
     while !state().unwrap().contains(") Z ") {
         assert!(Instant::now() < deadline);
@@ -637,7 +639,7 @@ fn a_receiver_that_dies_makes_the_measurement_invalid() {
     );
 }
 
-/// Not a test by itself: a program with a laboratory, that is killed in the test below.
+/// Not a test by itself: a program with a laboratory, which the test below kills.
 #[test]
 fn owner_of_a_receiver_that_will_be_killed() {
     if std::env::var_os("FATHOMETER_TEST_OWNER").is_none() {
@@ -686,7 +688,7 @@ fn a_capture_that_cannot_be_written_is_an_error_before_anything_starts() {
     assert!(error.contains("no room left"), "{error}");
 }
 
-/// A packet as a tap saw it.
+/// A packet as a tap recorded it.
 struct Seen {
     tap: String,
     /// Nanoseconds since the Unix epoch.
@@ -696,7 +698,7 @@ struct Seen {
     dropped: bool,
 }
 
-/// Reads what this program's captures contain, and no more of pcapng than that.
+/// Parses the pcapng blocks that this program's captures contain, and no others.
 fn read_capture(file: &Path) -> Vec<Seen> {
     let bytes = std::fs::read(file).unwrap();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());

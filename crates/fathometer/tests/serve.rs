@@ -1,6 +1,6 @@
-//! `fathometer serve` as a program: what its clients, its operator and its log see.
+//! `fathometer serve` as a program: its effects on clients, its operator and its log.
 //!
-//! Servers are children on loopback at ports that the kernel chooses, and end with their test.
+//! Servers are children on loopback, at ports that the kernel chooses, and end with their test.
 
 #[path = "support/serving.rs"]
 mod serving;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A server that ends when this is dropped.
+/// A server that is killed when dropped.
 struct Server {
     child: Child,
     address: SocketAddr,
@@ -32,7 +32,7 @@ impl Server {
         Server::spawn(command)
     }
 
-    /// With a limit on descriptors.
+    /// Starts it with a limit on descriptors.
     fn limited(folder: &Path, descriptors: u32, arguments: &[&str]) -> Server {
         let mut command = Command::new("sh");
         command
@@ -75,7 +75,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for its end; what it had said on stderr comes with it.
+    /// Waits for its exit; returns its stderr too.
     fn wait(&mut self) -> (ExitStatus, String) {
         let until = Instant::now() + Duration::from_secs(240);
         let status = loop {
@@ -99,7 +99,7 @@ impl Server {
         said
     }
 
-    /// Resident memory, in octets.
+    /// Resident memory, in bytes.
     fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -110,7 +110,7 @@ impl Server {
         kibibytes * 1024
     }
 
-    /// Processor time, in ticks.
+    /// CPU time, in ticks.
     fn ticks(&self) -> u64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let fields: Vec<&str> = stat
@@ -135,7 +135,7 @@ struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// A response that was read whole.
+/// A response that was read completely.
 struct Response {
     status: u16,
     head: String,
@@ -187,7 +187,7 @@ impl Client {
         response
     }
 
-    /// What comes until the connection ends; an end by reset is one, too.
+    /// Reads until the connection ends; a reset counts as an end too.
     fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         let mut piece = [0; 65_536];
@@ -212,7 +212,7 @@ impl Response {
     }
 }
 
-/// Octets that tell where they are.
+/// Bytes that depend on their position.
 fn octets(length: usize) -> Vec<u8> {
     (0..length as u64)
         .flat_map(|n| {
@@ -271,7 +271,7 @@ fn large_files_arrive_as_they_are_whole_and_in_parts() {
     fs::write(folder.path().join("small"), "small").unwrap();
     let server = Server::start(folder.path(), &[]);
     let mut client = server.connect();
-    // Pipelined, so that heads, files and memory alternate.
+    // Pipelined, so that heads, files and data from memory alternate.
     for _ in 0..3 {
         client.ask("/big", "");
         client.ask("/small", "");
@@ -301,7 +301,7 @@ fn large_files_arrive_as_they_are_whole_and_in_parts() {
 fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("big");
-    // More than any socket buffers.
+    // More than any socket buffer holds.
     let length = 64 << 20;
     fs::File::create(&file).unwrap().set_len(length).unwrap();
     let log = folder.path().join("log");
@@ -325,7 +325,7 @@ fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
     assert!(rest.iter().all(|&octet| octet == 0), "another head follows");
     assert_eq!(server.get("/big").content.len(), 100);
     server.end();
-    // The response that was cut short is in the log, with the octets that went.
+    // The log contains the truncated response, with the number of bytes sent.
     let log = fs::read_to_string(log).unwrap();
     let lines: Vec<&str> = log.lines().collect();
     assert_eq!(lines.len(), 2, "{log}");
@@ -341,14 +341,15 @@ fn a_download_under_way_is_completed_when_the_server_ends() {
     let file = fs::File::create(folder.path().join("big")).unwrap();
     file.set_len(length).unwrap();
     fs::write(folder.path().join("small"), "small").unwrap();
-    // With one loop, which has begun to end for all when it has for one.
+    // With one loop, the end starts for all connections at the same time.
     let arguments = ["--drain", "10m", "--threads", "1"];
     let mut server = Server::start(folder.path(), &arguments);
     let mut idle = server.connect();
     idle.get("/small");
     let mut begun = server.connect();
     begun.send("GET /small HTTP/1.1\r\nHost:");
-    // So that it has been accepted and read from for certain: it was sent before this exchange.
+    // The earlier request was sent before this exchange, so the server has certainly accepted and read that
+    // connection.
     let mut slow = server.connect();
     slow.ask("/big", "");
     let head = slow.head();
@@ -397,10 +398,10 @@ fn the_second_signal_ends_it_at_once() {
     slow.head();
     let idle = server.connect();
     server.signal(Signal::TERM);
-    // The first has been seen when the connection that had nothing to wait for is closed.
+    // The server has handled the first signal once it has closed the idle connection.
     assert!(Client::new(idle.stream.into_inner()).rest().is_empty());
     assert!(server.child.try_wait().unwrap().is_none());
-    // Signals within the grace are one wish to end.
+    // Signals within the grace period count as one.
     std::thread::sleep(fathometer_sys::signal::GRACE + Duration::from_millis(50));
     server.signal(Signal::TERM);
     let (status, _) = server.wait();
@@ -462,7 +463,7 @@ fn the_log_may_go_to_standard_output_and_is_written_within_seconds() {
     fs::write(folder.path().join("a"), "a").unwrap();
     let mut server = Server::start(folder.path(), &["--log", "-"]);
     server.get("/a");
-    // Nothing else happens: the line is written all the same.
+    // The line is written although nothing else happens.
     let mut line = String::new();
     server.stdout.read_line(&mut line).unwrap();
     assert!(line.ends_with("\"GET /a HTTP/1.1\" 200 1\n"), "{line}");
@@ -496,7 +497,7 @@ fn a_log_and_a_stderr_that_take_nothing_cost_no_response() {
             stderr: None,
         };
         let mut client = server.connect();
-        // More lines than a buffer holds: they are written, and that fails, while responses are sent.
+        // More lines than a buffer holds: writing them fails while responses are being sent.
         for _ in 0..25 {
             for _ in 0..100 {
                 client.ask("/a", "");
@@ -527,7 +528,7 @@ fn a_log_that_was_moved_away_is_opened_anew_on_sighup() {
     assert_eq!(server.get("/a?1").status, 200);
     waiting::wait_until("the line is written", || has(&log, "/a?1"));
     fs::rename(&log, &moved).unwrap();
-    // Until it is told, the file is the same under another name.
+    // Until the signal, the server keeps writing to the renamed file.
     assert_eq!(server.get("/a?2").status, 200);
     waiting::wait_until("the line is written", || has(&moved, "/a?2"));
     assert!(!log.exists());
@@ -535,7 +536,7 @@ fn a_log_that_was_moved_away_is_opened_anew_on_sighup() {
     waiting::wait_until("the log is opened anew", || log.exists());
     assert_eq!(server.get("/a?3").status, 200);
     waiting::wait_until("the line is written", || has(&log, "/a?3"));
-    // What cannot be opened leaves things as they are.
+    // If the log cannot be opened, the server keeps the old one.
     let gone = folder.path().join("gone");
     fs::rename(&logs, &gone).unwrap();
     server.signal(Signal::HUP);
@@ -575,7 +576,7 @@ fn more_connections_than_descriptors_wait_their_turn() {
         client.ask(&format!("/big{}", n % 40), "Connection: close\r\n");
     }
     let before = server.ticks();
-    // Each is answered when those before it have ended.
+    // Each is answered when the earlier connections have ended.
     for client in clients {
         let mut client = client;
         let response = client.response();
@@ -583,7 +584,7 @@ fn more_connections_than_descriptors_wait_their_turn() {
         assert_eq!(response.content.len(), 70_000);
         assert!(client.rest().is_empty());
     }
-    // Waiting cost nothing to speak of: not even two seconds of a processor.
+    // Waiting cost little CPU time: less than two seconds.
     assert!(server.ticks() - before < 200);
     let said = server.end();
     assert!(said.contains("new connections wait"), "{said}");
@@ -597,7 +598,7 @@ fn memory_returns_when_a_crowd_has_gone() {
     let server = Server::start(folder.path(), &["--threads", "1"]);
     server.get("/a");
     let before = server.memory();
-    // Heads that are not whole: nearly as much as may be kept of each.
+    // Incomplete heads of nearly the largest size that is kept.
     let head = format!(
         "GET /a HTTP/1.1\r\nHost: h\r\nX: {}\r\n",
         "x".repeat(15_000)
@@ -610,7 +611,7 @@ fn memory_returns_when_a_crowd_has_gone() {
         })
         .collect();
     let kept = wait_for(|| Some(server.memory()).filter(|now| now - before > 10_000_000));
-    // They leave in another order than that in which they came.
+    // The connections close in another order than they were opened.
     let mut place = 0;
     while !crowd.is_empty() {
         place = (place + 389) % crowd.len();
@@ -620,7 +621,7 @@ fn memory_returns_when_a_crowd_has_gone() {
     assert_eq!(server.get("/a").content, b"hello");
 }
 
-/// Asks again and again for what comes about within seconds.
+/// Polls until `ask` returns a value, for up to a minute.
 fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> T {
     for _ in 0..600 {
         if let Some(answer) = ask() {
@@ -652,7 +653,7 @@ fn slow_posts_do_not_lock_others_out() {
         scope.spawn(|| {
             while !ended.load(std::sync::atomic::Ordering::Relaxed) {
                 for client in &mut slow {
-                    // It fails when the server has closed the connection.
+                    // Fails when the server has closed the connection.
                     let _ = client.stream.get_mut().write_all(b"x");
                 }
                 std::thread::sleep(Duration::from_millis(200));
@@ -663,7 +664,8 @@ fn slow_posts_do_not_lock_others_out() {
         }
         ended.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    // Without room being made, each holds its place for as long as its content takes: days.
+    // If the server closed no connection to make room, each would keep its place until its content is complete:
+    // days.
     assert!(begun.elapsed() < Duration::from_secs(60));
     let said = server.end();
     assert!(said.contains("made room for others"), "{said}");
@@ -673,7 +675,7 @@ fn slow_posts_do_not_lock_others_out() {
 fn ten_thousand_idle_connections_are_cheap() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a"), "a").unwrap();
-    // Two ends of each are this machine's; the other end's limit is this process's.
+    // Both ends of each connection are on this machine; the limit of this process applies to the client's ends.
     let (_, most) = fathometer_sys::machine::open_files();
     let count = usize::try_from(most).unwrap_or(usize::MAX).min(10_500) - 500;
     fathometer_sys::machine::raise_open_files();
@@ -739,8 +741,8 @@ fn an_idle_connection_is_closed_after_its_time_and_clients_are_told_of_the_limit
     let response = client.response();
     assert_eq!(response.field("connection"), Some("Keep-Alive"));
     assert_eq!(response.field("keep-alive"), Some("timeout=1, max=2"));
-    // Who does not ask is not told, and is kept as long.
-    // From before it is asked: a client that is held up learns late of the answer, and not of the end.
+    // A client that does not request keep-alive gets no keep-alive fields, and its connection is kept as long.
+    // The time starts before the request: a delayed client sees the response late, but not the end.
     let asked = Instant::now();
     let second = client.get("/a");
     assert_eq!(

@@ -1,11 +1,10 @@
-//! Every cell of the study, and every packet class of its captures against tshark's count.
+//! Runs every cell of the study, and compares every packet class of its captures with tshark's count.
 //!
-//! Every cell of the study is run once, as a user runs it; meanwhile tshark counts, on each cell's capture, the
-//! packets at the client's taps that each class's display filter lets through, and the counts must be
-//! those that the run recorded. Nothing here is about punctuality, which needs the machine for itself: the
-//! study's limits are those of a file of the test's own, which let a busy machine through. Needs a lab and
-//! tshark: without either it says so and passes, unless `FATHOMETER_REQUIRE_LAB` or
-//! `FATHOMETER_REQUIRE_TOOLS` is 1.
+//! Every cell of the study runs once, as a user runs it. Meanwhile tshark counts, on each cell's capture, the
+//! packets at the client's taps that pass each class's display filter. The counts must equal those that the run
+//! recorded. Lateness is not under test here, because it needs a quiet machine: the test writes limits of its
+//! own, which accept a busy machine. Needs a lab and tshark. Without them, the test prints a message and
+//! passes, unless `FATHOMETER_REQUIRE_LAB` or `FATHOMETER_REQUIRE_TOOLS` is 1.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
@@ -19,10 +18,10 @@ use std::time::Duration;
 use fathometer_analysis::packets::Class;
 use fathometer_model::ReplicateRecord;
 
-/// Programs that count at the same time.
+/// Number of tshark processes at the same time.
 const COUNTERS: usize = 2;
 
-/// The paper's study with limits that only a path that stands still exceeds.
+/// The paper's study, with limits that only a stalled path exceeds.
 fn lenient() -> String {
     let paper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/nielsen97/study.toml");
     let text = fs::read_to_string(paper).unwrap();
@@ -91,7 +90,7 @@ fn every_class_of_every_capture_of_the_study_is_tsharks() {
         }
     });
     let course = course.into_inner().unwrap();
-    // 3: cells are invalid because the machine is busy, which is no matter to counting.
+    // Exit code 3: cells are invalid because the machine is busy, which does not affect the counts.
     if !matches!(course.ended, Some(Some(0 | 3))) {
         let said = fs::read_to_string(&said).unwrap();
         assert!(
@@ -108,22 +107,22 @@ fn every_class_of_every_capture_of_the_study_is_tsharks() {
     println!("{total} captures, {} classes each", Class::ALL.len());
 }
 
-/// A study under way, and what was taken of its records.
+/// A running study, and the records taken from it.
 struct Course {
     child: Child,
     records: PathBuf,
-    /// How much of them was read, in octets.
+    /// Bytes of the records read so far.
     read: u64,
     waiting: VecDeque<ReplicateRecord>,
-    /// The cells whose records were handed out.
+    /// The cells whose records were returned.
     taken: BTreeSet<String>,
-    /// Its exit code, once it has ended.
+    /// Its exit code, once it has exited.
     ended: Option<Option<i32>>,
 }
 
 impl Course {
-    /// The record of a cell that none was taken of; valid or not, but not that of a server that did not
-    /// start, which has no figures.
+    /// The next record of a cell that was not returned before, valid or not. A record without figures (the
+    /// server did not start) is skipped.
     fn take(&mut self) -> Option<ReplicateRecord> {
         self.read();
         while let Some(record) = self.waiting.pop_front() {
@@ -135,16 +134,16 @@ impl Course {
         None
     }
 
-    /// Reads the lines that have come.
+    /// Reads the new lines.
     fn read(&mut self) {
-        // It is there once the first cell is done.
+        // The file exists once the first cell is done.
         let Ok(mut file) = File::open(&self.records) else {
             return;
         };
         let mut octets = Vec::new();
         file.seek(SeekFrom::Start(self.read)).unwrap();
         file.read_to_end(&mut octets).unwrap();
-        // What stands behind the last line's end is still being written.
+        // Bytes after the last line end are still being written.
         let whole = octets.iter().rposition(|&octet| octet == b'\n');
         let whole = whole.map_or(0, |end| end + 1);
         self.read += whole as u64;
@@ -161,12 +160,12 @@ impl Drop for Course {
     }
 }
 
-/// The next record, waited for while the study is under way.
+/// Returns the next record; waits for it while the study runs.
 fn next(course: &Mutex<Course>) -> Option<ReplicateRecord> {
     loop {
         {
             let mut course = course.lock().unwrap();
-            // Asked before the records are read: none comes behind an end that was seen.
+            // Check the exit before reading the records: no record follows an exit that was seen.
             if course.ended.is_none() {
                 course.ended = course.child.try_wait().unwrap().map(|status| status.code());
             }
@@ -193,7 +192,7 @@ fn tsharks_counts(capture: &Path) -> Vec<u64> {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    // `| 0.000 <> 1.073 |     43 |  1892 |    191 | 195623 |`: frames and octets by turns.
+    // `| 0.000 <> 1.073 |     43 |  1892 |    191 | 195623 |`: frames and bytes alternate.
     let row = text
         .lines()
         .find(|line| line.contains("<>"))

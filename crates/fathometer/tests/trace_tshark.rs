@@ -1,12 +1,12 @@
 //! Every packet is in the class that an independent program puts it in.
 //!
-//! Each capture is classified by [`fathometer_analysis::packets`] and by tshark with the display
-//! filter of each class, and the numbers of the frames are compared, not only how many there are.
-//! Captures are made up here, of shapes that are easily counted wrong, and taken in a lab where one
-//! can be had (`FATHOMETER_REQUIRE_LAB` is 1: must be had); captures of runs in this tree and those
-//! named in `FATHOMETER_CAPTURES` (separated by `:`) are compared too.
+//! [`fathometer_analysis::packets`] and tshark (with the display filter of each class) classify each capture.
+//! The test compares the numbers of the frames, not only their count. Some captures are generated here, with
+//! packets that are easily miscounted. Others are recorded in a lab where one is available (if
+//! `FATHOMETER_REQUIRE_LAB` is 1, one must be). Captures of runs in this tree and those named in
+//! `FATHOMETER_CAPTURES` (separated by `:`) are compared too.
 //!
-//! Without tshark nothing is compared, which is said on stderr, and fails when
+//! Without tshark nothing is compared: the test prints a message to stderr, or fails when
 //! `FATHOMETER_REQUIRE_TOOLS` is 1.
 
 #[path = "support/laboratory.rs"]
@@ -31,7 +31,7 @@ const ACK: Flags = Flags::ACK;
 const FIN_ACK: Flags = Flags(0x11);
 const MS: u64 = 1_000_000;
 
-/// Ethernet, raw IP, Linux cooked 1 and 2, PPP and BSD loopback.
+/// The link type of raw IP.
 const RAW: u16 = 101;
 
 #[test]
@@ -67,7 +67,7 @@ fn every_packet_of_a_lab_is_in_tsharks_class() {
         let octets = fs::read(&file).unwrap();
         let accounting = account(&octets[..], &Options::default()).unwrap();
         assert!(accounting.integrity.is_whole());
-        // The path dropped data, every octet arrived all the same, and each cause is known.
+        // The path dropped data, every byte arrived all the same, and the cause of each loss is known.
         let sent = accounting
             .sent
             .as_ref()
@@ -121,11 +121,12 @@ fn the_totals_are_tsharks() {
         figure(&accounting.up) + figure(&accounting.down)
     };
     let count = |filter: &str| column(filter, "frame.number").len() as u64;
-    // What fills a hole is a repetition or out of order by its delay there, never seen before here.
+    // A segment that fills a hole counts as a retransmission or as out of order, by its delay; its data were
+    // not seen before.
     let again = "tcp.analysis.retransmission || tcp.analysis.out_of_order";
     let ours = both(|d| d.retransmitted_packets + d.out_of_order_packets);
     assert_eq!(ours, count(again));
-    // tshark calls more ACKs duplicates: it does not ask whether data are outstanding.
+    // tshark counts more ACKs as duplicates: it does not check whether data are outstanding.
     let duplicates = count("tcp.analysis.duplicate_ack");
     assert_eq!(both(|d| d.duplicate_acks), 4 * 24);
     assert!(duplicates >= 4 * 24, "{duplicates}");
@@ -137,15 +138,14 @@ fn the_totals_are_tsharks() {
     assert_eq!(window, most(column(up, "tcp.window_size")));
 }
 
-/// Fetches the Microscape page over a path that loses, reorders and doubles packets; gives the
-/// capture.
+/// Fetches the Microscape page over a path that loses, reorders and duplicates packets; returns the capture.
 fn fetch_behind_a_lossy_path(folder: &Path, policy: &str, era: &str) -> PathBuf {
     let profile = folder.join("lossy.toml");
     fs::write(&profile, LOSSY).unwrap();
     let capture = folder.join(format!("{policy}-{era}.pcapng"));
     let program = env!("CARGO_BIN_EXE_fathometer");
     let server = format!("exec '{program}' serve --site microscape --listen 0.0.0.0:80");
-    // The server takes a while to listen; what is refused until then is captured too.
+    // The server takes some time to listen; the capture also contains connections refused until then.
     let client = format!(
         "for n in $(seq 100); do '{program}' fetch http://$FATHOMETER_SERVER/ --policy {policy} \
          && exit 0; sleep 0.1; done; exit 1"
@@ -157,7 +157,7 @@ fn fetch_behind_a_lossy_path(folder: &Path, policy: &str, era: &str) -> PathBuf 
         .args(["--", "sh", "-c", &client])
         .output()
         .unwrap();
-    // 3: the path was late, which is no matter here.
+    // Exit code 3: the path was late, which does not matter here.
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(matches!(output.status.code(), Some(0 | 3)), "{errors}");
     capture
@@ -184,13 +184,13 @@ reorder = { probability = 0.01, extra = "6ms" }
 duplicate = 0.005
 "#;
 
-/// tshark, and a folder for it.
+/// tshark, and a temporary folder for it.
 struct Tshark {
     folder: tempfile::TempDir,
 }
 
 impl Tshark {
-    /// `None`, loudly, where there is no tshark.
+    /// `None`, with a message, when tshark is not installed.
     fn find() -> Option<Tshark> {
         let found = Command::new("tshark")
             .arg("--version")
@@ -266,13 +266,13 @@ impl Tshark {
                 "-r",
             ])
             .arg(file)
-            // Nobody's preferences but the defaults.
+            // Ignores the user's preferences.
             .env("WIRESHARK_CONFIG_DIR", self.folder.path())
             .env("HOME", self.folder.path())
             .output()
             .unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
-        // A capture that was cut short is told on stderr, after its packets.
+        // tshark reports a truncated capture on stderr, after its packets.
         let well = output.status.success() || errors.contains("cut short");
         assert!(well, "tshark -Y {filter:?}: {errors}");
         let text = String::from_utf8(output.stdout).unwrap();
@@ -280,7 +280,7 @@ impl Tshark {
     }
 }
 
-/// The class of every packet of a file, by our reckoning.
+/// Our class of every packet in a file.
 fn classes(file: &Path) -> Vec<Class> {
     let octets = fs::read(file).unwrap();
     let mut capture = Capture::open(&octets[..]).unwrap();
@@ -311,7 +311,7 @@ fn classes(file: &Path) -> Vec<Class> {
     classes
 }
 
-/// Captures of runs in this tree, newest first and not too many, and those of the environment.
+/// The newest few captures of runs in this tree, and those named in the environment.
 fn recorded_captures() -> Vec<PathBuf> {
     let mut captures = Vec::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs")];
@@ -340,7 +340,7 @@ fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// A page with loss both ways, numbers that wrap, probes and every kind of end.
+/// A page with loss in both directions, sequence numbers that wrap, probes and every kind of connection end.
 fn page(port: u16, initial: (u32, u32)) -> Vec<SegmentPlan> {
     let client = SocketAddr::new([10, 0, 0, 1].into(), port);
     let mut talk = Conversation::new(client, address("10.0.0.2:80"), initial);
@@ -398,14 +398,14 @@ fn page(port: u16, initial: (u32, u32)) -> Vec<SegmentPlan> {
     plans
 }
 
-/// Many pages one after another at one tap; ports are used again.
+/// Many pages one after another at one tap; ports are reused.
 fn pages() -> Vec<u8> {
     let mut writer = CaptureWriter::pcapng(&[("eth0", RAW)]);
     let mut time = 0;
     for n in 0..24u32 {
         let initial = (u32::MAX - 100 - 7 * n, u32::MAX - 3_000 * n);
         for plan in page(1_024 + (n % 16) as u16, initial) {
-            // Far enough apart that nothing is taken for reordering by the clock.
+            // So far apart that no packet counts as reordered because of its time stamp.
             time += 40 * MS;
             writer.packet(0, time, &plan.ip_packet(), None);
         }
@@ -413,7 +413,7 @@ fn pages() -> Vec<u8> {
     writer.into_octets()
 }
 
-/// Each packet where it enters the path and, unless lost, where it leaves it.
+/// Each packet at the tap where it enters the path and, unless lost, at the tap where it leaves.
 fn four_taps() -> Vec<u8> {
     let taps = ["client.tx", "server.rx", "server.tx", "client.rx"];
     let mut writer = CaptureWriter::pcapng(&taps.map(|name| (name, RAW)));
@@ -445,7 +445,7 @@ fn four_taps() -> Vec<u8> {
     writer.into_octets()
 }
 
-/// Frames with something before, around or inside the IP packet.
+/// Frames with other headers before, around or inside the IP packet.
 fn ethernet_zoo() -> Vec<u8> {
     let mut writer = CaptureWriter::pcapng(&[("eth0", 1)]);
     let mut time = 0;
@@ -463,7 +463,7 @@ fn ethernet_zoo() -> Vec<u8> {
     for plan in v6.open() {
         put(&ethernet(&plan.ip_packet(), Some(9)));
     }
-    // Two tags, and the shortest frames with their padding behind every kind of short segment.
+    // Two VLAN tags, and minimum-size frames with padding after every kind of short segment.
     let mut twice = ethernet(&v4.up(ACK, 1).ip_packet(), Some(5));
     twice.splice(12..12, [0x88, 0xa8, 0, 1]);
     put(&twice);
@@ -477,7 +477,7 @@ fn ethernet_zoo() -> Vec<u8> {
     let length = (data.len() as u16 + 2).to_be_bytes();
     let session = [0x88, 0x64, 0x11, 0, 0, 1, length[0], length[1], 0, 0x21];
     put(&[&[2; 12][..], &session, &data].concat());
-    // Options of IPv4, and a packet that leaves its length to the interface.
+    // IPv4 options, and a packet that leaves its length to the interface.
     let mut options = data.clone();
     options[0] = 0x46;
     options[3] += 4;
@@ -486,7 +486,7 @@ fn ethernet_zoo() -> Vec<u8> {
     let mut unsegmented = v4.up(ACK, 3_000).ip_packet();
     unsegmented[2..4].fill(0);
     put(&ethernet(&unsegmented, None));
-    // Extension headers of IPv6; an atomic fragment is a whole packet.
+    // IPv6 extension headers; an atomic fragment is a complete packet.
     let v6_data = v6.up(ACK, 20).ip_packet();
     put(&ethernet(
         &extended(&v6_data, 0, &[6, 0, 1, 4, 0, 0, 0, 0]),
@@ -500,7 +500,7 @@ fn ethernet_zoo() -> Vec<u8> {
         &extended(&v6_data, 44, &[6, 0, 0, 0, 0, 0, 0, 1]),
         None,
     ));
-    // Fragments: the first, one in the middle and the last, of either version.
+    // Fragments of both IP versions: the first, a middle one and the last.
     for (more, offset) in [(0x20, 0), (0x20, 4), (0, 8)] {
         let mut fragment = data.clone();
         fragment[6..8].copy_from_slice(&[more, offset]);
@@ -513,7 +513,7 @@ fn ethernet_zoo() -> Vec<u8> {
             None,
         ));
     }
-    // An ICMP error that quotes a segment, and tunnels that carry one.
+    // An ICMP error that quotes a segment, and tunnels that carry a segment.
     let quotation = [&[3, 3, 0, 0, 0, 0, 0, 0][..], &syn.ip_packet()].concat();
     put(&ethernet(&ip_packet(other, one, 1, &quotation), None));
     let (one6, other6) = (address("[fd00::1]:0"), address("[fd00::2]:0"));
@@ -536,7 +536,7 @@ fn ethernet_zoo() -> Vec<u8> {
         &ip_packet(one, other, 17, &[&extensible[..], &inner].concat()),
         None,
     ));
-    // No TCP, no IP, no sense.
+    // Packets that are not TCP, not IP, or malformed.
     put(&ethernet(
         &ip_packet(one, other, 17, &[0x80, 0, 0, 53, 0, 20, 0, 0, 1, 2, 3]),
         None,
@@ -547,7 +547,7 @@ fn ethernet_zoo() -> Vec<u8> {
     writer.into_octets()
 }
 
-/// Puts an extension header behind the IPv6 header.
+/// Inserts an extension header after the IPv6 header.
 fn extended(packet: &[u8], kind: u8, extension: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     packet[6] = kind;
@@ -557,7 +557,7 @@ fn extended(packet: &[u8], kind: u8, extension: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Segments with any flags, lengths and header lengths, kept whole or in part.
+/// Segments with any flags, lengths and header lengths, complete or truncated.
 fn anything(version: u8, seed: Seed) -> Vec<u8> {
     let (client, server) = match version {
         4 => ("10.0.0.1:20000", "10.0.0.2:30000"),
@@ -578,7 +578,7 @@ fn anything(version: u8, seed: Seed) -> Vec<u8> {
         };
         let mut packet = plan.ip_packet();
         if draw(6, 20) == 0 {
-            // A header length of chance.
+            // A random header length.
             let at = if version == 4 { 32 } else { 52 };
             packet[at] = (draw(7, 16) << 4) as u8;
         }
@@ -592,7 +592,7 @@ fn anything(version: u8, seed: Seed) -> Vec<u8> {
     writer.into_octets()
 }
 
-/// The same three packets behind every other header that is known.
+/// The same three packets with the header of every other supported link type.
 fn link_types() -> Vec<u8> {
     let cooked = [&[0; 14][..], &[8, 0]].concat();
     let cooked_2 = [&[8, 0][..], &[0; 18]].concat();

@@ -1,10 +1,10 @@
-//! How fast packages and archives are made and taken apart in memory, by the machines alone.
+//! Speed of packing and unpacking packages and archives in memory, by the protocol machines alone.
 //!
-//! `cargo bench -p fathometer-http --bench package` packs groups of files of one size into memory that
-//! is there already, and takes them apart in pieces as a socket gives them, looking at every octet of
-//! content once less than copying does: what it compares with is copying the contents. Checksums of
-//! version 2 are computed and compared. A round takes some milliseconds and the quickest of many is
-//! told: one that nothing else interrupted.
+//! `cargo bench -p fathometer-http --bench package` packs groups of files of one size into memory that is
+//! already allocated, and unpacks them in pieces as a socket delivers them. Unpacking touches every content
+//! byte once less than copying does; copying the contents is the baseline. Checksums of version 2 are computed
+//! and compared. A round takes some milliseconds. The fastest of many rounds is reported, as the one without
+//! interruptions.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant as Clock};
 use fathometer_http::archive::tar;
 use fathometer_http::package::{Decoder, Encoder, Entry, Event, Limits, Piece, Version};
 
-/// Octets of all files of a group.
+/// Bytes of all files of a group.
 const GROUP: usize = 32 << 20;
-/// Octets of what is read at once.
+/// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
-/// Time for each figure.
+/// Measuring time for each figure.
 const PATIENCE: Duration = Duration::from_millis(400);
 
 fn main() {
@@ -89,7 +89,7 @@ fn main() {
     }
 }
 
-/// Makes what is done again and again.
+/// Creates the function of one round.
 type Make = fn(Group) -> Box<dyn FnMut()>;
 
 /// Files of one size.

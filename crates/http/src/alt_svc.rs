@@ -1,47 +1,47 @@
-//! Alternative services (RFC 7838): where else, and by which protocol, an origin can be had, as the field
-//! `Alt-Svc` and the frame ALTSVC of HTTP/2 tell.
+//! Alternative services (RFC 7838): other hosts, ports and protocols at which an origin is available, as
+//! announced by the field `Alt-Svc` and the frame ALTSVC of HTTP/2.
 //!
-//! Here is what a value says. Whom it is believed, for how long it is kept and what becomes of a service
-//! that fails is the business of whoever uses it ([`driver`](crate::driver)).
+//! This module parses the value. The caller ([`driver`](crate::driver)) decides which origins to trust, how
+//! long to keep an alternative, and what to do when one fails.
 
 use std::time::Duration;
 
 /// The field's name.
 pub const FIELD: &str = "alt-svc";
 
-/// How long an alternative may be kept where nothing is said of it (section 3.1).
+/// How long an alternative may be kept when the value gives no `ma` parameter (section 3.1).
 pub const DEFAULT_MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// The most alternatives that are read of one value.
+/// The largest number of alternatives that are read from one value.
 const MOST: usize = 16;
 
-/// What a value says.
+/// What a value announces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AltSvc {
-    /// Nothing that was said of the origin before holds any longer.
+    /// All alternatives announced before for the origin are invalid.
     Clear,
-    /// All that the origin offers, the preferred first; never empty.
+    /// All alternatives of the origin, in order of preference; never empty.
     Offers(Vec<Alternative>),
 }
 
 /// One alternative.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alternative {
-    /// The protocol, as ALPN has it.
+    /// The protocol, by its ALPN name.
     pub protocol: Vec<u8>,
-    /// The host; empty for the origin's own. An IPv6 address is in brackets.
+    /// The host; empty for the origin's own host. An IPv6 address is in brackets.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// How long it may be kept, from when the response was made.
+    /// How long it may be kept, counted from when the response was generated.
     pub max_age: Duration,
-    /// Whether it outlives a change of the client's network.
+    /// Whether it stays valid after a change of the client's network.
     pub persist: bool,
 }
 
 impl AltSvc {
-    /// Reads the values of all fields of one response, in order. What cannot be read is left out; `None`
-    /// when nothing is left.
+    /// Parses the values of all fields of one response, in order. Skips what it cannot parse; `None` when
+    /// nothing is left.
     pub fn parse<'v>(values: impl IntoIterator<Item = &'v str>) -> Option<AltSvc> {
         let mut offers = Vec::new();
         for value in values {
@@ -55,7 +55,7 @@ impl AltSvc {
         (!offers.is_empty()).then_some(AltSvc::Offers(offers))
     }
 
-    /// The first alternative that speaks a protocol (by its name in ALPN).
+    /// The first alternative with this protocol (ALPN name).
     pub fn speaking(&self, protocol: &[u8]) -> Option<&Alternative> {
         match self {
             AltSvc::Clear => None,
@@ -86,21 +86,20 @@ fn alternative(text: &str) -> Option<Alternative> {
         match name.to_ascii_lowercase().as_str() {
             "ma" => alternative.max_age = Duration::from_secs(seconds(&value)?),
             "persist" => alternative.persist = value == "1",
-            // What is not known is to be ignored.
+            // Unknown parameters must be ignored.
             _ => {}
         }
     }
     Some(alternative)
 }
 
-/// A number of seconds; more than there is room for is as much as there is (RFC 9111 section 1.2.2).
+/// A number of seconds; a larger number than fits is capped at the maximum (RFC 9111 section 1.2.2).
 fn seconds(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit());
     is_number.then(|| text.parse::<u32>().map_or(1 << 31, u64::from))
 }
 
-/// A protocol's name in ALPN, of the token that stands for it: octets that no token can have are escaped
-/// with a percent sign.
+/// Decodes an ALPN protocol name from its token: bytes that a token cannot contain are percent-encoded.
 fn protocol_of(token: &str) -> Option<Vec<u8>> {
     let is_token = |octet: u8| octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet);
     if token.is_empty() || !token.bytes().all(is_token) {
@@ -135,7 +134,7 @@ fn unquoted(text: &str) -> Option<String> {
     Some(content)
 }
 
-/// The parts of a text between separators outside of quotes.
+/// Splits a text at separators that are outside of quotes.
 fn split(text: &str, separator: u8) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
     text.split(move |character| {
@@ -214,7 +213,7 @@ mod tests {
             "h3=\":443\"; ma",
         ] {
             assert_eq!(AltSvc::parse([wrong]), None, "{wrong:?}");
-            // An open quote takes what follows with it.
+            // An unclosed quote also swallows the text after it.
             if wrong.matches('"').count() != 1 {
                 let told = offers(&[&format!("{wrong}, h3=\":7\"")]);
                 assert_eq!((told.len(), told[0].port), (1, 7), "{wrong:?}");

@@ -1,20 +1,19 @@
-//! The fields of one section, names and values in one buffer that is used again.
+//! The fields of one section: names and values in one reusable buffer.
 //!
-//! What HPACK and QPACK decode into, and what the machines of HTTP/2 and HTTP/3 read messages from.
-//! It keeps order and repetition as they came and judges nothing: whether a name may occur is the
-//! business of the protocol above.
+//! HPACK and QPACK decode into it; the HTTP/2 and HTTP/3 machines read messages from it. It preserves order and
+//! repetition and does not validate: the protocol layer above decides whether a name is allowed.
 
 use fathometer_model::Bytes;
 
 /// The fields of one section, in order, pseudo-header fields included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldBlock {
-    /// All names and values, one after the other.
+    /// All names and values, concatenated.
     text: Vec<u8>,
     fields: Vec<Span>,
 }
 
-/// Where a field is; it starts where the one before it ends.
+/// Where a field is; it starts where the previous one ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Span {
     name_end: u32,
@@ -22,7 +21,7 @@ struct Span {
 }
 
 impl FieldBlock {
-    /// Removes all fields and keeps the memory.
+    /// Removes all fields but keeps the allocated memory.
     pub fn clear(&mut self) {
         self.text.clear();
         self.fields.clear();
@@ -36,12 +35,12 @@ impl FieldBlock {
         self.end_field(name_end);
     }
 
-    /// How many fields there are.
+    /// The number of fields.
     pub fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// Whether there is no field.
+    /// Whether there are no fields.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
@@ -57,29 +56,28 @@ impl FieldBlock {
         })
     }
 
-    /// The value of the first field of this name. Names are compared octet by octet: in HTTP/2 and
-    /// HTTP/3 they are in lower case.
+    /// The value of the first field with this name. Names are compared byte by byte: in HTTP/2 and HTTP/3 they
+    /// are in lower case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.iter()
             .find(|&(other, _)| other == name.as_bytes())
             .map(|(_, value)| value)
     }
 
-    /// Octets of all names and values: what the section is before compression, as h2load and tshark
-    /// count it.
+    /// Bytes of all names and values: the size of the section before compression, as h2load and tshark count
+    /// it.
     pub fn octets(&self) -> Bytes {
         Bytes(self.text.len() as u64)
     }
 
-    /// The buffer, to which a decoder appends a name, then a value, and then says so by
-    /// [`end_field`](Self::end_field).
+    /// The buffer. A decoder appends a name, then a value, then calls [`end_field`](Self::end_field).
     pub(crate) fn text_mut(&mut self) -> &mut Vec<u8> {
         &mut self.text
     }
 
-    /// Makes a field of what was appended since the field before: its name ends at `name_end`.
+    /// Makes a field of the bytes appended since the previous field: its name ends at `name_end`.
     pub(crate) fn end_field(&mut self, name_end: usize) {
-        // Sections are bounded far below this; positions of 32 bits halve the list.
+        // Section limits are far below 4 GiB; 32-bit positions halve the size of the list.
         let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         self.fields.push(Span {
             name_end: position(name_end),
@@ -87,7 +85,7 @@ impl FieldBlock {
         });
     }
 
-    /// Takes back everything appended since the last whole field.
+    /// Drops all bytes appended since the last complete field.
     pub(crate) fn abandon_field(&mut self) {
         let end = self.fields.last().map_or(0, |span| span.end as usize);
         self.text.truncate(end);

@@ -1,11 +1,10 @@
-//! HTTP protocol machines, client drivers and the origin: bytes and `now` in, bytes, events and
-//! the next time-out out. No sockets, no clocks, no threads.
+//! HTTP protocol machines, client drivers and the origin. Input: bytes and `now`. Output: bytes, events and the
+//! next time-out. No sockets, no clocks, no threads.
 //!
-//! Two floors within. A *connection* machine ([`h1::client`], [`h1::server`]) handles one byte
-//! stream and is fuzzed alone. A *driver* ([`driver`]) holds a client's policy (how many
-//! connections, pipelined or not, when to flush, when to close) and retrieves a page over as many
-//! connection machines as the policy says. The [`origin`] decides what a server answers, whatever
-//! version of HTTP carries it.
+//! There are two layers. A *connection* machine ([`h1::client`], [`h1::server`]) handles one byte stream and is
+//! fuzzed alone. A *driver* ([`driver`]) implements a client's policy (how many connections, pipelined or not,
+//! when to flush, when to close). It retrieves a page over as many connection machines as the policy sets. The
+//! [`origin`] decides what a server answers, in every version of HTTP.
 
 pub mod alt_svc;
 pub mod archive;

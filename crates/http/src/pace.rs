@@ -1,25 +1,27 @@
-//! How fast the content of a request must come.
+//! The slowest rate at which a client may send the content of a request.
 //!
-//! A bound on silence alone lets a client hold its place for ever with a byte now and then. So content earns
-//! time: a client has a while to begin with, and each byte it sends gives it a little more.
+//! A limit on silence alone lets a client keep its connection for ever by sending a byte now and then.
+//! Therefore content earns time: a client starts with a grace period, and each byte it sends extends the
+//! deadline a little.
 
 use std::time::Duration;
 
 use fathometer_model::{Bytes, Instant};
 
-/// How long a client may take over the content of a request.
+/// The time that a client may take to send the content of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentPace {
-    /// What a client has to begin with, and so the longest silence before the first byte.
+    /// The initial time budget, and so the longest silence before the first byte.
     pub grace: Duration,
-    /// Bytes that earn a second more. 0: any byte earns as much as can be.
+    /// Bytes that earn one more second. 0: any byte resets the deadline to the maximum.
     pub per_second: Bytes,
-    /// The grace where the answer is an error whatever the content says. Content that comes at once is read, and
-    /// the connection can be used again; for any other the answer does not wait.
+    /// The grace when the response does not depend on the content, such as an error. Content that arrives
+    /// within this time is read, and the connection can be reused. After this time the response is sent without
+    /// waiting for the content.
     pub unwanted: Duration,
 }
 
-/// What Apache httpd asks for by default (`RequestReadTimeout body=20,MinRate=500`).
+/// Apache httpd's default (`RequestReadTimeout body=20,MinRate=500`).
 impl Default for ContentPace {
     fn default() -> ContentPace {
         ContentPace {
@@ -35,12 +37,12 @@ impl Default for ContentPace {
 pub(crate) struct Paid {
     until: Instant,
     grace: Duration,
-    /// How far ahead it can be: the longest silence.
+    /// The largest distance of the deadline from now: the longest silence.
     most: Duration,
 }
 
 impl Paid {
-    /// Content begins `now`. It is never more than `silence` ahead.
+    /// Content begins `now`. The deadline is never more than `silence` (or the grace, if longer) ahead.
     pub fn new(pace: &ContentPace, is_wanted: bool, silence: Duration, now: Instant) -> Paid {
         let (grace, most) = match is_wanted {
             true => (pace.grace, silence.max(pace.grace)),
@@ -53,7 +55,7 @@ impl Paid {
         }
     }
 
-    /// Some of it came.
+    /// `bytes` of content arrived.
     pub fn note(&mut self, bytes: u64, pace: &ContentPace, now: Instant) {
         let earned = match pace.per_second.0 {
             0 => self.most,
@@ -67,7 +69,8 @@ impl Paid {
         self.until
     }
 
-    /// When a client would have begun that had come as far at the least pace: the earlier, the slower it is.
+    /// The start time of a client that reached the same deadline at exactly the minimum rate; the earlier, the
+    /// slower this client is.
     pub fn standing(&self) -> Instant {
         let until = self.until.since(Instant::ZERO);
         Instant::ZERO + until.saturating_sub(self.grace)
@@ -90,13 +93,13 @@ mod tests {
         assert_eq!(paid.deadline(), now + 22 * SECOND);
         paid.note(1 << 30, &pace, now);
         assert_eq!(paid.deadline(), now + 60 * SECOND);
-        // At the least pace it goes on for ever.
+        // At the minimum rate the client may continue for ever.
         for _ in 0..1_000 {
             now += 30 * SECOND;
             assert!(paid.deadline() > now);
             paid.note(15_000, &pace, now);
         }
-        // A byte now and then earns nothing to speak of.
+        // Single bytes at long intervals earn almost no time.
         let mut paid = Paid::new(&pace, true, 60 * SECOND, now);
         let begun = now;
         while paid.deadline() > now {

@@ -1,4 +1,4 @@
-//! Evidence that a client connection allocates nothing per exchange once it is warm.
+//! Tests that a client connection allocates nothing per exchange once its buffers have grown.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Sends `depth` requests and reads as many responses, in pieces of `piece` octets.
+/// Sends `depth` requests and reads as many responses, in pieces of `piece` bytes.
 fn round(connection: &mut Connection, depth: u16, response: &[u8], piece: usize) -> usize {
     let now = Instant::ZERO;
     for number in 0..depth {

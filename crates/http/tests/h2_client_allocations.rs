@@ -1,4 +1,4 @@
-//! Evidence that a client connection of HTTP/2 allocates nothing per exchange once it is warm.
+//! Tests that an HTTP/2 client connection allocates nothing per exchange once its buffers have grown.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A connection, and the server's half of it as far as it is needed.
+/// A connection, and the parts of a server that it needs.
 struct Bench {
     client: Connection,
     prepared: PreparedRequest,
@@ -77,7 +77,7 @@ impl Bench {
         }
     }
 
-    /// Sixteen requests, three of them written by hand and one with content, and their answers.
+    /// Sixteen requests, three of them written field by field and one with content, and their responses.
     fn round(&mut self) {
         let now = Instant::ZERO;
         for place in 0..16 {
@@ -141,7 +141,7 @@ impl Bench {
         self.wire.extend_from_slice(b"GIF89a");
     }
 
-    /// Lets both sides read what there is.
+    /// Lets both sides read all pending bytes.
     fn exchange(&mut self, now: Instant) {
         for piece in self.wire.chunks(self.piece) {
             let mut input = piece;

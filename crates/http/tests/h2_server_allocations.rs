@@ -1,4 +1,4 @@
-//! Evidence that a server connection of HTTP/2 allocates nothing per exchange once it is warm.
+//! Tests that an HTTP/2 server connection allocates nothing per exchange once its buffers have grown.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -63,7 +63,7 @@ fn origin() -> Arc<Origin> {
     Arc::new(Origin::new(Arc::new(site), config).expect("a sound site"))
 }
 
-/// A client that speaks well.
+/// A well-behaved client.
 struct Client {
     encoder: Encoder,
     next: u32,
@@ -112,7 +112,7 @@ impl Client {
     }
 }
 
-/// Gives the connection octets and takes all responses; returns the octets taken.
+/// Passes bytes to the connection and takes all responses; returns the number of bytes taken.
 fn serve(connection: &mut Connection, octets: &[u8], piece: usize, now: Instant) -> usize {
     let mut taken = 0;
     for data in octets.chunks(piece) {

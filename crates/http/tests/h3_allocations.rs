@@ -1,4 +1,4 @@
-//! Evidence that neither machine of HTTP/3 allocates for an exchange once it is warm.
+//! Tests that neither HTTP/3 machine allocates for an exchange once its buffers have grown.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -44,7 +44,7 @@ static ALLOCATOR: Counting = Counting;
 
 const NOW: Instant = Instant::ZERO;
 
-/// Both machines, and the octets that pass between them.
+/// Both machines, and the bytes in transit between them.
 struct Pair {
     client: client::Connection,
     server: server::Connection,
@@ -83,7 +83,7 @@ impl Pair {
         }
     }
 
-    /// Makes requests and delivers everything; returns how many responses came whole.
+    /// Makes requests and delivers everything; returns the number of complete responses.
     fn round(&mut self, prepared: &PreparedRequest, requests: u32) -> u32 {
         for _ in 0..requests {
             self.client.request_prepared(prepared, "/").unwrap();
@@ -176,7 +176,7 @@ fn warm_connections_exchange_without_allocating() {
     for qpack in [Qpack::STATIC, Qpack::default(), risky] {
         for requests in [1, 16] {
             let mut pair = Pair::new(qpack);
-            // Acknowledgements name streams, and grow by an octet with their numbers at first.
+            // Acknowledgements contain stream IDs, and get one byte longer as these grow at first.
             for _ in 0..100 {
                 assert_eq!(pair.round(&prepared, requests), requests);
             }

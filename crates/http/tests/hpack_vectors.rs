@@ -1,5 +1,5 @@
-//! HPACK against what eight other encoders wrote (`tests/hpack/README.md`), and against itself on the
-//! same sections.
+//! HPACK: decodes the output of eight other encoders (`tests/hpack/README.md`), and its own output for the same
+//! field sections.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const STORIES: [(&str, &str); 8] = [
     ("story_28", include_str!("hpack/story_28.txt")),
 ];
 
-/// One section and what became of it in each encoder's connection.
+/// One field section, and its encoded form in each encoder's connection.
 #[derive(Default)]
 struct Case<'a> {
     fields: Vec<(&'a str, &'a str)>,
@@ -117,8 +117,8 @@ fn blocks_of_this_encoder_are_decoded_and_no_larger() {
                     .find(|(name, _)| *name == "nghttp2")
                     .map_or(0, |(_, wire)| wire.len());
             }
-            // nghttp2 leaves out of the table what it does not expect again, this encoder nothing: on
-            // these pages it comes out within a sixth.
+            // nghttp2 does not insert fields that it expects not to repeat; this encoder inserts all of them.
+            // On these pages its output is at most a sixth larger.
             if max_table == 4096 && theirs > 0 {
                 assert!(
                     ours <= theirs * 7 / 6,

@@ -1,4 +1,4 @@
-//! Evidence that a server connection allocates nothing per exchange once it is warm.
+//! Tests that a server connection allocates nothing per exchange once its buffers have grown.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -59,7 +59,7 @@ fn origin(dress: Dress) -> Arc<Origin> {
         dress,
         wall_clock: Duration::from_secs(784_111_777),
         discard: Some("/discard".to_owned()),
-        // Who does not ask for a package has nothing to pay for it.
+        // Requests without a package must not pay for package support.
         packages: Packages {
             making: Making::OnTheFly,
             ..Packages::default()
@@ -69,7 +69,7 @@ fn origin(dress: Dress) -> Arc<Origin> {
     Arc::new(Origin::new(Arc::new(site), config).expect("a sound site and dress"))
 }
 
-/// Sends all requests in pieces and takes all responses; returns the octets taken.
+/// Sends all requests in pieces and takes all responses; returns the number of bytes taken.
 fn round(connection: &mut Connection, requests: &[u8], piece: usize, now: Instant) -> usize {
     let mut taken = 0;
     for data in requests.chunks(piece) {

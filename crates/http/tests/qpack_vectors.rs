@@ -1,5 +1,5 @@
-//! QPACK against what six other encoders wrote (`tests/qpack/README.md`), and against itself on the
-//! same sections.
+//! QPACK: decodes the output of six other encoders (`tests/qpack/README.md`), and its own output for the same
+//! field sections.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,8 @@ const FILES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// The instruction that sets a table's capacity, which is above 30. These encoders wrote for drafts of
-/// QPACK in which the table had its announced capacity from the start.
+/// The instruction that sets a table's capacity, which is above 30. These encoders implemented drafts of QPACK
+/// in which the table had its announced capacity from the start.
 fn set_capacity(capacity: u64) -> Vec<u8> {
     let mut out = vec![0x3f];
     let mut rest = capacity - 31;
@@ -58,8 +58,8 @@ fn assert_fields(block: &FieldBlock, section: &Section<'_>, what: &str) {
     assert!(block.iter().eq(expected), "{what}: {block:?}");
 }
 
-/// Decodes everything in the order in which it was written, instructions in pieces of `piece` octets.
-/// Returns how many sections there were.
+/// Decodes everything in the order in which it was written, instructions in pieces of `piece` bytes. Returns
+/// the number of field sections.
 fn decode_all(piece: usize) -> usize {
     let mut decoded = 0;
     for (file, fields, blocks) in FILES {
@@ -114,12 +114,12 @@ fn sections_of_other_encoders_are_decoded() {
     assert_eq!(decode_all(1), SECTIONS);
 }
 
-/// All sections of all connections in the files.
+/// The number of field sections of all connections in the files.
 const SECTIONS: usize = 484;
 
 #[test]
 fn sections_wait_for_their_entries() {
-    // Only where nothing was evicted meanwhile can all instructions come at the end.
+    // All instructions can only come at the end if no entry was evicted in between.
     let (mut decoded, mut waited) = (0, 0);
     for (file, fields, blocks) in FILES {
         let sections = sections(fields);
@@ -134,7 +134,7 @@ fn sections_wait_for_their_entries() {
     assert!(decoded > 100 && waited > 100, "{decoded}, {waited} waited");
 }
 
-/// Sections first, then all instructions.
+/// Decodes the field sections first, then all instructions.
 fn last_first(file: &str, head: &str, lines: &str, sections: &[Section<'_>]) -> (usize, usize) {
     let mut decoder = Decoder::new(4096, 1000, 1 << 20);
     let mut waiting: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
@@ -184,7 +184,7 @@ fn sections_of_this_encoder_are_decoded() {
             encoder.handle_settings(4096, 100);
             let (mut wire, mut instructions, mut answers) = (Vec::new(), Vec::new(), Vec::new());
             let (mut plain, mut coded) = (0, 0);
-            // Twice: what was learned the first time is of use the second.
+            // Twice: entries that the first pass inserts are used in the second.
             let all = sections(fields);
             for (place, section) in all.iter().chain(&all).enumerate() {
                 let stream = 4 * place as u64;

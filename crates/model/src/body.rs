@@ -1,4 +1,4 @@
-//! The octets of a file: one piece of memory, or stretches of shared memory put end to end.
+//! The bytes of a file: one block of memory, or a sequence of slices of shared memory.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use crate::Bytes;
 
-/// The octets of a file.
+/// The bytes of a file.
 ///
-/// A site of a million files would not fit into memory if each held octets of its own. A *woven*
-/// body is a list of stretches of memory that many bodies share: a head of its own, then pieces of a
-/// common pool. It costs tens of octets whatever its length, and goes to a socket without being
-/// put together.
+/// A site of a million files would not fit into memory if each file stored its own bytes. A *woven* body is a
+/// list of slices of memory that many bodies share: a head of its own, then slices of a common pool. It takes
+/// tens of bytes whatever its length, and is written to a socket without being copied together.
 #[derive(Clone)]
 pub struct Body(Inner);
 
@@ -27,7 +26,7 @@ struct Woven {
     stretches: Box<[Stretch]>,
 }
 
-/// A piece of shared memory.
+/// A slice of shared memory.
 #[derive(Clone)]
 pub struct Stretch {
     bytes: Arc<[u8]>,
@@ -36,7 +35,7 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// The octets `range` of `bytes`.
+    /// The bytes `range` of `bytes`.
     ///
     /// # Panics
     /// When the range does not lie within the memory, or ends beyond 4 GiB.
@@ -58,7 +57,7 @@ impl Stretch {
 }
 
 impl Body {
-    /// A body that is the stretches put end to end.
+    /// A body that consists of the slices, one after the other.
     pub fn woven(stretches: Vec<Stretch>) -> Body {
         let length = stretches
             .iter()
@@ -70,7 +69,7 @@ impl Body {
         })))
     }
 
-    /// How long it is.
+    /// Its length.
     pub fn len(&self) -> Bytes {
         match &self.0 {
             Inner::Whole(bytes) => Bytes(bytes.len() as u64),
@@ -78,17 +77,17 @@ impl Body {
         }
     }
 
-    /// Whether it has no octet.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == Bytes(0)
     }
 
-    /// Its pieces in order, none of them empty.
+    /// Its slices in order, none of them empty.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces_of(0..self.len().0)
     }
 
-    /// The pieces of a part of it, none of them empty. What lies beyond its end is left out.
+    /// The slices of a part of it, none of them empty. A range beyond its end is truncated.
     pub fn pieces_of(&self, range: Range<u64>) -> impl Iterator<Item = &[u8]> {
         let (whole, woven) = match &self.0 {
             Inner::Whole(bytes) => (Some(&bytes[..]), &[][..]),
@@ -107,7 +106,7 @@ impl Body {
             })
     }
 
-    /// Its octets, when they are one piece of memory.
+    /// Its bytes, when they are one block of memory.
     pub fn as_slice(&self) -> Option<&[u8]> {
         match &self.0 {
             Inner::Whole(bytes) => Some(bytes),
@@ -115,7 +114,7 @@ impl Body {
         }
     }
 
-    /// Its octets in one piece: borrowed where they are, put together where they are not.
+    /// Its bytes as one slice: borrowed when they are one block of memory, copied together otherwise.
     pub fn bytes(&self) -> Cow<'_, [u8]> {
         match &self.0 {
             Inner::Whole(bytes) => Cow::Borrowed(bytes),
@@ -149,7 +148,7 @@ impl From<&[u8]> for Body {
     }
 }
 
-/// Its length; its octets are too many to be told.
+/// Prints the length only, because the bytes are too many.
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Body({})", self.len())

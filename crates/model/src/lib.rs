@@ -1,15 +1,15 @@
-//! What every other crate of Fathometer speaks in: units, instants, seeds, the site under
-//! measurement, and the records that a run leaves behind.
+//! Types that all crates of Fathometer share: units, instants, seeds, the site under measurement, and the
+//! records that a run stores.
 //!
-//! Nothing here does I/O, reads a clock or knows a protocol. Types carry their unit; a bare
-//! number never means bytes in one place and bits in another.
+//! This crate does no I/O, reads no clock and implements no protocol. Types carry their unit, so a bare
+//! number is never ambiguous between bytes and bits.
 //!
 //! - [`units`]: [`Bytes`], [`Bandwidth`], [`Probability`]
 //! - [`time`]: [`Instant`], nanoseconds since a run's origin
-//! - [`quantity`]: numbers from outside, checked where they come in
+//! - [`quantity`]: numbers from user input, checked when they are read
 //! - [`seed`]: [`Seed`], named streams and counter-based draws
 //! - [`site`]: [`Site`], [`File`], [`Page`]
-//! - [`body`]: [`Body`], the octets of a file
+//! - [`body`]: [`Body`], the bytes of a file
 //! - [`record`]: what a run stores, exchange by exchange and replicate by replicate
 
 pub mod body;

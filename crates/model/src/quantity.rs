@@ -1,26 +1,26 @@
-//! Quantities from outside of the program: command lines, study files, server definitions.
+//! Quantities from user input: command lines, study files, server definitions.
 //!
-//! A bare `f64` of a user may be NaN, infinite, negative or so large that arithmetic with it panics or never
-//! ends. Each type here is checked once, where the number is read, and cannot hold such a value. Every
-//! range is wider than any use, and narrow enough for nanoseconds in 64 bits.
+//! A bare `f64` from a user may be NaN, infinite, negative, or so large that arithmetic with it panics or
+//! never ends. Each type here checks its value once, when the number is read, and cannot hold such a value.
+//! Every range is wider than any practical use, and narrow enough for nanoseconds in 64 bits.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest time that a user may ask for: thirty days, in seconds.
+/// The longest time that a user may set: thirty days, in seconds.
 const LONGEST_S: f64 = 30.0 * 86_400.0;
 
-/// The most processors that a share may be of.
+/// The largest number of processors in a share.
 const MOST_CORES: f64 = 4096.0;
 
-/// The highest rate, in events a second: far beyond what a machine can carry out.
+/// The highest rate, in events per second: far beyond what a machine can carry out.
 const HIGHEST_RATE: f64 = 1e7;
 
-/// The most round trips that a time may be given in.
+/// The largest number of round trips in a time.
 const MOST_ROUND_TRIPS: f64 = 1e6;
 
-/// Why a number is not the quantity.
+/// Why a number is not a valid quantity.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("is {found}: it must be a number {range}")]
 pub struct QuantityError {
@@ -30,12 +30,12 @@ pub struct QuantityError {
 
 /// Checks that a number is finite and in a range.
 fn within(value: f64, least: f64, most: f64, range: &'static str) -> Result<f64, QuantityError> {
-    // NaN is in no range.
+    // NaN is outside every range.
     match (least..=most).contains(&value) {
         // A negative zero is zero.
         true => Ok(value + 0.0),
         false => Err(QuantityError {
-            // As Rust writes it: an exponent instead of three hundred digits.
+            // Debug format: an exponent instead of three hundred digits.
             found: format!("{value:?}"),
             range,
         }),
@@ -57,7 +57,7 @@ pub struct PositiveTimeSpan(f64);
 #[serde(try_from = "f64", into = "f64")]
 pub struct Microseconds(f64);
 
-/// Processor time, in cores: 0 is none or no limit, as the place of use says.
+/// Processor time, in cores. 0 means none or no limit; the place of use defines which.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Cores(f64);
@@ -67,7 +67,7 @@ pub struct Cores(f64);
 #[serde(try_from = "f64", into = "f64")]
 pub struct Percent(f64);
 
-/// A number of round trips, from 0 to a million; parts count.
+/// A number of round trips, from 0 to a million; fractions are allowed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct RoundTrips(f64);
@@ -77,12 +77,12 @@ pub struct RoundTrips(f64);
 #[serde(try_from = "f64", into = "f64")]
 pub struct Ratio(f64);
 
-/// Events a second, from none to ten million; above none at least one in thirty days.
+/// Events per second, from zero to ten million. A rate above zero is at least one event in thirty days.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Rate(f64);
 
-/// What something is multiplied by, from a millionth to a million.
+/// A multiplier, from a millionth to a million.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Factor(f64);
@@ -118,7 +118,7 @@ macro_rules! checked {
         }
 
         impl $name {
-            /// The number, in the unit that it was given in.
+            /// The number, in the unit in which it was given.
             pub fn value(self) -> f64 {
                 self.0
             }
@@ -172,7 +172,7 @@ impl From<Rate> for f64 {
 }
 
 impl Rate {
-    /// Events a second.
+    /// Events per second.
     pub fn per_second(self) -> f64 {
         self.0
     }
@@ -182,7 +182,7 @@ impl TimeSpan {
     /// A time given in milliseconds.
     ///
     /// # Errors
-    /// When it is not from zero up to thirty days.
+    /// When it is not between zero and thirty days.
     pub fn from_milliseconds(value: f64) -> Result<TimeSpan, QuantityError> {
         let range = "of milliseconds from 0 to 2592000000 (30 days)";
         within(value, 0.0, LONGEST_S * 1e3, range).map(|ms| TimeSpan(ms / 1e3))

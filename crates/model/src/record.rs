@@ -14,15 +14,15 @@ use crate::{Bytes, Instant};
 /// One request and its response, as the client saw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExchangeRecord {
-    /// Counts exchanges of this replicate from 0 in the order they were planned.
+    /// Index of the exchange in this replicate, from 0, in the order in which exchanges were planned.
     pub exchange: u32,
-    /// The connection it went over; [`ConnectionRecord::connection`].
+    /// The connection that carried it; [`ConnectionRecord::connection`].
     pub connection: u32,
     /// The request method.
     pub method: String,
     /// The request target.
     pub target: String,
-    /// When the client first wanted this file.
+    /// When the client first needed this file.
     pub planned: Instant,
     /// When the first byte of the request was handed to the transport.
     pub sent: Option<Instant>,
@@ -46,14 +46,14 @@ pub struct ExchangeRecord {
     /// where nothing compresses them (HTTP/1.x).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_fields: Option<Bytes>,
-    /// The same of the response.
+    /// The same for the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_fields: Option<Bytes>,
-    /// The target of the file that named this one; `None` for a page's base file.
+    /// The target of the file that refers to this one; `None` for a page's base file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named_by: Option<String>,
-    /// Whether the server pushed it: it was promised and not asked for. `sent` is then when the
-    /// promise was read, and there are no octets of a request.
+    /// Whether the server pushed it: promised by the server and not requested. `sent` is then the time when
+    /// the promise was read, and the request has no bytes.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pushed: bool,
 }
@@ -62,82 +62,81 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// One file that a retrieval was about, and when the client could use it.
+/// One file that a retrieval fetched or used, and when the client could use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileArrival {
     /// Its target.
     pub target: String,
-    /// Octets of its content that came for it, in their content coding: none for a copy that the
+    /// Bytes of its content that were transferred for it, in their content coding: none for a copy that the
     /// client had.
     pub octets: Bytes,
-    /// When its first octet was read: of the response that brought it, or where files come together
-    /// of what stands for it there.
+    /// When its first byte was read. In a package or an archive: the first byte of this file's part of the
+    /// response.
     pub started: Instant,
-    /// When it was whole, or found current.
+    /// When it was complete, or validated as current.
     pub usable: Instant,
-    /// Octets read from all connections by then, heads and frames included, protection (TLS) not.
+    /// Bytes read from all connections by then, including heads and frames, excluding TLS.
     pub read: Bytes,
-    /// How it came.
+    /// How it was delivered.
     pub by: Delivery,
 }
 
-/// How a client came by a file.
+/// How a client obtained a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
-    /// It was asked for, and had a response of its own.
+    /// It was requested, and had a response of its own.
     Singly,
     /// With others in one response: a package or an archive.
     Bundled,
     /// The server pushed it.
     Pushed,
-    /// The client's copy is current, as the server said.
+    /// The client's copy is current: the server confirmed it.
     Current,
-    /// The client has a copy and did not ask.
+    /// The client has a copy and sent no request.
     Cached,
 }
 
-/// One request and its response in the fixed width that a column of a table wants: what a load test
-/// stores, where there may be a hundred million of them. Times are nanoseconds since the test's
-/// origin; a time of zero means that it never came to that.
+/// One request and its response, in the fixed width of a table's columns. A load test stores these, and there
+/// may be a hundred million of them. Times are nanoseconds since the test's origin; zero means that the event
+/// did not happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExchangeRow {
-    /// When the plan wanted it.
+    /// The planned time.
     pub planned: u64,
-    /// When it was planned and a connection was free for it. Until then the server is to blame
-    /// for waiting, from then on the generator.
+    /// When it was planned and a connection was free for it. Waiting before this instant is caused by the
+    /// server, waiting after it by the generator.
     pub due: u64,
-    /// When its first octet was handed to the transport.
+    /// When its first byte was handed to the transport.
     pub sent: u64,
-    /// When the first octet of its response was read.
+    /// When the first byte of its response was read.
     pub first_byte: u64,
-    /// When the last octet of its response was read, or when it failed.
+    /// When the last byte of its response was read, or when it failed.
     pub last_byte: u64,
-    /// Its target's place in the plan.
+    /// The index of its target in the plan.
     pub target: u32,
-    /// Its page's place in the plan.
+    /// The index of its page in the plan.
     pub page: u32,
-    /// The user that asked: in a closed loop its number, in an open one the number of the arrival
+    /// The user that sent the request. Closed loop: the user's number; open loop: the number of the arrival
     /// (modulo 2^32).
     pub user: u32,
-    /// The connection it went over, numbered from 0 over the whole test; `u32::MAX` when there was
-    /// none.
+    /// The connection that carried it, numbered from 0 over the whole test; `u32::MAX` when there was none.
     pub connection: u32,
     /// Status code of the final response; zero when there was none.
     pub status: u16,
     /// How it ended.
     pub outcome: Outcome,
-    /// Octets of the request's head.
+    /// Bytes of the request's head.
     pub request_head: u32,
-    /// Octets of the request's content.
+    /// Bytes of the request's content.
     pub request_body: u64,
-    /// Octets of the response's heads, interim responses included.
+    /// Bytes of the response's heads, interim responses included.
     pub response_head: u32,
-    /// Octets of the response's content as transferred.
+    /// Bytes of the response's content as transferred.
     pub response_body: u64,
-    /// The phase of the test that it was planned in, and so belongs to.
+    /// The phase of the test in which it was planned; the exchange belongs to this phase.
     pub phase: TestPhase,
-    /// When the measured phase begins: the same of all exchanges of a test.
+    /// When the measured phase begins: the same for all exchanges of a test.
     pub measured_from: u64,
 }
 
@@ -146,9 +145,9 @@ pub struct ExchangeRow {
 pub enum TestPhase {
     /// Before the steady state.
     WarmUp,
-    /// The steady state: what the figures are about.
+    /// The steady state: all figures are of this phase.
     Measured,
-    /// Afterwards, until what is in flight is done.
+    /// After the measured phase, until the exchanges in flight are complete.
     Drain,
 }
 
@@ -170,22 +169,22 @@ impl TestPhase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome", content = "failure")]
 pub enum Outcome {
-    /// The whole response arrived.
+    /// The complete response arrived.
     Complete,
-    /// It did not.
+    /// It failed.
     Failed(Failure),
-    /// It was given up and asked again on another connection, because the connection ended before
-    /// any part of the response arrived.
+    /// It was abandoned and retried on another connection, because the connection ended before any part of
+    /// the response arrived.
     Retried(Failure),
 }
 
-/// Why an exchange or a connection failed. The peer's fault and our own are kept apart.
+/// Why an exchange or a connection failed. Failures of the peer and of this client are distinct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Failure {
-    /// Nobody listens there, or the network said so.
+    /// No process listens on the port, or the network rejected the connection.
     Refused,
-    /// The peer reset the connection: what it had sent and the client had not read is lost.
+    /// The peer reset the connection. Data that it had sent and the client had not read is lost.
     Reset,
     /// The peer closed the connection before this response began.
     ClosedEarly,
@@ -193,26 +192,25 @@ pub enum Failure {
     Truncated,
     /// The response broke HTTP's syntax or framing.
     BadResponse,
-    /// The peer reset this exchange's stream; the connection goes on.
+    /// The peer reset this exchange's stream; the connection stays open.
     StreamReset,
-    /// The peer said that it goes away (GOAWAY), and this exchange was not one of those it still
-    /// carries out.
+    /// The peer sent GOAWAY, and this exchange was not one of those that it still serves.
     GoneAway,
-    /// TLS could not be established or was broken: a certificate that is not trusted, nothing in
-    /// common, an alert from the peer, a record that cannot be opened.
+    /// TLS could not be established or broke: an untrusted certificate, no common parameters, an alert from
+    /// the peer, or a record that cannot be decrypted.
     TlsFailed,
-    /// The response went past a limit of this client (header size, body size).
+    /// The response exceeded a limit of this client (header size, body size).
     TooLarge,
-    /// A time limit of this client passed.
+    /// A time limit of this client expired.
     TimedOut,
-    /// Not the peer's doing: this client gave up for reasons of its own.
+    /// Not caused by the peer: this client aborted the exchange itself.
     LocalAbort,
-    /// Not the peer's doing: the local system refused (ports, descriptors, memory).
+    /// Not caused by the peer: a limit of the local system was reached (ports, descriptors, memory).
     LocalLimit,
 }
 
 impl Failure {
-    /// Every one, in its order.
+    /// All failures, in order of declaration.
     pub const ALL: [Failure; 12] = [
         Failure::Refused,
         Failure::Reset,
@@ -228,7 +226,7 @@ impl Failure {
         Failure::LocalLimit,
     ];
 
-    /// Its name in every record and file.
+    /// Its name in all records and files.
     pub const fn name(self) -> &'static str {
         match self {
             Failure::Refused => "refused",
@@ -246,7 +244,7 @@ impl Failure {
         }
     }
 
-    /// What it means to whoever looks for the cause.
+    /// What it means, for a person who looks for the cause.
     pub const fn in_words(self) -> &'static str {
         match self {
             Failure::Refused => "nobody listens there, the backlog is full, or the network said no",
@@ -266,7 +264,7 @@ impl Failure {
         }
     }
 
-    /// Whether the peer is to blame, rather than this client or its system.
+    /// Whether the peer caused it, and not this client or its system.
     pub const fn is_peers_fault(self) -> bool {
         !matches!(self, Failure::LocalAbort | Failure::LocalLimit)
     }
@@ -275,14 +273,14 @@ impl Failure {
 /// One transport connection, as the client saw it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionRecord {
-    /// Counts connections of this replicate from 0 in the order they were opened.
+    /// Index of the connection in this replicate, from 0, in the order in which connections were opened.
     pub connection: u32,
-    /// When the client asked for it.
+    /// When the client started to open it.
     pub opened: Instant,
-    /// When it was established, and could carry requests: with TLS after TLS's handshake, or before it
-    /// where the first requests went as early data.
+    /// When it was established and could carry requests. With TLS: after the TLS handshake, or before its end
+    /// when the first requests were sent as early data.
     pub established: Option<Instant>,
-    /// When the client was done with it.
+    /// When the client had finished with it.
     pub closed: Option<Instant>,
     /// Exchanges completed on it.
     pub exchanges: u32,
@@ -292,79 +290,80 @@ pub struct ConnectionRecord {
     pub received: Bytes,
     /// Why it ended.
     pub close: CloseReason,
-    /// The name of the host it leads to, where a page's files are on several.
+    /// The host it leads to, when a page's files are on several hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// What was spoken on it, as ALPN has it (`http/1.1`, `h2`, `h3`).
+    /// The protocol on it, as its ALPN name (`http/1.1`, `h2`, `h3`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
-    /// The handshake that protects it; `None` in the clear. `sent` and `received` count what is
-    /// within the protection.
+    /// The TLS handshake of the connection; `None` without TLS. `sent` and `received` count plaintext bytes
+    /// inside TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsRecord>,
 }
 
-/// What became known of an alternative service of a host (RFC 7838), or became of it.
+/// An event of an alternative service of a host (RFC 7838): discovery, withdrawal or failure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServiceRecord {
-    /// The host, as requests name it.
+    /// The host, as named in requests.
     pub host: String,
-    /// When.
+    /// When it happened.
     pub at: Instant,
-    /// What.
+    /// What happened.
     pub news: ServiceNews,
     /// The port of the service, which speaks HTTP/3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// How long it may be used from then on, in seconds; of one that is known or found.
+    /// For how many seconds the service may be used from then on; set for `Known` and `Found`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_age_s: Option<u64>,
     /// The connection that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<u32>,
-    /// What it failed on.
+    /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
 }
 
-/// What there is to tell of an alternative service.
+/// The kinds of events of an alternative service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServiceNews {
-    /// It was known from an earlier visit when this one began.
+    /// It was cached from an earlier visit when this one began.
     Known,
-    /// A response has told of it.
+    /// A response advertised it.
     Found,
-    /// A response has taken it back.
+    /// A response withdrew it.
     Cleared,
-    /// It could not be used, and was left alone from then on.
+    /// It could not be used, and was not tried again.
     Failed,
 }
 
-/// The handshake of a protected connection.
+/// The TLS handshake of a connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TlsRecord {
-    /// When the transport below was established: TCP's handshake was done. With QUIC, when the first
-    /// datagram was sent.
+    /// When the transport below was established, after the TCP handshake. With QUIC: when the first datagram
+    /// was sent.
     pub begun: Instant,
-    /// When the client could be sure of the server and the keys.
+    /// When the client had authenticated the server and confirmed the keys.
     pub finished: Instant,
     /// The version of TLS: `1.2`, `1.3`.
     pub version: String,
-    /// The cipher suite, as the IANA names it.
+    /// The IANA name of the cipher suite.
     pub cipher_suite: String,
     /// Whether an earlier session was resumed.
     pub resumed: bool,
-    /// Whether data went before the handshake was done, and the server took it. `None`: not tried.
+    /// Whether early data was sent before the handshake was complete and the server accepted it. `None`: not
+    /// tried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub early_data: Option<bool>,
-    /// Round trips before the first request could leave.
+    /// Round trips before the first request could be sent.
     pub round_trips: u32,
-    /// Octets of the handshake that the client sent: of records, or with QUIC of datagrams.
+    /// Bytes of the handshake that the client sent: bytes of TLS records, or with QUIC of datagrams.
     pub sent: Bytes,
-    /// Octets of the handshake that it received.
+    /// Bytes of the handshake that it received.
     pub received: Bytes,
-    /// Octets of the server's certificates, as sent.
+    /// Bytes of the server's certificates, as sent.
     pub certificates: Bytes,
 }
 
@@ -372,13 +371,13 @@ pub struct TlsRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "reason", content = "failure")]
 pub enum CloseReason {
-    /// The client had nothing more to ask.
+    /// The client had no more requests.
     Finished,
-    /// The server said `Connection: close` (or is HTTP/1.0 without keep-alive) and closed.
+    /// The server sent `Connection: close` (or is HTTP/1.0 without keep-alive) and closed.
     ServerAsked,
     /// The server closed an idle persistent connection.
     ServerIdle,
-    /// The server closed while it owed responses.
+    /// The server closed while responses were outstanding.
     ServerEarly,
     /// It failed.
     Failed(Failure),
@@ -386,8 +385,8 @@ pub enum CloseReason {
     Open,
 }
 
-/// The levels of the factors that make a cell: `policy`, `visit`, `path`, `era`, `server` and
-/// whatever else the study varies, each a word.
+/// The levels of the factors that define a cell: `policy`, `visit`, `path`, `era`, `server` and any other
+/// factor of the study. Each level is a word.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CellKey(pub BTreeMap<String, String>);
@@ -410,40 +409,39 @@ impl fmt::Display for CellKey {
     }
 }
 
-/// Whether a measurement may be believed, and if not, why not.
+/// Whether a measurement is valid, and the reasons if it is not.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Validity {
-    /// Every reason against it, each a sentence with its figure and its limit. Empty: valid.
+    /// The reasons why it is invalid, each a sentence with its figure and its limit. Empty: valid.
     pub reasons: Vec<String>,
 }
 
 impl Validity {
-    /// Whether nothing speaks against it.
+    /// Whether there is no reason against it.
     pub fn is_valid(&self) -> bool {
         self.reasons.is_empty()
     }
 
-    /// Notes a reason against it.
+    /// Adds a reason against it.
     pub fn invalidate(&mut self, reason: impl Into<String>) {
         self.reasons.push(reason.into());
     }
 }
 
-/// What the path did to one direction of a replicate, and how exactly.
+/// What the path did to one direction of a replicate, and how precisely.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionCertificate {
     /// Packets that entered.
     pub packets_in: u64,
     /// Packets that were delivered, duplicates included.
     pub packets_out: u64,
-    /// Octets of IP packets that entered.
+    /// Bytes of IP packets that entered.
     pub bytes_in: Bytes,
-    /// Octets of IP packets that were delivered.
+    /// Bytes of IP packets that were delivered.
     pub bytes_out: Bytes,
-    /// Packets dropped because the experiment asked for it, by cause (`queue-full`, `loss`,
-    /// `drop-list`, `codel`).
+    /// Packets dropped as the experiment specifies, by cause (`queue-full`, `loss`, `drop-list`, `codel`).
     pub drops: BTreeMap<String, u64>,
-    /// Packets lost that nobody asked to lose (a full device ring, a refused write).
+    /// Packets lost without being specified (a full device ring, a failed write).
     pub unasked_drops: u64,
     /// Median lateness of a delivery: actual minus scheduled, in nanoseconds.
     pub lateness_p50_ns: u64,
@@ -453,7 +451,7 @@ pub struct DirectionCertificate {
     pub lateness_max_ns: u64,
 }
 
-/// The proof of the path's exactness in one replicate.
+/// The evidence that the path was exact in one replicate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathCertificate {
     /// From the client to the server.
@@ -465,24 +463,24 @@ pub struct PathCertificate {
 /// One repetition of one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReplicateRecord {
-    /// The study's block that asked for this cell (`main`, `nagle`, `flush` …).
+    /// The study's block that contains this cell (`main`, `nagle`, `flush` …).
     pub block: String,
-    /// Which cell.
+    /// The cell.
     pub cell: CellKey,
-    /// Which repetition, from 0.
+    /// Index of the repetition, from 0.
     pub replicate: u32,
-    /// The seed its random decisions came from.
+    /// The seed of its random decisions.
     pub seed: u64,
     /// Place in the order of execution, from 0.
     pub order: u32,
     /// Start, in seconds since the Unix epoch.
     pub started: f64,
-    /// What was measured, by name; the unit is the suffix (`elapsed_s`, `packets`,
-    /// `payload_bytes`, `overhead_pct`). A metric that could not be measured is absent.
+    /// The measured values, by name; the suffix is the unit (`elapsed_s`, `packets`, `payload_bytes`,
+    /// `overhead_pct`). A metric that could not be measured is absent.
     pub metrics: BTreeMap<String, f64>,
     /// The path's certificate.
     pub path: PathCertificate,
-    /// Whether the figures may be believed.
+    /// Whether the figures are valid.
     pub validity: Validity,
     /// Where its exchanges and its capture are, relative to the run's folder.
     pub folder: String,

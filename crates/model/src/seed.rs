@@ -1,9 +1,9 @@
 //! Randomness as a function of a seed and a counter.
 //!
-//! A draw depends on the seed and on the number of the draw alone, so the decision for packet
-//! *n* is the same however many other draws were made before it, on every machine. The mixing
-//! function is the finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom
-//! number generators", OOPSLA 2014) applied to a Weyl sequence, once per key word.
+//! A draw depends only on the seed and on the number of the draw. The decision for packet *n* is therefore
+//! the same on every machine, however many other draws were made before it. The mixing function is the
+//! finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA
+//! 2014) applied to a Weyl sequence, once per key word.
 
 use std::fmt;
 
@@ -17,8 +17,8 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The seed of a named component: one stream a component, so that adding a component leaves
-    /// the draws of the others as they were.
+    /// The seed of a named component. Each component has its own stream, so adding a component does not
+    /// change the draws of the others.
     pub fn stream(self, name: &str) -> Seed {
         let mut key = mix(self.0.wrapping_add(GOLDEN));
         for chunk in name.as_bytes().chunks(8) {

@@ -41,7 +41,7 @@ pub struct File {
     pub content_type: Cow<'static, str>,
     /// Its bytes without any content coding.
     pub body: Body,
-    /// The same bytes coded in advance, at most one a coding.
+    /// The same bytes coded in advance, at most one entry per coding.
     pub encoded: Vec<(ContentCoding, Body)>,
     /// Its last modification, in seconds since the Unix epoch.
     pub last_modified: u64,
@@ -54,16 +54,16 @@ pub struct Page {
     pub base: FileId,
     /// The files embedded in it, in document order, without repetition.
     pub embedded: Vec<FileId>,
-    /// For each of `embedded`, the file that names it: `None` for the base file, else the place in
-    /// `embedded` of an earlier one, without which nobody can know of it. Empty when the base file
-    /// names them all.
+    /// For each file in `embedded`, the file that refers to it. `None` is the base file; otherwise the index
+    /// in `embedded` of an earlier file, which a client must read first to discover this one. Empty when the
+    /// base file refers to all of them.
     pub named_by: Vec<Option<u16>>,
 }
 
 /// Files and the pages they make.
 #[derive(Debug, Clone)]
 pub struct Site {
-    /// A word to name it by, as in `microscape`.
+    /// The name of the site, as in `microscape`.
     pub name: String,
     /// All files; [`FileId`] indexes this.
     pub files: Vec<File>,
@@ -72,7 +72,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// The file with this id. Panics when the id is of another site and out of range.
+    /// The file with this id. Panics when the id is out of range, because it belongs to another site.
     pub fn file(&self, id: FileId) -> &File {
         &self.files[id.0 as usize]
     }

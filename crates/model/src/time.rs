@@ -1,4 +1,4 @@
-//! Points in time that somebody else read from a clock.
+//! Points in time, as values. This module reads no clock.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// Nanoseconds since the origin of a run.
 ///
-/// In real time the origin is a reading of `CLOCK_MONOTONIC`; in virtual time it is wherever a
-/// test says. Machines are handed instants and never ask for them.
+/// In real time the origin is a reading of `CLOCK_MONOTONIC`; in virtual time the test chooses it. State
+/// machines receive instants from their caller and never read a clock.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

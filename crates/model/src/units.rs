@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A number of octets.
+/// A number of bytes.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// The number of octets as a floating-point value, for ratios.
+    /// The number of bytes as a floating-point value, for ratios.
     pub fn as_f64(self) -> f64 {
         self.0 as f64
     }
@@ -68,7 +68,7 @@ impl fmt::Display for Bytes {
 pub struct Bandwidth(u64);
 
 impl Bandwidth {
-    /// A rate in bit/s; `None` for zero, which would be a link that never delivers.
+    /// A rate in bit/s; `None` for zero, because such a link would never deliver.
     pub const fn bits_per_second(rate: u64) -> Option<Bandwidth> {
         if rate == 0 {
             None
@@ -82,14 +82,14 @@ impl Bandwidth {
         self.0
     }
 
-    /// The time that `bytes` take to be clocked out, rounded up to a nanosecond.
+    /// The time to serialise `bytes`, rounded up to a nanosecond.
     pub fn serialisation(self, bytes: Bytes) -> Duration {
         let bits = u128::from(bytes.0) * 8 * 1_000_000_000;
         Duration::from_nanos(bits.div_ceil(u128::from(self.0)) as u64)
     }
 }
 
-/// The octets that a link of this rate clocks out in a time, rounded down.
+/// The bytes that a link of this rate serialises in a time, rounded down.
 impl Mul<Duration> for Bandwidth {
     type Output = Bytes;
     fn mul(self, time: Duration) -> Bytes {
@@ -117,7 +117,7 @@ fn trimmed(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Why a quantity in a file or on the command line was not understood.
+/// Why a quantity in a file or on the command line could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {what}: write {example}")]
 pub struct ParseQuantityError {
@@ -126,7 +126,7 @@ pub struct ParseQuantityError {
     example: &'static str,
 }
 
-/// Reads `28.8kbit/s`, `10 Mbit/s`, `1Gbit/s`, `300 bit/s`: decimal multiples of bit/s. A unit is required.
+/// Parses `28.8kbit/s`, `10 Mbit/s`, `1Gbit/s`, `300 bit/s`: decimal multiples of bit/s. A unit is required.
 impl FromStr for Bandwidth {
     type Err = ParseQuantityError;
     fn from_str(text: &str) -> Result<Bandwidth, ParseQuantityError> {
@@ -174,7 +174,7 @@ impl<'de> Deserialize<'de> for Bandwidth {
 pub struct Probability(f64);
 
 impl Probability {
-    /// Never.
+    /// Zero: the event never happens.
     pub const ZERO: Probability = Probability(0.0);
 
     /// A probability; `None` outside [0, 1] and for NaN.

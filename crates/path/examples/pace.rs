@@ -1,4 +1,4 @@
-//! How many packets a second the machine carries, on one core, without the kernel.
+//! Measures how many packets per second the link carries on one core, without the kernel.
 //! Run with `cargo run --release -p fathometer-path --example pace`.
 
 use std::hint::black_box;
@@ -27,7 +27,7 @@ fn main() {
 
         let start = time::Instant::now();
         for n in 0..PACKETS {
-            // 12 us apart, a little less than a full frame takes: a queue builds now and then.
+            // 12 us apart, slightly less than a full frame takes: a queue forms now and then.
             let now = Instant::from_nanos(n * 12_400);
             let buffer = buffers.pop().unwrap_or_default();
             if let fathometer_path::Arrival::Dropped(dropped) = link.arrive(now, 1500, buffer) {

@@ -7,11 +7,11 @@ use fathometer_model::Instant;
 use crate::link::{Depth, Waiting, WaitingLine};
 use crate::profile::Codel;
 
-/// CoDel's state; the queue itself belongs to the link. Names follow the RFC's pseudo-code.
+/// CoDel's state. The link owns the queue. Names follow the RFC's pseudo-code.
 #[derive(Debug, Clone)]
 pub(crate) struct Control {
     parameters: Codel,
-    /// No more than this many octets left behind are never a standing queue.
+    /// A queue of at most this many bytes is never a standing queue.
     maximum_packet: u64,
     first_above: Option<Instant>,
     drop_next: Instant,
@@ -33,8 +33,8 @@ impl Control {
         }
     }
 
-    /// Takes the next packet to clock out as the link becomes free at `now`, and hands those
-    /// that it drops on the way to `drop`.
+    /// Takes the next packet to serialise when the link becomes free at `now`. Calls `drop` for each packet
+    /// that it drops.
     pub(crate) fn dequeue<P>(
         &mut self,
         now: Instant,
@@ -61,8 +61,8 @@ impl Control {
             }
             (head, _) = self.take(now, line);
             self.dropping = true;
-            // A queue that stood a short while ago is dropped from at the rate that controlled
-            // it then, rather than from the beginning.
+            // When the queue was standing a short while ago, dropping resumes at the rate that controlled it
+            // then, instead of starting again.
             let since_last = self.count - self.last_count;
             let recently = now.since(self.drop_next) < 16 * self.parameters.interval;
             self.count = if since_last > 1 && recently {
@@ -76,7 +76,7 @@ impl Control {
         head
     }
 
-    /// The head of the queue, and whether the queue has stood above the target for an interval.
+    /// The head of the queue, and whether the delay has stayed above the target for an interval.
     fn take<P>(&mut self, now: Instant, line: &mut WaitingLine<P>) -> (Option<Waiting<P>>, bool) {
         let Some(head) = line.pop() else {
             self.first_above = None;

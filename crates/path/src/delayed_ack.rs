@@ -1,46 +1,47 @@
-//! Delayed acknowledgements as hosts of 1997 sent them, in front of a kernel that cannot.
+//! Delayed acknowledgements as hosts of 1997 sent them, emulated in front of a kernel that does not support
+//! them.
 //!
-//! TCP derived from 4.4BSD acknowledges data in order not at once but at the next tick of a clock
-//! of 200 ms that all connections of the host share, unless there is a reason to be quicker
-//! (Wright and Stevens, *TCP/IP Illustrated*, volume 2, chapters 25 to 29: `tcp_fasttimo`,
-//! `TF_DELACK`, `TF_ACKNOW`; RFC 1122, section 4.2.3.2). Linux delays by a timer of its own and
-//! never for more than about 40 ms. So here the kernel is made to acknowledge every segment at
-//! once, and [`DelayedAck`] stands between the host and the path. It lets packets pass, holds
-//! acknowledgements back until the tick, and replaces those that later packets make needless.
+//! 4.4BSD and the TCPs derived from it do not acknowledge in-order data at once. They acknowledge at the next
+//! tick of a 200 ms clock that all connections of the host share, unless there is a reason to acknowledge
+//! earlier (Wright and Stevens, *TCP/IP Illustrated*, volume 2, chapters 25 to 29: `tcp_fasttimo`,
+//! `TF_DELACK`, `TF_ACKNOW`; RFC 1122, section 4.2.3.2). Linux uses another timer and never delays by more
+//! than about 40 ms. Here the kernel is configured to acknowledge every segment at once, and [`DelayedAck`]
+//! stands between the host and the path. It forwards packets, holds acknowledgements until the tick, and
+//! replaces those that later packets supersede.
 //!
-//! A packet of the host passes at once when it
+//! A packet of the host is forwarded at once when it
 //!
-//! - is not a pure acknowledgement: data, SYN, FIN, RST, or anything that is not understood. It
-//!   takes the place of a held one, unless it says less;
-//! - is the first to acknowledge: the third packet of the handshake;
-//! - acknowledges 2 full segments of octets since the last packet that left, or half the receive
-//!   buffer, which is taken to be the largest window that was announced; or moves the right edge
-//!   of the window so far;
-//! - repeats the acknowledgement number before it: the answer to a segment out of order, to one
-//!   that was there before, to a keep-alive or to a probe of the window;
-//! - acknowledges data that fill a gap, or lie behind one that was filled;
+//! - is not a pure acknowledgement: it carries data, SYN, FIN or RST, or cannot be parsed. It supersedes a
+//!   held acknowledgement, unless it acknowledges less;
+//! - is the first acknowledgement: the third packet of the handshake;
+//! - acknowledges 2 full segments of bytes since the last packet that was forwarded, or half the receive
+//!   buffer, which is assumed to be the largest window that was advertised; or moves the right edge of the
+//!   window by that much;
+//! - repeats the previous acknowledgement number: the answer to a segment out of order, to a duplicate, to a
+//!   keep-alive or to a window probe;
+//! - acknowledges data that fill a gap, or that lie behind a filled gap;
 //! - acknowledges the peer's FIN.
 //!
-//! The rule of two segments is one of octets, as in BSD, where it is a rule about the window:
-//! `tcp_output` sends when the right edge would move by two segments or by half the buffer,
-//! asked each time that the program has read. Two segments that are not full wait for the tick.
-//! Linux acknowledges before the program reads, so that the edge in its packets is one segment
-//! behind; the acknowledged octets stand for it here. They agree as long as the program keeps
-//! pace. For a slow reader BSD acknowledges more rarely than this machine.
+//! The rule of two segments counts bytes, as in BSD, where the rule is about the window: `tcp_output` sends
+//! when the right edge would move by two segments or by half the buffer. BSD evaluates this each time the
+//! program has read. Two segments that are not full wait for the tick. Linux acknowledges before the program
+//! reads, so the edge in its packets is one segment behind; this module uses the acknowledged bytes instead.
+//! Both agree as long as the program keeps pace. For a slow reader BSD acknowledges less often than this
+//! module.
 //!
-//! A full segment is what the smaller of the two offers in SYN allows, less 12 octets where both
-//! offer time stamps. (BSD forgot those 12 and so acknowledged every third segment with time
-//! stamps; that is not imitated.)
+//! The length of a full segment is the smaller of the two MSS values in the SYNs, less 12 bytes when both
+//! sides use time stamps. (BSD did not subtract those 12 bytes, and so acknowledged every third segment with
+//! time stamps; this is not imitated.)
 //!
-//! What this does not do:
+//! Limits:
 //!
-//! - It does not delay the kernel's own reaction: what the kernel does about a segment, it has done
-//!   by the time its acknowledgement is held. Only the peer sees the delay.
-//! - Slow start is untouched: a Linux peer opens its window by the octets acknowledged, and not by
-//!   one segment an acknowledgement.
-//! - It never makes a packet, and never changes one. The peer finds in a delayed acknowledgement
-//!   the latest segment's time stamp, where RFC 7323 wants the earliest's.
-//! - Connections whose SYN it has not seen pass unchanged.
+//! - It does not delay the kernel's own reaction to a segment: that is complete before the acknowledgement is
+//!   held. Only the peer sees the delay.
+//! - It does not change slow start: a Linux peer opens its window by the bytes acknowledged, not by one
+//!   segment per acknowledgement.
+//! - It never creates or changes a packet. A delayed acknowledgement echoes the latest segment's time stamp,
+//!   where RFC 7323 requires the earliest segment's.
+//! - Connections whose SYN it has not seen are forwarded unchanged.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -59,10 +60,10 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-/// The most connections to know of; beyond it the oldest is forgotten.
+/// The largest number of tracked connections; beyond it the oldest is removed.
 const CONNECTIONS: usize = 65_536;
 
-/// When a host's acknowledgements leave.
+/// When a host sends its acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DelayedAckClock {
@@ -72,7 +73,7 @@ pub struct DelayedAckClock {
         deserialize_with = "positive_duration"
     )]
     pub tick: Duration,
-    /// So many full segments are acknowledged without waiting for the tick: 2 in 4.4BSD.
+    /// The number of full segments that are acknowledged without waiting for the tick: 2 in 4.4BSD.
     #[serde(deserialize_with = "positive_count")]
     pub segments: u32,
 }
@@ -82,46 +83,46 @@ pub struct DelayedAckClock {
 pub enum Outbound {
     /// Send it.
     Forward,
-    /// Do not: a copy waits for the tick, or for a later packet that says as much.
+    /// Do not send it: a copy waits for the tick, or for a later packet that supersedes it.
     Held,
 }
 
 /// Holds a host's pure acknowledgements back.
 ///
-/// The host calls [`DelayedAck::release`] until it gives nothing, then [`DelayedAck::outbound`]
-/// for each packet that comes from the kernel and [`DelayedAck::inbound`] for each packet just
-/// before the kernel gets it, and waits until [`DelayedAck::next_due`] or the next packet. Packets
-/// are raw IP packets, version 4 or 6, one segment each. Time must not run backwards between
-/// calls; a `now` before an earlier one counts as the earlier one.
+/// The host calls [`DelayedAck::release`] until it returns `None`. It then calls [`DelayedAck::outbound`] for
+/// each packet from the kernel, and [`DelayedAck::inbound`] for each packet just before the kernel receives
+/// it. It then waits until [`DelayedAck::next_due`] or the next packet. Packets are raw IP packets, version 4
+/// or 6, one segment each. Time must not run backwards between calls; a `now` before an earlier one counts as
+/// the earlier one.
 ///
-/// Every acknowledgement is forwarded, or released at a tick, or superseded by a later packet of
-/// its connection that acknowledges as much; except that those held when a connection is reset
-/// end with it.
+/// Every acknowledgement is forwarded, released at a tick, or superseded by a later packet of its connection
+/// that acknowledges as much. The exception: when a connection is reset, its held acknowledgement is
+/// discarded.
 pub struct DelayedAck {
     clock: DelayedAckClock,
     /// The first tick, after the origin of time.
     phase: Duration,
-    /// The latest instant that a caller told.
+    /// The latest instant that a caller passed.
     now: Instant,
-    /// The most connections to know of.
+    /// The largest number of tracked connections.
     bound: usize,
     connections: HashMap<Key, Connection>,
     /// The connections by age.
     ages: BTreeMap<u64, Key>,
     next_age: u64,
-    /// The connections that hold an acknowledgement, in the order in which they began to, with
-    /// the tick that ends it. Ticks never decrease in this order.
+    /// The connections that hold an acknowledgement, in the order in which they began to hold, with the tick
+    /// at which it is released. Ticks never decrease in this order.
     waiting: BTreeMap<u64, (Instant, Key)>,
     next_turn: u64,
-    /// Acknowledgements of connections that were forgotten; they wait no longer.
+    /// Held acknowledgements of connections that were removed; they are released at once.
     orphans: VecDeque<Vec<u8>>,
     /// The packet that was last released.
     released: Vec<u8>,
 }
 
 impl DelayedAck {
-    /// A machine without connections. The clock's phase depends on `seed` alone: give each host
-    /// its own.
+    /// A value without connections. The clock's phase depends on `seed` alone: use a different seed for each
+    /// host.
     pub fn new(clock: DelayedAckClock, seed: Seed) -> DelayedAck {
         let clock = DelayedAckClock {
             tick: clock.tick.max(Duration::from_nanos(1)),
@@ -200,7 +201,7 @@ impl DelayedAck {
         Outbound::Held
     }
 
-    /// The host is about to get `packet`.
+    /// The host is about to receive `packet`.
     pub fn inbound(&mut self, packet: &[u8]) {
         let Some(segment) = Segment::parse(packet) else {
             return;
@@ -242,8 +243,8 @@ impl DelayedAck {
         self.waiting.first_key_value().map(|(_, (tick, _))| *tick)
     }
 
-    /// The next acknowledgement to send whose tick came at or before `now`, in the order in which
-    /// connections began to hold. Its octets stay until the next call.
+    /// The next acknowledgement to send whose tick came at or before `now`, in the order in which connections
+    /// began to hold. Its bytes are valid until the next call.
     pub fn release(&mut self, now: Instant) -> Option<&[u8]> {
         self.now = self.now.max(now);
         if let Some(orphan) = self.orphans.pop_front() {
@@ -263,7 +264,7 @@ impl DelayedAck {
         Some(&self.released)
     }
 
-    /// Acknowledgements that are held.
+    /// The number of acknowledgements that are held.
     pub fn held(&self) -> usize {
         self.waiting.len() + self.orphans.len()
     }
@@ -277,12 +278,12 @@ impl DelayedAck {
         self.connection(key).host_opened(segment.sequence, offer);
     }
 
-    /// The host is about to get a SYN, alone or with an acknowledgement.
+    /// The host is about to receive a SYN, alone or with an acknowledgement.
     fn open_from_peer(&mut self, key: Key, segment: &Segment, offer: Offer) {
         let known = self.connections.get(&key).and_then(Connection::peer_first);
         if let Some(first) = known {
             if first == segment.sequence {
-                // Sent or delivered twice; the answer repeats an acknowledgement.
+                // Retransmitted or duplicated; the answer repeats an acknowledgement.
                 return;
             }
             self.release_and_forget(key);
@@ -290,7 +291,7 @@ impl DelayedAck {
         self.connection(key).peer_opened(segment.sequence, offer);
     }
 
-    /// The connection, which begins now if it is not known.
+    /// The connection; added if it is not tracked yet.
     fn connection(&mut self, key: Key) -> &mut Connection {
         if !self.connections.contains_key(&key) {
             if self.connections.len() >= self.bound
@@ -307,14 +308,14 @@ impl DelayedAck {
         })
     }
 
-    /// Forgets a connection that may live on: what it holds leaves at once.
+    /// Removes a connection that may still be open: its held acknowledgement is released at once.
     fn release_and_forget(&mut self, key: Key) {
         if let Some(packet) = self.forget(key) {
             self.orphans.push_back(packet);
         }
     }
 
-    /// Forgets a connection and says what it held.
+    /// Removes a connection and returns its held acknowledgement.
     fn forget(&mut self, key: Key) -> Option<Vec<u8>> {
         let connection = self.connections.remove(&key)?;
         self.ages.remove(&connection.age);
@@ -324,7 +325,7 @@ impl DelayedAck {
     }
 }
 
-/// The clock with its phase, and how much is known and held.
+/// Prints the clock with its phase, and the numbers of connections and held acknowledgements.
 impl fmt::Debug for DelayedAck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DelayedAck")

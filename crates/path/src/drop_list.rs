@@ -4,14 +4,14 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Packet numbers to drop: sorted ranges with both ends, apart from each other.
+/// Packet numbers to drop: sorted inclusive ranges that do not touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DropList {
     ranges: Vec<(u64, u64)>,
 }
 
 impl DropList {
-    /// A list of ranges `(first, last)`; a range that ends before it begins is empty.
+    /// A list of inclusive ranges `(first, last)`; a range with `first` above `last` is empty.
     pub fn new(mut ranges: Vec<(u64, u64)>) -> DropList {
         ranges.retain(|(first, last)| first <= last);
         ranges.sort_unstable();
@@ -27,7 +27,7 @@ impl DropList {
         DropList { ranges: merged }
     }
 
-    /// Whether packet number `index` is on it.
+    /// Whether packet number `index` is in the list.
     pub fn contains(&self, index: u64) -> bool {
         let after = self.ranges.partition_point(|(first, _)| *first <= index);
         after > 0 && self.ranges[after - 1].1 >= index

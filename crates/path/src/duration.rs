@@ -1,4 +1,4 @@
-//! Durations as people write them in a profile: `45ms`, `0.15 ms`, `2s`, `500us`, `20ns`.
+//! Parses durations in profiles: `45ms`, `0.15 ms`, `2s`, `500us`, `20ns`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const UNITS: [(&str, u64); 4] = [
     ("s", 1_000_000_000),
 ];
 
-/// Reads a number with a unit, in decimal arithmetic: no binary rounding, at most nanoseconds.
+/// Parses a number with a unit in decimal arithmetic, to the nanosecond, without binary rounding.
 fn parse(text: &str) -> Option<Duration> {
     let compact: String = text.chars().filter(|c| !c.is_whitespace()).collect();
     let digits = compact.find(|c: char| !c.is_ascii_digit() && c != '.')?;
@@ -64,7 +64,7 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
     })
 }
 
-/// The same for a key that may be absent.
+/// The same for an optional key.
 pub(crate) mod optional {
     use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What chance does to packet number *n*: a function of (seed, direction, stage, *n*).
+//! Random events of packet number *n*: a function of (seed, direction, stage, *n*).
 
 use std::time::Duration;
 
@@ -8,12 +8,13 @@ use serde::Serialize;
 use crate::link::DropReason;
 use crate::profile::{Direction, DirectionProfile, Distribution, LossModel};
 
-/// What chance decided about one packet, before any queue saw it.
+/// The random decisions about one packet, made before it reaches a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Fate {
-    /// Why it is lost, when it is. The other decisions stand even then, without effect.
+    /// Why it is lost; `None` when it is not. The other decisions are drawn even for a lost packet, without
+    /// effect.
     pub lost: Option<DropReason>,
-    /// Added to the propagation, in nanoseconds; negative only with normal jitter.
+    /// The change of the propagation delay, in nanoseconds; negative only with normal jitter.
     pub jitter_ns: i64,
     /// Whether it is held back, so that later packets overtake it.
     pub held_back: bool,
@@ -28,7 +29,7 @@ pub struct Decisions {
     /// The state of the Gilbert–Elliott chain.
     bad: bool,
     profile: DirectionProfile,
-    /// Whether anything at all is left to chance or list.
+    /// Whether the profile has no random event and no drop list.
     quiet: bool,
     loss: Seed,
     state: Seed,
@@ -37,8 +38,7 @@ pub struct Decisions {
     duplicate: Seed,
 }
 
-/// What becomes of the first `packets` packets of a direction, as far as it does not depend on
-/// when they come.
+/// The fates of the first `packets` packets of a direction, as far as they do not depend on arrival times.
 pub fn predict(
     profile: &DirectionProfile,
     direction: Direction,
@@ -117,7 +117,7 @@ impl Decisions {
         match distribution {
             Distribution::Uniform => (self.jitter.uniform(index) * amount) as i64,
             Distribution::Normal => {
-                // Additions and one product round alike on every machine; a logarithm need not.
+                // Additions and one product round the same way on every machine; a logarithm may not.
                 let sum: f64 = (0..12)
                     .map(|k| self.jitter.uniform(index.wrapping_mul(12).wrapping_add(k)))
                     .sum();
@@ -156,7 +156,7 @@ mod tests {
         assert_ne!(fates(all, 1), fates(all, 2));
         let down = predict(&direction(all), Direction::Down, Seed(1), N);
         assert_ne!(fates(all, 1), down);
-        // Another impairment leaves the draws of the first as they were.
+        // A second impairment does not change the draws of the first.
         let alone = fates("loss = { independent = 0.1 }", 1);
         let lost = |fates: &[Fate]| fates.iter().map(|f| f.lost).collect::<Vec<_>>();
         assert_eq!(lost(&alone), lost(&fates(all, 1)));

@@ -1,31 +1,30 @@
-//! What a link sends beside the IP packet.
+//! The link-layer bytes that a link sends with each IP packet.
 
 use serde::{Deserialize, Serialize};
 
-/// The link layer's share of the time that a packet occupies the link.
+/// The link-layer overhead of a packet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Framing {
-    /// Nothing: the link clocks out the IP packet alone.
+    /// No overhead: the link serialises the IP packet alone.
     #[default]
     None,
     /// IEEE 802.3: preamble and start delimiter 8, addresses and type 14, check sequence 4,
-    /// inter-frame gap 12 (38 octets), around a payload padded to at least 46.
+    /// inter-frame gap 12 (38 bytes), around a payload padded to at least 46.
     Ethernet,
-    /// PPP in HDLC-like framing (RFC 1662): address 1, control 1, protocol 2, check sequence 2
-    /// and one flag, which a frame shares with the next: 7 octets. Octet stuffing is not counted;
-    /// with only the flag and the escape mapped it adds 0.8 % to random octets and hardly
-    /// anything to text.
+    /// PPP in HDLC-like framing (RFC 1662): address 1, control 1, protocol 2, check sequence 2 and one flag,
+    /// which a frame shares with the next: 7 bytes. Byte stuffing is not counted. When only the flag and the
+    /// escape are mapped, it adds 0.8 % to random bytes and hardly anything to text.
     Ppp,
-    /// ATM with AAL5 and IP directly inside (RFC 2684, VC multiplexing): an 8-octet trailer, then
-    /// cells of 53 octets that carry 48.
+    /// ATM with AAL5 and IP directly inside (RFC 2684, VC multiplexing): an 8-byte trailer, then
+    /// cells of 53 bytes that carry 48.
     AtmAal5,
-    /// So many octets with every packet.
+    /// A fixed number of bytes per packet.
     Fixed(u32),
 }
 
 impl Framing {
-    /// Octets on the link for an IP packet of `length` octets.
+    /// Bytes on the link for an IP packet of `length` bytes.
     pub fn on_link(self, length: u32) -> u64 {
         let length = u64::from(length);
         match self {
@@ -44,13 +43,13 @@ mod tests {
 
     #[test]
     fn well_known_sizes() {
-        // 1538 octets a full frame, 84 the smallest: 812 and 14 880 frames/s at 10 Mbit/s.
+        // A full frame takes 1538 bytes, the smallest 84: 812 and 14 880 frames/s at 10 Mbit/s.
         assert_eq!(Framing::Ethernet.on_link(1500), 1538);
         assert_eq!(Framing::Ethernet.on_link(40), 84);
         assert_eq!(Framing::Ethernet.on_link(46), 84);
         assert_eq!(Framing::Ethernet.on_link(47), 85);
         assert_eq!(Framing::Ppp.on_link(40), 47);
-        // An acknowledgement and its trailer fill exactly one cell; one octet more takes two.
+        // An acknowledgement and its trailer fill exactly one cell; one byte more takes two.
         assert_eq!(Framing::AtmAal5.on_link(40), 53);
         assert_eq!(Framing::AtmAal5.on_link(41), 106);
         assert_eq!(Framing::AtmAal5.on_link(1500), 32 * 53);

@@ -1,7 +1,7 @@
-//! The network path as a machine: serialisation, propagation, queues and impairments, with the
-//! profiles that describe paths.
+//! The network path as a state machine: serialisation, propagation, queues and impairments, with the profiles
+//! that describe paths.
 //!
-//! A path has two directions, each a [`Link`]. A packet that arrives meets, in this order:
+//! A path has two directions, each a [`Link`]. A packet passes these stages, in this order:
 //!
 //! ```text
 //!  arrive ──► loss ──► queue ──► serialisation ──► propagation ──► deliver
@@ -10,12 +10,12 @@
 //!             random    CoDel          rate         back or doubled
 //! ```
 //!
-//! The link starts to clock a packet out at `max(arrival, link free)`. A packet in propagation
-//! occupies neither the link nor the queue. Times are exact: the fraction of a nanosecond that a
-//! packet leaves over is carried to the next, so a thousand packets take a thousand times one.
+//! The link starts to serialise a packet at `max(arrival, link free)`. A packet in propagation occupies
+//! neither the link nor the queue. Times are exact: the fraction of a nanosecond left over by a packet is
+//! carried to the next, so a thousand packets take exactly a thousand times as long as one.
 //!
-//! Nothing here sleeps, reads a clock or touches a device. The host tells the time with every
-//! call, so the same machine runs on kernel packets in real time and in virtual time in tests:
+//! This crate does not sleep, read a clock or access a device. The host passes the time with every call, so
+//! the same code runs on kernel packets in real time and in virtual time in tests:
 //!
 //! ```
 //! use fathometer_model::{Instant, Seed};
@@ -29,15 +29,14 @@
 //! let due = link.next_due().unwrap();
 //! let packet = link.deliver(due).unwrap();
 //! assert_eq!((packet.payload, packet.scheduled), ("a SYN", due));
-//! // 47 octets with their framing at 28.8 kbit/s, then 75 ms.
+//! // 47 bytes with their framing at 28.8 kbit/s, then 75 ms.
 //! assert_eq!(due, Instant::from_nanos(13_055_556 + 75_000_000));
 //! ```
 //!
-//! Random decisions are functions of (seed, direction, stage, packet number) and of nothing else:
-//! [`predict`] tells what becomes of packet *n* before there is a packet *n*. Drops by a queue
-//! depend on when packets come, and so are not predicted.
+//! Random decisions are functions of (seed, direction, stage, packet number) only: [`predict`] computes the
+//! fate of packet *n* in advance. Drops by a queue depend on arrival times, and so are not predicted.
 //!
-//! Not here: TUN devices and waiting (the binary hosts the machine), schedulers among flows,
+//! Not in this crate: TUN devices and waiting (the binary hosts the state machine), scheduling among flows,
 //! explicit congestion notification, policers, links that share a medium.
 
 mod codel;

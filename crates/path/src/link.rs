@@ -13,15 +13,15 @@ use crate::codel::Control;
 use crate::fate::{Decisions, Fate};
 use crate::profile::{Direction, Profile, Queue};
 
-/// Room made in advance for packets that wait or travel; beyond it the queues grow.
+/// Initial capacity for packets that wait or travel; beyond it the queues grow.
 const ROOM: usize = 4096;
 
-/// A link that carries payloads of type `P`, usually a packet's octets.
+/// A link that carries payloads of type `P`, usually a packet's bytes.
 ///
-/// The host calls [`Link::arrive`] for each packet that enters, then [`Link::deliver`] until it
-/// gives nothing, then [`Link::poll_drop`] until it gives nothing, and waits until
-/// [`Link::next_due`] or the next packet. Time must not run backwards between calls; a `now`
-/// before an earlier one counts as the earlier one.
+/// The host calls [`Link::arrive`] for each packet that enters. It then calls [`Link::deliver`] until it
+/// returns `None`, then [`Link::poll_drop`] until it returns `None`. It then waits until [`Link::next_due`]
+/// or the next packet. Time must not run backwards between calls; a `now` before an earlier one counts as the
+/// earlier one.
 #[derive(Debug)]
 pub struct Link<P> {
     rate: Option<Bandwidth>,
@@ -30,7 +30,7 @@ pub struct Link<P> {
     held_back_by: Duration,
     decisions: Decisions,
     log: Option<Vec<Fate>>,
-    /// The latest instant that a caller told.
+    /// The latest instant that a caller passed.
     now: Instant,
     free: Free,
     line: WaitingLine<P>,
@@ -42,43 +42,43 @@ pub struct Link<P> {
     dropped: VecDeque<Dropped<P>>,
 }
 
-/// What became of a packet as it arrived.
+/// What happened to a packet on arrival.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival<P> {
-    /// It is on its way, or waits for the link.
+    /// It waits for the link or is being sent.
     Accepted {
         /// Its number in this direction, from 0.
         index: u64,
-        /// What it found waiting.
+        /// The packets waiting when it arrived.
         depth: Depth,
     },
-    /// It ends here.
+    /// It is dropped.
     Dropped(Dropped<P>),
 }
 
-/// What waits for the link, without the packet being clocked out.
+/// The packets that wait for the link, without the packet being serialised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Depth {
     /// Packets.
     pub packets: u32,
-    /// Octets of IP packets.
+    /// Bytes of IP packets.
     pub bytes: Bytes,
 }
 
-/// A packet that ended on the way.
+/// A packet that was dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Dropped<P> {
     /// Its number in this direction, from 0.
     pub index: u64,
-    /// Why.
+    /// Why it was dropped.
     pub reason: DropReason,
-    /// When: on arrival, or as it would have left the queue.
+    /// When: on arrival, or when it would have left the queue.
     pub at: Instant,
-    /// What waited at that moment, itself not counted.
+    /// The queue at that moment, without this packet.
     pub depth: Depth,
-    /// The octets of the IP packet.
+    /// The bytes of the IP packet.
     pub length: u32,
-    /// What it carried.
+    /// Its payload.
     pub payload: P,
 }
 
@@ -88,7 +88,7 @@ pub struct Dropped<P> {
 pub enum DropReason {
     /// There was no room in the queue.
     QueueFull,
-    /// Lost by chance.
+    /// Random loss.
     Loss,
     /// Its number is on the profile's drop list.
     DropList,
@@ -129,18 +129,18 @@ pub struct Delivery<P> {
     pub index: u64,
     /// When it entered.
     pub arrived: Instant,
-    /// When it is due; the host's clock may say later.
+    /// When it is due; the host may deliver it later.
     pub scheduled: Instant,
-    /// How often to hand it over: 2 for a duplicated packet.
+    /// How many times to deliver it: 2 for a duplicated packet.
     pub copies: u8,
-    /// The octets of the IP packet.
+    /// The bytes of the IP packet.
     pub length: u32,
-    /// What it carries.
+    /// Its payload.
     pub payload: P,
 }
 
 impl<P> Link<P> {
-    /// A link at rest.
+    /// An idle link.
     pub fn new(profile: &Profile, direction: Direction, seed: Seed) -> Link<P> {
         let one_way = profile.direction(direction);
         let may_reorder = one_way.jitter.is_some_and(|jitter| jitter.reorders);
@@ -180,17 +180,17 @@ impl<P> Link<P> {
         }
     }
 
-    /// Keeps every decision of chance from here on, for [`Link::log`].
+    /// Records every random decision from now on, for [`Link::log`].
     pub fn keep_log(&mut self) {
         self.log.get_or_insert_default();
     }
 
-    /// The decisions kept so far, packet by packet; empty unless [`Link::keep_log`] was called.
+    /// The recorded decisions, one per packet; empty unless [`Link::keep_log`] was called.
     pub fn log(&self) -> &[Fate] {
         self.log.as_deref().unwrap_or_default()
     }
 
-    /// A packet of `length` octets (the IP packet, without framing) enters at `now`.
+    /// A packet of `length` bytes (the IP packet, without framing) enters at `now`.
     pub fn arrive(&mut self, now: Instant, length: u32, payload: P) -> Arrival<P> {
         self.advance(now);
         let now = self.now;
@@ -229,12 +229,12 @@ impl<P> Link<P> {
         Arrival::Accepted { index, depth }
     }
 
-    /// When the host must call [`Link::deliver`] again; `None` when nothing is on the way. Where
-    /// packets may overtake each other it may find nothing to deliver then.
+    /// When the host must call [`Link::deliver`] again; `None` when no packet is in transit. When packets may
+    /// overtake each other, that call may find nothing to deliver.
     pub fn next_due(&self) -> Option<Instant> {
         let due = self.travelling.next_due();
         match &self.travelling {
-            // What still waits for the link comes after what has been clocked out.
+            // Packets that still wait for the link are due after those already serialised.
             Travelling::InOrder(_) => due,
             Travelling::ByTime(_) if self.line.packets.is_empty() => due,
             Travelling::ByTime(_) => {
@@ -258,19 +258,19 @@ impl<P> Link<P> {
         self.dropped.pop_front()
     }
 
-    /// Packets that wait or travel.
+    /// The number of packets that wait or travel.
     pub fn in_transit(&self) -> usize {
         self.line.packets.len() + self.travelling.len()
     }
 
-    /// Clocks out what the link had time for until `now`.
+    /// Serialises the packets for which the link had time until `now`.
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
         while let Some(head) = self.line.packets.front() {
             if !self.free.is_free(self.now) {
                 return;
             }
-            // The link takes its next packet the moment it is free, not when the host looks.
+            // The link takes its next packet at the moment it becomes free, not when the host calls.
             let taken = self.free.no_earlier_than(head.arrived);
             let next = match &mut self.control {
                 None => self.line.pop(),
@@ -324,7 +324,7 @@ impl<P> Link<P> {
     }
 }
 
-/// When the link is free, to a fraction of a nanosecond: `whole` and `part` of `rate` parts.
+/// When the link is free, to a fraction of a nanosecond: `whole` nanoseconds plus `part / rate`.
 #[derive(Debug, Clone, Copy, Default)]
 struct Free {
     whole: u64,
@@ -345,8 +345,8 @@ impl Free {
         self.rounded_up().max(arrived)
     }
 
-    /// Clocks out `bits` for a packet that arrived at `arrived`; says when the last one left,
-    /// rounded up to a nanosecond.
+    /// Serialises `bits` for a packet that arrived at `arrived`. Returns when the last bit left, rounded up
+    /// to a nanosecond.
     fn occupy(&mut self, arrived: Instant, bits: u64, rate: Bandwidth) -> Instant {
         if self.is_free(arrived) {
             *self = Free {
@@ -354,7 +354,7 @@ impl Free {
                 part: 0,
             };
         }
-        // At most 70 000 octets a packet and 10^15 bit/s: the sum stays below 2^63.
+        // At most 70 000 bytes per packet and 10^15 bit/s: the sum stays below 2^63.
         let rate = rate.as_bits_per_second();
         let parts = bits * 1_000_000_000 + self.part;
         self.whole += parts / rate;
@@ -388,7 +388,7 @@ pub(crate) struct Waiting<P> {
     payload: P,
 }
 
-/// Packets that wait for the link, first come first served.
+/// Packets that wait for the link, in order of arrival.
 #[derive(Debug)]
 pub(crate) struct WaitingLine<P> {
     packets: VecDeque<Waiting<P>>,
@@ -403,7 +403,7 @@ impl<P> WaitingLine<P> {
         }
     }
 
-    /// IP octets waiting.
+    /// IP bytes waiting.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -427,7 +427,7 @@ impl<P> WaitingLine<P> {
     }
 }
 
-/// Packets in propagation. In order, unless the profile lets one overtake another.
+/// Packets in propagation: in order, unless the profile allows one to overtake another.
 #[derive(Debug)]
 enum Travelling<P> {
     InOrder(VecDeque<Delivery<P>>),

@@ -1,4 +1,4 @@
-//! Profiles: what a path is, as TOML. The repository's folder `paths` holds many.
+//! Path profiles in TOML. The repository's folder `paths` holds many.
 //!
 //! ```toml
 //! name = "example"
@@ -22,7 +22,7 @@
 //! duplicate = 0.001
 //! ```
 //!
-//! Unknown keys are refused; every error names its line.
+//! Unknown keys are rejected; every error gives its line.
 
 use std::fmt;
 use std::time::Duration;
@@ -32,17 +32,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DropList, Framing};
 
-/// The waiting room of a profile that states none.
+/// The queue length of a profile that sets none.
 const DEFAULT_QUEUE_PACKETS: u32 = 1000;
 
 /// A path between a client and a server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Profile {
-    /// A word to name it by.
+    /// The profile's name: one word.
     pub name: String,
     /// Where the figures come from, and which are assumed.
     pub source: String,
-    /// The largest IP packet, in octets; the hosts' devices are set to it.
+    /// The largest IP packet, in bytes; the hosts' devices are set to it.
     pub mtu: u32,
     /// From the client to the server.
     pub up: DirectionProfile,
@@ -54,20 +54,20 @@ pub struct Profile {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct DirectionProfile {
-    /// The link's rate, framing included; `None` for a link that takes no time to clock out.
+    /// The link's rate, framing included; `None` for a link without serialisation delay.
     pub rate: Option<Bandwidth>,
-    /// One-way delay after the last bit has been clocked out.
+    /// One-way delay after the last bit has been serialised.
     #[serde(with = "crate::duration")]
     pub propagation: Duration,
     /// What the link adds to each packet.
     pub framing: Framing,
-    /// Where packets wait for the link.
+    /// The queue before the link.
     pub queue: Queue,
-    /// Packets lost by chance.
+    /// Random loss.
     pub loss: Option<LossModel>,
-    /// Packets lost by number.
+    /// Packets to drop, by packet number.
     pub drop_list: DropList,
-    /// Variation of the propagation.
+    /// Variation of the propagation delay.
     pub jitter: Option<Jitter>,
     /// Packets held back so that later ones overtake them.
     pub reorder: Option<Reorder>,
@@ -75,15 +75,15 @@ pub struct DirectionProfile {
     pub duplicate: Probability,
 }
 
-/// The waiting room before the link. The packet being clocked out is not in it.
+/// The queue before the link. It excludes the packet being serialised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
-    /// Drop-tail: a packet that finds so many others waiting is dropped.
+    /// Drop-tail: a packet is dropped when this many others are waiting.
     Packets(u32),
-    /// Drop-tail: a packet is dropped that would bring the waiting IP octets above this.
+    /// Drop-tail: a packet is dropped when it would raise the waiting IP bytes above this.
     Bytes(u64),
-    /// Controlled delay (RFC 8289).
+    /// CoDel, controlled delay (RFC 8289).
     Codel(Codel),
 }
 
@@ -91,13 +91,13 @@ pub enum Queue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Codel {
-    /// The standing delay it aims at.
+    /// The target for the standing delay.
     #[serde(with = "crate::duration", default = "codel_target")]
     pub target: Duration,
-    /// How long the delay must stand above the target before it acts.
+    /// How long the delay must stay above the target before CoDel drops a packet.
     #[serde(with = "crate::duration", default = "codel_interval")]
     pub interval: Duration,
-    /// The waiting room behind it, in packets; what does not fit is dropped on arrival.
+    /// The capacity of its queue, in packets; packets beyond it are dropped on arrival.
     pub packets: u32,
 }
 
@@ -109,29 +109,29 @@ fn codel_interval() -> Duration {
     Duration::from_millis(100)
 }
 
-/// Loss by chance, before the queue: a lost packet takes no link time.
+/// Random loss, before the queue: a lost packet takes no link time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossModel {
-    /// Each packet with the same probability, whatever happened to others.
+    /// Each packet with the same probability, independently of others.
     Independent(Probability),
-    /// In bursts.
+    /// Loss in bursts.
     GilbertElliott(GilbertElliott),
 }
 
-/// The two-state loss model of Gilbert (1960) and Elliott (1963). It starts in the good state and
-/// may change state with each packet, before that packet's fate is drawn.
+/// The two-state loss model of Gilbert (1960) and Elliott (1963). It starts in the good state and may change
+/// state with each packet, before the fate of that packet is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GilbertElliott {
-    /// The probability of turning bad.
+    /// The probability of a change to the bad state.
     pub p: Probability,
-    /// The probability of turning good again.
+    /// The probability of a change back to the good state.
     pub r: Probability,
-    /// The probability that a packet survives the bad state; 0 when not stated.
+    /// The probability that a packet survives the bad state; default 0.
     #[serde(default)]
     pub h: Probability,
-    /// The probability that a packet survives the good state; 1 when not stated.
+    /// The probability that a packet survives the good state; default 1.
     #[serde(default = "certain")]
     pub k: Probability,
 }
@@ -140,16 +140,16 @@ fn certain() -> Probability {
     Probability::new(1.0).expect("1 is a probability")
 }
 
-/// Variation of the propagation from packet to packet.
+/// Variation of the propagation delay from packet to packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Jitter {
     /// Its shape.
     pub distribution: Distribution,
-    /// Its size: the width of the uniform, the standard deviation of the normal.
+    /// Its size: the width of the uniform distribution, the standard deviation of the normal one.
     #[serde(with = "crate::duration")]
     pub amount: Duration,
-    /// Whether a packet may overtake another; when not, it waits for the one before.
+    /// Whether a packet may overtake another. When not, it waits for the previous one.
     #[serde(default)]
     pub reorders: bool,
 }
@@ -158,10 +158,10 @@ pub struct Jitter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Distribution {
-    /// Added to the propagation: uniform from 0 to the amount.
+    /// Added to the propagation delay: uniform from 0 to the amount.
     Uniform,
-    /// Around the propagation: the sum of twelve uniform draws, which is normal but for its
-    /// tails, which end at six standard deviations. A delay never falls below 0.
+    /// Around the propagation delay: the sum of twelve uniform draws. It is normal except for its tails,
+    /// which end at six standard deviations. A delay never falls below 0.
     Normal,
 }
 
@@ -169,9 +169,9 @@ pub enum Distribution {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reorder {
-    /// How many of them.
+    /// The share of packets held back.
     pub probability: Probability,
-    /// How much longer they travel; they hold up nobody.
+    /// How much longer they travel; they delay no other packet.
     #[serde(with = "crate::duration")]
     pub extra: Duration,
 }
@@ -196,23 +196,23 @@ impl Direction {
     }
 }
 
-/// Why a profile could not be had.
+/// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// Not TOML, or not a profile; the message shows the line.
+    /// Not TOML, or not a profile; the message gives the line.
     #[error("{file} is not a path profile: {error}")]
     Malformed {
-        /// The file, as the caller named it.
+        /// The file, as named by the caller.
         file: String,
-        /// What is wrong, and where.
+        /// The error and its position.
         error: toml::de::Error,
     },
-    /// A value that the machine cannot work with.
+    /// A value outside the supported range.
     #[error("{file} is not a path profile: {problem}")]
     Unusable {
-        /// The file, as the caller named it.
+        /// The file, as named by the caller.
         file: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }
@@ -238,13 +238,13 @@ impl Profile {
         }
     }
 
-    /// The round-trip time of an infinitely small packet: propagation both ways.
+    /// The round-trip time of an infinitely small packet: the sum of both propagation delays.
     pub fn round_trip(&self) -> Duration {
         self.up.propagation + self.down.propagation
     }
 }
 
-/// One line: rates, one-way delays, and what is out of the ordinary.
+/// One line: rates, one-way delays, and all settings that differ from the defaults.
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.up == self.down {
@@ -340,7 +340,7 @@ impl Text {
         if self.source.trim().is_empty() {
             return Err("its source is empty: say where the figures come from".to_owned());
         }
-        // Below 1280 octets IPv6 does not work at all; above 65 535 there is no packet.
+        // IPv6 requires at least 1280 bytes; an IP packet has at most 65 535.
         if !(1280..=65_535).contains(&self.mtu) {
             return Err(format!("its mtu is {}: write 1280 to 65535", self.mtu));
         }
@@ -384,16 +384,25 @@ impl DirectionText {
                 "{direction}: its queue of {bytes} B has no room for a packet of {mtu} B"
             ));
         }
-        // An hour is far beyond any path, and keeps every sum of instants within its range.
+        // An hour is far beyond any real path, and keeps every sum of instants within its range.
         let longest = Duration::from_secs(3600);
         let propagation = self.propagation.unwrap_or_default();
         let jitter = self.jitter.map_or(Duration::ZERO, |jitter| jitter.amount);
         let extra = self.reorder.map_or(Duration::ZERO, |reorder| reorder.extra);
-        if [propagation, jitter, extra]
+        let [target, interval] = match queue {
+            Queue::Codel(codel) => [codel.target, codel.interval],
+            Queue::Packets(_) | Queue::Bytes(_) => [Duration::ZERO; 2],
+        };
+        if [propagation, jitter, extra, target, interval]
             .into_iter()
             .any(|time| time > longest)
         {
             return Err(format!("{direction}: a delay is above an hour"));
+        }
+        if let Queue::Codel(codel) = queue
+            && codel.interval.is_zero()
+        {
+            return Err(format!("{direction}: CoDel's interval is 0"));
         }
         Ok(DirectionProfile {
             rate: self.rate,
@@ -555,6 +564,14 @@ mod tests {
             (
                 "name = \"x\"\nsource = \"s\"\nboth.propagation = \"2000000s\"",
                 "hour",
+            ),
+            (
+                "name = \"x\"\nsource = \"s\"\nboth.queue = { codel = { packets = 9, interval = \"18000000000s\" } }",
+                "hour",
+            ),
+            (
+                "name = \"x\"\nsource = \"s\"\nboth.queue = { codel = { packets = 9, interval = \"0s\" } }",
+                "interval is 0",
             ),
         ] {
             let error = Profile::from_toml(text, "x.toml")

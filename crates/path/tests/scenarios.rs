@@ -1,4 +1,5 @@
-//! The link in virtual time: each test is a path, packets, and the instants they must come out at.
+//! The link in virtual time: each test defines a path, packets, and the instants at which they must be
+//! delivered.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ fn at(micros: u64) -> Instant {
     Instant::from_nanos(micros * 1000)
 }
 
-/// Calls the link whenever it asks to be called, and returns all that it delivers.
+/// Calls the link whenever it is due, and returns all that it delivers.
 fn drain(link: &mut Link<u64>) -> Vec<Delivery<u64>> {
     let mut delivered = Vec::new();
     while let Some(due) = link.next_due() {
@@ -38,7 +39,7 @@ fn an_idle_link_adds_serialisation_and_propagation() {
         1,
     );
     link.arrive(at(7), 1500, 0);
-    // 1538 octets at 10 Mbit/s: 1230.4 us.
+    // 1538 bytes at 10 Mbit/s: 1230.4 us.
     let due = Instant::from_nanos(7_000 + 1_230_400 + 45_000_000);
     assert_eq!(link.next_due(), Some(due));
     assert_eq!(link.deliver(Instant::from_nanos(due.as_nanos() - 1)), None);
@@ -49,7 +50,7 @@ fn an_idle_link_adds_serialisation_and_propagation() {
 
 #[test]
 fn packets_back_to_back_leave_at_the_links_pace_without_drift() {
-    // 40 octets at 28.8 kbit/s take 11 111 111 ns and one ninth: nine packets take 100 ms whole.
+    // 40 bytes at 28.8 kbit/s take 11 111 111 ns and one ninth: nine packets take exactly 100 ms.
     let mut link = link("rate = \"28.8kbit/s\"\nqueue = { packets = 1000 }", 1);
     for n in 0..900 {
         link.arrive(at(0), 40, n);
@@ -68,7 +69,7 @@ fn packets_in_propagation_do_not_occupy_the_queue() {
         "rate = \"10Mbit/s\"\npropagation = \"1s\"\nqueue = { packets = 1 }",
         1,
     );
-    // One packet each 1.25 ms while each takes 1.2 ms: 800 travel at a time, none ever waits.
+    // One packet each 1.25 ms while each takes 1.2 ms: 800 are in propagation at a time, and none ever waits.
     for n in 0..800 {
         let arrival = link.arrive(at(n * 1250), 1500, n);
         assert!(
@@ -86,7 +87,7 @@ fn drop_tail_counts_what_waits_and_not_what_is_clocked_out() {
         .map(|n| matches!(by_packets.arrive(at(0), 1500, n), Arrival::Accepted { .. }))
         .collect();
     assert_eq!(kept, [true, true, true, true, false, false]);
-    // One clocked out, one waiting fewer: room for one.
+    // One packet was serialised and one fewer waits: there is room for one.
     assert!(matches!(
         by_packets.arrive(at(1200), 40, 6),
         Arrival::Accepted { .. }
@@ -119,7 +120,7 @@ fn a_link_without_a_rate_only_delays() {
 
 #[test]
 fn codel_drops_when_the_control_law_says() {
-    // Packets of 1 ms, arriving twice as fast: the delay of the head passes 5 ms and stays.
+    // Packets of 1 ms that arrive twice as fast: the delay of the head exceeds 5 ms and stays above it.
     let mut link = link(
         "rate = \"10Mbit/s\"\nqueue = { codel = { packets = 100000 } }",
         1,
@@ -134,8 +135,8 @@ fn codel_drops_when_the_control_law_says() {
             drop.at.as_secs_f64() * 1000.0
         })
         .collect();
-    // First an interval after the delay passed the target, then interval / sqrt(count) apart;
-    // the link looks once a packet, a millisecond late at most.
+    // The first drop is an interval after the delay exceeded the target, later ones interval / sqrt(count)
+    // apart. The link acts once per packet, so a drop is up to a millisecond late.
     let mut expected = f64::from(first_above) + 100.0;
     for (n, drop) in drops.iter().enumerate() {
         assert!(
@@ -150,7 +151,7 @@ fn codel_drops_when_the_control_law_says() {
 
 #[test]
 fn codel_keeps_the_delay_near_its_target_where_drop_tail_does_not() {
-    // A source that slows down by half at each drop and speeds up by one packet a round.
+    // A source that halves its rate at each drop and adds one packet per round.
     let worst = |queue: &str| {
         let mut link = link(&format!("rate = \"10Mbit/s\"\nqueue = {queue}"), 1);
         let (mut window, mut sent, mut now) = (10.0f64, 0u64, 0u64);
@@ -229,7 +230,7 @@ fn jitter_keeps_the_order_unless_asked_to_break_it() {
 
 #[test]
 fn a_packet_held_back_delays_nobody_else() {
-    // Packet 0 travels 100 ms longer; those behind it wait for the link only.
+    // Packet 0 travels 100 ms longer; those behind it wait only for the link.
     let mut link = link(
         "rate = \"10Mbit/s\"\nreorder = { probability = 1, extra = \"100ms\" }",
         1,
@@ -237,7 +238,7 @@ fn a_packet_held_back_delays_nobody_else() {
     link.arrive(at(0), 1250, 0);
     assert_eq!(link.next_due(), Some(at(101_000)));
     link.arrive(at(0), 1250, 1);
-    // The link must be looked at when it is free: what waits could overtake.
+    // The link must be called when it is free: a waiting packet could overtake.
     assert_eq!(link.next_due(), Some(at(1000)));
     assert_eq!(drain(&mut link).len(), 2);
 }
@@ -259,7 +260,7 @@ fn a_clock_that_steps_back_counts_as_standing_still() {
     assert_eq!(delivered[1].scheduled, at(7000));
 }
 
-/// A straightforward reference in whole arithmetic: Lindley's recursion with a fraction.
+/// A simple reference in integer arithmetic: Lindley's recursion with a fraction.
 fn reference(rate: u64, arrivals: &[(u64, u32)]) -> Vec<u64> {
     let mut free = 0u128; // in units of 1 / rate nanoseconds
     arrivals

@@ -1,24 +1,25 @@
-//! What a server sends to an address before it knows that the address is its client's (RFC 9000 section 8.1).
+//! Limits what a server sends to an address before the client's address is validated (RFC 9000 section 8.1).
 //!
-//! At most three times the bytes that came from there. quinn-proto counts too, but begins another datagram as
-//! long as a single byte is left, and so sends up to one datagram more. Here a datagram is begun only if there is
-//! room for a whole one. A client that waits for the rest sends again (RFC 9002 section 6.2.2.1), which makes room.
+//! The limit is three times the bytes received from there. quinn-proto counts too, but starts another datagram
+//! as long as a single byte is left, and so sends up to one datagram more. Here a datagram is started only if
+//! there is room for a complete one. A client that waits for the rest sends again (RFC 9002 section 6.2.2.1),
+//! which makes room.
 //!
-//! Not done here: addresses that a client moves to. quinn-proto can only ask whether such an address is the
-//! client's by a whole datagram, for which there may be no room.
+//! Not covered: addresses that a client migrates to. quinn-proto can only validate such an address with a
+//! full-sized datagram, for which there may be no room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How many bytes may be sent for each that came.
+/// Bytes that may be sent for each byte received.
 const TIMES: usize = 3;
 
-/// The bytes of one connection.
+/// The byte counts of one connection.
 #[derive(Debug)]
 pub(crate) struct Budget {
     received: usize,
     sent: usize,
-    /// Whether a packet came that only a client can make that has received ours.
+    /// Whether a packet has arrived that only a client could create that has received ours.
     is_peer_shown: Arc<AtomicBool>,
 }
 
@@ -39,7 +40,7 @@ impl Budget {
         self.sent += bytes;
     }
 
-    /// Whether it holds no longer.
+    /// Whether the limit no longer applies.
     pub(crate) fn is_over(&self) -> bool {
         self.is_peer_shown.load(Ordering::Relaxed)
     }

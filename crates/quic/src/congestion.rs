@@ -1,7 +1,7 @@
-//! Counts what the peer has acknowledged.
+//! Counts the bytes that the peer has acknowledged.
 //!
-//! quinn-proto tells a congestion controller of every packet that was acknowledged, and nothing else of them.
-//! So each controller is wrapped in one that adds up their bytes. What the controller decides stays as it is.
+//! quinn-proto reports every acknowledged packet to its congestion controller, and nowhere else. So each
+//! controller is wrapped in one that adds up the bytes. The decisions of the controller do not change.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
 
 use crate::timeline::MachineInstant as Instant;
 
-/// Makes controllers that count.
+/// Creates counting controllers.
 pub(crate) struct CountedFactory<F>(pub(crate) Arc<F>);
 
 impl<F: ControllerFactory + Send + Sync + 'static> ControllerFactory for CountedFactory<F> {
@@ -23,14 +23,14 @@ impl<F: ControllerFactory + Send + Sync + 'static> ControllerFactory for Counted
     }
 }
 
-/// A controller and what it was told.
+/// A controller and its count.
 struct Counted {
     inner: Box<dyn Controller>,
     acknowledged: u64,
 }
 
-/// Bytes of packets that the peer has acknowledged on the present path. Copies the controller, so this is not
-/// for every packet.
+/// Bytes of packets that the peer has acknowledged on the current path. Copies the controller, so do not call
+/// it for every packet.
 pub(crate) fn acknowledged(controller: &dyn Controller) -> u64 {
     let copy = controller.clone_box().into_any();
     copy.downcast::<Counted>()

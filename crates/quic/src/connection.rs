@@ -19,36 +19,36 @@ use crate::session::Agreed;
 use crate::statistics::Statistics;
 use crate::stream;
 
-/// Octets taken by one call of [`Connection::write`]: what a call takes is copied, and a copy that does
-/// not fit would be made in vain.
+/// Most bytes that one call of [`Connection::write`] takes. Each call copies them, and a copy that does not fit
+/// would be wasted.
 const MOST_WRITTEN: usize = 64 * 1024;
 
-/// Why a stream cannot be written or ended.
+/// Why a stream cannot be written or finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// Flow control or the send window allows no more; [`Event::Writable`] tells when.
+    /// Flow control or the send window allows no more; [`Event::Writable`] reports when it does.
     #[error("the stream takes nothing at the moment")]
     Blocked,
-    /// The peer wants nothing more of it, and it is reset.
+    /// The peer has stopped the stream; it is reset.
     #[error("the peer has stopped the stream with code {0}")]
     Stopped(u64),
-    /// It was never opened, or has ended, or is the peer's to write.
+    /// The stream was never opened, has ended, or can be written only by the peer.
     #[error("the stream is closed")]
     Closed,
 }
 
-/// Where reading a stream came to.
+/// How a read of a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadEnd {
-    /// There is no more yet; [`Event::Readable`] tells when.
+    /// No more data has arrived yet; [`Event::Readable`] reports when it does.
     Blocked,
-    /// As much was read as was asked for; there may be more.
+    /// The requested amount was read; there may be more.
     Full,
-    /// The stream has ended, and its end was told.
+    /// The stream has ended, and its end was reported.
     Finished,
-    /// The peer has reset it.
+    /// The peer has reset the stream.
     Reset(u64),
-    /// It was never opened, or has ended, or is ours to write alone.
+    /// The stream was never opened, has ended, or can be written only by this side.
     Closed,
 }
 
@@ -61,16 +61,16 @@ pub struct Connection {
     trips: RoundTrips,
     handshake: Option<Handshake>,
     pub(crate) events: VecDeque<Event>,
-    /// The endpoint's word that nothing is left, kept until all events were taken.
+    /// The endpoint's final event, kept until all other events were taken.
     drained: Option<EndpointEvent>,
     pub(crate) is_touched: bool,
-    /// The handshake of a server's connection, while it is in progress.
+    /// A server connection's handshake while it is in progress.
     pub(crate) half_open: Option<Serial>,
-    /// What may be sent to the peer's address before that is known to be its own.
+    /// Limit on the bytes sent before the peer's address is validated.
     budget: Option<Budget>,
-    /// What may wait to be acknowledged, as the endpoint granted it; 0 where it grants nothing.
+    /// Bytes that may wait for acknowledgement, as the endpoint granted; 0 if it grants nothing.
     pub(crate) granted: u64,
-    /// Streams in one direction that this side has opened.
+    /// Number of unidirectional streams that this side has opened.
     own_streams: usize,
     is_established: bool,
     is_closed: bool,
@@ -114,17 +114,17 @@ impl Connection {
         self.is_established
     }
 
-    /// Whether it has ended.
+    /// Whether the connection has ended.
     pub fn is_closed(&self) -> bool {
         self.is_closed || self.machine.is_closed()
     }
 
-    /// Whether what is written now can leave before the handshake is complete (0-RTT).
+    /// Whether data written now can be sent before the handshake is complete (0-RTT).
     pub fn can_send_early(&self) -> bool {
         !self.is_established && self.machine.has_0rtt() && !self.is_closed()
     }
 
-    /// The handshake's figures, once it is complete.
+    /// The figures of the handshake, once it is complete.
     pub fn handshake(&self) -> Option<&Handshake> {
         self.handshake.as_ref()
     }
@@ -139,21 +139,20 @@ impl Connection {
         self.machine.remote_address()
     }
 
-    /// Opens a stream; `None` when the peer allows no more of them now, or the connection has ended.
+    /// Opens a stream; `None` when the peer allows no more at the moment, or the connection has ended.
     pub fn open(&mut self, bidirectional: bool) -> Option<u64> {
         let opened = self.machine.streams().open(direction(bidirectional))?;
         self.own_streams += usize::from(!bidirectional);
         Some(opened.into())
     }
 
-    /// Bytes of packets that the peer has acknowledged on the present path, which starts anew when the peer
-    /// moves. It costs more than reading a counter.
+    /// Bytes of packets that the peer has acknowledged on the current path. The count starts again at 0 when
+    /// the peer migrates. It costs more than reading a counter.
     pub fn acknowledged(&self) -> Bytes {
         Bytes(acknowledged(self.machine.congestion_state()))
     }
 
-    /// The congestion window in bytes; 0 where nothing but long-lived streams in one direction is open for
-    /// sending.
+    /// The congestion window in bytes; 0 when only long-lived unidirectional streams are open for sending.
     pub(crate) fn used_window(&mut self) -> u64 {
         match self.sending_streams() > self.own_streams {
             true => self.machine.congestion_state().window(),
@@ -161,13 +160,13 @@ impl Connection {
         }
     }
 
-    /// Streams on which this side has something that the peer has not acknowledged.
+    /// Number of streams on which this side has data that the peer has not acknowledged.
     pub fn sending_streams(&mut self) -> usize {
         self.machine.streams().send_streams()
     }
 
-    /// Writes the pieces, one after the other, as far as there is room; at most 64 KiB at a time. Returns
-    /// how many octets were taken, which may be none when the pieces are empty.
+    /// Writes the pieces in order, as far as there is room; at most 64 KiB in one call. Returns the number of
+    /// bytes taken, which may be 0 when the pieces are empty.
     pub fn write(&mut self, stream: u64, pieces: &[IoSlice<'_>]) -> Result<usize, StreamError> {
         if !self.may_write(stream) {
             return Err(StreamError::Closed);
@@ -186,7 +185,7 @@ impl Connection {
         self.write_octets(stream, Octets::from(taken))
     }
 
-    /// As [`write`](Self::write), of memory that is shared instead of copied.
+    /// As [`write`](Self::write), with shared memory instead of a copy.
     pub fn write_octets(&mut self, stream: u64, octets: Octets) -> Result<usize, StreamError> {
         if !self.may_write(stream) {
             return Err(StreamError::Closed);
@@ -203,7 +202,7 @@ impl Connection {
         }
     }
 
-    /// Ends a stream behind what was written.
+    /// Ends a stream after the data written so far.
     pub fn finish(&mut self, stream: u64) -> Result<(), StreamError> {
         if !self.may_write(stream) {
             return Err(StreamError::Closed);
@@ -214,18 +213,18 @@ impl Connection {
         })
     }
 
-    /// Breaks a stream off: what was not sent is not sent. A stream that has ended stays as it is.
+    /// Resets a stream: unsent data is not sent. A stream that has ended does not change.
     pub fn reset(&mut self, stream: u64, code: u64) {
         if self.may_write(stream) {
-            // It fails for streams that have ended, and then there is nothing to break off.
+            // Fails for streams that have ended, and then there is nothing to reset.
             let _: Result<(), ClosedStream> = self.send(stream).reset(number(code));
         }
     }
 
-    /// Tells the peer that nothing more of a stream is wanted. What has come is thrown away.
+    /// Tells the peer to stop sending on a stream, and discards the data received.
     pub fn stop(&mut self, stream: u64, code: u64) {
         if self.may_read(stream) {
-            // As above.
+            // Fails for streams that have ended, as above.
             let _: Result<(), ClosedStream> = self
                 .machine
                 .recv_stream(identifier(stream))
@@ -233,16 +232,16 @@ impl Connection {
         }
     }
 
-    /// Sets a stream's priority over this side's others: what has a higher one is sent first.
+    /// Sets a stream's priority among this side's streams: streams with a higher priority are sent first.
     pub fn set_priority(&mut self, stream: u64, priority: i32) {
         if self.may_write(stream) {
-            // As above.
+            // Fails for streams that have ended, as above.
             let _: Result<(), ClosedStream> = self.send(stream).set_priority(priority);
         }
     }
 
-    /// Reads a stream in order and gives `sink` what there is, at most about `most` octets, each piece
-    /// with whether it is the last of the stream. An end that comes alone is an empty last piece.
+    /// Reads a stream in order and passes the data to `sink`, at most about `most` bytes. Each piece comes with
+    /// whether it is the last of the stream. An end without data is an empty last piece.
     pub fn read(&mut self, stream: u64, most: usize, mut sink: impl FnMut(&[u8], bool)) -> ReadEnd {
         if !self.may_read(stream) {
             return ReadEnd::Closed;
@@ -251,7 +250,7 @@ impl Connection {
         let Ok(mut chunks) = stream.read(true) else {
             return ReadEnd::Closed;
         };
-        // One piece is held back, so that the last can be called that.
+        // One piece is held back, so that the last one can be marked.
         let mut held = Octets::new();
         let mut read = 0;
         let end = loop {
@@ -278,7 +277,7 @@ impl Connection {
         if !held.is_empty() {
             sink(&held, false);
         }
-        // Whether this gives the peer leave to send more is asked for by the next transmission.
+        // Any new flow control credit is sent with the next transmission.
         let _ = chunks.finalize();
         end
     }
@@ -303,14 +302,14 @@ impl Connection {
         }
     }
 
-    /// The peer's address is not known to be its own: no more is sent to it than is allowed then.
+    /// Applies the limit for an unvalidated peer address.
     pub(crate) fn hold_to_budget(&mut self) {
         let agreed = self.machine.crypto_session().handshake_data();
         let agreed = agreed.and_then(|data| data.downcast::<Agreed>().ok());
         self.budget = agreed.map(|agreed| Budget::new(agreed.is_peer_shown));
     }
 
-    /// How many datagrams may be sent now, of so many that are asked for.
+    /// How many of `segments` requested datagrams may be sent now.
     pub(crate) fn datagrams_allowed(&mut self, segments: usize) -> usize {
         if self.budget.as_ref().is_some_and(Budget::is_over) {
             self.budget = None;
@@ -322,7 +321,7 @@ impl Connection {
         }
     }
 
-    /// Looks whether the handshake has come to its end by what was just received.
+    /// Checks whether the data just received has completed the handshake.
     pub(crate) fn look(&mut self, now: Instant) {
         if self.is_established || self.machine.is_handshaking() || self.machine.is_closed() {
             return;
@@ -354,7 +353,7 @@ impl Connection {
         self.handshake = Some(handshake);
     }
 
-    /// The next event of the machine, in our words. `Drained` is the endpoint's to tell.
+    /// The next event of the machine, as ours. The endpoint reports `Drained`.
     pub(crate) fn next_event(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -400,8 +399,8 @@ impl Connection {
                         });
                     }
                 },
-                // The protocol agreed upon is told with the handshake, and unreliable datagrams
-                // are not spoken.
+                // The negotiated protocol is reported with the handshake, and unreliable datagrams are not
+                // supported.
                 quinn_proto::Event::HandshakeDataReady
                 | quinn_proto::Event::DatagramReceived
                 | quinn_proto::Event::DatagramsUnblocked => {}
@@ -421,7 +420,7 @@ impl Connection {
         self.events.push_back(Event::Closed(closed));
     }
 
-    /// Keeps the endpoint's word that nothing is left.
+    /// Keeps the endpoint's final event.
     pub(crate) fn hold_drained(&mut self, event: EndpointEvent) {
         self.drained = Some(event);
     }
@@ -449,12 +448,12 @@ impl Connection {
     }
 }
 
-/// A stream's identifier, which was checked to be one.
+/// The identifier of a stream that was checked to be valid.
 fn identifier(stream: u64) -> StreamId {
     StreamId::from(VarInt::from_u64(stream).unwrap_or(VarInt::MAX))
 }
 
-/// A code of the protocol above; what does not fit becomes the largest there is.
+/// An error code of the application protocol; a larger value becomes the maximum.
 fn number(code: u64) -> VarInt {
     VarInt::from_u64(code).unwrap_or(VarInt::MAX)
 }

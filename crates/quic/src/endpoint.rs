@@ -23,58 +23,58 @@ use crate::settings::{
 };
 use crate::timeline::{TokenTime, from_machine, to_machine};
 
-/// Largest UDP payload that peers may send, in octets.
+/// Largest UDP payload that peers may send, in bytes.
 const LARGEST_RECEIVED: u16 = 65_527;
-/// Answers that belong to no connection and wait to be sent; more are thrown away, as a network would.
+/// Most responses without a connection that wait to be sent; further ones are dropped, as a network would do.
 const MOST_RESPONSES: usize = 1024;
 
-/// Names one connection of an endpoint, until its [`Event::Drained`].
+/// Identifies one connection of an endpoint, until its [`Event::Drained`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionKey(pub u32);
 
-/// Datagrams that are to be sent. Their octets are in the buffer that was given.
+/// Datagrams to send. Their bytes are in the given buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {
-    /// To whom.
+    /// The destination.
     pub to: SocketAddr,
-    /// The address to send from, where it is known.
+    /// The source address, if it is known.
     pub from: Option<IpAddr>,
-    /// The two bits of ECN to be put into the IP header (RFC 3168).
+    /// The two ECN bits for the IP header (RFC 3168).
     pub ecn: u8,
-    /// Octets of each datagram, when there are several; the last may have fewer.
+    /// Bytes of each datagram, when there are several; the last may have fewer.
     pub segment: Option<usize>,
 }
 
-/// What an endpoint has done about connections that were asked for.
+/// Counts of an endpoint's reactions to connection attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndpointCounts {
     /// Accepted.
     pub accepted: u64,
-    /// Refused because enough were open, or because the endpoint accepts no more.
+    /// Refused because enough connections were open, or because the endpoint accepts no more.
     pub refused: u64,
-    /// Asked to show that their address is theirs (Retry).
+    /// Required to validate their address (Retry).
     pub retried: u64,
-    /// Whose first packet was wrong.
+    /// Failed because their first packet was invalid.
     pub failed: u64,
-    /// Given up before their handshakes were complete, for others.
+    /// Abandoned before their handshakes were complete, to make room for others.
     pub given_up: u64,
-    /// Answers thrown away because too many waited.
+    /// Responses dropped because too many waited.
     pub responses_dropped: u64,
 }
 
-/// Why a connection cannot be begun.
+/// Why a connection cannot be started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// The server's name is none.
+    /// The server's name is invalid.
     #[error("{0:?} cannot be a server's name")]
     Name(String),
-    /// The server's address is none to send to.
+    /// It is not possible to send to the server's address.
     #[error("{0} cannot be connected to")]
     Address(SocketAddr),
-    /// The settings.
+    /// The settings are invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// There are no connection identifiers left: they are too short for so many.
+    /// No connection IDs are left: they are too short for so many connections.
     #[error("there are no connection identifiers left")]
     NoIdentifiers,
 }
@@ -91,7 +91,7 @@ pub struct Endpoint {
     token_time: Arc<TokenTime>,
     validates_addresses: bool,
     most_connections: usize,
-    /// What a server's connections may have waiting; clients are not held to anything.
+    /// Limits on the data that a server's connections may have waiting; clients have no limit.
     memory: Option<SendMemory>,
     half_open: HalfOpen,
     handshakes: Handshakes,
@@ -109,9 +109,9 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint for connections that are begun here. `identifier_length` is that of
-    /// [`TransportSettings`]; with 0 only one connection to a peer can be told from another. `unfragmented`
-    /// says that its datagrams are never fragmented, without which the path's MTU is not looked for.
+    /// Creates an endpoint for connections that start here. `identifier_length` is that of
+    /// [`TransportSettings`]; with 0, only one connection to each peer can be distinguished. `unfragmented`
+    /// states that its datagrams are never fragmented; otherwise the endpoint does not probe the path's MTU.
     pub fn client(identifier_length: u8, unfragmented: bool, seed: Seed) -> Endpoint {
         let identifiers = Identifiers::new(seed.stream("quic.ids"), identifier_length.into());
         let config = endpoint_config(&identifiers);
@@ -120,7 +120,7 @@ impl Endpoint {
         Endpoint::with(machine, identifiers, Arc::default(), false, usize::MAX)
     }
 
-    /// An endpoint that accepts connections.
+    /// Creates an endpoint that accepts connections.
     pub fn server(
         mut settings: ServerSettings,
         unfragmented: bool,
@@ -187,7 +187,7 @@ impl Endpoint {
         }
     }
 
-    /// Begins a connection. Its first datagram is there to be sent at once.
+    /// Starts a connection. Its first datagram can be sent at once.
     pub fn connect(
         &mut self,
         tls: &ClientTls,
@@ -203,7 +203,7 @@ impl Endpoint {
         });
         let mut config = ClientConfig::new(Arc::clone(&tls.session) as _);
         config.transport_config(Arc::new(transport.build(qlog)?));
-        // What the server's identifier is until it has chosen one: 8 to 20 octets that nobody can guess.
+        // The server's connection ID until it has chosen one: 8 to 20 unpredictable bytes.
         let first = self.identifiers.with_length(crate::identifiers::LONGEST);
         config.initial_dst_cid_provider(Arc::new(move || first.draw()));
         let connected = self.machine.connect(to_machine(now), config, server, name);
@@ -221,7 +221,7 @@ impl Endpoint {
         Ok(self.add(handle, Connection::new(machine, now)))
     }
 
-    /// Takes datagrams that came together from one sender: `segment` octets each, the last perhaps fewer,
+    /// Handles datagrams that arrived together from one sender: `segment` bytes each (the last may have fewer),
     /// with the ECN bits of their IP headers.
     pub fn handle_datagrams(
         &mut self,
@@ -233,7 +233,7 @@ impl Endpoint {
         now: Instant,
     ) {
         let ecn = EcnCodepoint::from_bits(ecn & 0b11);
-        // Streams keep what they received in this memory, without another copy.
+        // Streams keep received data in this memory, without another copy.
         let mut rest = BytesMut::from(octets);
         while !rest.is_empty() {
             let one = rest.split_to(segment.clamp(1, rest.len()));
@@ -279,7 +279,7 @@ impl Endpoint {
         }
     }
 
-    /// The next connection that something has happened to, each once.
+    /// The next connection that has changed, each once.
     pub fn poll_touched(&mut self) -> Option<ConnectionKey> {
         loop {
             let key = self.touched.pop_front()?;
@@ -290,7 +290,7 @@ impl Endpoint {
         }
     }
 
-    /// An answer that belongs to no connection; its octets are appended to `buffer`.
+    /// A response without a connection; its bytes are appended to `buffer`.
     pub fn poll_response(&mut self, buffer: &mut Vec<u8>) -> Option<Transmit> {
         let (transmit, octets) = self.responses.pop_front()?;
         buffer.extend_from_slice(&octets);
@@ -302,7 +302,7 @@ impl Endpoint {
         self.connections.get(key.0 as usize)?.as_deref()
     }
 
-    /// A connection, to be read and written.
+    /// A connection, for reading and writing.
     pub fn get_mut(&mut self, key: ConnectionKey) -> Option<&mut Connection> {
         self.connections.get_mut(key.0 as usize)?.as_deref_mut()
     }
@@ -313,7 +313,7 @@ impl Endpoint {
         let handle = ConnectionHandle(key.0 as usize);
         while let Some(event) = connection.machine.poll_endpoint_events() {
             if event.is_drained() {
-                // The endpoint would give its place to another while events are still to be taken.
+                // The endpoint would reuse its slot while events are still waiting.
                 connection.hold_drained(event);
             } else if let Some(answer) = self.machine.handle_event(handle, event) {
                 connection.machine.handle_event(answer);
@@ -328,8 +328,8 @@ impl Endpoint {
         Some(Event::Drained)
     }
 
-    /// Appends the next datagrams of a connection to `buffer`, which should be empty: at most `segments`
-    /// of one length, the last perhaps shorter.
+    /// Appends the next datagrams of a connection to `buffer`, which should be empty: at most `segments` of
+    /// equal length, the last may be shorter.
     pub fn poll_transmit(
         &mut self,
         key: ConnectionKey,
@@ -352,21 +352,21 @@ impl Endpoint {
         Some(ours(&transmit))
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called for a connection, unless something
-    /// else happens to it before; then ask again.
+    /// When to call [`handle_timeout`](Self::handle_timeout) for a connection. After any other event of the
+    /// connection, ask again.
     pub fn poll_timeout(&mut self, key: ConnectionKey) -> Option<Instant> {
         self.get_mut(key)?.machine.poll_timeout().map(from_machine)
     }
 
-    /// It is `now`; does what is due for a connection, if anything is.
+    /// Handles the timers of a connection that are due at `now`, if any.
     pub fn handle_timeout(&mut self, key: ConnectionKey, now: Instant) {
         if let Some(connection) = self.get_mut(key) {
             connection.machine.handle_timeout(to_machine(now));
         }
     }
 
-    /// Closes a connection at once: what was not acknowledged may be lost. The code and the reason are
-    /// those of the protocol above.
+    /// Closes a connection at once: unacknowledged data may be lost. The code and the reason belong to the
+    /// application protocol.
     pub fn close(&mut self, key: ConnectionKey, code: u64, reason: &str, now: Instant) {
         if let Some(connection) = self.get_mut(key) {
             connection.close(code, reason, now);
@@ -378,12 +378,12 @@ impl Endpoint {
         self.is_accepting = false;
     }
 
-    /// Connections that are there, closed ones that are not drained included.
+    /// Number of connections, including closed ones that are not drained.
     pub fn connections(&self) -> usize {
         self.open
     }
 
-    /// What became of connections that were asked for.
+    /// Counts of the reactions to connection attempts.
     pub fn counts(&self) -> EndpointCounts {
         self.counts
     }
@@ -399,7 +399,7 @@ impl Endpoint {
         let is_shown = incoming.remote_address_validated();
         let is_crowded = self.handshakes.count() >= self.half_open.retry_from;
         if (self.validates_addresses || is_crowded) && !is_shown {
-            // A client whose token is none that we made can be asked but once.
+            // A client that sent an unknown token can be asked only once.
             match self.machine.retry(incoming, &mut self.scratch) {
                 Ok(response) => {
                     self.counts.retried += 1;
@@ -460,8 +460,8 @@ impl Endpoint {
         }
     }
 
-    /// Gives up the oldest handshakes where there are too many, and where others are asked to wait for those that
-    /// take too long.
+    /// Abandons the oldest handshakes while there are too many. While new clients have to send a Retry token,
+    /// it also abandons those that take too long.
     fn give_up_old(&mut self, now: Instant) {
         loop {
             let connections = &self.connections;
@@ -485,8 +485,8 @@ impl Endpoint {
         }
     }
 
-    /// Gives a connection up without another word: neither does it send anything nor wait for what may still
-    /// come. [`Event::Drained`] is its next event but for those that have happened.
+    /// Abandons a connection silently: it sends nothing more and does not wait for further packets.
+    /// [`Event::Drained`] is its next event after those that are waiting.
     pub fn abandon(&mut self, key: ConnectionKey) {
         let Some(connection) = self.get_mut(key) else {
             return;
@@ -497,12 +497,12 @@ impl Endpoint {
         self.touch(key);
     }
 
-    /// Whether there is no room for more connections, or hardly any.
+    /// Whether there is little or no room for more connections.
     pub fn is_full(&self) -> bool {
         self.open >= self.most_connections - self.most_connections / 64
     }
 
-    /// Frees the place of a connection.
+    /// Frees the slot of a connection.
     fn forget(&mut self, key: ConnectionKey) {
         let Some(connection) = self.connections[key.0 as usize].take() else {
             return;
@@ -514,7 +514,7 @@ impl Endpoint {
         }
     }
 
-    /// Decides how much a connection may have waiting.
+    /// Decides how much data a connection may have waiting.
     fn grant(&mut self, key: ConnectionKey) {
         let open = self.open;
         let place = self.connections.get_mut(key.0 as usize);
@@ -549,14 +549,14 @@ impl Endpoint {
     }
 }
 
-/// What all connections of an endpoint have in common.
+/// The configuration that all connections of an endpoint share.
 fn endpoint_config(identifiers: &Identifiers) -> Arc<EndpointConfig> {
     let mut config = EndpointConfig::default();
     let identifiers = identifiers.clone();
     config
         .cid_generator(move || Box::new(identifiers.clone()))
         .supported_versions(vec![VERSION])
-        // Whoever decodes a capture tells QUIC by this bit.
+        // Programs that decode captures recognise QUIC by this bit.
         .grease_quic_bit(false);
     if config.max_udp_payload_size(LARGEST_RECEIVED).is_err() {
         unreachable!("the largest UDP payload is one that can be set");

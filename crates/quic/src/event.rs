@@ -1,26 +1,26 @@
-//! What a connection reports.
+//! Events of a connection.
 
 use fathometer_model::Failure;
 use quinn_proto::{ConnectionError, TransportErrorCode};
 
 use crate::handshake::Handshake;
 
-/// What happened on a connection. Streams go by their identifiers (RFC 9000 section 2.1).
+/// An event of a connection. Streams are identified by their stream IDs (RFC 9000 section 2.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The handshake is complete on this side.
     Established(Handshake),
-    /// The peer has opened a stream, on which something may have come already.
+    /// The peer has opened a stream, which may already contain data.
     Opened {
         /// The stream.
         stream: u64,
     },
-    /// Octets, the end or a reset have come on a stream that was read to where it would have waited.
+    /// Data, the end or a reset has arrived on a stream whose last read found no more data.
     Readable {
         /// The stream.
         stream: u64,
     },
-    /// A stream that could not be written may be.
+    /// A blocked stream may be written again.
     Writable {
         /// The stream.
         stream: u64,
@@ -30,58 +30,58 @@ pub enum Event {
         /// The stream.
         stream: u64,
     },
-    /// The peer wants nothing more of a stream.
+    /// The peer has stopped a stream.
     Stopped {
-        /// The stream.
+        /// The peer's reason, a code of the application protocol.
         stream: u64,
-        /// The peer's reason, a code of the protocol above.
+        /// The peer's reason, a code of the application protocol.
         code: u64,
     },
     /// More streams of this kind may be opened than before.
     StreamsAvailable {
-        /// In both directions, or in one.
+        /// Bidirectional or unidirectional.
         bidirectional: bool,
     },
-    /// The connection has ended. No stream can be read or written any more, whatever came before.
+    /// The connection has ended. No stream can be read or written any more, not even earlier data.
     Closed(Closed),
-    /// Nothing of the connection is left, and its key may name another from now on.
+    /// Nothing of the connection is left; its key may identify another one from now on.
     Drained,
 }
 
-/// Who closed a connection.
+/// What closed a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Closer {
     /// This side.
     Us,
     /// The peer.
     Peer,
-    /// Nobody: the connection was silent for too long.
+    /// Neither side: the idle time-out passed.
     Silence,
 }
 
-/// What the code of a close belongs to.
+/// The layer that a close code belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CloseKind {
-    /// The protocol above (for HTTP/3: RFC 9114 section 8.1).
+    /// The application protocol (for HTTP/3: RFC 9114 section 8.1).
     Application,
-    /// QUIC (RFC 9000 section 20.1), TLS alerts (0x100 and up) included.
+    /// QUIC (RFC 9000 section 20.1), including TLS alerts (0x100 and above).
     Transport,
-    /// Neither: there was no code to be had.
+    /// Neither: there is no code.
     None,
 }
 
 /// How a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Closed {
-    /// Who closed it.
+    /// What closed it.
     pub by: Closer,
-    /// What the code belongs to.
+    /// The layer that the code belongs to.
     pub kind: CloseKind,
-    /// The code; zero where there is none.
+    /// The code; zero if there is none.
     pub code: u64,
-    /// The closer's words, or a description where the closer said nothing.
+    /// The closer's reason, or a description if it gave none.
     pub reason: String,
-    /// What it means for an exchange that was under way; `None` when this side closed it.
+    /// Its meaning for an exchange in flight; `None` when this side closed it.
     pub failure: Option<Failure>,
 }
 
@@ -159,7 +159,7 @@ impl Closed {
     }
 }
 
-/// Whether a code of QUIC is an alert of TLS (RFC 9001 section 4.8).
+/// Whether a QUIC code is a TLS alert (RFC 9001 section 4.8).
 fn is_tls(code: TransportErrorCode) -> bool {
     (0x100..0x200).contains(&u64::from(code))
 }

@@ -1,4 +1,4 @@
-//! The handshakes of a server that are in progress, oldest first.
+//! A server's handshakes in progress, oldest first.
 
 use std::collections::VecDeque;
 
@@ -6,14 +6,14 @@ use fathometer_model::Instant;
 
 use crate::endpoint::ConnectionKey;
 
-/// Names a handshake for ever: keys of connections are used again.
+/// Identifies a handshake permanently, because connection keys are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Serial(u64);
 
-/// All of them.
+/// All handshakes in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Handshakes {
-    /// Those that have ended stay until they are the oldest.
+    /// Completed handshakes stay until they are the oldest.
     queue: VecDeque<(ConnectionKey, Serial, Instant)>,
     count: usize,
     next: u64,
@@ -32,12 +32,12 @@ impl Handshakes {
         serial
     }
 
-    /// One has ended, whichever it is.
+    /// Counts the end of one handshake.
     pub(crate) fn end(&mut self) {
         self.count = self.count.saturating_sub(1);
     }
 
-    /// The oldest that is in progress, and when it began; `is_open` knows whether one is.
+    /// The oldest handshake in progress, and its start; `is_open` tells whether one is in progress.
     pub(crate) fn oldest(
         &mut self,
         is_open: impl Fn(ConnectionKey, Serial) -> bool,
@@ -65,7 +65,7 @@ mod tests {
         handshakes.end();
         handshakes.end();
         assert_eq!(handshakes.count(), 3);
-        // The keys are those of others by now.
+        // Other connections have these keys by now.
         let is_open = |_, serial| serials[2..].contains(&serial);
         let oldest = handshakes.oldest(is_open);
         assert_eq!(oldest, Some((ConnectionKey(0), Instant::from_nanos(2))));

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use fathometer_model::Bytes;
 
-/// Datagrams and their octets (UDP payload).
+/// A number of datagrams and their bytes (UDP payload).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Volume {
     /// Datagrams.
     pub datagrams: u64,
-    /// Their octets.
+    /// Bytes of their payloads.
     pub octets: Bytes,
 }
 
@@ -20,67 +20,66 @@ impl Volume {
     }
 }
 
-/// What became of data sent before the handshake was complete (0-RTT).
+/// The outcome of data sent before the handshake was complete (0-RTT).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum EarlyData {
-    /// It was not possible: there was no ticket, or it was not wanted.
+    /// Not possible (no ticket), or not requested.
     #[default]
     None,
-    /// It was possible, and the server took what came.
+    /// It was possible, and the server accepted it.
     Accepted,
-    /// It was possible, and the server took nothing: all streams opened until then are gone without
-    /// further word and their identifiers begin anew.
+    /// It was possible, and the server rejected it. All streams opened until then are closed without an event,
+    /// and their IDs start again.
     Rejected,
 }
 
-/// A handshake, up to the moment at which this side held it for complete: for a client that is when
-/// the server's Finished has come, before its own has left; for a server when the client's has come.
+/// A handshake, until this side considered it complete. For a client that is when the server's Finished has
+/// arrived, before its own is sent; for a server, when the client's has arrived.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Handshake {
-    /// How long it took since the connection was asked for, or its first datagram came.
+    /// Time since the connect call, or since the first datagram arrived.
     pub took: Duration,
-    /// Sent until then, what early data there was included.
+    /// Sent until then, including early data.
     pub sent: Volume,
     /// Received until then.
     pub received: Volume,
-    /// Round trips it took by its nature: 1 as a rule; one more with Retry (as the client sees it), and
-    /// where the server's certificates were more than it may send before it has heard from the client
-    /// again. What losses added is in the time alone.
+    /// Round trips that the handshake needed without losses: normally 1. One more with Retry (as the client
+    /// sees it), and one more if the server's certificates were larger than it may send before it hears from
+    /// the client again. Losses only affect the time.
     pub round_trips: u32,
-    /// The protocol agreed upon (ALPN), such as `h3`.
+    /// The negotiated protocol (ALPN), such as `h3`.
     pub protocol: Option<Vec<u8>>,
-    /// The name that the client asked for; known to servers alone.
+    /// The name that the client requested; only servers have it.
     pub server_name: Option<String>,
     /// Whether it resumed an earlier session, by a ticket.
     pub resumed: bool,
-    /// The cipher suite agreed upon, by its registered name.
+    /// The negotiated cipher suite, by its registered name.
     pub cipher_suite: Option<&'static str>,
-    /// Octets of the certificates that the peer has shown; none where a session is resumed.
+    /// Bytes of the certificates that the peer presented; zero for a resumed session.
     pub certificates: Bytes,
-    /// What became of early data, as a client knows.
+    /// The outcome of early data; only clients have it.
     pub early_data: EarlyData,
 }
 
-/// Counts the round trips of a handshake from outside, by what must have caused what.
+/// Counts the round trips of a handshake from outside, by cause and effect.
 ///
-/// One is what a handshake takes. A Retry is another. And a server may send a client three times the
-/// octets that it has had from it, and the rest of a datagram, until it has heard again from there and
-/// knows the client's address for good (RFC 9000 section 8.1): what goes beyond that was caused by what
-/// the client sent since, which was a round trip later. What losses and the congestion window cost is
-/// not among these, but is part of the time it took.
+/// A handshake takes one, and a Retry adds another. Until a server has validated the client's address, it may
+/// send three times the bytes received from it, and the rest of a datagram (RFC 9000 section 8.1). Bytes beyond
+/// that were caused by what the client sent since, one round trip later. The effects of losses and of the
+/// congestion window are not counted, but are part of the handshake's time.
 #[derive(Debug)]
 pub(crate) struct RoundTrips {
     count: u32,
     is_server: bool,
     is_validated: bool,
-    /// Octets sent by the client and by the server.
+    /// Bytes sent by the client and by the server.
     clients: u64,
     servers: u64,
-    /// The client's octets that caused the server's first.
+    /// The client's bytes before the server's first bytes.
     before: Option<u64>,
 }
 
-/// Octets by which a server may exceed its allowance: it may end a datagram that it could begin.
+/// Bytes by which a server may exceed its limit: it may complete a datagram that it could start.
 const EXCESS: u64 = 1500;
 
 impl RoundTrips {
@@ -137,7 +136,7 @@ pub(crate) fn is_retry(datagram: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Sends (`true`) and arrivals, in octets.
+    /// The count after these steps: sends (`true`) and arrivals, in bytes.
     fn counted(is_server: bool, steps: &[(bool, usize)]) -> u32 {
         let mut trips = RoundTrips::new(is_server);
         for &(is_sent, octets) in steps {

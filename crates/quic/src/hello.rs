@@ -1,8 +1,8 @@
-//! Whether a handshake carries QUIC's transport parameters (RFC 9001 section 8.2).
+//! Checks that a handshake contains QUIC's transport parameters (RFC 9001 section 8.2).
 //!
-//! Their extension of TLS has the number 0x39. rustls also takes 0xffa5 for it, the number that drafts of the
-//! standard had, and which version 1 of QUIC does not know: there the extension is missing then, and the handshake
-//! fails. Of TLS this reads no more than it must; what is malformed is for rustls to find.
+//! Their TLS extension has the number 0x39. rustls also accepts 0xffa5, the number in drafts of the standard,
+//! which version 1 of QUIC does not define. With that number the extension is missing, and the handshake fails.
+//! This module parses no more of TLS than necessary; rustls detects malformed messages.
 
 use quinn_proto::{TransportError, TransportErrorCode};
 
@@ -15,20 +15,20 @@ const MISSING_EXTENSION: u8 = 109;
 /// Types of handshake messages (RFC 8446 section 4).
 const CLIENT_HELLO: u8 = 1;
 const ENCRYPTED_EXTENSIONS: u8 = 8;
-/// The longest message that is looked into, in bytes. QUIC buffers no longer ones.
+/// The longest message that is parsed, in bytes. QUIC buffers no longer ones.
 const LONGEST: usize = 64 * 1024;
 
-/// The handshake messages of one peer, as they come.
+/// The handshake messages of one peer, in the order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Hellos {
-    /// The message that is not there whole.
+    /// The received part of an incomplete message.
     message: Vec<u8>,
-    /// Bytes of a message of no interest that are still to come.
+    /// Bytes of an irrelevant message that are still to come.
     skipped: usize,
 }
 
 impl Hellos {
-    /// More of the handshake came.
+    /// Reads further bytes of the handshake.
     pub(crate) fn read(&mut self, mut bytes: &[u8]) -> Result<(), TransportError> {
         while !bytes.is_empty() {
             let skipped = self.skipped.min(bytes.len());
@@ -67,7 +67,7 @@ impl Hellos {
     }
 }
 
-/// Whether a message has the draft's extension and not the standard's. What cannot be read has neither.
+/// Whether a message has the draft's extension but not the standard's. False for a malformed message.
 fn is_only_draft(kind: u8, message: &[u8]) -> bool {
     let Some(mut extensions) = extensions(kind, message) else {
         return false;
@@ -88,7 +88,7 @@ fn is_only_draft(kind: u8, message: &[u8]) -> bool {
 fn extensions(kind: u8, message: &[u8]) -> Option<&[u8]> {
     let mut rest = message;
     if kind == CLIENT_HELLO {
-        // The version and the random; then the session, the suites and the methods of compression.
+        // The version and the random; then the session ID, the cipher suites and the compression methods.
         rest = rest.get(2 + 32..)?;
         for width in [1, 2, 1] {
             rest = take_list(rest, width)?.1;
@@ -102,7 +102,7 @@ fn take_number(bytes: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes(*number), rest))
 }
 
-/// What follows a length of `width` bytes, and what comes behind it.
+/// The contents after a length field of `width` bytes, and the bytes after them.
 fn take_list(bytes: &[u8], width: usize) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_at_checked(width)?;
     let length = length
@@ -185,7 +185,7 @@ mod tests {
         for cut in 0..fine.len() - 4 {
             let mut short = fine[..4 + cut].to_vec();
             short[1..4].copy_from_slice(&(cut as u32).to_be_bytes()[1..]);
-            // What was cut off is missing as well, and no index is out of range.
+            // A truncated message lacks the extension too, and no index is out of range.
             let _ = Hellos::default().read(&short);
         }
     }

@@ -1,4 +1,4 @@
-//! Connection identifiers drawn from a seed.
+//! Connection IDs drawn from a seed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fathometer_model::Seed;
 use quinn_proto::{ConnectionId, ConnectionIdGenerator};
 
-/// Most octets of an identifier (RFC 9000 section 17.2).
+/// Most bytes of a connection ID (RFC 9000 section 17.2).
 pub(crate) const LONGEST: usize = 20;
 
-/// Draws identifiers of one length, one after the other. Clones draw from the same row.
+/// Draws IDs of one length, one after the other. Clones draw from the same sequence.
 #[derive(Debug, Clone)]
 pub(crate) struct Identifiers {
     seed: Seed,
@@ -26,7 +26,7 @@ impl Identifiers {
         }
     }
 
-    /// The same row, of identifiers of another length.
+    /// The same sequence, with IDs of another length.
     pub(crate) fn with_length(&self, length: usize) -> Identifiers {
         Identifiers {
             length: length.min(LONGEST),

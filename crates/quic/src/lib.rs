@@ -1,28 +1,27 @@
 //! QUIC connections (RFC 9000, 9001, 9002) over any datagram socket, without I/O.
 //!
-//! The transport machine is `quinn-proto`; what is added here is what an experiment needs of it: our
-//! [`Instant`](fathometer_model::Instant) and [`Seed`](fathometer_model::Seed), every setting as a
-//! factor with a unit ([`TransportSettings`]), the figures of a handshake ([`Handshake`]), who closed a
-//! connection and why ([`Closed`]), and qlog to a writer of the host's.
+//! The transport machine is `quinn-proto`. This crate adds what experiments need: our
+//! [`Instant`](fathometer_model::Instant) and [`Seed`](fathometer_model::Seed), every setting as a factor with
+//! a unit ([`TransportSettings`]), the figures of a handshake ([`Handshake`]), who closed a connection and why
+//! ([`Closed`]), and qlog to a writer of the host.
 //!
-//! An [`Endpoint`] is one UDP socket's worth of connections. Its host works in this order:
+//! An [`Endpoint`] contains the connections of one UDP socket. Its host works in this order:
 //!
-//! 1. Datagrams go in by [`handle_datagrams`](Endpoint::handle_datagrams). Answers that belong to no
-//!    connection come out of [`poll_response`](Endpoint::poll_response).
-//! 2. [`poll_touched`](Endpoint::poll_touched) names the connections that need a look; those that the
-//!    host itself wrote to, or whose time has come
-//!    ([`handle_timeout`](Endpoint::handle_timeout)), need one too.
-//! 3. Of each, take [`poll_event`](Endpoint::poll_event) until `None`, reading and writing streams of
-//!    the [`Connection`] meanwhile;
-//! 4. then [`poll_transmit`](Endpoint::poll_transmit) until `None`, sending what it gives;
-//! 5. then ask [`poll_timeout`](Endpoint::poll_timeout), whose answer any of the above may have moved.
+//! 1. Pass received datagrams to [`handle_datagrams`](Endpoint::handle_datagrams). Take responses without a
+//!    connection from [`poll_response`](Endpoint::poll_response).
+//! 2. Take the connections that have changed from [`poll_touched`](Endpoint::poll_touched). Also handle those that
+//!    the host itself wrote to, or whose time-out is due ([`handle_timeout`](Endpoint::handle_timeout)).
+//! 3. For each, call [`poll_event`](Endpoint::poll_event) until `None`, and read and write streams of the
+//!    [`Connection`] meanwhile.
+//! 4. Then call [`poll_transmit`](Endpoint::poll_transmit) until `None`, and send the datagrams.
+//! 5. Then call [`poll_timeout`](Endpoint::poll_timeout), whose result any of these steps may have changed.
 //!
-//! The event [`Event::Drained`] is a connection's last; its key may name another from then on.
+//! [`Event::Drained`] is the last event of a connection; its key may identify another one from then on.
 //!
-//! With one seed, connection identifiers, skipped packet numbers and key updates are the same in every
-//! run. What TLS draws (keys, randoms) is not, so datagrams of the same lengths carry other octets.
+//! With the same seed, connection IDs, skipped packet numbers and key updates are the same in every run. The
+//! random values of TLS (keys, hello randoms) are not, so datagrams of the same lengths have other contents.
 //!
-//! Not done here: sockets, offloads and ECN marks as such (the host's), HTTP/3, and moving a connection
+//! Not in this crate: sockets, offloads and ECN marks as such (the host's), HTTP/3, and migrating a connection
 //! to another address.
 
 mod budget;

@@ -1,18 +1,19 @@
-//! How the memory for data that is not acknowledged is shared out among the connections of a server.
+//! Divides the memory for unacknowledged data among the connections of a server.
 
 use crate::settings::Waiting;
 
-/// What a connection may have waiting however many there are.
+/// Bytes that a connection may always have waiting, for any number of connections.
 const LEAST: u64 = 8 * 1024;
-/// Congestion windows that a connection may have waiting. One is in flight, one waits to follow it, and two more
-/// are kept while a lost packet is repaired.
+/// Congestion windows that a connection may have waiting. One is in flight, one waits to follow it, and two
+/// more are kept while a lost packet is repaired.
 const WINDOWS: u64 = 4;
 
-/// The memory of one endpoint. It counts what connections may have waiting, which is what they can use at most.
+/// The memory of one endpoint. It counts the limits granted to connections, which are the most that they can
+/// use.
 #[derive(Debug)]
 pub(crate) struct SendMemory {
     waiting: Waiting,
-    /// The most that one connection gets.
+    /// The upper bound for one connection.
     most: u64,
     granted: u64,
 }
@@ -26,8 +27,8 @@ impl SendMemory {
         }
     }
 
-    /// What a connection that had `before` may have waiting from now on, with this congestion window and so many
-    /// connections open; one that has nothing to send has a window of 0.
+    /// The new limit of a connection whose limit was `before`, with this congestion window and `open`
+    /// connections. A connection that has nothing to send has a window of 0.
     pub(crate) fn grant(&mut self, before: u64, congestion_window: u64, open: usize) -> u64 {
         let all = self.waiting.all.0;
         let share = all / (open.max(1) as u64);
@@ -41,7 +42,7 @@ impl SendMemory {
         grant
     }
 
-    /// A connection that had this is gone.
+    /// Returns the limit of a closed connection.
     pub(crate) fn give_back(&mut self, before: u64) {
         self.granted = self.granted.saturating_sub(before);
     }

@@ -1,11 +1,11 @@
-//! TLS 1.3 beneath QUIC (RFC 9001), by rustls.
+//! TLS 1.3 for QUIC (RFC 9001), by rustls.
 //!
-//! The session that comes with `quinn-proto` keeps to itself whether a handshake resumed an earlier
-//! session and which cipher suite was agreed upon. This one does the same work and tells both. The keys and
-//! their use are rustls's, the Retry tag is *ring*'s.
+//! The session in `quinn-proto` does not report whether a handshake resumed an earlier session, nor the
+//! negotiated cipher suite. This one does the same work and reports both. The keys and their use are rustls's,
+//! the Retry tag is *ring*'s.
 //!
-//! Not done here: who is trusted, which tickets are kept and which are given out, all of which is settled
-//! in the settings of rustls; and versions of QUIC other than 1.
+//! Not in this module: trusted authorities and the storage and issue of tickets, which the settings of rustls
+//! define; and versions of QUIC other than 1.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -29,27 +29,28 @@ use rustls::{CipherSuite, HandshakeKind};
 use crate::hello::Hellos;
 use crate::settings::SettingsError;
 
-/// The version of QUIC that is spoken (RFC 9000).
+/// The supported version of QUIC (RFC 9000).
 pub(crate) const VERSION: u32 = 1;
 
-/// What both sides have agreed upon.
+/// What both sides have negotiated.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Agreed {
     /// ALPN.
     pub(crate) protocol: Option<Vec<u8>>,
-    /// The name asked for; known to servers alone.
+    /// The requested name; only servers have it.
     pub(crate) server_name: Option<String>,
     /// Whether an earlier session was resumed.
     pub(crate) resumed: bool,
-    /// By its name in the registry of TLS.
+    /// Its name in the TLS registry.
     pub(crate) cipher_suite: Option<&'static str>,
-    /// Octets of the certificates that the peer has shown in this handshake.
+    /// Bytes of the certificates that the peer presented in this handshake.
     pub(crate) certificates: u64,
-    /// Whether a packet was opened by keys that only a peer has that has received ours (RFC 9000 section 8.1).
+    /// Whether a packet was opened with keys that only a peer has that has received ours (RFC 9000 section
+    /// 8.1).
     pub(crate) is_peer_shown: Arc<AtomicBool>,
 }
 
-/// What clients' sessions are made of.
+/// Creates the sessions of clients.
 pub(crate) struct ClientSession {
     tls: Arc<rustls::ClientConfig>,
     initial: Suite,
@@ -75,7 +76,7 @@ impl crypto::ClientConfig for ClientSession {
         let invalid = || ConnectError::InvalidServerName(server_name.to_owned());
         let name = ServerName::try_from(server_name).map_err(|_| invalid())?;
         let tls = Arc::clone(&self.tls);
-        // It fails for settings without TLS 1.3, of which there was no session to be made.
+        // Fails for settings without TLS 1.3, for which no `ClientSession` exists.
         let tls = ClientConnection::new(tls, Version::V1, name.to_owned(), octets(parameters))
             .map_err(|_| ConnectError::UnsupportedVersion)?;
         Ok(Box::new(Session::new(
@@ -85,11 +86,11 @@ impl crypto::ClientConfig for ClientSession {
     }
 }
 
-/// What servers' sessions are made of.
+/// Creates the sessions of servers.
 pub(crate) struct ServerSession {
     tls: Arc<rustls::ServerConfig>,
     initial: Suite,
-    /// Knows the keys of first packets and of Retry packets.
+    /// Provides the keys of Initial and Retry packets.
     keys: QuicServerConfig,
 }
 
@@ -97,7 +98,7 @@ impl ServerSession {
     pub(crate) fn new(tls: Arc<rustls::ServerConfig>) -> Result<ServerSession, SettingsError> {
         let initial = initial_suite(tls.crypto_provider())?;
         let keys = QuicServerConfig::try_from(Arc::clone(&tls)).map_err(|_| SettingsError::Tls)?;
-        // What makes a session fail is looked for while that can still be told.
+        // Finds errors in the settings here, where they can still be reported.
         ServerConnection::new(Arc::clone(&tls), Version::V1, Vec::new())
             .map_err(|_| SettingsError::Tls)?;
         Ok(ServerSession { tls, initial, keys })
@@ -128,12 +129,12 @@ impl crypto::ServerConfig for ServerSession {
     }
 }
 
-/// One connection's TLS.
+/// The TLS of one connection.
 struct Session {
     tls: Connection,
     initial: Suite,
     next: Option<Secrets>,
-    /// What is known of the peer early on was announced.
+    /// Whether the peer's early handshake data was announced.
     is_announced: bool,
     is_peer_shown: Arc<AtomicBool>,
     hellos: Hellos,
@@ -160,7 +161,7 @@ impl Session {
 
     fn agreed(&self) -> Agreed {
         let resumed = self.tls.handshake_kind() == Some(HandshakeKind::Resumed);
-        // Of a session that is resumed, rustls tells the certificates of the first handshake.
+        // For a resumed session, rustls returns the certificates of the first handshake.
         let shown = self.tls.peer_certificates().filter(|_| !resumed);
         let suite = self.tls.negotiated_cipher_suite();
         Agreed {
@@ -183,7 +184,7 @@ impl crypto::Session for Session {
         keys(self.initial.keys(id, side.into(), Version::V1))
     }
 
-    /// An [`Agreed`], as far as things are settled.
+    /// An [`Agreed`], as far as it is known.
     fn handshake_data(&self) -> Option<Box<dyn Any>> {
         Some(Box::new(self.agreed()))
     }
@@ -228,8 +229,8 @@ impl crypto::Session for Session {
                 reason: error.to_string(),
             }
         })?;
-        // rustls has no word for the moment at which a server knows whom it is asked for, or both know
-        // what they speak.
+        // rustls has no event for the moment when a server learns the requested name, or when both sides know
+        // the protocol.
         let is_known = self.tls.alpn_protocol().is_some()
             || self.server_name().is_some()
             || !self.tls.is_handshaking();
@@ -291,7 +292,7 @@ impl crypto::Session for Session {
     }
 }
 
-/// A key that notes when a packet was opened with it.
+/// A key that records when a packet was opened with it.
 struct WatchedKey {
     key: Box<dyn PacketKey>,
     is_used: Arc<AtomicBool>,
@@ -326,7 +327,7 @@ impl PacketKey for WatchedKey {
     }
 }
 
-/// The suite of first packets, which is the same for everybody (RFC 9001 section 5.2).
+/// The suite of Initial packets, which is fixed (RFC 9001 section 5.2).
 fn initial_suite(provider: &rustls::crypto::CryptoProvider) -> Result<Suite, SettingsError> {
     let suites = provider.cipher_suites.iter();
     suites
@@ -369,8 +370,8 @@ const RETRY_NONCE: [u8; 12] = [
     0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb,
 ];
 
-/// Whether the tag at the end of a Retry packet fits the packet and the identifier that the client asked
-/// with.
+/// Whether the tag at the end of a Retry packet matches the packet and the client's original destination
+/// connection ID.
 fn is_valid_retry(original: &[u8], header: &[u8], payload: &[u8]) -> bool {
     let Some(length) = payload.len().checked_sub(aead::AES_128_GCM.tag_len()) else {
         return false;

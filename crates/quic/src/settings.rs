@@ -1,4 +1,4 @@
-//! What an experiment can set of a QUIC transport, with the units it is set in.
+//! Settings of a QUIC transport for experiments, with their units.
 
 use std::io;
 use std::sync::Arc;
@@ -14,10 +14,11 @@ use crate::congestion::CountedFactory;
 use crate::session::{ClientSession, ServerSession};
 use crate::timeline;
 
-/// The smallest datagram that every path must carry (RFC 9000 section 14), in octets of UDP payload.
+/// The smallest maximum datagram size that every path must support (RFC 9000 section 14), in bytes of UDP
+/// payload.
 pub(crate) const LEAST_DATAGRAM: u16 = 1200;
 
-/// Where a qlog goes.
+/// The destination of a qlog.
 pub type QlogWriter = Box<dyn io::Write + Send + Sync>;
 
 /// A congestion controller.
@@ -26,14 +27,14 @@ pub enum Congestion {
     /// CUBIC (RFC 8312), as in the kernel's TCP.
     #[default]
     Cubic,
-    /// BBR, its first version, which the library calls experimental.
+    /// BBR version 1, which the library calls experimental.
     Bbr,
     /// NewReno (RFC 9002 section 7).
     NewReno,
 }
 
 impl Congestion {
-    /// Every one.
+    /// All controllers.
     pub const ALL: [Congestion; 3] = [Congestion::Cubic, Congestion::Bbr, Congestion::NewReno];
 
     /// Its name in settings and records.
@@ -57,15 +58,15 @@ impl std::str::FromStr for Congestion {
     }
 }
 
-/// What the peer is asked to do about acknowledgements (draft-ietf-quic-ack-frequency-04). A peer that
-/// does not know the extension goes on as it pleases.
+/// Requests to the peer about acknowledgements (draft-ietf-quic-ack-frequency-04). A peer without the extension
+/// ignores them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckFrequency {
-    /// Packets that may come without being acknowledged: 1 acknowledges every other one.
+    /// Packets that may arrive without an acknowledgement: 1 acknowledges every other packet.
     pub packets: u32,
-    /// How long an acknowledgement may be put off; `None` leaves it to the peer.
+    /// The longest delay of an acknowledgement; `None` leaves it to the peer.
     pub delay: Option<Duration>,
-    /// How far out of order a packet must come to be acknowledged at once; 0: never.
+    /// How far out of order a packet must arrive to be acknowledged at once; 0: never.
     pub reordering: u32,
 }
 
@@ -74,47 +75,46 @@ pub struct AckFrequency {
 pub struct TransportSettings {
     /// The congestion controller.
     pub congestion: Congestion,
-    /// Datagrams of [`datagram_size`](Self::datagram_size) that may be under way before the first is
-    /// acknowledged; at least 1. (BBR starts with no fewer than 4.)
+    /// Datagrams of [`datagram_size`](Self::datagram_size) that may be in flight before the first is
+    /// acknowledged; at least 1. (BBR starts with at least 4.)
     pub initial_window: u32,
-    /// The largest UDP payload, in octets, before a larger one is known to pass; at least 1200.
+    /// The largest UDP payload, in bytes, before a larger one is confirmed; at least 1200.
     pub datagram_size: u16,
-    /// Up to which UDP payload, in octets, larger datagrams are tried (RFC 8899); `None` tries none.
+    /// The largest UDP payload, in bytes, that MTU discovery tries (RFC 8899); `None` tries none.
     pub mtu_discovery: Option<u16>,
-    /// The round-trip time that is assumed before one was measured.
+    /// The round-trip time that is assumed before the first measurement.
     pub initial_rtt: Duration,
-    /// How long a connection may be silent before it is given up; `None`: for ever. The smaller of
-    /// both sides' counts.
+    /// Time-out of an idle connection; `None`: none. The smaller value of both sides applies.
     pub max_idle: Option<Duration>,
-    /// Silence after which the peer is asked whether it is there.
+    /// Idle time after which a keep-alive is sent.
     pub keep_alive: Option<Duration>,
-    /// Streams in both directions that the peer may have open at a time.
+    /// Bidirectional streams that the peer may have open at the same time.
     pub bidirectional_streams: u64,
-    /// Streams in one direction that the peer may have open at a time.
+    /// Unidirectional streams that the peer may have open at the same time.
     pub unidirectional_streams: u64,
-    /// Octets that the peer may send on one stream ahead of what was read.
+    /// Bytes that the peer may send on one stream ahead of what was read.
     pub stream_window: Bytes,
-    /// Octets that the peer may send on all streams together ahead of what was read; `None`: any number.
+    /// Bytes that the peer may send on all streams together ahead of what was read; `None`: no limit.
     pub connection_window: Option<Bytes>,
-    /// Octets of all streams that are kept until they are acknowledged; a writer waits beyond.
+    /// Bytes of all streams that are kept until they are acknowledged; above that, writes block.
     pub send_window: Bytes,
-    /// Whether streams of one priority take turns; otherwise they are sent in the order of writing.
+    /// Whether streams of equal priority take turns; otherwise they are sent in the order of writing.
     pub fair: bool,
-    /// What the peer is asked to do about acknowledgements; `None` leaves it alone.
+    /// Requests to the peer about acknowledgements; `None` sends none.
     pub ack_frequency: Option<AckFrequency>,
-    /// Packets that must have been acknowledged after one for it to count as lost; RFC 9002 says 3.
+    /// Later packets that must be acknowledged before a packet counts as lost; RFC 9002 recommends 3.
     pub packet_threshold: u32,
-    /// The same as a time, in round-trip times; RFC 9002 says 9/8.
+    /// The same as a time, in round-trip times; RFC 9002 recommends 9/8.
     pub time_threshold: f32,
-    /// Whether the spin bit shows the round-trip time to whoever looks on (RFC 9000 section 17.4).
+    /// Whether the spin bit shows the round-trip time to observers on the path (RFC 9000 section 17.4).
     pub spin: bool,
-    /// Octets of this side's connection identifiers, 0 to 20. A server needs some; a client with a
+    /// Length of this side's connection IDs in bytes, 0 to 20. A server needs at least 1; a client with a
     /// socket for each connection needs none.
     pub identifier_length: u8,
 }
 
-/// What RFC 9002 and common servers start with: CUBIC, a window of 10 datagrams of 1200 octets, sizes up
-/// to 1452 tried, 100 streams, 30 s of silence; windows for 100 Mbit/s at 100 ms.
+/// The defaults of RFC 9002 and of common servers: CUBIC, a window of 10 datagrams of 1200 bytes, MTU discovery
+/// up to 1452, 100 streams, 30 s idle time-out; windows for 100 Mbit/s at 100 ms.
 impl Default for TransportSettings {
     fn default() -> TransportSettings {
         TransportSettings {
@@ -140,31 +140,31 @@ impl Default for TransportSettings {
     }
 }
 
-/// Why settings cannot be had.
+/// Why settings are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// A number that the protocol has no room for.
+    /// A number outside the range of the protocol.
     #[error("{what} is out of range: {range}")]
     OutOfRange {
         /// The setting.
         what: &'static str,
-        /// What it can be.
+        /// The allowed range.
         range: &'static str,
     },
-    /// No such congestion controller.
+    /// An unknown congestion controller.
     #[error("{0:?} is no congestion controller: write cubic, bbr or newreno")]
     Congestion(String),
-    /// The TLS settings know no TLS 1.3, which QUIC is made of, or lack the suite its first packets use.
+    /// The TLS settings lack TLS 1.3, which QUIC requires, or the suite of Initial packets.
     #[error("the TLS settings lack TLS 1.3 or its suite TLS_AES_128_GCM_SHA256")]
     Tls,
-    /// The qlog's head could not be written.
+    /// The head of the qlog could not be written.
     #[error("the qlog cannot be written")]
     Qlog,
 }
 
 impl TransportSettings {
-    /// The defaults for a client whose every connection has a socket of its own, as browsers have it: its
-    /// identifiers are empty, and servers open no bidirectional streams.
+    /// The defaults for a client with a socket for each connection, as in browsers: its connection IDs are
+    /// empty, and servers open no bidirectional streams.
     pub fn client() -> TransportSettings {
         TransportSettings {
             identifier_length: 0,
@@ -173,7 +173,7 @@ impl TransportSettings {
         }
     }
 
-    /// The machine's form.
+    /// The configuration of the machine.
     pub(crate) fn build(&self, qlog: Option<Qlog>) -> Result<TransportConfig, SettingsError> {
         let largest = 65_527;
         if !(LEAST_DATAGRAM..=largest).contains(&self.datagram_size) {
@@ -195,7 +195,7 @@ impl TransportSettings {
             });
         }
         let mut config = TransportConfig::default();
-        // The machine holds a datagram back that would fill its window to the brim.
+        // The machine holds back a datagram that would fill its window exactly.
         let window = u64::from(self.initial_window) * u64::from(self.datagram_size) + 1;
         match self.congestion {
             Congestion::Cubic => {
@@ -280,7 +280,7 @@ impl TransportSettings {
     }
 }
 
-/// A qlog to be written.
+/// The writer of a qlog.
 pub(crate) struct Qlog {
     pub(crate) writer: QlogWriter,
     pub(crate) title: String,
@@ -293,8 +293,8 @@ fn number(value: u64, what: &'static str) -> Result<VarInt, SettingsError> {
     })
 }
 
-/// TLS of a client in the machine's form. Made once and shared by connections, which share its session
-/// tickets then.
+/// TLS of a client as the machine needs it. Created once and shared by connections, which then share its
+/// session tickets.
 #[derive(Clone)]
 pub struct ClientTls {
     pub(crate) session: Arc<ClientSession>,
@@ -302,8 +302,8 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// TLS 1.3 by these settings, of which the protocols (ALPN) should be `h3` for HTTP/3. Where they
-    /// allow early data, a connection with a ticket sends what it has at once (0-RTT).
+    /// Creates it from a TLS 1.3 configuration, whose protocols (ALPN) should be `h3` for HTTP/3. If it allows
+    /// early data, a connection with a ticket sends its data at once (0-RTT).
     pub fn new(tls: Arc<rustls::ClientConfig>) -> Result<ClientTls, SettingsError> {
         let early_data = tls.enable_early_data;
         Ok(ClientTls {
@@ -321,14 +321,14 @@ impl std::fmt::Debug for ClientTls {
     }
 }
 
-/// How much that was written may wait for acknowledgements: the memory that clients can make a server hold.
+/// Limits on written data that waits for acknowledgement: the memory that clients can make a server hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
-    /// What any connection may have waiting. One that shows by its acknowledgements that its path holds more
-    /// gets more: four congestion windows, at most [`TransportSettings::send_window`].
+    /// The limit for any connection. A connection whose acknowledgements show that its path holds more gets
+    /// four congestion windows, at most [`TransportSettings::send_window`].
     pub each: Bytes,
-    /// What all connections of an endpoint may have waiting. Beyond, each gets an equal share, and 8 KiB at
-    /// least.
+    /// The limit for all connections of an endpoint together. Above it, each gets an equal share, at least 8
+    /// KiB.
     pub all: Bytes,
 }
 
@@ -341,16 +341,16 @@ impl Default for Waiting {
     }
 }
 
-/// How many handshakes may be in progress. Each costs memory, and a client need not receive what it is sent to
-/// make a server begin one.
+/// Limits on handshakes in progress. Each costs memory, and a client can make a server start one without
+/// receiving any response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HalfOpen {
-    /// With so many in progress, a client must show that it receives what is sent to its address before another
-    /// is begun (Retry, RFC 9000 section 8.1.2).
+    /// From this number in progress on, a client must validate its address before another handshake starts
+    /// (Retry, RFC 9000 section 8.1.2).
     pub retry_from: usize,
-    /// The most. Beyond, the oldest is given up for another.
+    /// The most in progress. Above it, the oldest is abandoned for a new one.
     pub most: usize,
-    /// How long a handshake may take where others wait for its place.
+    /// The longest time for a handshake while others wait for its place.
     pub within: Duration,
 }
 
@@ -364,30 +364,30 @@ impl Default for HalfOpen {
     }
 }
 
-/// What a server's endpoint is made of.
+/// The settings of a server's endpoint.
 pub struct ServerSettings {
-    /// TLS 1.3; the protocols (ALPN) should be `h3` for HTTP/3. Early data is on or off: where it is on,
-    /// any amount is taken, as QUIC has it.
+    /// TLS 1.3; the protocols (ALPN) should be `h3` for HTTP/3. If early data is enabled, any amount is
+    /// accepted, as QUIC requires.
     pub tls: Arc<rustls::ServerConfig>,
-    /// The transport of its connections.
+    /// The transport settings of its connections.
     pub transport: TransportSettings,
-    /// Whether a client must show that it receives what is sent to its address before anything is done
-    /// for it (Retry, RFC 9000 section 8.1.2). It costs a round trip.
+    /// Whether every client must validate its address first (Retry, RFC 9000 section 8.1.2). It costs a round
+    /// trip.
     pub validates_addresses: bool,
-    /// Whether clients may move to another address.
+    /// Whether clients may migrate to another address.
     pub migration: bool,
-    /// Most connections at a time; more are refused.
+    /// Most connections at the same time; more are refused.
     pub most_connections: usize,
-    /// How many handshakes may be in progress.
+    /// Limits on handshakes in progress.
     pub half_open: HalfOpen,
-    /// How much may wait to be acknowledged.
+    /// Limits on data that waits for acknowledgement.
     pub waiting: Waiting,
-    /// Where the qlog of all connections goes.
+    /// The destination of the qlog of all connections.
     pub qlog: Option<QlogWriter>,
 }
 
 impl ServerSettings {
-    /// TLS in the machine's form.
+    /// TLS as the machine needs it.
     pub(crate) fn crypto(&self) -> Result<Arc<ServerSession>, SettingsError> {
         let mut tls = Arc::clone(&self.tls);
         if !matches!(tls.max_early_data_size, 0 | u32::MAX) {

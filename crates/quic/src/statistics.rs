@@ -1,4 +1,4 @@
-//! What a connection has cost and how its path looks.
+//! Counts of a connection, and measurements of its path.
 
 use std::time::Duration;
 
@@ -11,34 +11,33 @@ use crate::handshake::Volume;
 pub struct Statistics {
     /// UDP payloads sent.
     pub sent: Volume,
-    /// UDP payloads received, as far as they were of this connection.
+    /// UDP payloads received that belong to this connection.
     pub received: Volume,
-    /// Packets sent, of which a datagram may carry several.
+    /// Packets sent; a datagram may contain several.
     pub packets_sent: u64,
-    /// Packets that are taken for lost, probes of the path's MTU left out.
+    /// Packets considered lost, without MTU probes.
     pub packets_lost: u64,
-    /// Octets of these.
+    /// Bytes of the lost packets.
     pub octets_lost: Bytes,
-    /// Probes of the path's MTU that were sent, and those that were lost.
+    /// MTU probes that were sent, and those that were lost.
     pub mtu_probes: (u64, u64),
-    /// Times that the congestion window was cut.
+    /// Number of reductions of the congestion window.
     pub congestion_events: u64,
     /// The smoothed round-trip time.
     pub rtt: Duration,
-    /// The least round-trip time met.
+    /// The smallest round-trip time measured.
     pub min_rtt: Duration,
-    /// Octets that may be under way now.
+    /// Bytes that may be in flight now.
     pub congestion_window: Bytes,
-    /// The largest UDP payload that is known to pass, in octets.
+    /// The largest confirmed UDP payload, in bytes.
     pub datagram_size: u16,
     /// ACK frames sent and received.
     pub acks: (u64, u64),
     /// STREAM frames sent and received.
     pub stream_frames: (u64, u64),
-    /// Frames sent that say that this side would send more if the peer gave leave (DATA_BLOCKED,
-    /// STREAM_DATA_BLOCKED).
+    /// Frames sent that report that flow control blocks this side (DATA_BLOCKED, STREAM_DATA_BLOCKED).
     pub blocked_frames: u64,
-    /// Frames sent that give the peer leave to send more (MAX_DATA, MAX_STREAM_DATA, MAX_STREAMS).
+    /// Frames sent that give the peer more flow control credit (MAX_DATA, MAX_STREAM_DATA, MAX_STREAMS).
     pub credit_frames: u64,
 }
 

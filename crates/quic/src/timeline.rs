@@ -1,8 +1,8 @@
-//! Our instants in the form that the transport machine wants, and back.
+//! Converts our instants to those of the transport machine, and back.
 //!
-//! `quinn-proto` counts in `std::time::Instant`, which can only be had from the system's clock. One
-//! such reading stands for our origin. Its value means nothing: everything is counted from it, in both
-//! directions, so that no result depends on when it was taken.
+//! `quinn-proto` uses `std::time::Instant`, whose values come only from the system's clock. One such reading
+//! represents our origin. Its value has no meaning: everything is relative to it, in both directions, so no
+//! result depends on when it was taken.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,26 +12,26 @@ use fathometer_model::Instant;
 
 static ORIGIN: OnceLock<std::time::Instant> = OnceLock::new();
 
-/// What stands for our origin.
+/// The reading that represents our origin.
 pub(crate) fn origin() -> std::time::Instant {
     *ORIGIN.get_or_init(std::time::Instant::now)
 }
 
-/// The machine's form of an instant.
+/// The machine's representation of an instant.
 pub(crate) fn to_machine(instant: Instant) -> std::time::Instant {
     origin() + Duration::from_nanos(instant.as_nanos())
 }
 
-/// What the machine takes for a time.
+/// The machine's time type.
 pub(crate) type MachineInstant = std::time::Instant;
 
-/// Our form of an instant of the machine's.
+/// Our representation of an instant of the machine.
 pub(crate) fn from_machine(instant: std::time::Instant) -> Instant {
     Instant::ZERO + instant.saturating_duration_since(origin())
 }
 
-/// The time that address validation tokens are stamped with: that of the last call, counted from the
-/// Unix epoch as if our origin were there. Only this program reads those tokens.
+/// The time for the stamps of address validation tokens: that of the last call, relative to the Unix epoch as
+/// if our origin were there. Only this program reads those tokens.
 #[derive(Debug, Default)]
 pub(crate) struct TokenTime(AtomicU64);
 

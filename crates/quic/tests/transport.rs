@@ -1,5 +1,5 @@
-//! Two endpoints in virtual time: what a handshake costs, what streams carry, how connections end, and
-//! that every setting does what it says.
+//! Two endpoints in virtual time: the cost of a handshake, the data on streams, the ends of connections, and
+//! the effect of every setting.
 
 mod pair;
 #[path = "pair/strangers.rs"]
@@ -53,7 +53,7 @@ fn a_handshake_takes_one_round_trip_and_says_what_it_cost() {
 
 #[test]
 fn certificates_beyond_three_times_the_clients_octets_cost_a_round_trip() {
-    // RFC 9000 section 8.1: until its address is validated a client gets three times what it sent.
+    // RFC 9000 section 8.1: until its address is validated, a client is sent at most three times its own bytes.
     let mut plan = Plan::new();
     plan.tls = Tls::new(false, 5_000);
     let mut pair = Pair::new(plan);
@@ -158,13 +158,13 @@ fn the_initial_window_is_what_was_set() {
             plan.server = TransportSettings {
                 congestion,
                 initial_window: datagrams,
-                // Probes would take their share of the window.
+                // MTU probes would use a part of the window.
                 mtu_discovery: None,
                 ..TransportSettings::default()
             };
             let mut pair = Pair::new(plan);
             pair.establish();
-            // All of the handshake is acknowledged, and acknowledgements are not counted.
+            // Until the whole handshake is acknowledged; acknowledgements do not count.
             pair.run_for(Duration::from_secs(1));
             let stream = pair.client.connection().open(true).unwrap();
             pair.client.write(stream, b"?");
@@ -175,8 +175,8 @@ fn the_initial_window_is_what_was_set() {
             pair.server.write(stream, &vec![0; 60_000]);
             pair.settle();
             let burst = pair.server.lengths[begun..].iter().sum::<usize>() as u64;
-            // Pacing may hold some of it back for a moment, never let out more. A window of one
-            // datagram is held back by what the handshake left in it.
+            // Pacing may delay a part of it, but never sends more. With a window of one datagram, the remains
+            // of the handshake in the window delay it.
             assert!(burst <= window, "{burst} of {window}");
             assert!(burst + 1200 > window.min(12_000), "{burst} of {window}");
         }
@@ -259,7 +259,7 @@ fn a_stopped_stream_takes_no_more() {
     assert_eq!(refused, Err(StreamError::Stopped(0x10c)));
     let unknown = pair.server.connection().write(400, &[IoSlice::new(b"x")]);
     assert_eq!(unknown, Err(StreamError::Closed));
-    // A stream that only the other side writes.
+    // A stream that only the other side can write.
     assert_eq!(pair.server.connection().finish(2), Err(StreamError::Closed));
 }
 
@@ -351,7 +351,7 @@ fn a_certificate_that_is_not_trusted_is_a_failure_of_tls() {
     }
 }
 
-/// Establishes a connection, so that the client has tickets.
+/// Establishes a connection, so that the client receives tickets.
 fn visit(tls: &Tls) {
     let mut plan = Plan::new();
     plan.tls = tls.clone();
@@ -380,7 +380,7 @@ fn early_data_saves_a_round_trip_and_a_resumption_the_certificates() {
     pair.establish();
     let client = handshake(&mut pair);
     assert_eq!(client.early_data, EarlyData::Accepted);
-    // What a resumed client knows of the server's certificates it has from before.
+    // A resumed client knows the server's certificates only from the earlier session.
     assert!(client.resumed);
     assert_eq!(client.certificates, Bytes(0));
     assert!(pair.server.connection().handshake().unwrap().resumed);
@@ -414,7 +414,7 @@ fn early_data_that_is_rejected_is_told_and_its_streams_begin_anew() {
 
 #[test]
 fn one_seed_makes_one_course_of_events() {
-    // Certificates made anew differ in length now and then.
+    // The lengths of newly created certificates differ occasionally, so both runs share one.
     let tls = Tls::new(false, 0);
     let course = |seed| {
         let mut plan = Plan::new();
@@ -473,7 +473,7 @@ fn marks_of_congestion_slow_the_sender_as_losses_do() {
     assert_eq!(statistics.packets_lost, 0);
 }
 
-/// A writer whose octets can be looked at.
+/// A writer whose bytes a test can inspect.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -497,7 +497,7 @@ fn a_qlog_is_a_sequence_of_json_texts_on_the_runs_own_time() {
     pair.run_for(Duration::from_secs(1));
     drop(pair);
     let log = log.0.lock().unwrap();
-    // RFC 7464: each text stands between a record separator and a line feed.
+    // RFC 7464: each text is between a record separator and a line feed.
     let texts: Vec<&[u8]> = log.split(|&octet| octet == 0x1e).collect();
     assert_eq!(texts[0], b"");
     assert!(texts.len() > 10);
@@ -515,12 +515,12 @@ fn a_qlog_is_a_sequence_of_json_texts_on_the_runs_own_time() {
         .iter()
         .find(|text| text.contains("packet_received"))
         .unwrap();
-    // The first answer comes after a round trip, and our origin is the log's.
+    // The first response arrives after one round trip, and the log starts at our origin.
     assert!(received.contains("\"time\":100.0"), "{received}");
 }
 
-/// Writes as much as the server's connection takes, time after time, while what the client says is lost from
-/// now on or not.
+/// Writes to a stream of the server until `total` bytes are written or it takes no more; returns the bytes
+/// written.
 fn write_on(pair: &mut Pair, stream: u64, total: usize) -> usize {
     let octets = vec![7; 64 * 1024];
     let mut written = 0;
@@ -597,7 +597,7 @@ fn a_client_that_is_not_known_to_be_there_gets_three_times_what_it_sent_at_most(
             tls: Tls::new(false, padding),
             ..Plan::new()
         };
-        // It sends one datagram, and nothing more.
+        // The client sends one datagram, and nothing more.
         let mut pair = Pair::new(plan());
         pair.lost.0 = (1..1_000).collect();
         pair.run_for(Duration::from_secs(60));
@@ -609,7 +609,7 @@ fn a_client_that_is_not_known_to_be_there_gets_three_times_what_it_sent_at_most(
             received <= sent && sent <= 3 * received,
             "{padding}: {sent} for {received}"
         );
-        // One that is there is kept waiting for no longer than a round trip.
+        // A client that responds waits at most one round trip longer.
         let mut pair = Pair::new(plan());
         pair.establish();
         assert!(handshake(&mut pair).took <= Duration::from_millis(200));

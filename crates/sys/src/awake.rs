@@ -1,10 +1,10 @@
-//! Processors that do not sleep.
+//! Prevents processors from sleeping.
 //!
-//! A processor of a virtual machine that has nothing to do is given back to the hypervisor, and whoever
-//! wakes it waits until the hypervisor has a real one free: milliseconds, on a busy machine, at every
-//! packet that finds the machine idle. A thread that always wants to run, and gives way to every other
-//! one at once, keeps each processor where it is. (What `idle=poll` does for a kernel that is booted
-//! for measuring, for as long as something is measured and without a boot.)
+//! An idle processor of a virtual machine is returned to the hypervisor. A wake-up then waits until the
+//! hypervisor has a free physical processor: milliseconds, on a busy machine, for every packet that arrives
+//! while the machine is idle. A thread that is always runnable, and yields to every other thread at once,
+//! prevents this on each processor. (It has the effect of booting with `idle=poll`, for the time of a
+//! measurement and without a reboot.)
 
 use std::hint;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::error::{Doing, Result, check};
 use crate::probe::thread_time;
 use crate::sched;
 
-/// Turns between two looks at whether to end: some tenths of a millisecond.
+/// Iterations between two checks whether to end: some tenths of a millisecond.
 const TURNS: u32 = 10_000;
 
-/// Nanoseconds of processor time of all threads that keep, or have kept, a processor awake.
+/// Nanoseconds of processor time of all current and former threads of this kind.
 static SPENT: AtomicU64 = AtomicU64::new(0);
 
 /// Keeps the processors of the calling thread awake until it is dropped.
 ///
-/// Its threads run under `SCHED_IDLE`: any other thread takes the processor from them at once. They do
-/// cost the other half of a physical core some of its speed, and electricity.
+/// Its threads run under `SCHED_IDLE`: any other thread preempts them at once. They slow down the other
+/// hyper-thread of a physical core, and use electricity.
 #[derive(Debug)]
 pub struct Awake {
     end: Arc<AtomicBool>,
@@ -45,7 +45,7 @@ impl Awake {
             let thread = thread::Builder::new()
                 .name(format!("awake-{processor}"))
                 .spawn(move || {
-                    // A thread that could not be put behind all others would be in their way.
+                    // Without `SCHED_IDLE` the thread would compete with others, so it does not run.
                     if put_last().and_then(|()| sched::pin(processor)).is_ok() {
                         spin_until(&end);
                     }
@@ -59,7 +59,7 @@ impl Awake {
     }
 }
 
-/// Keeps the processors awake if this machine is a guest; `None` if it is not, or cannot.
+/// Keeps the processors awake if this machine is a guest; `None` if it is not, or if it failed.
 pub fn in_a_guest(machine: &Machine) -> Option<Awake> {
     machine.hypervisor.as_ref()?;
     Awake::keep().ok()
@@ -69,14 +69,14 @@ impl Drop for Awake {
     fn drop(&mut self) {
         self.end.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // It cannot have panicked, and there would be nothing to undo.
+            // The thread cannot have panicked, and there is nothing to clean up.
             let _ = thread.join();
         }
     }
 }
 
-/// Processor time that this program has spent on keeping processors awake. The kernel counts it as time
-/// of a program, but anybody else could have had it: a machine that spends its time so is idle.
+/// Processor time that this program has spent on keeping processors awake. The kernel counts it as time of a
+/// program, but it was available to all other threads: a machine that spends its time so is idle.
 pub fn spent() -> Duration {
     Duration::from_nanos(SPENT.load(Ordering::Relaxed))
 }
@@ -94,7 +94,7 @@ fn spin_until(end: &AtomicBool) {
     }
 }
 
-/// Puts the calling thread behind all others (`SCHED_IDLE`). Needs no rights.
+/// Gives the calling thread a lower priority than all others (`SCHED_IDLE`). Needs no privilege.
 pub fn put_last() -> Result<()> {
     // SAFETY: sched_param is plain data, for which zero is a value.
     let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -121,11 +121,11 @@ mod tests {
         let before = spent();
         let awake = Awake::keep().unwrap();
         assert_eq!(awake.threads.len(), sched::processors().unwrap().len());
-        // Last of all, they have a little of even the busiest processor.
+        // Even on a busy machine, threads with the lowest priority get a little processor time.
         while spent() == before {
             thread::sleep(Duration::from_millis(1));
         }
-        // Ends only when its threads do.
+        // Returns only when its threads have exited.
         drop(awake);
     }
 }

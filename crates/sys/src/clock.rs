@@ -8,10 +8,10 @@ use std::time::Duration;
 use fathometer_model::Instant;
 use rustix::time::{ClockId, clock_gettime};
 
-/// How many times the two clocks are read in turn to find how they lie to each other.
+/// How many times the two clocks are read in turn to find their offset.
 const PAIRS: usize = 16;
 
-/// The origin that instants are counted from, and what the wall clock said then.
+/// The origin from which instants are counted, and the wall-clock time of that origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {
     origin: u64,
@@ -21,8 +21,8 @@ pub struct Clock {
 impl Clock {
     /// A clock whose origin is now.
     ///
-    /// The wall clock at the origin is known to about the time between two readings of a clock,
-    /// some tens of nanoseconds: of several attempts the one least disturbed counts.
+    /// The wall clock at the origin is accurate to about the time between two clock readings, some tens of
+    /// nanoseconds. Of several attempts the one with the shortest gap is used.
     pub fn start() -> Clock {
         let mut best = u64::MAX;
         let mut offset = 0i128;
@@ -50,27 +50,27 @@ impl Clock {
         Instant::from_nanos(nanoseconds(ClockId::Monotonic).saturating_sub(self.origin))
     }
 
-    /// The wall-clock time of an instant, since the Unix epoch, as the wall clock stood at the
-    /// origin: a later step of the wall clock does not bend a run's time axis.
+    /// The wall-clock time of an instant, since the Unix epoch, relative to the wall clock at the origin. A
+    /// later step of the wall clock does not change a run's time axis.
     pub fn realtime_of(self, instant: Instant) -> Duration {
         self.realtime_at_origin + Duration::from_nanos(instant.as_nanos())
     }
 
-    /// The wall-clock time of the origin, since the Unix epoch, as the wall clock stands now: it differs
-    /// from `realtime_of(Instant::ZERO)` by what the wall clock was stepped since the start.
+    /// The wall-clock time of the origin, since the Unix epoch, by the current wall clock. It differs from
+    /// `realtime_of(Instant::ZERO)` by the steps of the wall clock since the start.
     pub fn realtime_of_origin_now(self) -> Duration {
         let elapsed = Duration::from_nanos(self.now().as_nanos());
         Duration::from_nanos(nanoseconds(ClockId::Realtime)).saturating_sub(elapsed)
     }
 
-    /// The reading of `CLOCK_MONOTONIC` at an instant, in nanoseconds: what absolute timers want.
+    /// The reading of `CLOCK_MONOTONIC` at an instant, in nanoseconds, for absolute timers.
     pub fn monotonic_of(self, instant: Instant) -> u64 {
         self.origin.saturating_add(instant.as_nanos())
     }
 }
 
-/// The wall clock that the kernel stamps files with, since the Unix epoch. It moves in ticks of some
-/// milliseconds, and is stepped when the wall clock is.
+/// The wall clock of the kernel's file time stamps, since the Unix epoch. It advances in ticks of some
+/// milliseconds, and steps with the wall clock.
 pub fn file_time() -> Duration {
     Duration::from_nanos(nanoseconds(ClockId::RealtimeCoarse))
 }
@@ -116,11 +116,11 @@ mod tests {
         let ours = clock.realtime_of(clock.now());
         let after = std::time::SystemTime::now();
         let epoch = std::time::UNIX_EPOCH;
-        // A millisecond forgives a slewing wall clock, not a wrong formula.
+        // A millisecond tolerates a slewing wall clock, but not a wrong formula.
         let slack = Duration::from_millis(1);
         assert!(ours + slack >= before.duration_since(epoch).unwrap());
         assert!(ours <= after.duration_since(epoch).unwrap() + slack);
-        // Nothing has stepped it since.
+        // The wall clock has not been stepped since.
         let stands = clock.realtime_of_origin_now();
         let started = clock.realtime_of(Instant::ZERO);
         assert!(stands.abs_diff(started) < Duration::from_secs(1));

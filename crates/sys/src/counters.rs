@@ -1,20 +1,19 @@
-//! What the kernel's TCP has counted in a namespace, all connections together.
+//! The TCP counters of a namespace, all connections together.
 //!
-//! A packet that the path delivered can still be lost inside a host: for want of buffer, of room
-//! in a queue of new connections, for a bad checksum. [`TcpCounters::losses`] names those; any
-//! at all speak against a measurement.
+//! A packet that the path delivered can still be lost inside a host: a full buffer, a full queue of new
+//! connections, or a bad checksum. [`TcpCounters::losses`] lists these. Any such loss is a reason against a
+//! measurement.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use crate::error::{Doing, Error, Result};
 
-/// Counters by the names the kernel gives them, as `nstat -az` prints them: `TcpRetransSegs`,
-/// `TcpExtListenDrops`.
+/// Counters by their kernel names, as printed by `nstat -az`: `TcpRetransSegs`, `TcpExtListenDrops`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TcpCounters(BTreeMap<String, u64>);
 
-/// Packets that a host received and dropped.
+/// Counters of packets that a host received and dropped.
 const LOSSES: [&str; 11] = [
     "IpInDiscards",
     "TcpExtListenDrops",
@@ -41,12 +40,12 @@ impl TcpCounters {
         Ok(counters)
     }
 
-    /// One counter; zero when the kernel has none of this name.
+    /// One counter; zero when the kernel has no counter of this name.
     pub fn count(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or(0)
     }
 
-    /// What was counted since an earlier reading, without what did not change.
+    /// The difference to an earlier reading, without counters that did not change.
     pub fn since(&self, earlier: &TcpCounters) -> TcpCounters {
         let changes = self.0.iter().filter_map(|(name, &count)| {
             let change = count.saturating_sub(earlier.count(name));
@@ -55,7 +54,7 @@ impl TcpCounters {
         TcpCounters(changes.collect())
     }
 
-    /// The losses inside the host, by name, that are not zero.
+    /// The non-zero losses inside the host, by name.
     pub fn losses(&self) -> BTreeMap<String, u64> {
         LOSSES
             .into_iter()
@@ -77,7 +76,7 @@ impl TcpCounters {
                 return Err(bad());
             }
             for (name, value) in names.split_whitespace().zip(values.split_whitespace()) {
-                // Some are signed: -1 stands for no limit, and counts nothing.
+                // Some are signed: -1 means no limit, and is not a count.
                 if let Ok(value) = value.parse() {
                     self.0.insert(format!("{group}{name}"), value);
                 }

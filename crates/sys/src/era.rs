@@ -1,55 +1,54 @@
-//! The TCP of a host: settings of its namespace, of its device and of its routes, each applied,
-//! read back and accounted for.
+//! The TCP of a host: settings of its namespace, its device and its routes, each applied, read back and
+//! recorded.
 //!
-//! What an era is made of is data, read elsewhere; this module applies what it is given and never
-//! keeps quiet about a setting that the kernel does not have, refuses or changes.
+//! The definition of an era is data from elsewhere. This module applies it, and reports every setting that
+//! the kernel does not have, rejects or changes.
 //!
-//! # How far Linux can be taken back to 1997
+//! # How closely Linux can imitate the TCP of 1997
 //!
-//! Found by experiment on Linux 6.18, two hosts and 45 ms each way; `tests/lab/eras.rs` holds what
-//! can be held to.
+//! Measured on Linux 6.18 with two hosts and 45 ms each way; `tests/lab/eras.rs` tests these statements as
+//! far as possible.
 //!
 //! What works:
 //!
-//! - *SYN options.* `tcp_timestamps`, `tcp_sack`, `tcp_window_scaling` at 0 leave the segment size
-//!   alone in SYN. With `tcp_ecn`, `tcp_fastopen`, `tcp_frto`, `tcp_early_retrans` (tail loss
-//!   probes) and `tcp_recovery` (RACK) at 0 nothing of them is seen on the wire.
-//! - *Congestion control.* `tcp_congestion_control` or the route's `congctl`. A fresh namespace
-//!   takes the machine's default, which is BBR on some: name one, in every era.
+//! - *SYN options.* `tcp_timestamps`, `tcp_sack`, `tcp_window_scaling` at 0 leave only the segment size in
+//!   SYN. With `tcp_ecn`, `tcp_fastopen`, `tcp_frto`, `tcp_early_retrans` (tail loss probes) and
+//!   `tcp_recovery` (RACK) at 0, none of these features is visible on the wire.
+//! - *Congestion control.* `tcp_congestion_control` or the route's `congctl`. A new namespace uses the
+//!   machine's default, which is BBR on some: name one, in every era.
 //! - *Initial window.* The route's `initcwnd`, from 1.
-//! - *Receive window.* `tcp_rmem` with twice the window as default and maximum, and no window
-//!   scaling: `4096 17520 17520` announces 8760 in SYN and never more, for all programs. The
-//!   route's `window` and `TCP_WINDOW_CLAMP` do not hold: since 6.10 the first full segment sets
-//!   the clamp anew from the buffer, and the window grows to 65535.
-//! - *Send buffer.* `tcp_wmem` counts the kernel's own overhead, 2048 octets a full segment: of
-//!   8192 four segments are in flight, of 10240 five, of 12288 six.
-//! - *One decision a segment.* [`TcpSettings::burst_segments`] at 1: no segment waits for others to
-//!   make a burst.
-//! - *Smallest retransmission time-out.* `tcp_rto_min_us`, or the route's `rto_min`: 1 s is taken.
-//!   (The socket option of that name only lowers it.) The time-out is the smoothed round trip
-//!   *plus* the larger of this and four deviations; BSD took the larger of 1 s and the whole sum.
-//! - *Every second segment acknowledged.* Connections begin with some quick acknowledgements, and
-//!   begin again after each one that was really delayed. `TCP_QUICKACK` at 0 ends that: at the
-//!   client after connecting and after every read, at the server on the listening socket, whose
-//!   connections inherit it; the acknowledgement of a request then rides on the response. Programs
-//!   that know nothing of it are reached through
-//!   [`HostProcess::listening_sockets`](crate::HostProcess::listening_sockets). As in BSD, a
-//!   reader that is slow makes acknowledgements rarer.
+//! - *Receive window.* `tcp_rmem` with twice the window as default and maximum, and no window scaling: `4096
+//!   17520 17520` advertises 8760 in SYN and never more, for all programs. The route's `window` and
+//!   `TCP_WINDOW_CLAMP` do not last: since 6.10 the first full segment resets the clamp from the buffer, and
+//!   the window grows to 65535.
+//! - *Send buffer.* `tcp_wmem` includes the kernel's own overhead, 2048 bytes per full segment: with 8192
+//!   four segments are in flight, with 10240 five, with 12288 six.
+//! - *One decision per segment.* [`TcpSettings::burst_segments`] at 1: no segment waits for others to form a
+//!   burst.
+//! - *Minimum retransmission time-out.* `tcp_rto_min_us`, or the route's `rto_min`: 1 s is accepted. (The
+//!   socket option of that name can only lower it.) The time-out is the smoothed round trip *plus* the larger
+//!   of this and four deviations; BSD used the larger of 1 s and the whole sum.
+//! - *Every second segment acknowledged.* Connections start with some quick acknowledgements, and start again
+//!   with them after each acknowledgement that was really delayed. `TCP_QUICKACK` at 0 ends that. The client
+//!   sets it after connecting and after every read. The server sets it on the listening socket, whose
+//!   connections inherit it; the acknowledgement of a request is then sent with the response. For programs
+//!   that do not set it, [`HostProcess::listening_sockets`](crate::HostProcess::listening_sockets) gives
+//!   access to their sockets. As in BSD, a slow reader makes acknowledgements rarer.
 //!
 //! What does not:
 //!
-//! - *Delayed acknowledgements of 200 ms.* A pending acknowledgement waits 40 ms, 44 with the
-//!   granularity of a timer at 250 Hz; BSD's waited for the next tick of a clock of 200 ms, 100 ms
-//!   on average. `TCP_DELACK_MAX_US` only lowers it, and the adaptive time is bound by the round
-//!   trip. A response of more than the initial window stalls this much less.
-//! - *Slow start.* The window grows by what was acknowledged, so it doubles each round trip. In
-//!   1997 it grew by one segment an acknowledgement, so half as fast when every second segment is
-//!   acknowledged. From 1 segment to a window of 6 that is one to two round trips.
-//! - *Initial time-out.* 1 s, 2 s, 4 s for SYN and SYN-ACK (with `tcp_syn_linear_timeouts` at 0;
-//!   without, four times 1 s); in 1997 3 s, 6 s, 12 s, and 0.5 s at Solaris. Only a lost SYN shows
-//!   it, or one that queues for a second.
-//! - *Recovery.* NewReno with proportional rate reduction, where 1997 had Reno: only losses show
-//!   it.
+//! - *Delayed acknowledgements of 200 ms.* A pending acknowledgement waits 40 ms, or 44 ms with the timer
+//!   granularity of 250 Hz. BSD's waited for the next tick of a 200 ms clock, 100 ms on average.
+//!   `TCP_DELACK_MAX_US` can only lower it, and the adaptive time is bounded by the round trip. A response
+//!   larger than the initial window stalls this much less.
+//! - *Slow start.* The window grows by the bytes acknowledged, so it doubles each round trip. In 1997 it grew
+//!   by one segment per acknowledgement, so half as fast when every second segment is acknowledged. From 1
+//!   segment to a window of 6 the difference is one to two round trips.
+//! - *Initial time-out.* 1 s, 2 s, 4 s for SYN and SYN-ACK (with `tcp_syn_linear_timeouts` at 0; without,
+//!   four times 1 s); in 1997 3 s, 6 s, 12 s, and 0.5 s on Solaris. The difference only matters for a lost
+//!   SYN, or one that queues for a second.
+//! - *Recovery.* NewReno with proportional rate reduction, where 1997 had Reno: the difference only matters
+//!   after losses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -64,64 +63,64 @@ use crate::error::{Error, Result};
 use crate::netlink::{Netlink, RouteMetrics};
 use crate::socket::SocketOptions;
 
-/// The TCP of one host. What is left out stays as the kernel has it in a fresh namespace.
+/// The TCP settings of one host. Unset ones keep the kernel's defaults of a new namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TcpSettings {
-    /// Kernel settings by their dotted name (`net.ipv4.tcp_sack`) and value as
-    /// `/proc/sys/net` prints it; blanks of any kind between numbers are the same.
+    /// Kernel settings by their dotted name (`net.ipv4.tcp_sack`), with the value as printed by
+    /// `/proc/sys/net`. Blanks of any kind between numbers are equivalent.
     pub sysctl: BTreeMap<String, String>,
-    /// What rides on every route of the host.
+    /// The metrics of every route of the host.
     pub route: RouteMetrics,
-    /// What every socket of the host is given. Not applied here: it is for whoever opens them.
+    /// The options of every socket of the host. Not applied here, but by the code that opens the sockets.
     pub socket: SocketOptions,
-    /// The most segments that TCP hands to the device as one (`gso_max_segs`). With 1 the sender
-    /// decides about each segment by itself, as before segmentation offload; with more it holds
+    /// The largest number of segments that TCP passes to the device as one packet (`gso_max_segs`). With 1
+    /// the sender decides about each segment separately, as before segmentation offload. With more it holds
     /// segments back to send them in bursts (`tcp_tso_win_divisor`).
     pub burst_segments: Option<u32>,
 }
 
-/// A route of a host, on which [`TcpSettings::route`] is put.
+/// A route of a host, which gets the metrics of [`TcpSettings::route`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
-    /// Where it leads.
+    /// Its destination.
     pub destination: IpAddr,
-    /// How much of the destination counts, in bits.
+    /// The prefix length of the destination, in bits.
     pub prefix: u8,
-    /// The address the host uses on it.
+    /// The source address that the host uses on it.
     pub source: Option<IpAddr>,
 }
 
-/// What became of one setting.
+/// The result of one setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedSetting {
     /// Its name, as in `net.ipv4.tcp_sack` or `route initcwnd`.
     pub name: String,
-    /// The value asked for.
+    /// The requested value.
     pub wanted: String,
-    /// What became of it.
+    /// The result.
     pub outcome: SettingOutcome,
 }
 
-/// What became of a setting.
+/// The result of a setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome", content = "detail")]
 pub enum SettingOutcome {
     /// It was changed, from this value.
     Applied(String),
-    /// It had the value already.
+    /// It already had the value.
     AlreadySo,
-    /// It does not have the value, for this reason.
+    /// It could not be set, for this reason.
     Impossible(String),
 }
 
-/// What became of all settings of a host.
+/// The results of all settings of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AppliedSettings(pub Vec<AppliedSetting>);
 
 impl AppliedSettings {
-    /// The settings that the kernel could not be brought to.
+    /// The settings that could not be applied.
     pub fn impossible(&self) -> impl Iterator<Item = &AppliedSetting> {
         self.0
             .iter()
@@ -141,7 +140,7 @@ impl fmt::Display for AppliedSetting {
 }
 
 impl TcpSettings {
-    /// These settings, and those of `base` where these say nothing.
+    /// These settings; where one is unset, that of `base`.
     pub fn overlaid_on(&self, base: &TcpSettings) -> TcpSettings {
         let mut sysctl = base.sysctl.clone();
         sysctl.extend(self.sysctl.clone());
@@ -155,11 +154,11 @@ impl TcpSettings {
         }
     }
 
-    /// Applies the settings to the calling thread's namespace: kernel settings first, then the
-    /// device, then each route, which is added or replaced.
+    /// Applies the settings to the calling thread's namespace: kernel settings first, then the device, then
+    /// each route, which is added or replaced.
     ///
-    /// An error only when nothing could be done at all, as in the program's own namespace, whose
-    /// settings belong to the machine and are never touched.
+    /// Fails only when nothing could be applied, as in the program's own namespace, whose settings belong to
+    /// the machine and are never changed.
     pub fn apply(&self, device: u32, routes: &[Route]) -> Result<AppliedSettings> {
         refuse_own_namespace()?;
         let mut applied = Vec::new();
@@ -185,8 +184,8 @@ impl TcpSettings {
     }
 }
 
-/// The value of a kernel setting in the calling thread's namespace, blanks normalised; `None` when
-/// the kernel has no such setting there.
+/// The value of a kernel setting in the calling thread's namespace, with normalised blanks; `None` when the
+/// kernel has no such setting there.
 pub fn sysctl(name: &str) -> Result<Option<String>> {
     let path = sysctl_path(name).ok_or_else(|| bad_name(name))?;
     match fs::read_to_string(&path) {
@@ -199,7 +198,7 @@ pub fn sysctl(name: &str) -> Result<Option<String>> {
     }
 }
 
-/// The settings of this program's own namespace are the machine's.
+/// Rejects the program's own namespace, because its settings are those of the machine.
 pub(crate) fn refuse_own_namespace() -> Result<()> {
     let own = fs::read_link("/proc/self/ns/net");
     let here = fs::read_link("/proc/thread-self/ns/net");
@@ -278,8 +277,8 @@ fn set_burst(netlink: &mut Netlink, device: u32, wanted: u32) -> SettingOutcome 
     }
 }
 
-/// Adds one route with all metrics. When the kernel refuses one, finds out which by adding them
-/// one by one, so that the others count.
+/// Adds one route with all metrics. When the kernel rejects it, adds the metrics one by one to find which is
+/// rejected, so that the others take effect.
 fn add_route(
     netlink: &mut Netlink,
     device: u32,

@@ -1,4 +1,4 @@
-//! What can go wrong when asking Linux, and what to do about it.
+//! Errors of requests to Linux, with advice on what to do.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,12 +8,12 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A system call failed for a reason that needs no advice beyond its own words.
+    /// A system call failed, and its error needs no further advice.
     #[error("{doing}: {source}")]
     System {
         /// What was attempted, as in `open /proc/stat`.
         doing: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// There is no TUN driver to open.
@@ -22,7 +22,7 @@ pub enum Error {
          device through (docker: --device /dev/net/tun)"
     )]
     NoTunDevice,
-    /// What lies in the TUN driver's place is something else.
+    /// The path of the TUN driver is another kind of file.
     #[error(
         "/dev/net/tun is not the TUN driver but {found}: remove it, then `mknod /dev/net/tun c 10 200` \
          and `modprobe tun`, or in a container pass the device through (docker: --device /dev/net/tun)"
@@ -31,24 +31,24 @@ pub enum Error {
         /// What it is, as in `a regular file`.
         found: String,
     },
-    /// The TUN driver is there but this user may not open it.
+    /// The TUN driver exists, but this user may not open it.
     #[error(
         "/dev/net/tun may not be opened by this user: run as root, or `chmod 666 /dev/net/tun`"
     )]
     TunDenied,
-    /// The kernel gives this user no user namespace, which is needed without root.
+    /// The kernel denies this user a user namespace, which is needed without root.
     #[error("user namespaces are switched off here: run as root, or set `{sysctl}`")]
     UserNamespacesOff {
-        /// The setting that would switch them on, as in `sysctl -w kernel.x=1`.
+        /// The setting that would enable them, as in `sysctl -w kernel.x=1`.
         sysctl: String,
     },
-    /// A user namespace was given, but a security module took its abilities away.
+    /// A user namespace was created, but a security module removed its capabilities.
     #[error(
         "AppArmor takes the abilities away inside unprivileged user namespaces: run as root, or \
          `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"
     )]
     AppArmor,
-    /// An ability is missing although a user namespace cannot be blamed for it.
+    /// A capability is missing, and user namespaces are not the reason.
     #[error(
         "{ability} is missing: run as root, or in a container add the capability (docker: \
          --cap-add {ability})"
@@ -57,57 +57,57 @@ pub enum Error {
         /// The capability, as in `NET_ADMIN`.
         ability: &'static str,
     },
-    /// There is no room left for a file, or the user's share is used up.
+    /// The disk is full, or the user's quota is used up.
     #[error("no room left on the disk for {}: free some, or write elsewhere", path.display())]
     DiskFull {
         /// The file that was being written.
         path: PathBuf,
     },
-    /// Somebody else listens there.
+    /// Another program listens on the address.
     #[error(
         "{address} is already in use: choose another port, or find who has it with \
          `ss -ltnp sport = :{}`", address.port()
     )]
     PortTaken {
-        /// The address wanted.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// Settings were to be changed in the namespace of the program itself.
+    /// The request would change settings in the program's own namespace.
     #[error(
         "this is the namespace of the program itself, whose settings belong to the machine: make \
          one for the experiment"
     )]
     OwnNamespace,
-    /// A name does not fit where the kernel must store it.
+    /// A name is not valid for its purpose.
     #[error("{name:?} is not a valid {what}")]
     BadName {
-        /// The name given.
+        /// The name.
         name: String,
-        /// What it was to name.
+        /// What it names.
         what: &'static str,
     },
-    /// The kernel answered in a form this program does not understand.
+    /// The kernel's answer could not be parsed.
     #[error("{what}: the kernel's answer was not understood")]
     BadAnswer {
-        /// What was asked.
+        /// The request.
         what: &'static str,
     },
-    /// Something of a host cannot be limited, or not be accounted for, on this machine.
+    /// A resource of a host cannot be limited, or its use cannot be read, on this machine.
     #[error("{what} of a host: {reason}")]
     NoLimit {
-        /// What was to be limited, as in `memory`.
+        /// The resource to be limited, as in `memory`.
         what: &'static str,
-        /// Why not, and where possible what to do.
+        /// The reason, and where possible what to do.
         reason: String,
     },
-    /// A value was set without complaint, and reads back differently.
+    /// A value was set without an error, but reads back differently.
     #[error("{what} was set to {wanted} but reads back as {found}")]
     NotTaken {
-        /// What was set.
+        /// The setting.
         what: String,
-        /// The value asked for.
+        /// The requested value.
         wanted: String,
-        /// The value found.
+        /// The value read back.
         found: String,
     },
 }
@@ -116,7 +116,7 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// The kernel's error number, where there is one.
+    /// The kernel's error number, if there is one.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Error::System { source, .. } => source.raw_os_error(),
@@ -125,7 +125,7 @@ impl Error {
     }
 }
 
-/// Says what was attempted when a call fails.
+/// Adds what was attempted to the error of a call.
 pub(crate) trait Doing<T> {
     /// Wraps the failure with `doing`.
     fn doing(self, doing: impl Into<String>) -> Result<T>;

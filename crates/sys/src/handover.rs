@@ -1,4 +1,4 @@
-//! Handing descriptors to a process of our own that was just started (`man 7 unix`, SCM_RIGHTS).
+//! Passes descriptors to a helper process that was just started (`man 7 unix`, SCM_RIGHTS).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,7 +12,7 @@ use rustix::net::{
 
 use crate::error::{Doing, Error, Result};
 
-/// The most descriptors that one message carries.
+/// The largest number of descriptors in one message.
 const MOST: usize = 8;
 
 /// Sends descriptors to the process at the other end. They stay open here.
@@ -25,7 +25,7 @@ pub fn send(stream: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
     let mut message = SendAncillaryBuffer::new(&mut space);
     let fits = message.push(SendAncillaryMessage::ScmRights(descriptors));
     debug_assert!(fits);
-    // Descriptors travel with a byte at least.
+    // Descriptors must be sent with at least one byte.
     sendmsg(
         stream,
         &[IoSlice::new(&[0])],
@@ -36,7 +36,7 @@ pub fn send(stream: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
     .map(drop)
 }
 
-/// Receives exactly `N` descriptors, closed on execution.
+/// Receives exactly `N` descriptors, with close-on-exec set.
 pub fn receive<const N: usize>(stream: &UnixStream) -> Result<[OwnedFd; N]> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))];
     let mut message = RecvAncillaryBuffer::new(&mut space);

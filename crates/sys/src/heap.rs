@@ -1,11 +1,11 @@
 //! The allocator's memory.
 
-/// Gives memory that is allocated to nothing back to the system. Allocators keep it otherwise, where something that is
-/// still used lies behind it. Takes a millisecond or so for a hundred megabytes, in which other threads may wait to
-/// allocate. Does nothing where the C library is not glibc, whose allocator this is about.
+/// Returns free memory to the system. Without this call, allocators keep free memory that lies before memory
+/// in use. Takes about a millisecond per hundred megabytes, during which allocations of other threads may
+/// wait. Has no effect if the C library is not glibc.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: the call takes the allocator's own locks and touches nothing that is allocated (malloc_trim(3)).
+    // SAFETY: the call takes the allocator's own locks and does not touch allocated memory (malloc_trim(3)).
     unsafe {
         libc::malloc_trim(0);
     }

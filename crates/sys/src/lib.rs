@@ -1,33 +1,33 @@
-//! All that is Linux: namespaces, TUN devices, sockets, clocks, capture files.
+//! The Linux-specific code: namespaces, TUN devices, sockets, clocks, capture files.
 //!
-//! The only crate with `unsafe` in it, and the only one that reads a real clock. It does what it
-//! is told and decides nothing: which host gets which TCP, when a packet is due and what a late
-//! one means is settled above.
+//! This is the only crate with `unsafe` code, and the only one that reads a real clock. It contains no
+//! policy: the crates above decide which host gets which TCP, when a packet is due, and what a late packet
+//! means.
 //!
 //! - [`clock`], [`wait`]: time, and waiting for it
 //! - [`poller`]: waiting for many sockets
-//! - [`privilege`]: the right to make namespaces, and what this machine allows
+//! - [`privilege`]: the privileges to create namespaces, and what this machine allows
 //! - [`namespace`], [`netlink`], [`tun`]: hosts and the devices between them
-//! - [`era`]: the TCP of a host, applied and accounted for
-//! - [`counters`]: what TCP has counted in a host
-//! - [`cgroup`]: what a host may use of this machine, and what it has used
-//! - [`probe`]: what an experiment costs the machine, read while it runs
-//! - [`socket`], [`mod@tcp_info`]: TCP with every knob, and what the kernel thinks of it
-//! - [`udp`]: UDP as QUIC wants it: offloads, ECN, the address a datagram was sent to
-//! - [`packet_ring`], [`handover`]: packets and descriptors for a process of our own
-//! - [`helper`]: what a process of our own does about itself first
+//! - [`era`]: the TCP settings of a host, applied and recorded
+//! - [`counters`]: the TCP counters of a host
+//! - [`cgroup`]: the resource limits of a host, and its usage
+//! - [`probe`]: the resource use of an experiment, read while it runs
+//! - [`socket`], [`mod@tcp_info`]: TCP sockets with all their options, and the kernel's state of a connection
+//! - [`udp`]: UDP for QUIC: offloads, ECN, the destination address of a datagram
+//! - [`packet_ring`], [`handover`]: packets and descriptors for a helper process
+//! - [`helper`]: what a helper process sets up for itself first
 //! - [`pcapng`]: capture files
-//! - [`priority`]: threads that must not be late
-//! - [`awake`]: processors that do not sleep
-//! - [`process`]: programs inside a namespace, that end when told and when we do
-//! - [`sched`]: where threads run
-//! - [`usage`]: what a thread has used
-//! - [`page_cache`], [`reclaim`]: what of a file is in memory, and who takes it from there
+//! - [`priority`]: real-time priority for threads
+//! - [`awake`]: prevents processors from sleeping
+//! - [`process`]: programs inside a namespace, which exit when stopped or when this process exits
+//! - [`sched`]: the processors on which threads run
+//! - [`usage`]: the resource use of a thread
+//! - [`page_cache`], [`reclaim`]: which pages of a file are in memory, and what evicts them
 //! - [`lock`]: ownership of files and folders, until the owner exits
 //! - [`heap`]: memory that the allocator keeps
-//! - [`machine`]: what a reader must know of the machine
-//! - [`signal`]: the user's wish to end
-//! - [`terminal`]: the terminal while a view has it
+//! - [`machine`]: the properties of the machine that a reader of results needs
+//! - [`signal`]: signals by which the user ends the program
+//! - [`terminal`]: the terminal while a screen uses it
 
 pub mod awake;
 pub mod cgroup;

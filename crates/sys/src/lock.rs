@@ -1,8 +1,8 @@
 //! Ownership of files and folders by a lock that the kernel holds for a process (`flock(2)`).
 //!
-//! A process number does not identify an owner: the same number exists in every PID namespace, and it is used
-//! again. A lock belongs to an open file. The kernel releases it when the last process that has the file open
-//! exits, however it exits, and every process that can open the file sees it, whatever its namespaces.
+//! A process number does not identify an owner: each PID namespace has its own numbers, and numbers are
+//! reused. A lock belongs to an open file. The kernel releases it when the last process that has the file
+//! open exits, for any reason. Every process that can open the file sees the lock, in any namespace.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,26 +11,26 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
-/// A file or a directory that this process holds the exclusive lock of. Dropping it releases the lock.
+/// A file or a directory whose exclusive lock this process holds. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct Lock {
     path: PathBuf,
     file: File,
 }
 
-/// What an attempt to take a lock found.
+/// The result of an attempt to take a lock.
 #[derive(Debug)]
 pub enum Taken {
-    /// The lock is this process's.
+    /// This process holds the lock.
     Ours(Lock),
     /// Another process holds it.
     Held,
-    /// The path names nothing, or names another file than the one that was locked.
+    /// The path does not exist, or is another file than the one that was locked.
     Gone,
 }
 
 impl Lock {
-    /// Takes the lock of a directory that exists. Symbolic links are not followed.
+    /// Takes the lock of an existing directory. Symbolic links are not followed.
     ///
     /// # Errors
     /// When it cannot be opened; [`io::ErrorKind::Unsupported`] when its file system has no locks.
@@ -43,8 +43,8 @@ impl Lock {
         }
     }
 
-    /// Takes the lock of a file, which is made if it does not exist. Its content stays as it is. Symbolic
-    /// links are not followed.
+    /// Takes the lock of a file, creating it if it does not exist. Its content is not changed. Symbolic links
+    /// are not followed.
     ///
     /// # Errors
     /// When it cannot be opened; [`io::ErrorKind::Unsupported`] when its file system has no locks.
@@ -63,13 +63,13 @@ impl Lock {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Taken::Held),
-            // How file systems without locks say it.
+            // The errors of file systems without locks.
             Err(rustix::io::Errno::NOLCK | rustix::io::Errno::NOSYS) => {
                 return Err(io::ErrorKind::Unsupported.into());
             }
             Err(error) => return Err(error.into()),
         }
-        // The holder before may have removed the file between the opening and the lock.
+        // The previous holder may have removed the file between the opening and the lock.
         let ours = file.metadata()?;
         let same = std::fs::symlink_metadata(path)
             .is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino()));
@@ -82,7 +82,7 @@ impl Lock {
         })
     }
 
-    /// What is locked.
+    /// The path of the locked file or directory.
     pub fn path(&self) -> &Path {
         &self.path
     }

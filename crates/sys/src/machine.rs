@@ -1,6 +1,6 @@
-//! What a measurement's reader must know of the machine it was made on.
+//! The properties of the machine that a reader needs to judge a measurement.
 //!
-//! Nothing here is a secret: no host name, no address, no user.
+//! Nothing here is confidential: no host name, no address, no user.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use fathometer_model::Bytes;
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
-/// The facts of a machine. A fact that could not be read is empty, zero or absent.
+/// The properties of a machine. A property that could not be read is empty, zero or absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The kernel's release, as in `6.18.44`.
@@ -24,36 +24,36 @@ pub struct Machine {
     pub processors: usize,
     /// Main memory.
     pub memory: Bytes,
-    /// Where the kernel's time comes from, as in `tsc`. Anything but `tsc` (or `arch_sys_counter`)
-    /// makes every reading of the clock slow.
+    /// The kernel's clock source, as in `tsc`. With any source other than `tsc` (or `arch_sys_counter`) every
+    /// reading of the clock is slow.
     pub clock_source: String,
-    /// The hypervisor or its vendor, when the machine says that it is a guest.
+    /// The hypervisor or its vendor, when the machine reports that it is a guest.
     pub hypervisor: Option<String>,
-    /// Share of processor time that the hypervisor gave to others since boot, 0 to 1.
+    /// Share of processor time stolen by the hypervisor since boot, 0 to 1.
     pub steal: f64,
     /// Versions of control groups in use, as in `v1 cpu,memory; v2`.
     pub control_groups: String,
-    /// The congestion controls that a namespace may choose from.
+    /// The congestion controls available to a namespace.
     pub congestion_controls: Vec<String>,
-    /// How many files, and so sockets, this program may hold: now, and when it asks for more.
+    /// The limit of open files, sockets included: the current (soft) one, and the highest (hard) one.
     pub open_files: (u64, u64),
 }
 
 /// Processor time of the whole machine since boot, all processors together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTimes {
-    /// Programs, with lowered priority or not, guests included.
+    /// User mode, with lowered priority or not, guests included.
     pub user: Duration,
     /// The kernel, interrupts included.
     pub system: Duration,
-    /// Nothing to do, or waiting for a disk.
+    /// Idle, or waiting for a disk.
     pub idle: Duration,
-    /// Taken by the hypervisor for others.
+    /// Stolen by the hypervisor.
     pub steal: Duration,
 }
 
 impl Machine {
-    /// Reads the facts.
+    /// Reads the properties.
     pub fn read() -> Machine {
         let uname = rustix::system::uname();
         let (soft, hard) = open_files();
@@ -86,12 +86,12 @@ impl CpuTimes {
         parse_cpu_times(&text("/proc/stat"), "cpu")
     }
 
-    /// Reads the times of one processor; `None` when there is none of that number, too.
+    /// Reads the times of one processor; `None` also when there is no processor with that number.
     pub fn read_processor(number: usize) -> Option<CpuTimes> {
         parse_cpu_times(&text("/proc/stat"), &format!("cpu{number}"))
     }
 
-    /// What was used since an earlier reading.
+    /// The times since an earlier reading.
     pub fn since(self, earlier: CpuTimes) -> CpuTimes {
         CpuTimes {
             user: self.user.saturating_sub(earlier.user),
@@ -101,7 +101,7 @@ impl CpuTimes {
         }
     }
 
-    /// The hypervisor's share, 0 to 1.
+    /// The share of steal time, 0 to 1.
     pub fn steal_share(self) -> f64 {
         let total = self.user + self.system + self.idle + self.steal;
         if total.is_zero() {
@@ -111,23 +111,23 @@ impl CpuTimes {
     }
 }
 
-/// How many files this program may hold: now, and at most.
+/// The limit of open files: the current (soft) one, and the highest (hard) one.
 pub fn open_files() -> (u64, u64) {
     let limit = getrlimit(Resource::Nofile);
     let number = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
     (number(limit.current), number(limit.maximum))
 }
 
-/// Asks for as many open files as this program may have, and returns how many that is.
+/// Raises the limit of open files as far as permitted, and returns the limit.
 pub fn raise_open_files() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Refused, the old limit stays, which is what is returned.
+    // On failure the old limit stays, and is returned.
     let _ = rustix::process::setrlimit(Resource::Nofile, limit);
     open_files().0
 }
 
-/// The processors that are online, whichever of them this program may use.
+/// The processors that are online, including those that this program may not use.
 pub fn processors_online() -> usize {
     let stat = text("/proc/stat");
     let numbered = |line: &&str| {
@@ -137,18 +137,18 @@ pub fn processors_online() -> usize {
     stat.lines().filter(numbered).count().max(1)
 }
 
-/// How the threads of this machine and its processors stand to each other.
+/// Whether threads of this machine wait for processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contention {
-    /// For how long since the system's start at least one thread has waited for a processor, by the kernel's pressure
-    /// stall information.
+    /// For how long since the system's start at least one thread has waited for a processor, from the
+    /// kernel's pressure stall information (PSI).
     Waited(Duration),
-    /// Threads that run or wait for a processor at this instant, where the kernel keeps no such account.
+    /// Threads that are runnable at this instant, if the kernel has no PSI.
     Runnable(u32),
 }
 
 impl Contention {
-    /// Reads it; `None` where the kernel says neither.
+    /// Reads it; `None` when the kernel reports neither.
     pub fn read() -> Option<Contention> {
         contention(&text("/proc/pressure/cpu"), || text("/proc/loadavg"))
     }
@@ -160,7 +160,7 @@ fn contention(pressure: &str, loadavg: impl FnOnce() -> String) -> Option<Conten
     if let Some(micros) = total.and_then(|total| total.parse().ok()) {
         return Some(Contention::Waited(Duration::from_micros(micros)));
     }
-    // 0.20 0.18 0.12 1/80 11206: threads that are runnable, of all.
+    // 0.20 0.18 0.12 1/80 11206: the fourth field is runnable threads / all threads.
     let loadavg = loadavg();
     let (runnable, _) = loadavg.split(' ').nth(3)?.split_once('/')?;
     runnable.parse().ok().map(Contention::Runnable)
@@ -179,7 +179,7 @@ fn distribution(os_release: &str) -> String {
 }
 
 fn processor(cpuinfo: &str) -> String {
-    // x86 says "model name"; many ARM kernels say no more than the implementer.
+    // x86 has "model name"; many ARM kernels only have the implementer.
     ["model name", "Model", "CPU implementer"]
         .into_iter()
         .find_map(|key| field(cpuinfo, key))
@@ -250,8 +250,8 @@ fn parse_cpu_times(stat: &str, name: &str) -> Option<CpuTimes> {
         .map(str::split_whitespace)
         .find_map(|mut fields| (fields.next() == Some(name)).then_some(fields))?;
     let ticks: Vec<u64> = fields.map(|n| n.parse().ok()).collect::<Option<_>>()?;
-    // user nice system idle iowait irq softirq steal, in hundredths of a second; guest time is
-    // in user already.
+    // user nice system idle iowait irq softirq steal, in hundredths of a second; guest time is included in
+    // user.
     let time = |places: &[usize]| {
         let sum = places.iter().filter_map(|&n| ticks.get(n)).sum::<u64>();
         Duration::from_millis(sum * 10)

@@ -1,13 +1,12 @@
 //! Network namespaces: the hosts of an experiment.
 //!
-//! A [`Namespace`] is held by a file descriptor and by nothing else. No name is put under
-//! `/run/netns`, so when the program ends, however it ends, the kernel takes the namespace down
-//! with its devices, routes and sockets. This module makes threads run inside; what they set up
-//! there is the business of [`netlink`](crate::netlink), [`tun`](crate::tun) and
-//! [`era`]. Processes inside are [`process`](crate::process).
+//! Only file descriptors keep a [`Namespace`] alive. It has no name under `/run/netns`, so when the program
+//! exits for any reason, the kernel removes the namespace with its devices, routes and sockets. This module
+//! runs threads inside; [`netlink`](crate::netlink), [`tun`](crate::tun) and [`era`] configure the namespace.
+//! [`process`](crate::process) runs processes inside.
 //!
-//! `/proc/sys/net` and `/proc/thread-self/net` show the namespace of the thread that reads them;
-//! `/sys/class/net` shows that of whoever mounted it and is therefore not used at all.
+//! `/proc/sys/net` and `/proc/thread-self/net` show the namespace of the thread that reads them.
+//! `/sys/class/net` shows the namespace of the process that mounted it, and is therefore not used.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,7 +22,7 @@ use crate::era::{self, SettingOutcome};
 use crate::error::{Doing, Error, Result};
 use crate::netlink::Netlink;
 
-/// A network namespace. Clones are the same namespace; it ends with the last clone, thread,
+/// A network namespace. Clones refer to the same namespace. It is removed with the last clone, thread,
 /// process and socket in it.
 #[derive(Debug, Clone)]
 pub struct Namespace {
@@ -31,12 +30,12 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a new, empty namespace whose loopback device is up.
+    /// Creates a new, empty namespace whose loopback device is up.
     ///
     /// Needs `CAP_SYS_ADMIN` in the current user namespace: see
     /// [`privilege::acquire`](crate::privilege::acquire).
     pub fn new() -> Result<Namespace> {
-        // The namespace of a thread cannot be handed back, so a thread is spent on making one.
+        // A thread cannot leave the new namespace again, so a short-lived thread creates it.
         on_new_thread("namespace", || {
             // SAFETY: CLONE_NEWNET changes no memory, descriptor table or signal state; it
             // affects the calling thread alone.
@@ -60,7 +59,7 @@ impl Namespace {
 
     /// The namespace that a process is in.
     ///
-    /// Needs to be allowed to look into that process: its user, or `CAP_SYS_PTRACE`.
+    /// Needs permission to inspect that process: the same user, or `CAP_SYS_PTRACE`.
     pub fn of_process(pid: u32) -> Result<Namespace> {
         let path = format!("/proc/{pid}/ns/net");
         let file = File::open(&path).doing(format!("open {path}"))?;
@@ -69,11 +68,11 @@ impl Namespace {
         })
     }
 
-    /// Moves the calling thread into this namespace, for good. Staying where it is needs no
-    /// privilege.
+    /// Moves the calling thread into this namespace, permanently. Needs no privilege when the thread is
+    /// already in it.
     ///
-    /// Meant for threads that live in it for as long as they live: [`spawn`](Self::spawn) and
-    /// [`run`](Self::run) are the usual ways in.
+    /// Meant for threads that stay in it until they exit. [`spawn`](Self::spawn) and [`run`](Self::run) are
+    /// the usual ways to run code inside.
     pub fn enter(&self) -> Result<()> {
         let identity = |namespace: &Namespace| {
             let metadata = namespace.file.metadata().ok()?;
@@ -86,12 +85,12 @@ impl Namespace {
             .doing("enter a network namespace")
     }
 
-    /// Bounds the queues of listeners inside this namespace, and reads the settings back:
-    /// `net.core.somaxconn`, to which the kernel cuts down what a program asks of `listen`, and
-    /// `net.ipv4.tcp_max_syn_backlog`, for half-open connections where SYN cookies are off.
+    /// Bounds the queues of listeners inside this namespace, and reads the settings back. They are
+    /// `net.core.somaxconn`, which limits the backlog that a program passes to `listen`, and
+    /// `net.ipv4.tcp_max_syn_backlog`, for half-open connections when SYN cookies are off.
     ///
-    /// It holds for listeners from their next `listen`: set it before the server starts. A queue
-    /// of *n* has room for *n* + 1 connections.
+    /// The limit applies to listeners from their next `listen`: set it before the server starts. A queue of
+    /// *n* has room for *n* + 1 connections.
     pub fn set_listen_backlog(&self, connections: u32) -> Result<Vec<AppliedLimit>> {
         self.run(|| {
             era::refuse_own_namespace()?;
@@ -102,8 +101,7 @@ impl Namespace {
         })?
     }
 
-    /// Runs a closure on a thread of its own inside this namespace. Returns when the thread is
-    /// inside.
+    /// Runs a closure on a new thread inside this namespace. Returns when the thread is inside.
     pub fn spawn<T, F>(&self, name: &str, work: F) -> Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -116,8 +114,8 @@ impl Namespace {
             .spawn(move || {
                 if let Err(error) = namespace.enter() {
                     let _ = entered.send(Err(error));
-                    // There is no value of the caller's type to return, and nobody to see this:
-                    // the handle is dropped below. Unlike a panic it prints nothing.
+                    // There is no value of the caller's type to return. The handle is dropped below, so no
+                    // thread sees this payload. Unlike a panic it prints nothing.
                     std::panic::resume_unwind(Box::new("outside the namespace"));
                 }
                 let _ = entered.send(Ok(()));
@@ -131,8 +129,8 @@ impl Namespace {
         }
     }
 
-    /// Runs a closure inside this namespace on a short-lived thread and returns its value. A panic
-    /// inside comes out here.
+    /// Runs a closure inside this namespace on a short-lived thread and returns its value. A panic inside is
+    /// propagated to the caller.
     pub fn run<T, F>(&self, work: F) -> Result<T>
     where
         F: FnOnce() -> T + Send,
@@ -151,7 +149,8 @@ impl AsFd for Namespace {
     }
 }
 
-/// Sets a kernel setting that must be taken, in the calling thread's namespace.
+/// Sets a kernel setting in the calling thread's namespace. It is an error when the kernel does not accept
+/// the value.
 fn set_limit(name: &str, value: u32) -> Result<AppliedLimit> {
     let wanted = value.to_string();
     let outcome = era::set_sysctl(name, &wanted);

@@ -1,8 +1,8 @@
 //! Blocking rtnetlink: links, addresses and routes of the calling thread's namespace.
 //!
-//! A dozen kinds of message are all that an experiment needs, so they are put together here byte
-//! by byte (`man 7 rtnetlink`) instead of through a library of hundreds. Every request asks for an
-//! acknowledgement; what the kernel refuses is an error with the kernel's own words.
+//! An experiment needs only a dozen kinds of message, so they are built here byte by byte (`man 7 rtnetlink`)
+//! instead of with a large library. Every request asks for an acknowledgement. When the kernel rejects one,
+//! the error has the kernel's own text.
 
 use std::io;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error, Result, check};
 
-/// A connection to rtnetlink. It stays with the namespace it was opened in.
+/// An rtnetlink socket. It stays in the namespace in which it was opened.
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
@@ -22,15 +22,15 @@ pub struct Netlink {
 /// A network device as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// The number that names it within its namespace.
+    /// Its index within its namespace.
     pub index: u32,
     /// Its name, as in `lo`.
     pub name: String,
-    /// Largest IP packet, in octets.
+    /// Largest IP packet, in bytes.
     pub mtu: u32,
-    /// Longest transmit queue, in packets. For a TUN this is its ring.
+    /// Transmit queue length, in packets. For a TUN device this is its ring.
     pub txqueuelen: u32,
-    /// The most TCP segments it is handed as one.
+    /// The largest number of TCP segments that it receives as one packet (GSO).
     pub gso_max_segs: u32,
     /// Whether it is administratively up.
     pub up: bool,
@@ -38,30 +38,30 @@ pub struct Link {
     pub counters: LinkCounters,
 }
 
-/// What a device has counted since it was made (`struct rtnl_link_stats64`). For a TUN, `tx` is
-/// what the kernel sends and this program reads, `rx` what this program writes.
+/// A device's counters since it was created (`struct rtnl_link_stats64`). For a TUN device, `tx` is what the
+/// kernel sends and this program reads, `rx` is what this program writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Packets received by the kernel from the device.
     pub rx_packets: u64,
     /// Packets sent by the kernel to the device.
     pub tx_packets: u64,
-    /// Octets received.
+    /// Bytes received.
     pub rx_bytes: u64,
-    /// Octets sent.
+    /// Bytes sent.
     pub tx_bytes: u64,
-    /// Packets the device refused to hand to the kernel as malformed.
+    /// Malformed packets that the device dropped on receiving.
     pub rx_errors: u64,
     /// Packets the device failed to send.
     pub tx_errors: u64,
-    /// Received packets dropped for want of room.
+    /// Received packets dropped because a buffer was full.
     pub rx_dropped: u64,
-    /// Packets dropped before they were sent: for a TUN, its ring was full.
+    /// Packets dropped before they were sent; for a TUN device because its ring was full.
     pub tx_dropped: u64,
 }
 
-/// The TCP settings that ride on a route (`RTAX_*`, `man 8 ip-route`). `None` is left to the
-/// kernel, and so is zero, which the kernel cannot tell from it.
+/// The TCP settings of a route (`RTAX_*`, `man 8 ip-route`). `None` leaves the kernel's default. So does
+/// zero, because the kernel treats it as unset.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RouteMetrics {
@@ -69,20 +69,20 @@ pub struct RouteMetrics {
     pub initial_window_segments: Option<u32>,
     /// Initial receive window, in segments (`initrwnd`).
     pub initial_receive_window_segments: Option<u32>,
-    /// Largest receive window advertised in SYN, in octets (`window`); see [`era`](crate::era) for
-    /// why it does not hold later.
+    /// Largest receive window advertised in SYN, in bytes (`window`); [`era`](crate::era) explains why it
+    /// does not limit later windows.
     pub window_bytes: Option<u32>,
-    /// Maximum segment size announced in SYN, in octets (`advmss`).
+    /// Maximum segment size advertised in SYN, in bytes (`advmss`).
     pub advertised_mss_bytes: Option<u32>,
-    /// Path MTU, in octets (`mtu`).
+    /// Path MTU, in bytes (`mtu`).
     pub mtu_bytes: Option<u32>,
-    /// Smallest retransmission time-out, in milliseconds (`rto_min`).
+    /// Minimum retransmission time-out, in milliseconds (`rto_min`).
     pub rto_min_ms: Option<u32>,
-    /// Estimate of the round trip that connections start with, in milliseconds (`rtt`).
+    /// Initial estimate of the round-trip time, in milliseconds (`rtt`).
     pub rtt_ms: Option<u32>,
     /// Its variation, in milliseconds (`rttvar`).
     pub rttvar_ms: Option<u32>,
-    /// Slow-start threshold that connections start with, in segments (`ssthresh`).
+    /// Initial slow-start threshold, in segments (`ssthresh`).
     pub ssthresh_segments: Option<u32>,
     /// Whether every segment is acknowledged at once (`quickack`).
     pub quick_ack: Option<bool>,
@@ -116,7 +116,7 @@ const NLMSG_HEADER: usize = 16;
 const NLA_TYPE_MASK: u16 = 0x3fff;
 
 impl Netlink {
-    /// Opens rtnetlink in the calling thread's namespace.
+    /// Opens an rtnetlink socket in the calling thread's namespace.
     pub fn open() -> Result<Netlink> {
         // SAFETY: no pointers; the descriptor is owned from here on.
         let socket = unsafe {
@@ -134,7 +134,7 @@ impl Netlink {
         })
     }
 
-    /// Describes the device of this name.
+    /// Describes the device with this name.
     pub fn link_by_name(&mut self, name: &str) -> Result<Link> {
         let mut request = Message::new(libc::RTM_GETLINK, 0);
         request.link_header(0, 0, 0);
@@ -143,7 +143,7 @@ impl Netlink {
         parse_link(&answer)
     }
 
-    /// Describes the device of this number.
+    /// Describes the device with this index.
     pub fn link(&mut self, index: u32) -> Result<Link> {
         let mut request = Message::new(libc::RTM_GETLINK, 0);
         request.link_header(index, 0, 0);
@@ -151,14 +151,14 @@ impl Netlink {
         parse_link(&answer)
     }
 
-    /// Switches a device on.
+    /// Brings a device up.
     pub fn set_link_up(&mut self, index: u32) -> Result<()> {
         let mut request = Message::new(libc::RTM_NEWLINK, 0);
         request.link_header(index, IFF_UP, IFF_UP);
         self.tell(request, format!("switch device {index} on"))
     }
 
-    /// Sets a device's largest packet, in octets, and its transmit queue, in packets.
+    /// Sets a device's MTU, in bytes, and its transmit queue length, in packets.
     pub fn set_link_limits(&mut self, index: u32, mtu: u32, txqueuelen: u32) -> Result<()> {
         let mut request = Message::new(libc::RTM_NEWLINK, 0);
         request.link_header(index, 0, 0);
@@ -170,8 +170,8 @@ impl Netlink {
         )
     }
 
-    /// Sets the most TCP segments that are handed to a device as one; software cuts them up
-    /// before a device that has no offload of its own.
+    /// Sets the largest number of TCP segments that a device receives as one packet. Software segments them
+    /// for a device without its own offload.
     pub fn set_gso_max_segs(&mut self, index: u32, segments: u32) -> Result<()> {
         let mut request = Message::new(libc::RTM_NEWLINK, 0);
         request.link_header(index, 0, 0);
@@ -182,8 +182,8 @@ impl Netlink {
         )
     }
 
-    /// Gives a device an address with a prefix length. An IPv6 address is usable at once: nobody
-    /// else on the link could hold it, so duplicate address detection is skipped.
+    /// Adds an address with a prefix length to a device. Duplicate address detection is skipped, because no
+    /// other device on the link could have the address: an IPv6 address is usable at once.
     pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> Result<()> {
         let mut request = Message::new(libc::RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE);
         let flags = match address {
@@ -197,8 +197,8 @@ impl Netlink {
         self.tell(request, format!("add address {address}/{prefix}"))
     }
 
-    /// Adds or replaces a route to a prefix through a device, and reads it back. An error when
-    /// the kernel took the route and not its metrics.
+    /// Adds or replaces a route to a prefix through a device, and reads it back. It is an error when the
+    /// kernel accepted the route but not its metrics.
     pub fn add_route(
         &mut self,
         index: u32,
@@ -234,7 +234,7 @@ impl Netlink {
         let mut request = Message::new(libc::RTM_GETROUTE, 0);
         let length = if destination.is_ipv4() { 32 } else { 128 };
         request.bytes(&[family(destination), length, 0, 0, 0, 0, 0, 0]);
-        // The route as configured, not the cached entry that the lookup would make of it.
+        // Return the configured route, not the cached entry that the lookup would create from it.
         request.bytes(&RTM_F_FIB_MATCH.to_ne_bytes());
         request.address(libc::RTA_DST, destination);
         let answer = self.ask(request, format!("look up the route to {destination}"))?;
@@ -251,8 +251,8 @@ impl Netlink {
             .ok_or(Error::BadAnswer { what: "rtnetlink" })
     }
 
-    /// Sends one request and reads up to its acknowledgement; returns the body of the message
-    /// that came before it, if any.
+    /// Sends one request and reads up to its acknowledgement. Returns the body of the message that came
+    /// before the acknowledgement, if any.
     fn exchange(&mut self, mut request: Message) -> io::Result<Option<Vec<u8>>> {
         self.sequence += 1;
         let bytes = request.finish(self.sequence);
@@ -309,7 +309,8 @@ impl Netlink {
 }
 
 impl RouteMetrics {
-    /// Each metric that is set: its name in `ip route`, its value as text, and itself alone.
+    /// Each metric that is set: its name in `ip route`, its value as text, and a value with this metric
+    /// alone.
     pub(crate) fn each(&self) -> Vec<(&'static str, String, RouteMetrics)> {
         let mut each = Vec::new();
         let mut add = |name, value: Option<String>, alone: RouteMetrics| {
@@ -342,7 +343,7 @@ impl RouteMetrics {
         each
     }
 
-    /// Takes over every metric that is set in `other`.
+    /// Copies every metric that is set in `other`.
     pub(crate) fn take_from(&mut self, other: &RouteMetrics) {
         macro_rules! take {
             ($($field:ident)*) => {$(
@@ -357,7 +358,7 @@ impl RouteMetrics {
     }
 }
 
-/// A request being put together.
+/// A request under construction.
 struct Message(Vec<u8>);
 
 impl Message {
@@ -388,7 +389,7 @@ impl Message {
         self.bytes(&change.to_ne_bytes());
     }
 
-    /// `struct rtmsg` of a unicast route on the link, in the main table.
+    /// `struct rtmsg` for a unicast route on the link, in the main table.
     fn route_header(&mut self, destination: IpAddr, prefix: u8) {
         self.bytes(&[
             family(destination),
@@ -452,7 +453,7 @@ impl Message {
     }
 }
 
-/// Each metric that is set, in the kernel's own scale, and whether it must be locked to count.
+/// Each metric that is set, in the kernel's own scale, and whether it must be locked to take effect.
 fn metric_values(metrics: &RouteMetrics) -> impl Iterator<Item = (u16, u32, bool)> {
     [
         (RTAX_INITCWND, metrics.initial_window_segments, false),
@@ -464,8 +465,8 @@ fn metric_values(metrics: &RouteMetrics) -> impl Iterator<Item = (u16, u32, bool
         (RTAX_WINDOW, metrics.window_bytes, false),
         (RTAX_ADVMSS, metrics.advertised_mss_bytes, false),
         (RTAX_MTU, metrics.mtu_bytes, false),
-        // The kernel heeds rto_min only when it is locked. Its unit is a millisecond, rtt's an
-        // eighth and rttvar's a quarter of one.
+        // The kernel applies rto_min only when it is locked. Its unit is a millisecond; rtt is in eighths and
+        // rttvar in quarters of a millisecond.
         (RTAX_RTO_MIN, metrics.rto_min_ms, true),
         (RTAX_RTT, metrics.rtt_ms.map(|ms| ms * 8), false),
         (RTAX_RTTVAR, metrics.rttvar_ms.map(|ms| ms * 4), false),
@@ -562,7 +563,7 @@ fn parse_route_metrics(body: &[u8]) -> Result<RouteMetrics> {
     Ok(metrics)
 }
 
-/// Walks attributes: kind without flag bits, and value. Stops at the first malformed one.
+/// Iterates over attributes: kind without flag bits, and value. Stops at the first malformed one.
 fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         if bytes.len() < 4 {

@@ -1,11 +1,11 @@
-//! A ring of packets in memory that two processes share: one puts packets in, the other takes them out.
+//! A ring of packets in memory shared by two processes: one adds packets, the other removes them.
 //!
-//! Neither side locks or waits. A process that is stopped at any instruction, as one is whose control
-//! group has used up its processor time, leaves the other able to go on. The sleeping side is woken by
-//! the program that uses the ring ([`Waker`](crate::Waker)); the ring only says when that is due.
+//! Neither side locks or waits. A process may be stopped at any instruction, for example because its control
+//! group has used up its processor time; the other process can continue. The ring only reports when the
+//! sleeping side must be woken; the program that uses the ring does so with a [`Waker`](crate::Waker).
 //!
-//! Packets lie in slots of equal size. Two queues of slot numbers run through the shared memory: slots
-//! with a packet go one way, empty ones come back. The sender uses the slot first that came back last, so
+//! Packets are in slots of equal size. Two queues of slot numbers are in the shared memory: one for full
+//! slots, one for empty slots on their way back. The sender reuses the most recently returned slot first, so
 //! that few packets in flight touch little memory.
 //!
 //! ```text
@@ -21,20 +21,20 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::error::{Doing, Error, Result};
 
-// The words of the header, each on a cache line of its own.
+// The offsets of the header's words, each on its own cache line.
 const SLOTS: usize = 0;
 const SLOT_BYTES: usize = 4;
-/// Full slots put in so far: the sender's.
+/// Full slots added so far; written by the sender.
 const FULL_IN: usize = 64;
-/// Empty slots given back so far: the receiver's.
+/// Empty slots returned so far; written by the receiver.
 const EMPTY_IN: usize = 128;
-/// Whether the receiver sleeps, or is about to.
+/// Whether the receiver sleeps, or is about to sleep.
 const ASLEEP: usize = 192;
 /// Packets that could not be delivered.
 const REFUSED: usize = 256;
 const HEADER: usize = 512;
 
-/// The most memory of a ring that a receiver has mapped before the first packet comes.
+/// The largest part of a ring's memory that a receiver maps before the first packet comes.
 const POPULATED: usize = 8 << 20;
 
 /// The mapped memory.
@@ -47,20 +47,20 @@ struct Shared {
 }
 
 // SAFETY: the pointer is to a mapping that lives as long as the value. All words in it are accessed as
-// atomics. A slot is accessed by the side that its number is with, and numbers change sides through an
-// atomic store that releases and a load that acquires.
+// atomics. A slot is accessed only by the side that holds its number, and a number changes sides through an
+// atomic release store and an acquire load.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
 
-/// The memory of a ring, to be handed to the process that receives.
+/// The memory of a ring, to be passed to the receiving process.
 #[derive(Debug)]
 pub struct PacketRing {
     shared: Arc<Shared>,
     memory: OwnedFd,
 }
 
-/// The side that puts packets in.
+/// The side that adds packets.
 #[derive(Debug)]
 pub struct PacketSender {
     shared: Arc<Shared>,
@@ -70,7 +70,7 @@ pub struct PacketSender {
     empty_out: u32,
 }
 
-/// The side that takes packets out.
+/// The side that removes packets.
 #[derive(Debug)]
 pub struct PacketReceiver {
     shared: Shared,
@@ -79,11 +79,11 @@ pub struct PacketReceiver {
 }
 
 impl PacketRing {
-    /// Makes a ring with room for `packets` (a power of two) of at most `longest` bytes, and the side
-    /// that puts them in.
+    /// Creates a ring with room for `packets` packets (a power of two) of at most `longest` bytes, and its
+    /// sending side.
     ///
     /// # Panics
-    /// When `packets` is no power of two.
+    /// When `packets` is not a power of two.
     pub fn create(packets: u32, longest: u32) -> Result<(PacketRing, PacketSender)> {
         assert!(packets.is_power_of_two(), "{packets} packets");
         let slot_bytes = (longest as usize).next_multiple_of(64);
@@ -98,8 +98,8 @@ impl PacketRing {
         shared
             .word(SLOT_BYTES)
             .store(slot_bytes as u32, Ordering::Relaxed);
-        // Memory is charged to the control group of the process that touches it first, which is
-        // not to be the receiver's.
+        // The kernel charges memory to the control group of the process that touches it first, which must not
+        // be the receiver's group.
         for at in (0..slots_at(packets)).step_by(1024) {
             shared.word(at).fetch_or(0, Ordering::Relaxed);
         }
@@ -127,7 +127,7 @@ impl AsFd for PacketRing {
 }
 
 impl PacketSender {
-    /// Puts a copy of a packet into the ring. Says whether there was room.
+    /// Copies a packet into the ring. Returns whether there was room.
     pub fn push(&mut self, packet: &[u8]) -> bool {
         let shared = &*self.shared;
         let empty_in = shared.word(EMPTY_IN).load(Ordering::Acquire);
@@ -142,7 +142,7 @@ impl PacketSender {
         let Some(slot) = self.free.pop() else {
             return false;
         };
-        // SAFETY: the slot is inside the mapping and its number is with this side; the packet fits.
+        // SAFETY: the slot is inside the mapping and this side holds its number; the packet fits.
         unsafe {
             let to = shared.slot(slot);
             std::ptr::copy_nonoverlapping(packet.as_ptr(), to, packet.len());
@@ -158,8 +158,8 @@ impl PacketSender {
 
     /// Whether the receiver must be woken now. Each sleep is reported once.
     pub fn must_wake(&self) -> bool {
-        // Orders the packet before the question, as `may_sleep` orders its mark before its question:
-        // at least one side sees the other.
+        // Orders the write of the packet before the check. `may_sleep` orders its mark before its check in
+        // the same way, so at least one side sees the other's write.
         fence(Ordering::SeqCst);
         let asleep = self.shared.word(ASLEEP);
         asleep.load(Ordering::Relaxed) == 1 && asleep.swap(0, Ordering::AcqRel) == 1
@@ -167,7 +167,7 @@ impl PacketSender {
 }
 
 impl PacketReceiver {
-    /// The other side of a ring whose memory came from another process.
+    /// The receiving side of a ring whose memory came from another process.
     pub fn open(memory: BorrowedFd<'_>) -> Result<PacketReceiver> {
         let length = fstat(memory)
             .doing("look at memory of another process")?
@@ -200,7 +200,7 @@ impl PacketReceiver {
         })
     }
 
-    /// Takes the next packet out and hands it to `deliver`. Says whether there was one.
+    /// Removes the next packet and passes it to `deliver`. Returns whether there was one.
     pub fn take(&mut self, deliver: impl FnOnce(&[u8])) -> bool {
         let shared = &self.shared;
         if shared.word(FULL_IN).load(Ordering::Acquire) == self.full_out {
@@ -209,8 +209,7 @@ impl PacketReceiver {
         let entry = shared.full_entry(self.full_out).load(Ordering::Relaxed);
         let slot = entry as u32 % shared.slots;
         let length = ((entry >> 32) as usize).min(shared.slot_bytes);
-        // SAFETY: the slot is inside the mapping, and its number is with this side until it is given
-        // back below.
+        // SAFETY: the slot is inside the mapping, and this side holds its number until it is returned below.
         deliver(unsafe { std::slice::from_raw_parts(shared.slot(slot), length) });
         self.full_out = self.full_out.wrapping_add(1);
         shared
@@ -228,8 +227,7 @@ impl PacketReceiver {
         self.shared.refused().fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether there is nothing to take, in which case the sender will find that the receiver must be
-    /// woken for the next packet.
+    /// Whether the ring is empty. If so, the sender is told to wake the receiver for the next packet.
     pub fn may_sleep(&self) -> bool {
         let asleep = self.shared.word(ASLEEP);
         asleep.store(1, Ordering::Relaxed);
@@ -246,7 +244,7 @@ impl PacketReceiver {
 impl Shared {
     fn map(memory: BorrowedFd<'_>, length: usize, flags: MapFlags) -> Result<Shared> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at a place of the kernel's choice.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let start = unsafe { mmap(std::ptr::null_mut(), length, access, flags, memory, 0) }
             .doing("map memory that is shared with another process")?;
         Ok(Shared {
@@ -259,13 +257,13 @@ impl Shared {
 
     fn word(&self, at: usize) -> &AtomicU32 {
         debug_assert!(at.is_multiple_of(4) && at + 4 <= self.length);
-        // SAFETY: aligned and inside the mapping, whose start is a page's.
+        // SAFETY: aligned and inside the mapping, whose start is page-aligned.
         unsafe { AtomicU32::from_ptr(self.start.add(at).cast()) }
     }
 
     fn long_word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at.is_multiple_of(8) && at + 8 <= self.length);
-        // SAFETY: aligned and inside the mapping, whose start is a page's.
+        // SAFETY: aligned and inside the mapping, whose start is page-aligned.
         unsafe { AtomicU64::from_ptr(self.start.add(at).cast()) }
     }
 
@@ -273,7 +271,7 @@ impl Shared {
         self.long_word(REFUSED)
     }
 
-    /// Slot in the lower half, length of its packet in the upper.
+    /// The slot in the lower half, the length of its packet in the upper half.
     fn full_entry(&self, count: u32) -> &AtomicU64 {
         self.long_word(HEADER + (count % self.slots) as usize * 8)
     }
@@ -285,19 +283,19 @@ impl Shared {
 
     fn slot(&self, number: u32) -> *mut u8 {
         let at = slots_at(self.slots) + number as usize * self.slot_bytes;
-        // SAFETY: slot numbers are below `slots`, so that the slot is inside the mapping.
+        // SAFETY: slot numbers are below `slots`, so the slot is inside the mapping.
         unsafe { self.start.add(at) }
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: the mapping that this value made; nobody has a reference into it any more.
+        // SAFETY: the mapping that this value created; no reference into it exists any more.
         let _ = unsafe { munmap(self.start.cast(), self.length) };
     }
 }
 
-/// Where slot 0 is.
+/// The offset of slot 0.
 fn slots_at(slots: u32) -> usize {
     (HEADER + slots as usize * (8 + 4)).next_multiple_of(64)
 }
@@ -367,8 +365,7 @@ mod tests {
         assert_eq!(ring.refused(), 1);
     }
 
-    /// Two threads on one ring: whatever the order of their steps, nothing is lost, changed or waited for
-    /// for ever.
+    /// Two threads on one ring: in any interleaving, no packet is lost or changed, and no wait is endless.
     #[test]
     fn nothing_is_lost_between_two_sides_that_run_at_once() {
         const PACKETS: u64 = 200_000;

@@ -1,10 +1,10 @@
-//! What of a file is in memory: asking the kernel to forget it, whether it did, and that nobody but a limit
-//! takes it from there.
+//! The pages of a file in memory: evicting them, counting them, and ensuring that only a memory limit evicts
+//! them.
 //!
-//! The page cache holds what was read and written lately. An experiment about the disk has to begin without;
-//! and a kernel that is asked to forget may not: pages that wait to be written, that are mapped, or
-//! that are on a file system that lives in memory (tmpfs) stay. What is not forgotten here are the names:
-//! folders and inodes stay known, so that opening a file again costs no reading.
+//! The page cache holds recently read and written data. An experiment about the disk must start without it,
+//! but the kernel may keep pages after it was requested to evict them: dirty pages, mapped pages, and pages
+//! of a file system in memory (tmpfs). Names are not evicted here: directories and inodes stay cached, so
+//! opening a file again needs no read from disk.
 
 use std::fs::File;
 use std::io;
@@ -14,33 +14,33 @@ use rustix::fs::Advice;
 
 use crate::error::{Doing as _, Result};
 
-/// A file whose pages, as far as they are in memory, are mapped into this process, for as long as this lives.
+/// A file whose resident pages are mapped into this process, for as long as this value lives.
 ///
-/// Some kernels take from memory what nobody has read for a while, however much memory is free: DAMON's
-/// scheme `pageout` does, which hypervisors set up in their guests, and it spares what somebody has mapped. An
-/// experiment about a host's memory wants the host's limit to be what decides.
+/// Some kernels evict memory that has not been accessed for a while, however much memory is free. DAMON's
+/// scheme `pageout` does this; hypervisors set it up in their guests. It does not evict mapped pages. In an
+/// experiment about a host's memory, only the host's limit may evict pages.
 ///
-/// The mapping is without weight in that decision: where a control group is at its limit the kernel asks
-/// who used a page lately, counts members of that group alone, and counts no mapping that is declared
-/// to be read at random, which this one is. A page that is taken is unmapped.
+/// The mapping does not influence that limit. When a control group is at its limit, the kernel checks which
+/// pages were accessed recently. It counts accesses by members of that group only, and ignores mappings
+/// declared for random access, as this one is. An evicted page is unmapped.
 #[derive(Debug)]
 pub struct Mapped {
     start: *mut libc::c_void,
     length: usize,
 }
 
-// SAFETY: it is an address that only this value unmaps, and whose octets nobody reads.
+// SAFETY: only this value unmaps the address, and no code reads its bytes.
 unsafe impl Send for Mapped {}
 
 impl Mapped {
-    /// Maps the file, and nothing of it that is not in memory. `None`: it is empty.
+    /// Maps the file without reading pages that are not in memory. `None`: it is empty.
     pub fn new(file: &File) -> Result<Option<Mapped>> {
         let length = file.metadata().doing("look at a file")?.len() as usize;
         if length == 0 {
             return Ok(None);
         }
-        // SAFETY: a new mapping at a place of the kernel's choice. The advice changes what is read ahead, and
-        // whose use of a page counts.
+        // SAFETY: a new mapping at an address that the kernel chooses. The advice only changes read-ahead and
+        // which accesses to a page count.
         let mapped = unsafe {
             let (anywhere, descriptor) = (std::ptr::null_mut(), file.as_raw_fd());
             let (access, kind) = (libc::PROT_READ, libc::MAP_SHARED);
@@ -57,16 +57,16 @@ impl Mapped {
         Ok(Some(mapped))
     }
 
-    /// Maps the pages that have come into memory since. `residence` is room for the answer. Gives how
-    /// many pages of the file are in memory.
+    /// Maps the pages that have been loaded since. `residence` is a buffer for the answer. Returns how many
+    /// pages of the file are in memory.
     ///
-    /// A page that is taken between the question and the mapping is read from the disk again: some
-    /// microseconds in which that has to happen.
+    /// A page that is evicted between the query and the mapping is read from the disk again. This window is
+    /// some microseconds long.
     pub fn follow(&self, residence: &mut Vec<u8>) -> Result<u64> {
         let page = page_size();
         residence.clear();
         residence.resize(self.length.div_ceil(page), 0);
-        // SAFETY: mincore writes an octet for each page of the mapping, as many as the vector has.
+        // SAFETY: mincore writes a byte for each page of the mapping, as many as the vector has.
         if unsafe { libc::mincore(self.start, self.length, residence.as_mut_ptr()) } != 0 {
             return Err(io::Error::last_os_error()).doing("ask what of a file is in memory");
         }
@@ -75,8 +75,8 @@ impl Mapped {
         for run in residence.chunk_by(|a, b| a & 1 == b & 1) {
             if run[0] & 1 == 1 {
                 resident += run.len() as u64;
-                // SAFETY: pages of the mapping. Where the file has been shortened since, the kernel
-                // refuses (EFAULT) and raises no signal; what cannot be mapped stays as it was.
+                // SAFETY: pages of the mapping. If the file has been shortened meanwhile, the kernel returns
+                // EFAULT and raises no signal. Pages that cannot be mapped stay unchanged.
                 unsafe {
                     let from = self.start.byte_add(at * page);
                     libc::madvise(from, run.len() * page, libc::MADV_POPULATE_READ);
@@ -90,18 +90,18 @@ impl Mapped {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: the mapping that this value made, of which nobody has an address.
+        // SAFETY: the mapping that this value created, and no other code has an address in it.
         unsafe { libc::munmap(self.start, self.length) };
     }
 }
 
-/// Has what waits to be written written, and asks the kernel to forget the file's pages.
+/// Writes the file's dirty pages to the disk, and requests the kernel to evict the file's pages.
 pub fn forget(file: &File) -> Result<()> {
     file.sync_all().doing("write a file to its disk")?;
     rustix::fs::fadvise(file, 0, None, Advice::DontNeed).doing("have a file forgotten")
 }
 
-/// Pages of the file that are in memory now.
+/// The number of pages of the file that are in memory now.
 pub fn resident_pages(file: &File) -> Result<u64> {
     let length = file.metadata().doing("look at a file")?.len() as usize;
     if length == 0 {
@@ -109,9 +109,9 @@ pub fn resident_pages(file: &File) -> Result<u64> {
     }
     let pages = length.div_ceil(page_size());
     let mut residence = vec![0_u8; pages];
-    // SAFETY: a new mapping at a place of the kernel's choice, of which no octet is read: asking what is in
-    // memory must not bring it there. It is unmapped before anybody else can come to know of it.
-    // mincore writes one octet for each page of the mapping, as many as the vector has.
+    // SAFETY: a new mapping at an address that the kernel chooses. No byte of it is read, because the query
+    // must not load pages. No other code gets the address before it is unmapped. mincore writes one byte for
+    // each page of the mapping, as many as the vector has.
     let asked = unsafe {
         let (anywhere, descriptor) = (std::ptr::null_mut(), file.as_raw_fd());
         let start = libc::mmap(
@@ -148,8 +148,8 @@ mod tests {
 
     use super::*;
 
-    /// A file on a disk, not in memory: the folder of this package is on one, the system's temporary folder may
-    /// not be.
+    /// A file on a disk. This package's directory is on a disk; the system's temporary directory may be in
+    /// memory.
     fn file() -> File {
         tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap()
     }
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(resident_pages(&file).unwrap(), pages);
         forget(&file).unwrap();
         assert_eq!(resident_pages(&file).unwrap(), 0);
-        // Asking has not brought it back.
+        // The query has not loaded the page again.
         assert_eq!(resident_pages(&file).unwrap(), 0);
         file.rewind().unwrap();
         let mut octets = Vec::new();
@@ -185,8 +185,8 @@ mod tests {
         let mut octets = Vec::new();
         file.read_to_end(&mut octets).unwrap();
         assert_eq!(mapped.follow(&mut room).unwrap(), 11);
-        // What is mapped is not forgotten for the asking; a limit's reclaim takes it all the same, which
-        // the tests of limits show.
+        // A request does not evict mapped pages. The reclaim of a memory limit does, as the tests of limits
+        // show.
         forget(&file).unwrap();
         assert_eq!(resident_pages(&file).unwrap(), 11);
         drop(mapped);

@@ -1,17 +1,16 @@
-//! Capture files in pcapng (draft-ietf-opsawg-pcapng), written as a run goes.
+//! Capture files in pcapng (draft-ietf-opsawg-pcapng), written during a run.
 //!
-//! One section, any number of interfaces of raw IP packets (`LINKTYPE_RAW`: the first nibble says
-//! IPv4 or IPv6), nanosecond stamps. Packets carry their direction, a comment (why it was dropped,
-//! how deep the queue was) and a count of drops, in the options that Wireshark shows.
+//! One section, any number of interfaces of raw IP packets (`LINKTYPE_RAW`: the first nibble is the IP
+//! version), nanosecond time stamps. Packets have their direction, a comment (why it was dropped, how long
+//! the queue was) and a count of drops, in the options that Wireshark displays.
 //!
-//! [`CaptureWriter::packet`] copies into memory and returns; a thread of its own writes whole
-//! blocks, so that a slow disk does not delay the path. What is older than [`LONGEST_IN_MEMORY`]
-//! when the next packet comes, and all after [`CaptureWriter::flush`], is on its way to the
-//! kernel, and from there survives the death of the program. The first failure to write (a full
-//! disk) is remembered and told by every later call that can fail; the file is cut back to its
-//! last whole block, and stays readable.
+//! [`CaptureWriter::packet`] copies into memory and returns. A separate thread writes whole blocks, so a slow
+//! disk does not delay the path. Packets older than [`LONGEST_IN_MEMORY`] are passed to the kernel when the
+//! next packet comes, and all packets are with [`CaptureWriter::flush`]. From then on they survive the death
+//! of the program. The first write error (a full disk) is kept and returned by every later call that can
+//! fail. The file is truncated to its last whole block, and stays readable.
 //!
-//! Reading captures is no business of this module: that is analysis.
+//! This module does not read captures; analysis does.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -23,20 +22,20 @@ use std::time::Duration;
 
 use crate::error::{Doing, Error, Result};
 
-/// Packets are handed to the writing thread when the buffer has come to this many octets.
+/// Packets are passed to the writing thread when the buffer has reached this many bytes.
 const BUFFER: usize = 256 * 1024;
 
-/// Buffers that may wait for the disk before [`CaptureWriter::packet`] has to wait as well.
+/// The number of buffers that may wait for the disk before [`CaptureWriter::packet`] blocks.
 const WAITING: usize = 64;
 
-/// Packets are handed to the writing thread when the oldest one has waited this long, by the
-/// stamps of the packets.
+/// Packets are passed to the writing thread when the oldest one has waited this long, by the time stamps of
+/// the packets.
 pub const LONGEST_IN_MEMORY: Duration = Duration::from_millis(250);
 
 /// `LINKTYPE_RAW`: the packet begins with an IPv4 or IPv6 header.
 pub const LINKTYPE_RAW: u16 = 101;
 
-/// What a capture says about where it was made.
+/// The description of where a capture was made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Section {
     /// The machine, as in its processor's model name.
@@ -45,25 +44,25 @@ pub struct Section {
     pub os: String,
     /// The program and its version.
     pub application: String,
-    /// Anything else worth saying, as in the cell and the seed.
+    /// Any other information, as in the cell and the seed.
     pub comment: String,
 }
 
-/// One place packets were seen at.
+/// A tap: a point at which packets are captured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tap {
     /// Its name, as in `up-in`.
     pub name: String,
-    /// What it is, for people.
+    /// Its description, for people.
     pub description: String,
-    /// The most octets kept of a packet; 0 keeps all. Longer packets are cut, and say how long
-    /// they were.
+    /// The largest number of bytes kept of a packet; 0 keeps all. Longer packets are truncated, with their
+    /// original length recorded.
     pub snap_length: u32,
-    /// The rate of the link it lies on, in bit/s, when there is one.
+    /// The rate of its link, in bit/s, if there is one.
     pub bits_per_second: Option<u64>,
 }
 
-/// Which way a packet passed a tap.
+/// The direction in which a packet passed a tap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Towards the observer.
@@ -75,17 +74,17 @@ pub enum Direction {
 /// One packet as one tap saw it.
 #[derive(Debug, Clone, Copy)]
 pub struct Packet<'a> {
-    /// The place of the tap in the list given to [`CaptureWriter::create`].
+    /// The index of the tap in the list given to [`CaptureWriter::create`].
     pub tap: u32,
     /// When, since the Unix epoch ([`Clock::realtime_of`](crate::Clock::realtime_of)).
     pub time: Duration,
     /// The IP packet.
     pub data: &'a [u8],
-    /// Which way it passed.
+    /// Its direction.
     pub direction: Option<Direction>,
-    /// Anything to say about it; empty says nothing.
+    /// A comment; empty for none.
     pub comment: &'a str,
-    /// Packets lost at this tap between the one before and this one.
+    /// Packets lost at this tap between the previous packet and this one.
     pub drops: u64,
 }
 
@@ -134,7 +133,7 @@ const ISB_IFRECV: u16 = 4;
 const ISB_IFDROP: u16 = 5;
 
 impl CaptureWriter {
-    /// Creates or overwrites a file and writes its headers through to the kernel.
+    /// Creates or overwrites a file and writes its headers to the kernel.
     pub fn create(path: &Path, section: &Section, taps: &[Tap]) -> Result<CaptureWriter> {
         let mut file = File::create(path).doing(format!("create {}", path.display()))?;
         let head = head(section, taps);
@@ -164,10 +163,10 @@ impl CaptureWriter {
         })
     }
 
-    /// Notes one packet. Does not touch the disk.
+    /// Records one packet. Does not access the disk.
     ///
     /// # Panics
-    /// When there is no such tap.
+    /// When there is no tap of this index.
     pub fn packet(&mut self, packet: &Packet<'_>) {
         let snap = match self.taps[packet.tap as usize] {
             0 => usize::MAX,
@@ -204,10 +203,10 @@ impl CaptureWriter {
         }
     }
 
-    /// Notes how many packets a tap saw and lost in all, up to `time`.
+    /// Records how many packets a tap saw and lost in total, up to `time`.
     ///
     /// # Panics
-    /// When there is no such tap.
+    /// When there is no tap of this index.
     pub fn statistics(&mut self, tap: u32, time: Duration, received: u64, dropped: u64) {
         assert!((tap as usize) < self.taps.len(), "no tap {tap}");
         let start = begin(&mut self.buffer, INTERFACE_STATISTICS);
@@ -218,8 +217,8 @@ impl CaptureWriter {
         end(&mut self.buffer, start);
     }
 
-    /// Hands what is in memory to the writing thread, without waiting for it unless the disk is
-    /// 16 MiB behind. Worth calling when the path falls idle.
+    /// Passes all packets in memory to the writing thread. Blocks only if the disk is 16 MiB behind. Useful
+    /// when the path becomes idle.
     pub fn flush(&mut self) {
         self.oldest = None;
         if self.buffer.is_empty() {
@@ -228,12 +227,12 @@ impl CaptureWriter {
         let fresh = self.spare.try_recv().unwrap_or_default();
         let blocks = std::mem::replace(&mut self.buffer, fresh);
         if let Err(TrySendError::Full(work)) = self.full.try_send(Work::Write(blocks)) {
-            // The thread receives until this sender is gone, so sending ends.
+            // The thread receives until this sender is dropped, so sending never blocks forever.
             let _ = self.full.send(work);
         }
     }
 
-    /// Waits until the kernel has all packets noted so far, and tells whether any was lost.
+    /// Waits until all packets recorded so far are written to the kernel. Fails if any was lost.
     pub fn sync(&mut self) -> Result<()> {
         self.flush();
         let (done, wait) = channel();
@@ -243,7 +242,7 @@ impl CaptureWriter {
         self.check()
     }
 
-    /// The first failure to write, if there was one. Does not wait.
+    /// The first write error, if there was one. Does not wait.
     pub fn check(&self) -> Result<()> {
         let failure = self.failure.lock().unwrap_or_else(|lock| lock.into_inner());
         match &*failure {
@@ -252,13 +251,13 @@ impl CaptureWriter {
         }
     }
 
-    /// Packets noted so far, at all taps.
+    /// The number of packets recorded so far, at all taps.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Writes what is left and closes the file. Dropping the writer does the same and keeps the
-    /// error to itself.
+    /// Writes the remaining packets and closes the file. Dropping the writer does the same but discards the
+    /// error.
     pub fn finish(mut self) -> Result<()> {
         self.sync()
     }
@@ -267,10 +266,10 @@ impl CaptureWriter {
 impl Drop for CaptureWriter {
     fn drop(&mut self) {
         self.flush();
-        // The thread ends when its channel closes: exchange the sender for one that leads nowhere.
+        // The thread ends when its channel closes, so replace the sender by an unconnected one.
         self.full = sync_channel(0).0;
         if let Some(thread) = self.thread.take() {
-            // A panic there has nothing more to say than the failure it noted.
+            // A panic of the thread adds nothing to the error that it recorded.
             let _ = thread.join();
         }
     }
@@ -312,19 +311,19 @@ fn write_blocks(
         let mut blocks = match work {
             Work::Write(blocks) => blocks,
             Work::Tell(done) => {
-                // Whoever asked may have gone.
+                // The caller may no longer wait.
                 let _ = done.send(());
                 continue;
             }
         };
-        // After a failure nothing is written: a gap in the middle would pass unnoticed.
+        // After an error nothing more is written, because a gap in the middle would not be noticed.
         if !failed {
             match file.write_all(&blocks) {
                 Ok(()) => whole += blocks.len() as u64,
                 Err(error) => {
                     failed = true;
-                    // A half-written block would make the file end badly. Nothing more can be
-                    // done if even that fails, and readers cope with it.
+                    // Remove a half-written block at the end. If even that fails nothing more can be done,
+                    // and readers tolerate such a block.
                     let _ = file.set_len(whole);
                     let mut failure = failure.lock().unwrap_or_else(|lock| lock.into_inner());
                     *failure = Some(Failure::of(&error));
@@ -332,7 +331,7 @@ fn write_blocks(
             }
         }
         blocks.clear();
-        // The writer may be closing.
+        // Fails while the writer is closing.
         let _ = give_back.send(blocks);
     }
 }
@@ -366,7 +365,7 @@ fn head(section: &Section, taps: &[Tap]) -> Vec<u8> {
     out
 }
 
-/// Begins a block and returns where.
+/// Starts a block and returns its offset.
 fn begin(out: &mut Vec<u8>, kind: u32) -> usize {
     let start = out.len();
     out.extend_from_slice(&kind.to_le_bytes());
@@ -401,7 +400,7 @@ fn text(out: &mut Vec<u8>, code: u16, value: &str) {
     }
 }
 
-/// Blocks and all that lies in them are multiples of four octets.
+/// Blocks and all their fields are padded to multiples of four bytes.
 fn pad(out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
@@ -410,7 +409,7 @@ fn pad(out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// Blocks of a file: type and body, after checking both lengths.
+    /// The blocks of a file: type and body, after checking both lengths.
     fn blocks(mut bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
         let mut blocks = Vec::new();
         while !bytes.is_empty() {
@@ -548,7 +547,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told_and_remembered() {
-        // /dev/full takes an open and refuses every write with ENOSPC.
+        // /dev/full can be opened, and every write to it fails with ENOSPC.
         let error = CaptureWriter::create(Path::new("/dev/full"), &Section::default(), &taps());
         assert!(matches!(error, Err(Error::DiskFull { .. })), "{error:?}");
 
@@ -557,7 +556,7 @@ mod tests {
         let (full, work) = sync_channel(4);
         let (give_back, _spare) = channel();
         let failure = Mutex::new(None);
-        // A file that may not be written stands for a disk that fails half-way.
+        // A file without write permission imitates a disk that fails midway.
         std::fs::write(&path, b"head").unwrap();
         for blocks in [vec![1; 4], vec![2; 4]] {
             full.send(Work::Write(blocks)).unwrap();

@@ -1,59 +1,65 @@
-//! Waiting for many sockets at once: epoll, edge-triggered, with waits of nanoseconds.
+//! Waiting for many sockets at once: edge-triggered epoll, with time-outs in nanoseconds.
 //!
-//! A socket is added once, for everything, and never changed: readiness is told when it begins, and
-//! it is the caller's to remember it until a call would have blocked. That saves a system call or
-//! two for every message compared with asking anew each time. A closed descriptor leaves by itself.
+//! A socket is added once, for all events, and never changed. Readiness is reported when it begins, and the
+//! caller remembers it until a call would block. This saves one or two system calls per message, compared
+//! with registering interest each time. A closed descriptor is removed automatically.
 
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
+use fathometer_model::Instant;
+
 use crate::error::{Doing, Result, check};
 
-/// Watches sockets on behalf of one thread.
+/// Watches sockets for one thread.
 #[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
     events: Vec<libc::epoll_event>,
     ready: usize,
     timing: Timing,
+    /// A timer descriptor that the epoll instance watches.
+    timer: Option<OwnedFd>,
+    /// The instant to which [`Poller::wait_coarsely`] has set the timer; `None` when it is not set.
+    set_until: Option<Instant>,
 }
 
-/// How a wait is given its length.
-#[derive(Debug)]
+/// How the time-out of a wait is set.
+#[derive(Debug, PartialEq, Eq)]
 enum Timing {
     /// By `epoll_pwait2`, which takes nanoseconds (Linux 5.11).
     Nanoseconds,
-    /// By a timer descriptor that the epoll watches, where the kernel has no `epoll_pwait2`.
-    Timer(OwnedFd),
-    /// By `epoll_wait`, rounded down to milliseconds, where there is no timer descriptor either.
+    /// By the timer descriptor, if the kernel has no `epoll_pwait2`.
+    Timer,
+    /// By `epoll_wait`, rounded down to milliseconds, if there is no timer descriptor either.
     Milliseconds,
 }
 
-/// The token of the timer descriptor; no socket may have it.
+/// The token of the timer descriptor; not available for sockets.
 const TIMER: u64 = u64::MAX;
 
-/// What a wait told of one socket.
+/// The readiness of one socket, as reported by a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ready {
-    /// What the socket was added with.
+    /// The token with which the socket was added.
     pub token: u64,
-    /// Something can be read, or an end or a failure can be learnt by reading.
+    /// Data, the end of the stream or an error can be read.
     pub readable: bool,
-    /// Something can be written.
+    /// Data can be written.
     pub writable: bool,
-    /// The peer has ended its side, or the connection failed: reading comes to an end.
+    /// The peer has closed its side, or the connection failed: reading reaches an end.
     pub ended: bool,
 }
 
 impl Poller {
-    /// A poller whose waits report up to `most` sockets at a time. The timer slack of the calling
-    /// thread becomes 1 ns, so that its waits end when they should.
+    /// A poller whose waits report up to `most` sockets at a time. The timer slack of the calling thread
+    /// becomes 1 ns, so that its waits end on time.
     pub fn new(most: usize) -> Result<Poller> {
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
             .doing("set the timer slack to 1 ns")?;
-        // SAFETY: no pointers; the descriptor is owned from here on.
+        // SAFETY: no pointers; the new descriptor gets its owner here.
         let epoll = unsafe {
             let fd = check(libc::epoll_create1(libc::EPOLL_CLOEXEC)).doing("make an epoll")?;
             OwnedFd::from_raw_fd(fd)
@@ -63,11 +69,13 @@ impl Poller {
             events: vec![libc::epoll_event { events: 0, u64: 0 }; most.max(1)],
             ready: 0,
             timing: Timing::Nanoseconds,
+            timer: None,
+            set_until: None,
         })
     }
 
-    /// Watches a socket until it is closed. Whatever it is ready for already is told by the next
-    /// wait. Every token but the largest number is free.
+    /// Watches a socket until it is closed. The next wait reports its current readiness. Any token except the
+    /// largest number may be used.
     pub fn add(&self, socket: impl AsFd, token: u64) -> io::Result<()> {
         debug_assert_ne!(token, TIMER);
         self.watch(socket, token)
@@ -85,14 +93,16 @@ impl Poller {
             .map(drop)
     }
 
-    /// Waits until a socket is ready or `timeout` has passed, and returns how many are ready; zero
-    /// also when a signal ended the wait. `None` waits for as long as it takes.
+    /// Waits until a socket is ready or `timeout` has passed. Returns how many are ready; zero also when a
+    /// signal ended the wait. `None` waits without a limit.
     ///
-    /// The kernel lets a wait run over by a thousandth of its length.
+    /// The kernel may extend a wait by a thousandth of its length.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<usize> {
         self.ready = 0;
         let mut result = self.wait_once(timeout);
-        if matches!(&result, Err(e) if e.raw_os_error() == Some(libc::ENOSYS)) {
+        // A sandbox that does not know the call may answer that it is not permitted.
+        let unknown = [Some(libc::ENOSYS), Some(libc::EPERM)];
+        if matches!(&result, Err(error) if unknown.contains(&error.raw_os_error())) {
             self.use_timer();
             result = self.wait_once(timeout);
         }
@@ -104,21 +114,43 @@ impl Poller {
         Ok(self.ready)
     }
 
+    /// Like [`Poller::wait`], for a long wait that may end early. If an earlier such wait has set the timer
+    /// to an instant before the end of this one, this one ends at that instant.
+    ///
+    /// A separate timer for each wait would take a loop with frequent wake-ups some 2 % of its processor
+    /// time: the timer is set and removed each time and hardly ever expires. `now` is the instant of the
+    /// call, by a clock that runs like `CLOCK_MONOTONIC`.
+    pub fn wait_coarsely(&mut self, now: Instant, timeout: Duration) -> Result<usize> {
+        let end = now + timeout;
+        if self
+            .set_until
+            .is_none_or(|until| until <= now || until > end)
+        {
+            if self.timing != Timing::Nanoseconds || !self.has_timer() {
+                return self.wait(Some(timeout));
+            }
+            let timer = self.timer.as_ref().expect("it was just made");
+            set_timer(timer, timeout).doing("set a timer")?;
+            self.set_until = Some(end);
+        }
+        self.wait(None)
+    }
+
     fn wait_once(&mut self, timeout: Option<Duration>) -> io::Result<libc::c_int> {
         let most = libc::c_int::try_from(self.events.len()).unwrap_or(libc::c_int::MAX);
         let (epoll, events) = (self.epoll.as_raw_fd(), self.events.as_mut_ptr());
-        let milliseconds = match (timeout, &self.timing) {
-            (None, _) => Some(-1),
-            (Some(Duration::ZERO), _) => Some(0),
-            (Some(timeout), Timing::Timer(timer)) => {
+        let milliseconds = match (timeout, &self.timing, &self.timer) {
+            (None, _, _) => Some(-1),
+            (Some(Duration::ZERO), _, _) => Some(0),
+            (Some(timeout), Timing::Timer, Some(timer)) => {
                 set_timer(timer, timeout)?;
                 Some(-1)
             }
-            // Rounded down: a wait that ends early is made again, one that ends late is late.
-            (Some(timeout), Timing::Milliseconds) => {
+            // Rounded down: a wait that ends early is repeated, but one that ends late cannot be corrected.
+            (Some(timeout), Timing::Milliseconds | Timing::Timer, _) => {
                 Some(libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX))
             }
-            (Some(_), Timing::Nanoseconds) => None,
+            (Some(_), Timing::Nanoseconds, _) => None,
         };
         if let Some(milliseconds) = milliseconds {
             // SAFETY: `events` has room for `most`, and outlives the call.
@@ -130,7 +162,7 @@ impl Poller {
             tv_nsec: timeout.subsec_nanos() as _,
         };
         let no_mask: *const libc::sigset_t = std::ptr::null();
-        // SAFETY: as above; the time outlives the call, and no mask of signals is given.
+        // SAFETY: as above; the time outlives the call, and no signal mask is passed.
         let ready = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -145,27 +177,37 @@ impl Poller {
         check(ready as libc::c_int)
     }
 
-    /// Waits by a timer descriptor from now on.
+    /// Uses a timer descriptor from now on.
     fn use_timer(&mut self) {
-        // SAFETY: no pointers; the descriptor is owned from here on.
-        let timer = unsafe {
-            check(libc::timerfd_create(
-                libc::CLOCK_MONOTONIC,
-                libc::TFD_CLOEXEC | libc::TFD_NONBLOCK,
-            ))
-            .map(|fd| OwnedFd::from_raw_fd(fd))
-        };
-        self.timing = match timer {
-            Ok(timer) if self.watch(&timer, TIMER).is_ok() => Timing::Timer(timer),
-            _ => Timing::Milliseconds,
+        self.set_until = None;
+        self.timing = match self.has_timer() {
+            true => Timing::Timer,
+            false => Timing::Milliseconds,
         };
     }
 
-    /// Takes the timer descriptor out of what is ready.
+    /// Creates a timer descriptor, if there is none yet. False: it is not available.
+    fn has_timer(&mut self) -> bool {
+        if self.timer.is_none() {
+            // SAFETY: no pointers; the new descriptor gets its owner here.
+            let timer = unsafe {
+                check(libc::timerfd_create(
+                    libc::CLOCK_MONOTONIC,
+                    libc::TFD_CLOEXEC | libc::TFD_NONBLOCK,
+                ))
+                .map(|fd| OwnedFd::from_raw_fd(fd))
+            };
+            self.timer = timer.ok().filter(|timer| self.watch(timer, TIMER).is_ok());
+        }
+        self.timer.is_some()
+    }
+
+    /// Removes the timer descriptor from the ready list.
     fn without_timer(&mut self, ready: usize) -> usize {
         let of_timer = |event: &libc::epoll_event| event.u64 == TIMER;
         match self.events[..ready].iter().position(of_timer) {
             Some(place) => {
+                self.set_until = None;
                 self.events.copy_within(place + 1..ready, place);
                 ready - 1
             }
@@ -173,21 +215,21 @@ impl Poller {
         }
     }
 
-    /// Sleeps without being woken by sockets: what becomes ready meanwhile the next wait tells together. A signal
-    /// ends it early.
+    /// Sleeps without being woken by sockets. The next wait reports together all sockets that became ready
+    /// meanwhile. A signal ends the sleep early.
     pub fn rest(&self, time: Duration) {
         let time = rustix::thread::Timespec {
             tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
         };
-        // Whatever ended it, there is nothing to be done about it.
+        // Errors need no handling: a shorter sleep is harmless.
         let _ = rustix::thread::nanosleep(&time);
     }
 
-    /// What the last wait told of its `place`-th socket.
+    /// The readiness of the `place`-th socket of the last wait.
     ///
     /// # Panics
-    /// When there were not so many.
+    /// When fewer sockets were ready.
     pub fn ready(&self, place: usize) -> Ready {
         assert!(place < self.ready, "only {} are ready", self.ready);
         let event = self.events[place];
@@ -202,7 +244,7 @@ impl Poller {
     }
 }
 
-/// Lets a timer descriptor become ready after a time, and not before.
+/// Makes a timer descriptor ready after a time, and not before.
 fn set_timer(timer: &OwnedFd, time: Duration) -> io::Result<()> {
     let never = libc::timespec {
         tv_sec: 0,
@@ -215,7 +257,7 @@ fn set_timer(timer: &OwnedFd, time: Duration) -> io::Result<()> {
             tv_nsec: time.subsec_nanos() as _,
         },
     };
-    // SAFETY: the descriptor is open, the times outlive the call, and the old ones are not asked for.
+    // SAFETY: the descriptor is open, the times outlive the call, and the old ones are not requested.
     check(unsafe {
         libc::timerfd_settime(timer.as_raw_fd(), 0, &raw const once, std::ptr::null_mut())
     })
@@ -227,7 +269,7 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
-    use std::time::Instant;
+    use std::time::Instant as StdInstant;
 
     #[test]
     fn readiness_is_told_once_when_it_begins() {
@@ -262,7 +304,7 @@ mod tests {
         poller.add(&client, 7).unwrap();
         assert_eq!(poller.wait(None).unwrap(), 1);
         server.write_all(b"x").unwrap();
-        let begin = Instant::now();
+        let begin = StdInstant::now();
         poller.rest(Duration::from_micros(2500));
         assert!(begin.elapsed() >= Duration::from_micros(2500));
         assert_eq!(poller.wait(Some(Duration::ZERO)).unwrap(), 1);
@@ -276,7 +318,7 @@ mod tests {
             if least == 2000 {
                 poller.timing = Timing::Milliseconds;
             }
-            let begin = Instant::now();
+            let begin = StdInstant::now();
             assert_eq!(poller.wait(Some(Duration::from_micros(2500))).unwrap(), 0);
             assert!(begin.elapsed() >= Duration::from_micros(least));
         }
@@ -289,30 +331,51 @@ mod tests {
         let (mut server, _) = listener.accept().unwrap();
         let mut poller = Poller::new(8).unwrap();
         poller.use_timer();
-        assert!(matches!(poller.timing, Timing::Timer(_)));
+        assert_eq!(poller.timing, Timing::Timer);
         poller.add(&client, 7).unwrap();
         assert_eq!(poller.wait(None).unwrap(), 1);
-        // It lasts as long as asked, also where that is less than a millisecond.
+        // It lasts as long as requested, also below a millisecond.
         for micros in [300, 2500] {
-            let (begin, wait) = (Instant::now(), Duration::from_micros(micros));
+            let (begin, wait) = (StdInstant::now(), Duration::from_micros(micros));
             assert_eq!(poller.wait(Some(wait)).unwrap(), 0);
             assert!(begin.elapsed() >= wait);
         }
-        // A socket ends it, and a timer that fires beside a socket is nobody's readiness.
+        // A socket ends it. A timer that fires at the same time is not reported as a ready socket.
         server.write_all(b"x").unwrap();
         assert_eq!(poller.wait(Some(Duration::from_secs(60))).unwrap(), 1);
         assert_eq!(poller.ready(0).token, 7);
-        set_timer(
-            match &poller.timing {
-                Timing::Timer(timer) => timer,
-                _ => unreachable!(),
-            },
-            Duration::from_nanos(1),
-        )
-        .unwrap();
+        set_timer(poller.timer.as_ref().unwrap(), Duration::from_nanos(1)).unwrap();
         std::thread::sleep(Duration::from_millis(2));
         server.write_all(b"y").unwrap();
         assert_eq!(poller.wait(Some(Duration::ZERO)).unwrap(), 1);
         assert_eq!(poller.ready(0).token, 7);
+    }
+
+    #[test]
+    fn coarse_waits_share_a_timer() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let mut poller = Poller::new(8).unwrap();
+        poller.add(&client, 7).unwrap();
+        assert_eq!(poller.wait(None).unwrap(), 1);
+        let begin = StdInstant::now();
+        let now = |begin: StdInstant| Instant::ZERO + begin.elapsed();
+        // A socket ends the first wait. The second is longer, and ends when the first would have ended.
+        server.write_all(b"x").unwrap();
+        let short = Duration::from_millis(30);
+        assert_eq!(poller.wait_coarsely(now(begin), short).unwrap(), 1);
+        assert_eq!(poller.ready(0).token, 7);
+        let set = poller.set_until;
+        let long = Duration::from_secs(60);
+        assert_eq!(poller.wait_coarsely(now(begin), long).unwrap(), 0);
+        assert!(set.is_some() && begin.elapsed() >= short && begin.elapsed() < long);
+        assert_eq!(poller.set_until, None);
+        // A shorter wait sets the timer again.
+        server.write_all(b"y").unwrap();
+        assert_eq!(poller.wait_coarsely(now(begin), long).unwrap(), 1);
+        let again = StdInstant::now();
+        assert_eq!(poller.wait_coarsely(now(begin), short).unwrap(), 0);
+        assert!(again.elapsed() >= short && again.elapsed() < long);
     }
 }

@@ -1,16 +1,16 @@
-//! Threads that must run the moment they can.
+//! Threads that must run as soon as they are runnable.
 //!
-//! A thread that sleeps until a deadline is late by as long as another one keeps its processor.
-//! Under `SCHED_FIFO` it takes the processor from every ordinary thread at once. It must sleep
-//! most of the time: the kernel reserves a twentieth for the others, and no more.
+//! A thread that sleeps until a deadline is late while another thread occupies its processor. Under
+//! `SCHED_FIFO` it preempts every ordinary thread at once. Such a thread must sleep most of the time, because
+//! the kernel reserves only a twentieth of the time for other threads.
 
 use crate::error::{Doing, Result, check};
 
-/// Puts the calling thread before every ordinary one (`SCHED_FIFO`, lowest priority). Threads and
+/// Gives the calling thread priority over all ordinary threads (`SCHED_FIFO`, lowest priority). Threads and
 /// processes that it starts are ordinary again.
 ///
-/// Needs `CAP_SYS_NICE` in the first user namespace or a resource limit that allows it, so
-/// that it fails without root on most machines; the thread then stays as it was.
+/// Needs `CAP_SYS_NICE` in the first user namespace, or a resource limit that allows it. It therefore fails
+/// without root on most machines; the thread's priority is then unchanged.
 pub fn put_first() -> Result<()> {
     // SAFETY: sched_param is plain data, for which zero is a value.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -27,10 +27,10 @@ pub fn put_first() -> Result<()> {
     .doing("put a thread before all others (SCHED_FIFO)")
 }
 
-/// Puts the calling thread before the ordinary ones of its control group (niceness -20), and within
-/// the same limits: `SCHED_FIFO` would be outside of a processor quota. Needs `CAP_SYS_NICE`.
+/// Gives the calling thread priority over ordinary threads of its control group (niceness -20), within the
+/// same limits. `SCHED_FIFO` would escape a processor quota. Needs `CAP_SYS_NICE`.
 pub fn put_before_others() -> Result<()> {
-    // 0 is the calling thread: Linux keeps niceness by thread.
+    // 0 is the calling thread, because Linux keeps niceness per thread.
     rustix::process::setpriority_process(None, -20)
         .doing("put a thread before the others of its group (niceness -20)")
 }

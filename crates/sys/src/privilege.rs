@@ -1,7 +1,7 @@
-//! The right to make namespaces and devices, and what this machine allows.
+//! The privileges to create namespaces and devices, and what this machine allows.
 //!
-//! Root, or a user namespace of one's own: in it this program is root over the network namespaces
-//! it makes, and over nothing else. Nothing has to be installed set-uid.
+//! They come from root, or from a user namespace: in it this program is root over the network namespaces that
+//! it creates, and over nothing else. No program has to be installed set-uid.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -22,46 +22,46 @@ use crate::wait::Waiter;
 const CAP_NET_ADMIN: u64 = 1 << 12;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
-/// Where the right to make namespaces comes from.
+/// The source of the privilege to create namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Privilege {
-    /// The program had it.
+    /// The program already had it.
     Given,
     /// The program moved into a user namespace.
     UserNamespace,
 }
 
-/// Something this machine may or may not allow.
+/// A capability that this machine may or may not offer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ability {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// What Fathometer does with it.
+    /// What Fathometer uses it for.
     pub purpose: String,
-    /// Whether experiments are impossible without.
+    /// Whether experiments are impossible without it.
     pub required: bool,
-    /// What was found, or why it is not there and what to do.
+    /// What was found, or why it is missing and what to do.
     pub state: Result<String, String>,
 }
 
-/// Makes sure that this program may make namespaces, moving it into a user namespace if need be.
+/// Ensures that this program may create namespaces, and moves it into a user namespace if needed.
 ///
-/// To be called at the start of `main`, before any thread exists: the kernel moves no program with
-/// threads. Files that the program writes still belong to the user.
+/// Call it at the start of `main`, before any thread exists: the kernel does not move a program with threads.
+/// Files that the program writes still belong to the user.
 pub fn acquire() -> Result<Privilege> {
     if has_capabilities() {
         return Ok(Privilege::Given);
     }
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    // SAFETY: CLONE_NEWUSER implies CLONE_THREAD and CLONE_FS; with one thread, neither takes
-    // anything from anyone. With several the kernel refuses.
+    // SAFETY: CLONE_NEWUSER implies CLONE_THREAD and CLONE_FS; with one thread, neither has an effect. With
+    // several threads the kernel returns an error.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }
         .map_err(|errno| explain(errno.into(), "make a user namespace"))?;
     let write = |path: &str, text: String| {
         fs::write(path, text).map_err(|error| explain(error, &format!("write {path}")))
     };
-    // Without this the kernel lets nobody map groups.
+    // The kernel requires this before groups can be mapped.
     write("/proc/self/setgroups", "deny".to_owned())?;
     write("/proc/self/uid_map", format!("0 {} 1", uid.as_raw()))?;
     write("/proc/self/gid_map", format!("0 {} 1", gid.as_raw()))?;
@@ -74,9 +74,9 @@ pub fn acquire() -> Result<Privilege> {
     Ok(Privilege::UserNamespace)
 }
 
-/// Tries everything that experiments need, most basic first, and leaves nothing behind.
+/// Tries all that experiments need, most basic first, and leaves nothing behind.
 ///
-/// What needs a namespace is tried in a child process, so that the caller stays where it is.
+/// Tests that need a namespace run in a child process, so that the caller stays in its own.
 pub fn probe() -> Vec<Ability> {
     let names = [
         (
@@ -139,7 +139,7 @@ fn probe_process() -> Result<String> {
     acquire()?;
     let namespace = Namespace::new()?;
     let mut command = std::process::Command::new("/bin/sh");
-    // With a /proc of its own the shell finds its own number there.
+    // With its own /proc the shell finds its own process number there.
     command.args(["-c", "read pid rest < /proc/self/stat; test $pid = $$"]);
     let exit = namespace.command(command, Session::Own)?.wait();
     Ok(if exit.status.success() {
@@ -163,7 +163,7 @@ fn probe_reno() -> Result<String> {
     })
 }
 
-/// Waits a few times and says how late it was woken.
+/// Waits a few times and measures how late it was woken.
 fn probe_timers() -> Result<String> {
     let clock = Clock::start();
     let mut waiter = Waiter::new(clock)?;
@@ -199,7 +199,7 @@ pub(crate) fn is_machine_root() -> bool {
     rustix::process::geteuid().is_root() && in_first_user_namespace()
 }
 
-/// Of the first user namespace alone all numbers are mapped to themselves.
+/// Only in the first user namespace are all numbers mapped to themselves.
 pub(crate) fn in_first_user_namespace() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_whitespace().eq(["0", "0", "4294967295"])
@@ -210,7 +210,7 @@ pub(crate) fn capabilities(status: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// Finds out why a user namespace was refused.
+/// Explains why a user namespace was denied.
 fn explain(error: io::Error, doing: &str) -> Error {
     let setting = |path: &str| {
         let value = fs::read_to_string(format!("/proc/sys/{path}")).ok();
@@ -245,16 +245,15 @@ fn reason(error: io::Error, doing: &str, setting: &dyn Fn(&str) -> Option<i64>) 
     }
 }
 
-/// Runs `try_it` in a forked child and brings its answer back.
+/// Runs `try_it` in a forked child and returns its answer.
 fn in_child(try_it: fn() -> Result<String>) -> Result<String, String> {
     forked(try_it).unwrap_or_else(|error| Err(format!("it could not be tried: {error}")))
 }
 
 fn forked(try_it: fn() -> Result<String>) -> Result<Result<String, String>> {
     let (answer, report) = pipe_with(PipeFlags::CLOEXEC).doing("make a pipe")?;
-    // SAFETY: the child runs code of this program that needs nothing from its other threads:
-    // the C library keeps its allocator usable across a fork. It leaves by _exit, so that nothing
-    // is flushed or dropped twice.
+    // SAFETY: the child only runs code that does not depend on other threads; the C library keeps its
+    // allocator usable across a fork. It exits by _exit, so that nothing is flushed or dropped twice.
     let child = check(unsafe { libc::fork() }).doing("fork")?;
     if child == 0 {
         let text = match std::panic::catch_unwind(try_it) {
@@ -262,7 +261,7 @@ fn forked(try_it: fn() -> Result<String>) -> Result<Result<String, String>> {
             Ok(Err(error)) => format!("-{error}"),
             Err(_) => "-it panicked".to_owned(),
         };
-        // SAFETY: the descriptor is open, and used by nobody else in this process.
+        // SAFETY: the descriptor is open, and no other code in this process uses it.
         let mut report = fs::File::from(unsafe { OwnedFd::from_raw_fd(report.as_raw_fd()) });
         let sent = report.write_all(text.as_bytes()).is_ok();
         // SAFETY: ends this process without unwinding.
@@ -273,7 +272,7 @@ fn forked(try_it: fn() -> Result<String>) -> Result<Result<String, String>> {
     fs::File::from(answer)
         .read_to_string(&mut text)
         .doing("read a child's answer")?;
-    // SAFETY: our own child, reaped once.
+    // SAFETY: this process's own child, reaped once.
     unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
     Ok(match text.split_at_checked(1) {
         Some(("+", text)) => Ok(text.to_owned()),

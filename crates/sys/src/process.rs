@@ -1,25 +1,24 @@
-//! Programs inside a namespace, and the certainty that they end.
+//! Programs inside a namespace, which are certain to exit.
 //!
-//! A program under test may fork, daemonise and ignore signals. It therefore runs in a PID
-//! namespace of its own under a tiny init of ours: when init ends, the kernel kills everything
-//! else in there. Init ends when the program ends, when [`HostProcess`] is dropped, and when this
-//! program dies in whatever way.
+//! A program under test may fork, daemonise and ignore signals. It therefore runs in its own PID namespace
+//! under a small init process of this crate. When init exits, the kernel kills all other processes in the
+//! namespace. Init exits when the program exits, when [`HostProcess`] is dropped, and when this program exits
+//! for any reason.
 //!
-//! How it is put together:
+//! How it works:
 //!
-//! 1. A thread, one a program, enters the network namespace and unshares the PID namespace, so
-//!    that its next child is number 1 in a new one. (A thread may do that for its children; it
-//!    does not move itself.)
-//! 2. The standard library forks that child. In `pre_exec` the child asks to be killed when its
-//!    parent goes, takes a private `/proc`, and forks again: the grandchild returns to the
-//!    standard library, which executes the program; the child stays behind as init. An error to
-//!    execute is thus reported in the usual way.
-//! 3. The "parent" of a parent-death signal is the thread that forked, so that thread stays, and
-//!    waits. The gap between the fork and the request is closed by a look at a descriptor of the
-//!    parent.
+//! 1. A new thread per program enters the network namespace and unshares the PID namespace, so that its next
+//!    child is number 1 in a new one. (A thread may do that for its children; it does not move itself.)
+//! 2. The standard library forks that child. In `pre_exec` the child sets its parent-death signal to SIGKILL,
+//!    mounts a private `/proc`, and forks again. The grandchild returns to the standard library, which
+//!    executes the program; the child stays as init. An error of the execution is thus reported in the usual
+//!    way.
+//! 3. The "parent" of a parent-death signal is the thread that forked, so that thread stays, and waits. The
+//!    parent may exit between the fork and the setting of the signal; a check of a descriptor of the parent
+//!    covers this case.
 //!
-//! Init allocates nothing, as it is the fork of a program with threads. The program must stay in
-//! the foreground: when the process that was started ends, so does all it started.
+//! Init allocates no memory, because it is the fork of a program with threads. The program must stay in the
+//! foreground: when the started process exits, all processes that it started are killed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -45,44 +44,43 @@ use crate::socket;
 /// A running program with all its descendants. Dropping it kills them.
 #[derive(Debug)]
 pub struct HostProcess {
-    /// The program's standard input, when the command asked for a pipe.
+    /// The program's standard input, if the command has a pipe for it.
     pub stdin: Option<ChildStdin>,
-    /// The program's standard output, when the command asked for a pipe.
+    /// The program's standard output, if the command has a pipe for it.
     pub stdout: Option<ChildStdout>,
-    /// The program's standard error, when the command asked for a pipe.
+    /// The program's standard error, if the command has a pipe for it.
     pub stderr: Option<ChildStderr>,
     pid: u32,
     handle: OwnedFd,
     end: Arc<(Mutex<Option<Exit>>, Condvar)>,
 }
 
-/// How a program ended, and what it and all its descendants used.
+/// How a program exited, and the usage of it and all its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exit {
-    /// The status of the program that was started.
+    /// The exit status of the started program.
     pub status: ExitStatus,
-    /// Processor time spent in programs.
+    /// Processor time in user mode.
     pub user: Duration,
-    /// Processor time spent in the kernel on their behalf.
+    /// Processor time in the kernel.
     pub system: Duration,
-    /// The largest resident memory of any one process.
+    /// The largest resident memory of any single process.
     pub peak_resident: Bytes,
 }
 
 /// Whether a program shares the user's terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Session {
-    /// A session of its own: Ctrl-C at the terminal does not reach it.
+    /// Its own session: Ctrl-C at the terminal does not reach it.
     Own,
-    /// The session of this program, for programs the user talks to.
+    /// The session of this program, for interactive programs.
     Shared,
 }
 
 impl Namespace {
-    /// Starts a program inside this namespace, in a PID namespace and with a `/proc` of its own.
+    /// Starts a program inside this namespace, in its own PID namespace and with its own `/proc`.
     ///
-    /// The program must not daemonise. Environment, directory and standard streams are the
-    /// command's.
+    /// The program must not daemonise. Environment, directory and standard streams are those of the command.
     pub fn command(&self, command: Command, session: Session) -> Result<HostProcess> {
         let namespace = self.clone();
         let end = Arc::new((Mutex::new(None), Condvar::new()));
@@ -94,7 +92,7 @@ impl Namespace {
                 move || match start(&namespace, command, session, &end_of_thread) {
                     Ok((process, status)) => {
                         let pid = process.pid;
-                        // The caller waits below and cannot be gone.
+                        // The receiver waits below, so it still exists.
                         let _ = give.send(Ok(process));
                         let exit = await_end(pid, &status);
                         let (slot, changed) = &*end_of_thread;
@@ -122,8 +120,8 @@ impl HostProcess {
         self.pid
     }
 
-    /// Sends a signal (`libc::SIGTERM`, …) to the program that was started. SIGKILL goes to init
-    /// and ends everything. Nothing happens when it has ended already.
+    /// Sends a signal (`libc::SIGTERM`, …) to the started program. SIGKILL goes to init and kills all
+    /// processes. Has no effect when the program has already exited.
     pub fn signal(&self, signal: libc::c_int) -> Result<()> {
         let signal = Signal::from_named_raw(signal).ok_or_else(|| Error::BadName {
             name: signal.to_string(),
@@ -135,12 +133,12 @@ impl HostProcess {
         }
     }
 
-    /// How it ended, if it has.
+    /// How it exited; `None` while it runs.
     pub fn try_wait(&self) -> Option<Exit> {
         *self.end.0.lock().unwrap_or_else(|lock| lock.into_inner())
     }
 
-    /// Waits for the program and all its descendants to end.
+    /// Waits until the program and all its descendants have exited.
     pub fn wait(&self) -> Exit {
         loop {
             if let Some(exit) = self.wait_for(Duration::from_secs(3600)) {
@@ -149,7 +147,7 @@ impl HostProcess {
         }
     }
 
-    /// Waits at most this long for the program to end.
+    /// Waits at most this long for the program to exit.
     pub fn wait_for(&self, time: Duration) -> Option<Exit> {
         let (slot, changed) = &*self.end;
         let slot = slot.lock().unwrap_or_else(|lock| lock.into_inner());
@@ -157,8 +155,7 @@ impl HostProcess {
         *waited.unwrap_or_else(|lock| lock.into_inner()).0
     }
 
-    /// Asks the program to end with a signal, and kills it with all descendants when it has not
-    /// ended within `grace`.
+    /// Sends a signal to end the program. Kills it with all descendants if it has not exited within `grace`.
     pub fn stop(&self, signal: libc::c_int, grace: Duration) -> Result<Exit> {
         self.signal(signal)?;
         if let Some(exit) = self.wait_for(grace) {
@@ -168,17 +165,17 @@ impl HostProcess {
         Ok(self.wait())
     }
 
-    /// The sockets that the program and its descendants listen on now: the sockets themselves, not
-    /// copies, so that an option set here ([`set_quick_ack`](crate::socket::set_quick_ack)) holds
-    /// for all connections they accept from then on.
+    /// The sockets on which the program and its descendants listen now. They are the sockets themselves, not
+    /// copies, so an option set here ([`set_quick_ack`](crate::socket::set_quick_ack)) applies to all
+    /// connections that they accept from then on.
     ///
-    /// Needs the right to trace the program, which whoever started it has, as root or in the same
-    /// user namespace.
+    /// Needs permission to trace the program. The user who started it has this permission, as root or in the
+    /// same user namespace.
     pub fn listening_sockets(&self) -> Result<Vec<TcpListener>> {
         let mut found = Vec::new();
         let mut seen = BTreeSet::new();
         for pid in probe::descendants(self.pid) {
-            // Processes and descriptors come and go while we look.
+            // Processes and descriptors may appear and disappear meanwhile.
             let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
                 continue;
             };
@@ -196,8 +193,8 @@ impl HostProcess {
         Ok(found)
     }
 
-    /// Processor time used so far, in programs and in the kernel, by all processes that are
-    /// alive (to the nanosecond) and by those that have ended (to a hundredth of a second each).
+    /// Processor time used so far, in user mode and in the kernel, by existing processes (to the nanosecond)
+    /// and by exited ones (to a hundredth of a second each).
     pub fn cpu_time(&self) -> Duration {
         probe::cpu_time(self.pid)
     }
@@ -205,7 +202,7 @@ impl HostProcess {
 
 impl Drop for HostProcess {
     fn drop(&mut self) {
-        // A process that has ended needs no killing, and nothing else can go wrong.
+        // A program that has exited need not be killed, and no other failure is possible.
         let _ = self.signal(libc::SIGKILL);
         self.wait();
     }
@@ -213,7 +210,7 @@ impl Drop for HostProcess {
 
 type End = Arc<(Mutex<Option<Exit>>, Condvar)>;
 
-/// Runs on the thread that stays. Returns the process and the pipe that its status comes by.
+/// Runs on the thread that stays. Returns the process and the pipe for its status.
 fn start(
     namespace: &Namespace,
     mut command: Command,
@@ -221,12 +218,12 @@ fn start(
     end: &End,
 ) -> Result<(HostProcess, OwnedFd)> {
     namespace.enter()?;
-    // SAFETY: CLONE_NEWPID touches neither memory nor descriptors; it is about children alone.
+    // SAFETY: CLONE_NEWPID touches neither memory nor descriptors; it only concerns children.
     unsafe { unshare_unsafe(UnshareFlags::NEWPID) }.doing("make a PID namespace")?;
     let parent = pidfd_open(getpid(), PidfdFlags::empty()).doing("open a process descriptor")?;
     let (status, report) = pipe_with(PipeFlags::CLOEXEC).doing("make a pipe")?;
     let fds = (parent.as_raw_fd(), report.as_raw_fd());
-    // SAFETY: the closure makes system calls alone, as a fork of a program with threads must.
+    // SAFETY: the closure only makes system calls, as is required after a fork of a program with threads.
     unsafe {
         command.pre_exec(move || become_init_and_fork(fds.0, fds.1, session));
     }
@@ -259,8 +256,8 @@ fn await_end(pid: u32, status: &OwnedFd) -> Exit {
             break;
         }
     }
-    // What init learned about the program. When init was killed, it learned nothing, and its own
-    // end is the program's.
+    // The status of the program, as reported by init. When init was killed it reports none, and its own exit
+    // status is used.
     let mut bytes = [0; 4];
     let raw = match rustix::io::read(status.as_fd(), &mut bytes) {
         Ok(4) => i32::from_ne_bytes(bytes),
@@ -278,7 +275,7 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::new(time.tv_sec.max(0) as u64, time.tv_usec.max(0) as u32 * 1000)
 }
 
-/// Runs in the child, number 1 of its namespace. Returns in the grandchild alone.
+/// Runs in the child, number 1 of its namespace. Returns only in the grandchild.
 fn become_init_and_fork(parent: RawFd, report: RawFd, session: Session) -> io::Result<()> {
     // SAFETY: all calls below are system calls on plain values, or on variables that outlive
     // them; the descriptors are open, inherited from the parent.
@@ -291,7 +288,7 @@ fn become_init_and_fork(parent: RawFd, report: RawFd, session: Session) -> io::R
             events: libc::POLLIN,
             revents: 0,
         };
-        // Readable: the parent ended before the request above was made.
+        // Readable: the parent exited before the parent-death signal was set.
         if libc::poll(&raw mut alive, 1, 0) > 0 {
             libc::_exit(1);
         }
@@ -317,8 +314,8 @@ fn become_init_and_fork(parent: RawFd, report: RawFd, session: Session) -> io::R
     }
 }
 
-/// Shows the processes of the new namespace in `/proc`. Where that is forbidden (a container with
-/// a masked `/proc`) the old one stays, and programs see foreign numbers there.
+/// Mounts a `/proc` with the processes of the new namespace. If that is not permitted (a container with a
+/// masked `/proc`), the old one stays, and programs see process numbers of the outer namespace there.
 unsafe fn private_proc() {
     // SAFETY: constant strings, no data.
     unsafe {
@@ -333,18 +330,26 @@ unsafe fn private_proc() {
     }
 }
 
-/// Init holds no pipe open that somebody waits to see closed.
+/// The descriptors that are closed one by one where the kernel cannot close a range: its own limit (`fs.nr_open`).
+const MOST_DESCRIPTORS: RawFd = 1 << 20;
+
+/// Init must not keep pipes open whose closing another process waits for.
 unsafe fn close_all_but(report: RawFd) {
-    // SAFETY: nothing in this process uses a descriptor after this, but the one left open.
+    // SAFETY: after this no code in this process uses a descriptor, except the one left open.
     unsafe {
-        if report > 0 {
-            libc::close_range(0, report as libc::c_uint - 1, 0);
+        let below = report == 0 || libc::close_range(0, report as libc::c_uint - 1, 0) == 0;
+        if below && libc::close_range(report as libc::c_uint + 1, libc::c_uint::MAX, 0) == 0 {
+            return;
         }
-        libc::close_range(report as libc::c_uint + 1, libc::c_uint::MAX, 0);
+        // A kernel before 5.9, or a sandbox that refuses the call. The limit on descriptors is no end to go by: it
+        // may have been lowered below descriptors that are open.
+        for descriptor in (0..MOST_DESCRIPTORS).filter(|&descriptor| descriptor != report) {
+            libc::close(descriptor);
+        }
     }
 }
 
-/// Passes signals on to the program, reaps orphans, and ends with the program. `all` is blocked.
+/// Forwards signals to the program, reaps orphans, and exits with the program. `all` is blocked.
 unsafe fn init(program: libc::pid_t, report: RawFd, all: &libc::sigset_t) -> ! {
     // SAFETY: system calls on variables that outlive them.
     unsafe {
@@ -352,7 +357,7 @@ unsafe fn init(program: libc::pid_t, report: RawFd, all: &libc::sigset_t) -> ! {
             let mut information: libc::siginfo_t = std::mem::zeroed();
             let signal = libc::sigwaitinfo(all, &raw mut information);
             if signal != libc::SIGCHLD {
-                // What the terminal sends goes to the program by itself.
+                // The terminal sends its signals directly to the program.
                 if signal > 0 && information.si_code <= 0 {
                     libc::kill(program, signal);
                 }
@@ -366,7 +371,7 @@ unsafe fn init(program: libc::pid_t, report: RawFd, all: &libc::sigset_t) -> ! {
                 }
                 if ended == program {
                     libc::kill(-1, libc::SIGKILL);
-                    // Reaped, they are counted in what the tree used.
+                    // Reaping the orphans adds their usage to that of the tree.
                     while libc::waitpid(-1, std::ptr::null_mut(), 0) > 0 {}
                     libc::write(report, (&raw const status).cast(), size_of_val(&status));
                     libc::_exit(0);
@@ -385,11 +390,11 @@ fn listening(pid: u32, number: RawFd) -> Result<Option<TcpListener>> {
     };
     let socket = match pidfd_getfd(&handle, number, PidfdGetfdFlags::empty()) {
         Ok(socket) => socket,
-        // Closed, or its process gone, since it was listed.
+        // The descriptor was closed, or its process exited, after it was listed.
         Err(rustix::io::Errno::BADF | rustix::io::Errno::SRCH) => return Ok(None),
         Err(error) => return Err(error).doing("take hold of a program's socket"),
     };
-    // Other kinds of sockets know nothing of this, or deny it.
+    // Other kinds of sockets do not support this option, or return zero.
     let listens = socket::get(&socket, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).unwrap_or(0) == 1;
     let tcp = socket::get(&socket, libc::SOL_SOCKET, libc::SO_PROTOCOL).unwrap_or(0);
     Ok((listens && tcp == libc::IPPROTO_TCP).then(|| TcpListener::from(socket)))

@@ -1,22 +1,22 @@
-//! Memory that the kernel takes from programs and the page cache while there is enough of it.
+//! Schemes by which the kernel reclaims memory from programs and the page cache while enough is free.
 //!
-//! DAMON watches which memory is used, and can be told to page out what is not: by whoever runs the machine,
-//! through `/sys/kernel/mm/damon`, or by the module `damon_reclaim`. Guests of hypervisors that want memory
-//! back are set up so. Experiments about the page cache have to know.
+//! DAMON monitors memory accesses and can page out memory that is not accessed. The machine's administrator
+//! configures it through `/sys/kernel/mm/damon`, or the module `damon_reclaim` does. Hypervisors that reclaim
+//! memory set up their guests this way. Experiments about the page cache must detect it.
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A scheme by which DAMON takes memory.
+/// A scheme by which DAMON reclaims memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scheme {
-    /// Where it can be read and changed.
+    /// The path of its configuration.
     pub place: PathBuf,
-    /// How long nobody may have used what is taken.
+    /// For how long memory must not have been accessed before it is reclaimed.
     pub unused_for: Option<Duration>,
-    /// Whether it spares what some program has mapped.
+    /// Whether it excludes memory that a program has mapped.
     pub spares_mapped: bool,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// The schemes at work, as far as this user may read.
+/// The active schemes, as far as this user may read them.
 pub fn schemes() -> Vec<Scheme> {
     schemes_below(Path::new("/sys"))
 }
@@ -75,7 +75,7 @@ fn schemes_below(sys: &Path) -> Vec<Scheme> {
     found
 }
 
-/// A filter that lets through what nobody has mapped keeps everything else out.
+/// A filter that allows only unmapped memory rejects all mapped memory.
 fn spares_mapped(scheme: &Path) -> bool {
     ["filters", "core_filters", "ops_filters"]
         .iter()
@@ -86,7 +86,7 @@ fn spares_mapped(scheme: &Path) -> bool {
         })
 }
 
-/// The entries `0`, `1`, … of a folder, in order.
+/// The entries `0`, `1`, … of a directory, in order.
 fn numbered(folder: &Path) -> Vec<PathBuf> {
     let count = (0..).map(|number| folder.join(format!("{number}")));
     count.take_while(|path| path.is_dir()).collect()

@@ -1,4 +1,4 @@
-//! Where a thread runs.
+//! The processors on which a thread runs.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -10,7 +10,7 @@ pub fn processors() -> Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|&n| set.is_set(n)).collect())
 }
 
-/// Keeps the calling thread, and threads it starts from now on, on one processor.
+/// Pins the calling thread, and all threads that it starts from now on, to one processor.
 pub fn pin(processor: usize) -> Result<()> {
     let mut set = CpuSet::new();
     if processor < CpuSet::MAX_CPU {

@@ -1,8 +1,8 @@
-//! SIGINT, SIGTERM and SIGHUP: the first asks the program to end well, one that comes [`GRACE`] later or more ends
-//! it. Those in between change nothing: `timeout` signals a program and then its whole process group, terminals and
-//! supervisors do the like, and an impatient user should not lose what the first signal would keep. A signal
-//! that was ignored when the program started stays ignored. A program that takes SIGHUP for something
-//! else has [`HangUps`].
+//! SIGINT, SIGTERM and SIGHUP. The first signal requests an orderly exit; one that comes [`GRACE`] later or
+//! more ends the program at once. Signals in between have no effect: `timeout`, terminals and supervisors
+//! signal a program and then its whole process group, and an impatient user should not lose the results that
+//! the first signal would keep. A signal that was ignored when the program started stays ignored. Programs
+//! that use SIGHUP for another purpose have [`HangUps`].
 
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use crate::error::{Doing, Result, check};
 use crate::terminal;
 
-/// The time after the first signal in which others are the same wish.
+/// For this time after the first signal, other signals have no effect.
 pub const GRACE: Duration = Duration::from_secs(1);
 
 static RAISED: AtomicBool = AtomicBool::new(false);
@@ -24,14 +24,14 @@ static EVENT: AtomicI32 = AtomicI32::new(-1);
 static HANG_UPS: AtomicI32 = AtomicI32::new(-1);
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-/// Knows whether the user has asked the program to end. Copies know the same.
+/// Tells whether a signal has requested the program's exit. Copies share the same state.
 #[derive(Debug, Clone, Copy)]
 pub struct Interrupt {
     event: BorrowedFd<'static>,
 }
 
 impl Interrupt {
-    /// Catches the signals from now on. Calling it again changes nothing.
+    /// Installs the signal handlers. Calling it again has no effect.
     pub fn install() -> Result<Interrupt> {
         let _one_at_a_time = INSTALLING.lock().unwrap_or_else(|lock| lock.into_inner());
         if EVENT.load(Ordering::SeqCst) < 0 {
@@ -51,26 +51,25 @@ impl Interrupt {
     }
 }
 
-/// Readable from the first signal on, and for good: every loop that polls it sees it.
+/// Readable permanently from the first signal on, so that every loop that polls it sees it.
 impl AsFd for Interrupt {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event
     }
 }
 
-/// Knows whether SIGHUP has come, for a program that is told with it to open its log anew. Copies know
-/// the same.
+/// Tells whether SIGHUP has come, for programs that reopen their log on SIGHUP. Copies share the same state.
 #[derive(Debug, Clone, Copy)]
 pub struct HangUps {
     event: BorrowedFd<'static>,
 }
 
 impl HangUps {
-    /// Catches SIGHUP from now on, which then does not ask the program to end any more; also where it
-    /// was ignored, since whoever started the program under nohup may want its log opened anew. Calling
-    /// it again changes nothing.
+    /// Installs a handler for SIGHUP, which then no longer requests an exit. It is installed even if SIGHUP
+    /// was ignored, because a program started under nohup may still have to reopen its log. Calling it again
+    /// has no effect.
     pub fn install() -> Result<HangUps> {
-        // What asks to end is caught first, so that it cannot take this one back.
+        // Install the handlers for exit first, so that they cannot replace this one.
         Interrupt::install()?;
         let _one_at_a_time = INSTALLING.lock().unwrap_or_else(|lock| lock.into_inner());
         if HANG_UPS.load(Ordering::SeqCst) < 0 {
@@ -82,24 +81,37 @@ impl HangUps {
         Ok(HangUps { event })
     }
 
-    /// Whether one has come since this was last asked.
+    /// Whether SIGHUP has come since the last call.
     pub fn take(self) -> bool {
         let mut count = [0; 8];
         matches!(rustix::io::read(self.event, &mut count), Ok(8))
     }
 }
 
-/// Readable from a signal on until it is [taken](HangUps::take).
+/// Readable after a signal until it is [taken](HangUps::take).
 impl AsFd for HangUps {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event
     }
 }
 
+/// Lets the kernel report the exit of children. A program that is started with SIGCHLD ignored, as some supervisors
+/// start theirs, gets neither the signal nor a status (POSIX, `wait`). Call it before the first child is started.
+///
+/// # Errors
+/// When the system refuses, which it never does.
+pub fn report_children() -> Result<()> {
+    // SAFETY: the default action of SIGCHLD runs no code.
+    let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    check(if before == libc::SIG_ERR { -1 } else { 0 })
+        .doing("have the exit of children reported")
+        .map(drop)
+}
+
 fn make_event(place: &AtomicI32) -> Result<()> {
     let event = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
         .doing("make an event descriptor")?;
-    // It stays open for as long as the program: a handler may use it at any moment.
+    // It is never closed: a handler may use it at any moment.
     place.store(event.into_raw_fd(), Ordering::SeqCst);
     Ok(())
 }
@@ -107,10 +119,10 @@ fn make_event(place: &AtomicI32) -> Result<()> {
 fn catch(signal: libc::c_int) -> Result<()> {
     // SAFETY: sigaction is plain data for which zero is a value.
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: asks only; the variable outlives the call.
+    // SAFETY: only reads the action; the variable outlives the call.
     check(unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut before) })
         .doing(format!("ask about signal {signal}"))?;
-    // Whoever started the program under nohup, or in the background, meant it.
+    // The signal was ignored deliberately, by nohup or by a shell for a background job.
     if before.sa_sigaction == libc::SIG_IGN {
         return Ok(());
     }
@@ -122,7 +134,7 @@ fn handle_by(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> Result
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as *const () as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the handlers do nothing but what signal-safety(7) allows.
+    // SAFETY: the handlers only do what signal-safety(7) allows.
     check(unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) })
         .doing(format!("catch signal {signal}"))
         .map(drop)
@@ -130,7 +142,8 @@ fn handle_by(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> Result
 
 extern "C" fn handle(signal: libc::c_int) {
     let now = monotonic();
-    // One that interrupts the handler of the first is within the grace, whatever that has noted.
+    // A signal that interrupts the first one's handler is within the grace period, whatever that handler has
+    // stored.
     let first = RAISED_AT.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst);
     if !RAISED.swap(true, Ordering::SeqCst) {
         return tell(&EVENT);
@@ -142,7 +155,7 @@ extern "C" fn handle(signal: libc::c_int) {
     }
 }
 
-/// Nanoseconds of the monotonic clock, never zero. Does nothing but what signal-safety(7) allows.
+/// Nanoseconds of the monotonic clock, never zero. Only does what signal-safety(7) allows.
 fn monotonic() -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -157,7 +170,7 @@ extern "C" fn note_hang_up(_signal: libc::c_int) {
     tell(&HANG_UPS);
 }
 
-/// Makes an event's descriptor readable. Does nothing but what signal-safety(7) allows.
+/// Makes an event's descriptor readable. Only does what signal-safety(7) allows.
 fn tell(event: &AtomicI32) {
     // errno belongs to the code that was interrupted.
     // SAFETY: the location is the calling thread's own.
@@ -196,7 +209,7 @@ mod tests {
             .stdout(std::process::Stdio::null())
             .status()
             .unwrap();
-        // Not of the SIGINT, which came within the grace.
+        // The status is not from the SIGINT, which came within the grace period.
         assert_eq!(status.code(), Some(128 + libc::SIGTERM));
     }
 
@@ -211,7 +224,7 @@ mod tests {
         assert_eq!(status.code(), Some(0));
     }
 
-    /// Not a test by itself: the program of the test above.
+    /// Not a test by itself: the program that the test above runs.
     #[test]
     fn hung_up() {
         if std::env::var_os("FATHOMETER_TEST_HANG_UPS").is_some() {
@@ -233,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Not a test by itself: the program of a test above.
+    /// Not a test by itself: the program that a test above runs.
     #[test]
     fn interrupted_twice() {
         if std::env::var_os("FATHOMETER_TEST_TWICE").is_some() {

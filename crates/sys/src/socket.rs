@@ -1,8 +1,7 @@
-//! TCP sockets with every knob of an experiment, and what the kernel knows about them.
+//! TCP sockets with all options that an experiment needs, and the kernel's state of them.
 //!
-//! Sockets belong to the namespace of the thread that makes them, for good; other threads may use
-//! them. All are non-blocking, and come as the standard library's types. Which option is set when,
-//! and why, is the caller's business.
+//! A socket stays in the namespace of the thread that creates it; other threads may use it. All sockets are
+//! non-blocking, and have the standard library's types. The caller decides which options to set, and when.
 
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,31 +13,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Result, check};
 
-/// What is set on a socket before it listens or connects. `None` leaves the kernel's default. A
-/// listening socket hands its options on to the connections it accepts, quick acknowledgements
-/// included.
+/// Options set on a socket before it listens or connects. `None` leaves the kernel's default. Connections
+/// accepted from a listening socket inherit its options, quick acknowledgements included.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketOptions {
     /// `TCP_NODELAY`: whether Nagle's algorithm is off.
     pub no_delay: Option<bool>,
-    /// `TCP_QUICKACK`: see [`set_quick_ack`]. Set by [`listen`], once the socket listens. A socket
-    /// that connects must be given it when it is connected: set before, it would delay the
-    /// handshake's last acknowledgement.
+    /// `TCP_QUICKACK`: see [`set_quick_ack`]. [`listen`] sets it once the socket listens. On a connecting
+    /// socket it must be set after the connection is established: set before, it would delay the handshake's
+    /// last acknowledgement.
     pub quick_ack: Option<bool>,
-    /// `TCP_MAXSEG`: the largest segment announced and sent, in octets.
+    /// `TCP_MAXSEG`: the largest segment advertised and sent, in bytes.
     pub max_segment_bytes: Option<u32>,
-    /// `TCP_WINDOW_CLAMP`: the largest receive window advertised, in octets. Kernels since 6.10
-    /// forget it with the first full segment; [`receive_buffer_bytes`](Self::receive_buffer_bytes)
-    /// is what holds.
+    /// `TCP_WINDOW_CLAMP`: the largest receive window advertised, in bytes. Kernels since 6.10 discard it
+    /// with the first full segment; use [`receive_buffer_bytes`](Self::receive_buffer_bytes) for a lasting
+    /// limit.
     pub window_clamp_bytes: Option<u32>,
-    /// `SO_RCVBUF`, in octets. The kernel doubles it for its own overhead, bounds it by
-    /// `net.core.rmem_max` and stops tuning the buffer. The window announced in SYN is what is
-    /// asked for here, rounded down to whole segments.
+    /// `SO_RCVBUF`, in bytes. The kernel doubles it for its own overhead, bounds it by `net.core.rmem_max`
+    /// and stops auto-tuning the buffer. The window advertised in SYN is this value, rounded down to whole
+    /// segments.
     pub receive_buffer_bytes: Option<u32>,
-    /// `SO_SNDBUF`, in octets. Doubled, bounded by `net.core.wmem_max`, no longer tuned.
+    /// `SO_SNDBUF`, in bytes. Doubled, bounded by `net.core.wmem_max`, without auto-tuning.
     pub send_buffer_bytes: Option<u32>,
-    /// `TCP_NOTSENT_LOWAT`: a socket is writable while less than this waits unsent, in octets.
+    /// `TCP_NOTSENT_LOWAT`: a socket is writable while it has fewer unsent bytes than this.
     pub not_sent_low_water_bytes: Option<u32>,
     /// `SO_REUSEPORT`: several sockets listen on one port and share its connections.
     pub reuse_port: bool,
@@ -47,7 +45,7 @@ pub struct SocketOptions {
 }
 
 impl SocketOptions {
-    /// These options, and those of `base` where these say nothing.
+    /// These options; where one is `None`, the option of `base`.
     pub fn overlaid_on(&self, base: &SocketOptions) -> SocketOptions {
         SocketOptions {
             no_delay: self.no_delay.or(base.no_delay),
@@ -67,7 +65,7 @@ impl SocketOptions {
         }
     }
 
-    /// Sets the options on a socket, all but quick acknowledgements.
+    /// Sets all options on a socket, except quick acknowledgements.
     pub fn apply(&self, socket: impl AsFd) -> Result<()> {
         let socket = socket.as_fd();
         let flags = [
@@ -134,14 +132,14 @@ impl SocketOptions {
     }
 }
 
-/// Listens on an address, in the calling thread's namespace. `backlog` is the most connections
+/// Listens on an address, in the calling thread's namespace. `backlog` is the largest number of connections
 /// that may wait to be accepted; the kernel bounds it by `net.core.somaxconn`.
 ///
-/// An IPv6 address takes IPv6 alone.
+/// A socket on an IPv6 address accepts only IPv6.
 pub fn listen(address: SocketAddr, backlog: u32, options: &SocketOptions) -> Result<TcpListener> {
     let socket = open(address)?;
     options.apply(&socket)?;
-    // A port whose old connections are in TIME_WAIT is free for a new server.
+    // Allows a new server to use a port whose old connections are in TIME_WAIT.
     set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1).doing("set SO_REUSEADDR")?;
     if address.is_ipv6() {
         set(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1).doing("set IPV6_V6ONLY")?;
@@ -152,17 +150,17 @@ pub fn listen(address: SocketAddr, backlog: u32, options: &SocketOptions) -> Res
     check(unsafe { libc::listen(socket.as_raw_fd(), backlog) })
         .doing(format!("listen on {address}"))?;
     if let Some(on) = options.quick_ack {
-        // Listening clears it, so it comes last.
+        // `listen` clears the option, so it is set last.
         set_quick_ack(&socket, on).doing("set TCP_QUICKACK")?;
     }
     Ok(TcpListener::from(socket))
 }
 
-/// Begins to connect, in the calling thread's namespace, without waiting. When the socket becomes
-/// writable, [`TcpStream::take_error`] tells how it went.
+/// Starts a connection, in the calling thread's namespace, without waiting. When the socket becomes writable,
+/// [`TcpStream::take_error`] returns the result.
 ///
-/// With a `source`, its address and, unless zero, its port are used. A failure that is known at
-/// once (no route, no port left) is returned as the kernel puts it, for [`classify`].
+/// With a `source`, its address and, unless zero, its port are used. An immediate failure (no route, no port
+/// left) is returned as the kernel reports it, for [`classify`].
 pub fn connect(
     address: SocketAddr,
     source: Option<SocketAddr>,
@@ -176,8 +174,8 @@ pub fn connect(
     options.apply(&socket).map_err(plain)?;
     if let Some(source) = source {
         if source.port() == 0 {
-            // The port is then chosen with the peer in view, so that one local port can serve
-            // connections to many peers.
+            // The kernel then chooses the port at `connect`, when it knows the peer, so that one local port
+            // can serve connections to many peers.
             set(
                 socket.as_fd(),
                 libc::IPPROTO_IP,
@@ -193,10 +191,10 @@ pub fn connect(
     }
 }
 
-/// Sends as much as fits of several pieces, as one call, without waiting.
+/// Sends as much of several slices as fits, in one call, without waiting.
 ///
-/// `more` says that more follows at once (`MSG_MORE`): the kernel then holds back a partial
-/// segment for up to 200 ms. `None`: nothing fits just now.
+/// `more` announces that more data follow at once (`MSG_MORE`): the kernel then holds back a partial segment
+/// for up to 200 ms. `None`: the buffer is full.
 pub fn send_vectored(
     socket: impl AsFd,
     pieces: &[IoSlice<'_>],
@@ -211,8 +209,8 @@ pub fn send_vectored(
     message.msg_iov = pieces.as_ptr().cast_mut().cast();
     message.msg_iovlen = pieces.len().min(libc::UIO_MAXIOV as usize);
     loop {
-        // SAFETY: IoSlice has the layout of iovec by contract, the pieces outlive the call, and
-        // sendmsg does not write through them.
+        // SAFETY: IoSlice has the layout of iovec by contract, the slices outlive the call, and sendmsg does
+        // not write through them.
         let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags) };
         if sent >= 0 {
             return Ok(Some(sent as usize));
@@ -226,8 +224,8 @@ pub fn send_vectored(
     }
 }
 
-/// Sends as much as fits of one piece, without waiting. As [`send_vectored`], and cheaper where there is
-/// but one piece.
+/// Sends as much of one slice as fits, without waiting. Like [`send_vectored`], but cheaper for a single
+/// slice.
 pub fn send(socket: impl AsFd, piece: &[u8], more: bool) -> io::Result<Option<usize>> {
     use rustix::net::SendFlags;
     let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -242,16 +240,16 @@ pub fn send(socket: impl AsFd, piece: &[u8], more: bool) -> io::Result<Option<us
     }
 }
 
-/// Sends as much as fits of a file's octets from `offset` on, at most `length`, without their passing
-/// through this program's memory. The socket must not block. `None`: nothing fits just now; `Some(0)`:
-/// the file has no octet there.
+/// Sends as much of a file's bytes from `offset` on as fits, at most `length`, without copying them through
+/// this program's memory. The socket must be non-blocking. `None`: the buffer is full; `Some(0)`: the file
+/// has no byte at `offset`.
 pub fn send_file(
     socket: impl AsFd,
     file: impl AsFd,
     offset: u64,
     length: u64,
 ) -> io::Result<Option<usize>> {
-    // No more than the kernel takes in one call.
+    // The largest length that the kernel accepts in one call.
     let length = length.min(0x7fff_f000) as usize;
     loop {
         let mut offset = offset;
@@ -264,12 +262,12 @@ pub fn send_file(
     }
 }
 
-/// Asks for every segment to be acknowledged at once (`true`), or for delayed acknowledgements.
+/// Requests that every segment is acknowledged at once (`true`), or delayed acknowledgements (`false`).
 ///
-/// The kernel forgets either when it pleases. `false` ends the quick acknowledgements that a
-/// connection starts with, until the first acknowledgement that was really delayed; `true` lasts
-/// until the socket is seen to answer what it reads. A policy that is to be kept is set again
-/// after every read. On a listening socket it is handed on to the connections accepted.
+/// The kernel may leave either mode on its own. `false` ends the quick acknowledgements with which a
+/// connection starts, until the first acknowledgement that was really delayed. `true` lasts until the kernel
+/// sees that the socket answers the data it reads. To keep a mode, set it again after every read. Connections
+/// accepted from a listening socket inherit it.
 pub fn set_quick_ack(socket: impl AsFd, on: bool) -> io::Result<()> {
     set(
         socket.as_fd(),
@@ -279,7 +277,7 @@ pub fn set_quick_ack(socket: impl AsFd, on: bool) -> io::Result<()> {
     )
 }
 
-/// Whether the socket acknowledges at once just now.
+/// Whether the socket currently acknowledges at once.
 pub fn quick_ack(socket: impl AsFd) -> io::Result<bool> {
     get(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_QUICKACK).map(|value| value != 0)
 }
@@ -294,19 +292,18 @@ pub fn set_no_delay(socket: impl AsFd, on: bool) -> io::Result<()> {
     )
 }
 
-/// `SO_LINGER`: with a time of zero, closing discards what is unsent and resets the connection.
-/// `None`: closing returns at once and the kernel goes on delivering.
+/// `SO_LINGER`: with a time of zero, closing discards unsent data and resets the connection. `None`: closing
+/// returns at once and the kernel continues to send the data.
 pub fn set_linger(socket: impl AsFd, time: Option<Duration>) -> io::Result<()> {
     rustix::net::sockopt::set_socket_linger(socket, time).map_err(io::Error::from)
 }
 
-/// The largest segment, in octets of payload.
+/// The largest segment, in bytes of payload.
 pub fn max_segment(socket: impl AsFd) -> io::Result<u32> {
     get(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG).map(|value| value as u32)
 }
 
-/// The receive and the send buffer as the kernel accounts them, in octets: twice what was asked
-/// for by option.
+/// The receive and the send buffer as the kernel accounts them, in bytes: twice the values set by option.
 pub fn buffers(socket: impl AsFd) -> io::Result<(u32, u32)> {
     let socket = socket.as_fd();
     let receive = get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF)?;
@@ -314,7 +311,7 @@ pub fn buffers(socket: impl AsFd) -> io::Result<(u32, u32)> {
     Ok((receive as u32, send as u32))
 }
 
-/// Octets written and not yet acknowledged by the peer (`SIOCOUTQ`), a FIN counting as one.
+/// Bytes written and not yet acknowledged by the peer (`SIOCOUTQ`); a FIN counts as one.
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
     let mut value: libc::c_int = 0;
     // SAFETY: SIOCOUTQ, which is TIOCOUTQ, writes one int.
@@ -328,7 +325,7 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
     Ok(value as u32)
 }
 
-/// What an error of a socket means for an exchange, and whose fault it is.
+/// Maps a socket's error to the failure of an exchange, which includes whether the peer caused it.
 pub fn classify(error: &io::Error) -> Failure {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN) => {

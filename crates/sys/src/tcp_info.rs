@@ -1,9 +1,9 @@
-//! `TCP_INFO`: what the kernel's TCP thinks of one of our own connections. Of the connections of
-//! others, [`NetworkProbe::connections`](crate::probe::NetworkProbe::connections) asks for the same.
+//! `TCP_INFO`: the kernel's TCP state of one of this program's connections. For connections of other
+//! programs, [`NetworkProbe::connections`](crate::probe::NetworkProbe::connections) reads the same.
 //!
-//! The structure grows with every few kernels. What all kernels in use have is always here; what
-//! came later is an `Option`, absent where the kernel's answer is too short. Offsets are those of
-//! `struct tcp_info` in `include/uapi/linux/tcp.h`, which never change.
+//! The structure grows every few kernel releases. Fields of all kernels in use are always present here. Later
+//! fields are `Option`s, and absent when the kernel's answer is too short. Offsets are those of `struct
+//! tcp_info` in `include/uapi/linux/tcp.h`, which never change.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,7 +13,7 @@ use fathometer_model::Bytes;
 
 use crate::socket::get_bytes;
 
-/// The state of one connection, as the kernel keeps it. Segments are whole TCP segments.
+/// The kernel's state of one connection. Segments are whole TCP segments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// The state of the connection (`TCP_ESTABLISHED` is 1).
@@ -21,46 +21,46 @@ pub struct TcpInfo {
     /// The state of the congestion control: 0 open, 1 disorder, 2 window reduced, 3 recovery,
     /// 4 loss.
     pub congestion_state: u8,
-    /// What was negotiated.
+    /// The negotiated options.
     pub options: NegotiatedOptions,
     /// The retransmission time-out.
     pub retransmission_timeout: Duration,
-    /// The time after which a pending acknowledgement would be sent.
+    /// The delay after which a pending acknowledgement is sent.
     pub delayed_ack_timeout: Duration,
-    /// Largest segment that is sent, payload octets.
+    /// Largest segment that is sent, payload bytes.
     pub send_mss: u32,
-    /// Largest segment seen from the peer, payload octets.
+    /// Largest segment seen from the peer, payload bytes.
     pub receive_mss: u32,
-    /// Largest segment announced to the peer, payload octets.
+    /// Largest segment advertised to the peer, payload bytes.
     pub advertised_mss: u32,
-    /// The path's largest packet, in octets.
+    /// The path MTU, in bytes.
     pub path_mtu: u32,
     /// Segments sent and not acknowledged.
     pub unacknowledged_segments: u32,
-    /// Segments thought lost.
+    /// Segments considered lost.
     pub lost_segments: u32,
     /// Segments retransmitted and not yet acknowledged.
     pub retransmitting_segments: u32,
-    /// Retransmissions since the connection began.
+    /// Retransmissions since the connection was opened.
     pub retransmissions: u32,
-    /// Time since a segment with payload was sent, or since the connection began if none was; to
-    /// the tick of the kernel's clock, 1 to 10 ms.
+    /// Time since a segment with payload was sent, or since the connection was opened if none was; to the
+    /// tick of the kernel's clock, 1 to 10 ms.
     pub since_data_sent: Duration,
-    /// Time since a segment with payload was received, or since the connection began if none was.
+    /// Time since a segment with payload was received, or since the connection was opened if none was.
     pub since_data_received: Duration,
     /// Smoothed round-trip time; zero before the first sample.
     pub round_trip: Duration,
     /// Its mean deviation.
     pub round_trip_deviation: Duration,
-    /// Round trip as the receiver estimates it; zero before the first estimate.
+    /// Round-trip time as estimated by the receiver; zero before the first estimate.
     pub receiver_round_trip: Duration,
     /// Congestion window, in segments.
     pub congestion_window_segments: u32,
     /// Slow-start threshold, in segments; `None` while it is infinite.
     pub slow_start_threshold_segments: Option<u32>,
-    /// The receive window the kernel means to grow to, in octets.
+    /// The receive window that the kernel may grow to, in bytes.
     pub receive_window_limit: Bytes,
-    /// Pacing rate, in octets per second; `None` when there is none.
+    /// Pacing rate, in bytes per second; `None` when there is none.
     pub pacing_rate: Option<u64>,
     /// Payload acknowledged by the peer. Since Linux 4.1.
     pub bytes_acknowledged: Option<Bytes>,
@@ -70,41 +70,41 @@ pub struct TcpInfo {
     pub segments_out: Option<u32>,
     /// Packets received, of all kinds. Since 4.2.
     pub segments_in: Option<u32>,
-    /// Octets written and never sent yet. Since 4.6.
+    /// Bytes written and never sent yet. Since 4.6.
     pub not_sent: Option<Bytes>,
-    /// Smallest round trip seen of late; `None` before the first sample. Since 4.6.
+    /// Smallest recent round-trip time; `None` before the first sample. Since 4.6.
     pub minimum_round_trip: Option<Duration>,
     /// Packets with payload received. Since 4.6.
     pub data_segments_in: Option<u32>,
     /// Packets with payload sent, retransmissions included. Since 4.6.
     pub data_segments_out: Option<u32>,
-    /// The rate at which the peer has lately been seen to receive, in octets per second; `None`
-    /// before the first sample. Since 4.9.
+    /// The recent rate at which data reached the peer, in bytes per second; `None` before the first sample.
+    /// Since 4.9.
     pub delivery_rate: Option<u64>,
     /// Time with data to send or in flight. Since 4.10.
     pub busy: Option<Duration>,
-    /// Of it, time held up by the peer's window. Since 4.10.
+    /// The part of it that was limited by the peer's window. Since 4.10.
     pub limited_by_receive_window: Option<Duration>,
-    /// Of it, time held up by the local send buffer. Since 4.10.
+    /// The part of it that was limited by the local send buffer. Since 4.10.
     pub limited_by_send_buffer: Option<Duration>,
     /// Payload sent, retransmissions included. Since 4.19.
     pub bytes_sent: Option<Bytes>,
     /// Payload retransmitted. Since 4.19.
     pub bytes_retransmitted: Option<Bytes>,
-    /// The window the peer offers, in octets. Since 5.4.
+    /// The window advertised by the peer, in bytes. Since 5.4.
     pub send_window: Option<Bytes>,
-    /// The window offered to the peer, in octets. Since 6.2.
+    /// The window advertised to the peer, in bytes. Since 6.2.
     pub receive_window: Option<Bytes>,
 }
 
-/// What the two ends agreed on in their SYNs.
+/// The options that both ends negotiated in their SYNs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NegotiatedOptions {
     /// RFC 7323 time stamps.
     pub timestamps: bool,
     /// Selective acknowledgements.
     pub selective_acknowledgements: bool,
-    /// Powers of two by which the peer's windows are scaled, and ours; `None` without scaling.
+    /// Window scales, as powers of two: the peer's, then the local one; `None` without scaling.
     pub window_scales: Option<(u8, u8)>,
     /// Explicit congestion notification.
     pub congestion_notification: bool,
@@ -112,16 +112,16 @@ pub struct NegotiatedOptions {
     pub fast_open: bool,
 }
 
-/// Reads the state of a connection; 1.3 µs or so.
+/// Reads the state of a connection; takes about 1.3 µs.
 pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
-    // Twice today's length, zeroed: a short answer leaves zeros.
+    // Twice the current length of the structure, zeroed: a short answer leaves zeros.
     let mut raw = [0; 512];
     let length = get_bytes(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut raw)?;
     Ok(TcpInfo::parse(&raw[..length]))
 }
 
 impl TcpInfo {
-    /// Reads `struct tcp_info`, however much of it this kernel has.
+    /// Parses `struct tcp_info` of any length.
     pub(crate) fn parse(raw: &[u8]) -> TcpInfo {
         let byte = |at: usize| raw.get(at).copied().unwrap_or(0);
         let late32 = |at: usize| {

@@ -1,9 +1,8 @@
-//! The terminal that stderr is: taken for a view that redraws itself, given back in any case.
+//! The terminal on stderr: taken for a screen that redraws itself, and always restored.
 //!
-//! Of its settings two are changed: keys are not shown, as nobody reads them, and the key that
-//! suspends does nothing, as a measurement that stops for a while has measured nothing. Ctrl-C
-//! remains the signal that it is; the second one, which ends the program at once, gives the
-//! terminal back before. Only SIGKILL does not.
+//! Two of its settings are changed. Echo is off, because keys are not read. The suspend key is disabled,
+//! because a suspended measurement is invalid. Ctrl-C still sends a signal; the second one, which ends the
+//! program at once, restores the terminal first. Only SIGKILL leaves it unrestored.
 
 use std::io::{IsTerminal as _, stderr};
 use std::ptr;
@@ -14,7 +13,7 @@ use rustix::termios::tcgetpgrp;
 
 use crate::error::{Doing, Result, check};
 
-/// What gives it back; null when it is not taken.
+/// The state needed to restore it; null when it is not taken.
 static TAKEN: AtomicPtr<Taken> = AtomicPtr::new(ptr::null_mut());
 
 struct Taken {
@@ -22,15 +21,14 @@ struct Taken {
     farewell: &'static [u8],
 }
 
-/// Whether stderr is a terminal that can move its cursor, and this program is in front of it: one
-/// in the background would be stopped for changing its settings.
+/// Whether stderr is a terminal that can move its cursor, and this program is in its foreground. A background
+/// program would be stopped when it changes the settings.
 pub fn is_ours() -> bool {
     let able = std::env::var_os("TERM").is_some_and(|name| !name.is_empty() && name != "dumb");
     able && stderr().is_terminal() && tcgetpgrp(stderr()).is_ok_and(|group| group == getpgrp())
 }
 
-/// Takes the terminal. `farewell` is what is written to it when it is given back, before its
-/// settings are restored.
+/// Takes the terminal. `farewell` is written to it when it is restored, before its settings are.
 pub fn take(farewell: &'static [u8]) -> Result<()> {
     // SAFETY: termios is plain data for which zero is a value.
     let mut settings: libc::termios = unsafe { std::mem::zeroed() };
@@ -43,7 +41,7 @@ pub fn take(farewell: &'static [u8]) -> Result<()> {
     // SAFETY: as above.
     check(unsafe { libc::tcsetattr(libc::STDERR_FILENO, libc::TCSANOW, &raw const silent) })
         .doing("change the terminal's settings")?;
-    // Not freed: a handler may be about to use it. A program takes its terminal once or twice.
+    // Never freed, because a handler may be about to use it. A program takes its terminal once or twice.
     let taken = Box::into_raw(Box::new(Taken { settings, farewell }));
     TAKEN.store(taken, Ordering::SeqCst);
     Ok(())
@@ -54,15 +52,14 @@ pub fn is_taken() -> bool {
     !TAKEN.load(Ordering::SeqCst).is_null()
 }
 
-/// Gives it back; does nothing when that has been done. Does nothing that a signal handler must
-/// not.
+/// Restores it. Has no effect when it is already restored. Async-signal-safe.
 pub fn give_back() {
     let taken = TAKEN.swap(ptr::null_mut(), Ordering::SeqCst);
     if taken.is_null() {
         return;
     }
-    // SAFETY: it came from a Box that is never freed, and nobody else has it any more. write and
-    // tcsetattr are async-signal-safe, and what they fail at cannot be helped.
+    // SAFETY: it came from a Box that is never freed, and no other code uses it any more. write and tcsetattr
+    // are async-signal-safe; their errors are ignored.
     unsafe {
         let Taken { settings, farewell } = &*taken;
         libc::write(
@@ -70,7 +67,7 @@ pub fn give_back() {
             farewell.as_ptr().cast(),
             farewell.len(),
         );
-        // Keys pressed meanwhile were meant for the view and not for the shell behind it.
+        // Discard keys pressed meanwhile, because they were not meant for the shell.
         libc::tcsetattr(libc::STDERR_FILENO, libc::TCSAFLUSH, settings);
     }
 }

@@ -1,17 +1,15 @@
-//! TUN devices: the point where a host's kernel hands its packets to this program.
+//! TUN devices, through which a host's kernel exchanges packets with this program.
 //!
-//! The device is opened with `IFF_TUN | IFF_NO_PI` and nothing else: no virtio header, no
-//! offloads, no NAPI. So each read is one real IP packet, segmented and checksummed by the kernel,
-//! and each write is delivered by itself: counts of packets are counts of packets, and
-//! acknowledgements are not coalesced. A write runs the receiver's whole TCP in the calling
-//! thread, whose processor time therefore belongs to the receiving host.
+//! The device is opened with `IFF_TUN | IFF_NO_PI` only: no virtio header, no offloads, no NAPI. Each read is
+//! therefore one real IP packet, segmented and checksummed by the kernel, and each write is delivered
+//! separately. Packet counts are exact, and acknowledgements are not coalesced. A write runs the receiver's
+//! whole TCP in the calling thread, whose processor time therefore belongs to the receiving host.
 //!
-//! A packet handed to the device counts as sent for TCP, so TCP Small Queues do not hold a sender
-//! back here as they would at a network card. The ring must hold every window in flight; if it
-//! ever overflows, [`Tun::counters`] shows it.
+//! TCP considers a packet that was passed to the device as sent, so TCP Small Queues do not limit a sender
+//! here as they would with a network card. The ring must hold every window in flight; if it ever overflows,
+//! [`Tun::counters`] shows it.
 //!
-//! The device belongs to the namespace of the thread that made it, and disappears with its
-//! descriptor.
+//! The device belongs to the namespace of the thread that created it, and is removed with its descriptor.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -26,21 +24,21 @@ use crate::netlink::{LinkCounters, Netlink};
 /// A ring long enough for any window of these experiments, in packets.
 pub const DEFAULT_QUEUE: u32 = 20_000;
 
-/// An open TUN device. Reading and writing take `&self` and may go on in two threads at once.
+/// An open TUN device. Reading and writing take `&self`, and may happen in two threads at once.
 #[derive(Debug)]
 pub struct Tun {
     input: TunInput,
     name: String,
     index: u32,
     mtu: u32,
-    /// Opened in the device's namespace, so that counters are read from any thread.
+    /// Opened in the device's namespace, so that any thread can read the counters.
     netlink: Mutex<Netlink>,
 }
 
 impl Tun {
-    /// Makes a device in the calling thread's namespace and switches it on.
+    /// Creates a device in the calling thread's namespace and brings it up.
     ///
-    /// `name` is at most 15 octets; `mtu` is the largest IP packet in octets; `txqueuelen` is the
+    /// `name` is at most 15 bytes; `mtu` is the largest IP packet in bytes; `txqueuelen` is the
     /// ring in packets ([`DEFAULT_QUEUE`] when in doubt).
     pub fn create(name: &str, mtu: u32, txqueuelen: u32) -> Result<Tun> {
         let file = open_driver(Path::new("/dev/net/tun"))?;
@@ -71,18 +69,18 @@ impl Tun {
         &self.name
     }
 
-    /// The device's number in its namespace.
+    /// The device's index in its namespace.
     pub fn index(&self) -> u32 {
         self.index
     }
 
-    /// The largest IP packet, in octets.
+    /// The largest IP packet, in bytes.
     pub fn mtu(&self) -> u32 {
         self.mtu
     }
 
-    /// Reads the next packet the host sends, whole, into `buffer`, and returns its length; a
-    /// packet longer than the buffer is cut. `None`: there is none just now.
+    /// Reads the next packet that the host sends into `buffer`, and returns its length. A packet longer than
+    /// the buffer is truncated. `None`: no packet is available.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match (&self.input.file).read(buffer) {
@@ -96,19 +94,19 @@ impl Tun {
         }
     }
 
-    /// Delivers one packet to the host: its kernel has dealt with it when this returns.
+    /// Delivers one packet to the host: the host's kernel has processed it when this returns.
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         self.input.write(packet)
     }
 
-    /// What the device has counted, from any thread.
+    /// The device's counters, from any thread.
     pub fn counters(&self) -> Result<LinkCounters> {
         let mut netlink = self.netlink.lock().unwrap_or_else(|lock| lock.into_inner());
         Ok(netlink.link(self.index)?.counters)
     }
 
-    /// Packets of the host that were lost because the ring was full or the device down. Any at
-    /// all invalidate a measurement.
+    /// Packets of the host that were lost because the ring was full or the device down. Any such loss
+    /// invalidates a measurement.
     pub fn dropped(&self) -> Result<u64> {
         let counters = self.counters()?;
         Ok(counters.tx_dropped + counters.tx_errors)
@@ -121,15 +119,15 @@ impl AsFd for Tun {
     }
 }
 
-/// A device that packets are delivered to and nothing else, as by another process than the one that made
-/// it. The device exists for as long as any such descriptor of it.
+/// A device to which packets can only be written, for example in another process than its creator. The device
+/// exists as long as any descriptor of it.
 #[derive(Debug)]
 pub struct TunInput {
     file: File,
 }
 
 impl TunInput {
-    /// Delivers one packet to the host: its kernel has dealt with it when this returns.
+    /// Delivers one packet to the host: the host's kernel has processed it when this returns.
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         loop {
             match (&self.file).write(packet) {
@@ -143,7 +141,7 @@ impl TunInput {
 }
 
 impl From<OwnedFd> for TunInput {
-    /// A device that was opened elsewhere.
+    /// Wraps a device that was opened elsewhere.
     fn from(device: OwnedFd) -> TunInput {
         TunInput {
             file: File::from(device),
@@ -151,7 +149,7 @@ impl From<OwnedFd> for TunInput {
     }
 }
 
-/// The numbers of the TUN driver's node, on every Linux (`Documentation/admin-guide/devices.txt`).
+/// The device numbers of the TUN driver's node, on every Linux (`Documentation/admin-guide/devices.txt`).
 const DRIVER: (u32, u32) = (10, 200);
 
 fn open_driver(path: &Path) -> Result<File> {
@@ -164,16 +162,16 @@ fn open_driver(path: &Path) -> Result<File> {
             Some(libc::EISDIR) => Error::NotTheTunDriver {
                 found: "a directory".to_owned(),
             },
-            // ENODEV and ENXIO: the node is there, the driver is not.
+            // ENODEV and ENXIO: the node exists, but not the driver.
             Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => Error::NoTunDevice,
-            // EPERM: a container's device controller says no.
+            // EPERM: denied by a container's device controller.
             Some(libc::EACCES | libc::EPERM) => Error::TunDenied,
             _ => Error::System {
                 doing: format!("open {}", path.display()),
                 source,
             },
         })?;
-    // Anything may lie there: a bind mount that went wrong, a node with other numbers.
+    // The path may be any file: a wrong bind mount, a node with other numbers.
     let found = file.metadata().doing("look at /dev/net/tun")?;
     let kind = found.file_type();
     let number = (libc::major(found.rdev()), libc::minor(found.rdev()));

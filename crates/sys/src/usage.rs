@@ -1,4 +1,4 @@
-//! What threads and the process have used.
+//! The resource use of threads and of the process.
 
 use std::os::unix::thread::JoinHandleExt as _;
 use std::thread::JoinHandle;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use fathometer_model::Bytes;
 
-/// Processor time, in a program's own code and in the kernel on its behalf.
+/// Processor time, in user mode and in the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessorTime {
-    /// In its own code.
+    /// In user mode.
     pub user: Duration,
     /// In the kernel.
     pub system: Duration,
 }
 
 impl ProcessorTime {
-    /// What was used since an earlier reading.
+    /// The difference to an earlier reading.
     pub fn since(self, earlier: ProcessorTime) -> ProcessorTime {
         ProcessorTime {
             user: self.user.saturating_sub(earlier.user),
@@ -25,7 +25,7 @@ impl ProcessorTime {
     }
 }
 
-/// What the calling thread has used so far. The sum is exact; the kernel splits it by samples.
+/// The calling thread's usage so far. The sum is exact; the kernel splits it by sampling.
 pub fn thread_time() -> ProcessorTime {
     let usage = usage(libc::RUSAGE_THREAD);
     ProcessorTime {
@@ -34,35 +34,35 @@ pub fn thread_time() -> ProcessorTime {
     }
 }
 
-/// The clock of the processor time that one thread of this process, or one process, has used, its
-/// kernel's work on its behalf included. It is exact to the nanosecond, also while the thread runs, and any thread may read it.
+/// The processor-time clock of one thread of this process, or of one process, including kernel time. It is
+/// exact to the nanosecond, also while the thread runs, and any thread may read it.
 ///
-/// What the kernel does in interrupts that happen to hit the thread is in it where the kernel does not
-/// account for them apart (`CONFIG_IRQ_TIME_ACCOUNTING`).
+/// Without `CONFIG_IRQ_TIME_ACCOUNTING` it includes the time of interrupts that happen to interrupt the
+/// thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadClock {
     clock: libc::clockid_t,
 }
 
 impl ThreadClock {
-    /// Of the calling thread.
+    /// The clock of the calling thread.
     pub fn current() -> ThreadClock {
         ThreadClock::numbered(crate::cgroup::thread_number())
     }
 
-    /// Of the thread that the kernel numbers so.
+    /// The clock of the thread with this kernel thread number.
     pub fn numbered(thread: u32) -> ThreadClock {
-        // Clocks of threads are made of their numbers (MAKE_THREAD_CPUCLOCK of the kernel): the
-        // complement, a bit for a thread rather than a process (4), and which of its clocks (2: what
-        // the scheduler counts).
+        // A thread's clock number is derived from the thread number (MAKE_THREAD_CPUCLOCK of the kernel): the
+        // complement, a bit for a thread rather than a process (4), and the kind of clock (2: the scheduler's
+        // time).
         let thread = thread as libc::clockid_t;
         ThreadClock {
             clock: (!thread << 3) | 4 | 2,
         }
     }
 
-    /// Of all threads together of a process, which may be another than this one. It may be read until the
-    /// process is waited for.
+    /// The clock of all threads of a process together. The process may be another than this one. The clock
+    /// can be read until the process is waited for.
     pub fn of_process(pid: u32) -> ThreadClock {
         // MAKE_PROCESS_CPUCLOCK of the kernel: as above, without the bit for a thread.
         ThreadClock {
@@ -70,22 +70,22 @@ impl ThreadClock {
         }
     }
 
-    /// Of a thread that has not been joined; `None` when it has ended.
+    /// The clock of a thread that has not been joined; `None` when it has exited.
     pub fn of<T>(thread: &JoinHandle<T>) -> Option<ThreadClock> {
         let mut clock = 0;
-        // SAFETY: the handle keeps the thread's descriptor until it is joined, so the number is valid;
-        // the call writes one number to memory that is ours.
+        // SAFETY: the handle keeps the thread's descriptor until it is joined, so the number is valid; the
+        // call writes one number to a local variable.
         let refused = unsafe { libc::pthread_getcpuclockid(thread.as_pthread_t(), &raw mut clock) };
         (refused == 0).then_some(ThreadClock { clock })
     }
 
-    /// The thread, as the kernel numbers it.
+    /// The kernel's thread number.
     pub fn thread_number(self) -> u32 {
         !(self.clock >> 3) as u32
     }
 
-    /// Octets that the thread has had fetched from storage so far: what was in the page cache is not
-    /// among them. `None` where the kernel keeps no such account, and when the thread has ended.
+    /// Bytes that the thread has read from storage so far, without data from the page cache. `None` when the
+    /// kernel has no such counter, and when the thread has exited.
     pub fn storage_read(self) -> Option<Bytes> {
         let account = format!("/proc/self/task/{}/io", self.thread_number());
         let account = std::fs::read_to_string(account).ok()?;
@@ -95,13 +95,13 @@ impl ThreadClock {
         told.trim().parse().ok().map(Bytes)
     }
 
-    /// What it has used so far; `None` when the thread has ended.
+    /// The processor time so far; `None` when the thread has exited.
     pub fn read(self) -> Option<Duration> {
         let mut time = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // SAFETY: the call writes one time to memory that is ours, and refuses clocks that are none.
+        // SAFETY: the call writes one time to a local variable, and returns an error for an invalid clock.
         let refused = unsafe { libc::clock_gettime(self.clock, &raw mut time) };
         (refused == 0).then(|| {
             Duration::from_secs(time.tv_sec.max(0) as u64)
@@ -110,10 +110,10 @@ impl ThreadClock {
     }
 }
 
-/// The most memory that this process has had in residence.
+/// The largest resident memory of this process so far.
 ///
-/// getrusage's figure would be that of the program that started this one, when that is larger: the
-/// kernel keeps it when another program is executed.
+/// getrusage would return the figure of the program that started this one when that is larger, because the
+/// kernel keeps it across execve.
 pub fn peak_memory() -> Bytes {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let told = status
@@ -125,8 +125,8 @@ pub fn peak_memory() -> Bytes {
 }
 
 fn usage(who: libc::c_int) -> libc::rusage {
-    // SAFETY: rusage is plain data, for which zero is a value; the call fills it, and fails only for
-    // a `who` that does not exist.
+    // SAFETY: rusage is plain data, for which zero is a value. The call fills it, and fails only for an
+    // invalid `who`.
     unsafe {
         let mut usage = std::mem::zeroed();
         libc::getrusage(who, &raw mut usage);
@@ -174,12 +174,12 @@ mod tests {
             assert!(waited.elapsed() < Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Waiting is not working.
+        // Waiting does not use processor time.
         let (worked, waited) = (clock.read().unwrap() - first, own.read().unwrap() - idle);
         assert!(waited < worked, "{waited:?} {worked:?}");
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(thread.join().unwrap() > 0);
-        // The kernel lets go of it a moment after it was waited for.
+        // The kernel releases the process shortly after it was waited for.
         let ended = std::time::Instant::now();
         while clock.read().is_some() {
             assert!(ended.elapsed() < Duration::from_secs(60));

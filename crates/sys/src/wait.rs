@@ -1,8 +1,8 @@
-//! Waiting for descriptors, for an absolute deadline, or to be woken, whichever comes first.
+//! Waiting for descriptors, for an absolute deadline, or for a wake-up, whichever comes first.
 //!
-//! `ppoll` takes nanoseconds but lets a timer slip by the thread's slack, 50 µs unless told
-//! otherwise; a [`Waiter`] sets the slack to 1 ns. What remains is the time to be scheduled again,
-//! which a short spin before the deadline hides at the price of a processor.
+//! `ppoll` takes nanoseconds but may fire late by the thread's timer slack, 50 µs by default. A [`Waiter`]
+//! sets the slack to 1 ns. The remaining delay is the time until the thread is scheduled. A short spin before
+//! the deadline hides it, and occupies a processor meanwhile.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -16,10 +16,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use crate::clock::Clock;
 use crate::error::{Doing, Result};
 
-/// How many descriptors one wait can watch, besides the waker.
+/// The largest number of descriptors in one wait, besides the waker.
 pub const MOST_SOURCES: usize = 15;
 
-/// Waits on behalf of one thread.
+/// Waits for one thread.
 #[derive(Debug)]
 pub struct Waiter {
     clock: Clock,
@@ -27,19 +27,19 @@ pub struct Waiter {
     wake: Arc<OwnedFd>,
 }
 
-/// Ends the wait of a [`Waiter`] from another thread, or from another process that was handed its
-/// descriptor. Clones wake the same waiter.
+/// Ends the wait of a [`Waiter`] from another thread, or from another process that received its descriptor.
+/// Clones wake the same waiter.
 #[derive(Debug, Clone)]
 pub struct Waker {
     wake: Arc<OwnedFd>,
 }
 
-/// What to wait for on a descriptor.
+/// The events to wait for on a descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
-    /// Something can be read, or the end.
+    /// Data can be read, or the end of the stream was reached.
     Read,
-    /// Something can be written.
+    /// Data can be written.
     Write,
     /// Either.
     Both,
@@ -50,24 +50,24 @@ pub enum Interest {
 pub struct Readiness {
     /// The time at which the wait ended.
     pub now: Instant,
-    /// A [`Waker`] ended it, or had been used before it began.
+    /// Whether a [`Waker`] ended it, or was used before it began.
     pub woken: bool,
     readable: u16,
     writable: u16,
 }
 
 impl Readiness {
-    /// Whether the source at this place of the list can be read, has ended or has failed.
+    /// Whether the source at this index of the list can be read, has reached its end, or has failed.
     pub fn readable(&self, place: usize) -> bool {
         self.readable & (1 << place) != 0
     }
 
-    /// Whether the source at this place of the list can be written or has failed.
+    /// Whether the source at this index of the list can be written or has failed.
     pub fn writable(&self, place: usize) -> bool {
         self.writable & (1 << place) != 0
     }
 
-    /// Whether nothing but the deadline ended the wait.
+    /// Whether only the deadline ended the wait.
     pub fn timed_out(&self) -> bool {
         !self.woken && self.readable == 0 && self.writable == 0
     }
@@ -79,7 +79,7 @@ impl Waiter {
         Waiter::woken_by(clock, Waker::new()?)
     }
 
-    /// The same, with a waker that exists already.
+    /// The same, with an existing waker.
     pub fn woken_by(clock: Clock, waker: Waker) -> Result<Waiter> {
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
             .doing("set the timer slack to 1 ns")?;
@@ -90,23 +90,23 @@ impl Waiter {
         })
     }
 
-    /// Lets the last `spin` before a deadline be spent polling without sleeping.
+    /// Spends the last `spin` before a deadline polling without sleeping.
     pub fn with_spin(mut self, spin: Duration) -> Waiter {
         self.spin = spin;
         self
     }
 
-    /// A handle by which other threads end this waiter's wait.
+    /// A handle that other threads use to end this waiter's wait.
     pub fn waker(&self) -> Waker {
         Waker {
             wake: Arc::clone(&self.wake),
         }
     }
 
-    /// Waits until a source is ready, the deadline has passed, or a waker was used.
+    /// Waits until a source is ready, the deadline has passed, or a waker is used.
     ///
-    /// A deadline in the past polls once without sleeping. Without a deadline it waits for as long
-    /// as it takes. Signals do not end it.
+    /// A deadline in the past polls once without sleeping. Without a deadline the wait has no time limit.
+    /// Signals do not end it.
     ///
     /// # Panics
     /// With more than [`MOST_SOURCES`] sources.
@@ -162,7 +162,7 @@ impl Waiter {
 }
 
 impl Waker {
-    /// A waker of a waiter that is yet to be made ([`Waiter::woken_by`]).
+    /// A waker for a waiter that is created later ([`Waiter::woken_by`]).
     pub fn new() -> Result<Waker> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .doing("make an event descriptor")?;
@@ -171,10 +171,10 @@ impl Waker {
         })
     }
 
-    /// Ends the waiter's wait, or its next one when it is not waiting. Safe to use any number of
-    /// times; several uses may end one wait.
+    /// Ends the current wait of the waiter, or its next one. May be called any number of times; several calls
+    /// may end only one wait.
     pub fn wake(&self) {
-        // The only failure is a counter that is full, and then the waiter is woken anyway.
+        // The only possible failure is a full counter, and then the waiter wakes anyway.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
@@ -186,7 +186,7 @@ impl AsFd for Waker {
 }
 
 impl From<OwnedFd> for Waker {
-    /// A waker that was made elsewhere.
+    /// Wraps a waker's descriptor that another thread or process created.
     fn from(wake: OwnedFd) -> Waker {
         Waker {
             wake: Arc::new(wake),

@@ -1,7 +1,6 @@
-//! Sockets of a host against what is known of them: those that were opened, what `ss` lists, and
-//! what the kernel says of a connection to whoever has it. Namespaces need root or a user
-//! namespace; without either the tests say so and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes
-//! that a failure.
+//! Sockets of a host compared with known values: those that were opened, the list of `ss`, and the kernel's
+//! state of a connection as its owner reads it. Namespaces need root or a user namespace. Without either the
+//! tests print a message and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -18,7 +17,7 @@ use fathometer_sys::probe::{
 };
 use fathometer_sys::{Namespace, TcpInfo, tcp_info};
 
-/// Longer than anything here takes, and no measure of anything.
+/// Longer than any step here takes; not a measurement.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn namespace() -> Option<Namespace> {
@@ -33,7 +32,7 @@ fn namespace() -> Option<Namespace> {
     }
 }
 
-/// A listener inside a namespace, and connections to it: the client's end and the server's of each.
+/// A listener inside a namespace, and both ends of connections to it: the client's and the server's.
 struct Pairs {
     listener: TcpListener,
     ends: Vec<(TcpStream, TcpStream)>,
@@ -58,8 +57,8 @@ impl Pairs {
         self.listener.local_addr().unwrap()
     }
 
-    /// Sends this much from the server of one pair to its client, and waits until the client has
-    /// it and has acknowledged it.
+    /// Sends this many bytes from the server of one pair to its client, and waits until the client has
+    /// received and acknowledged them.
     fn transfer(&mut self, pair: usize, octets: usize) {
         let (client, server) = &mut self.ends[pair];
         std::thread::scope(|scope| {
@@ -70,7 +69,7 @@ impl Pairs {
     }
 }
 
-/// Waits for what is sure to come.
+/// Waits for a condition that is certain to hold in the end.
 fn until(mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
@@ -79,7 +78,7 @@ fn until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Tries again until nothing has moved while both sides were read.
+/// Repeats until the values did not change while both sides were read.
 fn undisturbed<T: PartialEq, U>(
     mut truth: impl FnMut() -> T,
     mut read: impl FnMut() -> U,
@@ -94,7 +93,7 @@ fn undisturbed<T: PartialEq, U>(
     }
 }
 
-/// States as `ss` names them, with how many sockets are in each.
+/// The number of sockets in each state, with the state names of `ss`.
 fn listed_by_ss(namespace: &Namespace) -> Option<BTreeMap<String, u64>> {
     let ran = namespace.run(|| Command::new("ss").arg("-Htan").output());
     let output = match ran.unwrap() {
@@ -122,8 +121,8 @@ fn numbers_by_state_are_those_of_ss() {
     let mut probe = NetworkProbe::open(&namespace).unwrap();
     let mut four = Pairs::open(&namespace, "127.0.0.1:0", 12);
     let six = Pairs::open(&namespace, "[::1]:0", 3);
-    // Five are closed by the client first and then by the server, which leaves TIME_WAIT; two more
-    // by the client alone.
+    // Five are closed first by the client and then by the server, which leaves TIME_WAIT; two more only by
+    // the client.
     for (client, server) in &mut four.ends[..7] {
         client.shutdown(Shutdown::Write).unwrap();
         assert_eq!(server.read(&mut [0; 8]).unwrap(), 0);
@@ -158,7 +157,7 @@ fn numbers_by_state_are_those_of_ss() {
         .map(|(state, count)| (state.to_owned(), count))
         .collect();
     assert_eq!(counted, listed);
-    // Five pairs of version 4 stand, and three of version 6.
+    // Five IPv4 pairs are open, and three IPv6 pairs.
     let wanted = [
         ("CLOSE-WAIT", 2),
         ("ESTAB", 16),
@@ -171,7 +170,7 @@ fn numbers_by_state_are_those_of_ss() {
     drop(six);
 }
 
-/// What the kernel says of a connection, times since left out: they go on by themselves.
+/// The kernel's state of a connection, without the times since events, which keep changing.
 fn at_rest(socket: &TcpStream) -> TcpInfo {
     without_times_since(&tcp_info(socket).unwrap())
 }
@@ -190,7 +189,7 @@ fn a_connection_is_what_the_kernel_says_to_its_owner() {
         return;
     };
     let mut probe = NetworkProbe::open(&namespace).unwrap();
-    // A listener for both families, whose connections are of version 4.
+    // A dual-stack listener, whose connections are IPv4.
     let mut pairs = Pairs::open(&namespace, "[::]:0", 0);
     let port = pairs.address().port();
     namespace
@@ -234,7 +233,7 @@ fn a_connection_is_what_the_kernel_says_to_its_owner() {
     }
     let server = |pair: usize| &truth[2 * pair + 1];
     assert_eq!(server(1).bytes_acknowledged, Some(Bytes(300_000)));
-    // A machine that is busy for long enough makes TCP send again what was not lost.
+    // On a machine that is busy for long enough, TCP retransmits data that were not lost.
     let again = server(2).bytes_retransmitted.unwrap();
     assert_eq!(server(2).bytes_sent, Some(Bytes(3_000_000) + again));
     assert_eq!(truth[4].bytes_received, Some(Bytes(3_000_000)));
@@ -247,7 +246,7 @@ fn a_connection_is_what_the_kernel_says_to_its_owner() {
     assert_eq!(listener.local.port(), port);
     assert_eq!(listener.tcp, None);
 
-    // The windows of the server's ends alone.
+    // Only the windows of the server's ends.
     let mut windows = Windows::default();
     probe.windows(port, &mut windows).unwrap();
     let of_server = truth.iter().skip(1).step_by(2);
@@ -273,7 +272,7 @@ fn what_waits_in_a_connection_is_in_its_queues() {
     let mut pairs = Pairs::open(&namespace, "127.0.0.1:0", 1);
     let (client, server) = &mut pairs.ends[0];
     server.set_nonblocking(true).unwrap();
-    // Until neither end's buffer takes more.
+    // Until the buffers of both ends are full.
     let mut written = 0;
     while let Ok(more) = server.write(&[7; 100_000]) {
         written += more as u64;
@@ -294,7 +293,8 @@ fn what_waits_in_a_connection_is_in_its_queues() {
             found.map(Option::unwrap)
         },
     );
-    // The last segments may be with the client and not acknowledged yet: they are in both queues.
+    // The last segments may have arrived at the client but not be acknowledged yet: they are then in both
+    // queues.
     let (unread, waiting) = (at_client.unread.unwrap(), at_server.unacknowledged.unwrap());
     assert_eq!(Some(unread), truth[0].bytes_received);
     let acknowledged = truth[1].bytes_acknowledged.unwrap();
@@ -331,7 +331,7 @@ fn a_sampler_has_the_windows_within_any_two_readings() {
         network.windows.clone().unwrap()
     };
     let whole = windows(&samples.whole().unwrap().change);
-    // A machine that is busy answers some questions late, and none of them twice.
+    // A busy machine answers some queries late, but counts none of them twice.
     assert!(whole.readings < taken, "{whole:?}");
     assert_eq!(whole.established, 5 * whole.readings);
     if samples.cost.late == 0 {
@@ -345,7 +345,7 @@ fn a_sampler_has_the_windows_within_any_two_readings() {
     }
     let sum: u64 = steps.iter().map(|step| step.readings).sum();
     assert_eq!(sum, whole.readings);
-    // Nothing came and nothing went: as many connection seconds as there were connections.
+    // No connection was opened or closed, so the connection seconds follow from the number of connections.
     let (first, last) = (samples.readings[0].at, samples.readings.last().unwrap().at);
     let seconds = samples.integral(first, last, |reading| {
         let network = reading.networks[0].as_ref()?;
@@ -402,7 +402,7 @@ fn a_listener_has_the_queue_that_its_host_allows() {
         ["net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog"]
     );
     let mut probe = NetworkProbe::open(&namespace).unwrap();
-    // The standard library asks for more than a hundred.
+    // The backlog of the standard library is more than a hundred.
     let pairs = Pairs::open(&namespace, "127.0.0.1:0", 0);
     let address = pairs.address();
     let waiting = namespace
@@ -417,7 +417,7 @@ fn a_listener_has_the_queue_that_its_host_allows() {
     assert!(probe.read().tcp.listen_overflows.unwrap() >= 1);
     drop(waiting);
 
-    // The machine's own is not touched.
+    // The machine's own namespace is not changed.
     let own = Namespace::current().unwrap().set_listen_backlog(3);
     assert!(matches!(own, Err(Error::OwnNamespace)), "{own:?}");
 }
@@ -451,7 +451,7 @@ fn sockets_are_counted_by_state_and_namespace() {
         (Some(8), Some(8))
     );
     assert_eq!(step.tcp.established, Some(16));
-    // SYN, SYN-ACK and ACK of each.
+    // SYN, SYN-ACK and ACK of each connection.
     assert_eq!(
         (step.tcp.segments_in, step.tcp.segments_out),
         (Some(24), Some(24))
@@ -462,34 +462,34 @@ fn sockets_are_counted_by_state_and_namespace() {
     );
     assert_eq!(step.sockets.tcp_in_use, Some(17));
 
-    // Nobody reads this: the kernel holds it.
+    // The data are not read, so the kernel holds them.
     pairs[0].0.write_all(&[7; 10_000]).unwrap();
     pairs[0].1.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut seen = [0; 10_000];
-    // It may take a softirq that is still to come.
+    // They may arrive in a later softirq.
     while pairs[0].1.peek(&mut seen).unwrap() < seen.len() {
         std::thread::yield_now();
     }
     let table = probe.table().unwrap();
     assert_eq!(table.unread, Bytes(10_000));
     assert!(table.receive_memory > Bytes(10_000), "{table:?}");
-    // The rest of what is held is overhead.
+    // The rest of the memory is overhead.
     assert!(table.receive_memory < Bytes(100_000), "{table:?}");
 
-    // Four connections are closed by the client first, and one of them by the server too.
+    // Four connections are closed first by the client, and one of them also by the server.
     for (client, server) in &mut pairs[4..] {
         client.shutdown(std::net::Shutdown::Both).unwrap();
         assert_eq!(server.read(&mut [0; 8]).unwrap(), 0);
     }
     pairs.pop();
     let table = probe.table().unwrap();
-    // Whether the server's side has acknowledged the end yet is up to its timers.
+    // Whether the server's side has acknowledged the FIN yet depends on its timers.
     let half_closed = table.fin_wait_1 + table.fin_wait_2;
     assert_eq!((half_closed, table.close_wait), (3, 3), "{table:?}");
     assert_eq!((table.time_wait, table.established), (1, 8), "{table:?}");
     assert_eq!(probe.read().sockets.time_wait, Some(1));
 
-    // Connections that nobody accepts.
+    // Connections that are never accepted.
     let address = listener.local_addr().unwrap();
     let waiting = namespace.run(|| [(); 3].map(|()| TcpStream::connect(address).unwrap()));
     let table = probe.table().unwrap();
@@ -511,7 +511,7 @@ fn connections_that_a_listener_turned_away_are_counted() {
             let done = unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 1) };
             assert_eq!(done, 0);
             let address = listener.local_addr().unwrap();
-            // A queue of 1 holds 2. The third is not answered.
+            // A queue of 1 holds 2. The third connection is not answered.
             let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(50));
             let held = [connect().unwrap(), connect().unwrap()];
             connect().unwrap_err();

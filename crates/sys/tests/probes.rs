@@ -1,7 +1,6 @@
-//! Probes against what is known to be true: descriptors and sockets that were opened, memory that
-//! was written, processor time that `wait4` reports. Those on namespaces need root or a user
-//! namespace; without either they say so and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a
-//! failure.
+//! Probes compared with known values: descriptors and sockets that were opened, memory that was written,
+//! processor time that `wait4` reports. Tests on namespaces need root or a user namespace. Without either
+//! they print a message and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,10 +13,10 @@ use fathometer_sys::cgroup::BlockDevice;
 use fathometer_sys::clock::Clock;
 use fathometer_sys::probe::{Detail, Plan, ProcessTree, Sampler, SystemProbe, charging};
 
-/// Of the clock that the kernel shows in `/proc`.
+/// The tick of the clock in `/proc`.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Longer than anything here takes, and no measure of anything.
+/// Longer than any step here takes; not a measurement.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn namespace() -> Option<Namespace> {
@@ -32,7 +31,7 @@ fn namespace() -> Option<Namespace> {
     }
 }
 
-/// A shell that works, says so, and ends when its input does.
+/// A shell that works, reports the end of its work, and exits when its input ends.
 fn worker(script: &str) -> (Child, BufReader<ChildStdout>) {
     let mut child = Command::new("sh")
         .args(["-c", script])
@@ -47,13 +46,13 @@ fn worker(script: &str) -> (Child, BufReader<ChildStdout>) {
     (child, output)
 }
 
-/// Lets a worker end, and returns what it and all its descendants had used.
+/// Lets a worker exit, and returns the usage of it and all its descendants.
 fn used(mut child: Child) -> Duration {
     drop(child.stdin.take());
     // SAFETY: plain data, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     let pid = child.id() as i32;
-    // SAFETY: our own child, and a variable that outlives the call.
+    // SAFETY: the test's own child, and a variable that outlives the call.
     let reaped = unsafe { libc::wait4(pid, std::ptr::null_mut(), 0, &raw mut usage) };
     assert_eq!(reaped, pid);
     let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
@@ -62,8 +61,8 @@ fn used(mut child: Child) -> Duration {
 
 #[test]
 fn processor_time_of_a_tree_is_what_wait4_says_afterwards() {
-    // The shell has a little left to do, to end; a hypervisor that takes its processor away meanwhile makes
-    // more of it.
+    // The shell still has a little work to exit. A hypervisor that takes its processor away meanwhile
+    // increases it.
     let mut told = Vec::new();
     for _ in 0..5 {
         match compare_with_wait4() {
@@ -75,7 +74,7 @@ fn processor_time_of_a_tree_is_what_wait4_says_afterwards() {
 }
 
 fn compare_with_wait4() -> Result<(), String> {
-    // Two loops in children that have ended, one in the shell itself.
+    // Two loops in children that have exited, one in the shell itself.
     let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
     let script = format!("({busy}); ({busy}) & wait; {busy}; echo ready; read line");
     let (child, _output) = worker(&script);
@@ -84,7 +83,7 @@ fn compare_with_wait4() -> Result<(), String> {
     assert!(tree.settled);
     assert_eq!(tree.processes, 1);
     assert!(truth > Duration::from_millis(30), "{truth:?}");
-    // Ended children are counted in whole ticks, of user and of system time each.
+    // Exited children are counted in whole ticks, separately for user and system time.
     let split = tree.user + tree.system;
     for (read, ticks) in [(tree.cpu, 2), (split, 4)] {
         let slack = (ticks * TICK).max(truth * 3 / 100);
@@ -107,8 +106,8 @@ fn a_tree_is_all_its_processes_threads_descriptors_and_memory() {
     let read = || ProcessTree::read(child.id(), detail).unwrap();
     let shell = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
     let in_shell = shell.count() as u64;
-    // Both have nothing to do but wait, as soon as they have come to that. The sleeper has inherited
-    // all descriptors, and for a moment has one more, of the library that it loads.
+    // Both only wait, once they have reached that point. The sleeper has inherited all descriptors, and for a
+    // moment has one more, of the library that it loads.
     let mut tree = read();
     let start = std::time::Instant::now();
     while tree.voluntary_switches < Some(2) || tree.descriptors != Some(2 * in_shell) {
@@ -157,7 +156,7 @@ fn what_a_program_writes_to_disk_is_its_own() {
     let tree = ProcessTree::read(child.id(), Detail::default()).unwrap();
     used(child);
     std::fs::remove_file(&file).unwrap();
-    // dd has ended; its parent keeps the account. The file system has a little to write as well.
+    // dd has exited; its parent keeps its counters. The file system writes a little as well.
     let written = tree.written.unwrap();
     let wanted = Bytes(256 * 4096);
     assert!(wanted <= written && written < wanted + wanted, "{written}");
@@ -181,7 +180,7 @@ fn received_packets_are_softirqs_of_the_machine() {
         })
         .unwrap();
     let step = probe.read().since(&before);
-    // One softirq may take several packets, but none of these was sent before the last was read.
+    // One softirq may process several packets, but here each packet was sent after the previous one was read.
     assert!(step.softirqs["NET_RX"] >= 1000, "{:?}", step.softirqs);
     assert!(step.backlog.unwrap().processed >= 1000, "{step:?}");
 }
@@ -205,6 +204,6 @@ fn a_sampler_costs_little_and_says_what() {
         samples.cost,
         charging().unwrap()
     );
-    // Processor time, not the wall clock: no neighbour can make it longer by much.
+    // Processor time, not wall-clock time: other load can hardly increase it.
     assert!(each < Duration::from_millis(10), "{:?}", samples.cost);
 }

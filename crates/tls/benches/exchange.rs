@@ -1,10 +1,9 @@
-//! What TLS costs an exchange of HTTP/2's shape: 16 requests of 40 octets in one
-//! write, 16 answers of 1 KB and a head of 30 octets, and back.
+//! Cost of TLS for an exchange with HTTP/2's pattern: 16 requests of 40 bytes in one write, 16 answers of 1 KB
+//! with a head of 30 bytes each.
 //!
-//! `cargo bench -p fathometer-tls` compares this crate's sessions with rustls's two interfaces doing
-//! the same, all with one cipher suite, and with sessions that send every answer as a record of its
-//! own. A round takes about a millisecond and the smallest of many is told: one that nothing else
-//! interrupted, whose time is processor time.
+//! `cargo bench -p fathometer-tls` compares this crate's sessions with rustls's two interfaces, all with one
+//! cipher suite, and with sessions that send every answer in a separate record. A round takes about 1 ms, and
+//! the smallest of many is reported: no interruption lengthened it, so its time is CPU time.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -31,7 +30,7 @@ const TURNS: usize = 50;
 const ROUNDS: usize = 1000;
 
 fn main() {
-    // Smoke runs of all benches are short.
+    // A smoke run (`--test`) is short.
     let short = std::env::args().any(|argument| argument == "--test");
     let (turns, rounds) = if short { (TURNS, 1) } else { (TURNS, ROUNDS) };
     println!("ns per exchange (client, server); 16 exchanges a turn");
@@ -66,7 +65,7 @@ fn main() {
     }
 }
 
-/// Makes both sides of a connection, established.
+/// Creates both sides of an established connection.
 type Make<'m> = &'m dyn Fn() -> Box<dyn Sides>;
 
 type Settings = (Arc<ClientSettings>, Arc<ServerSettings>);
@@ -84,7 +83,7 @@ fn settings(suite: CipherSuite) -> Settings {
     )
 }
 
-/// Both ends of a connection. What one writes the other reads; each gives how many octets it read.
+/// Both ends of a connection. One end reads what the other writes; each read returns its number of bytes.
 trait Sides {
     fn client_writes(&mut self, requests: &[u8]);
     fn server_reads(&mut self) -> usize;
@@ -92,7 +91,7 @@ trait Sides {
     fn client_reads(&mut self) -> usize;
 }
 
-/// Turns of exchanges; the time that each side spent.
+/// Runs turns of exchanges; returns the time that each side used.
 fn round(sides: &mut dyn Sides, turns: usize) -> [Duration; 2] {
     let (requests, head, body) = ([b'r'; REQUESTS * REQUEST], [b'h'; HEAD], [b'b'; BODY]);
     let mut spent = [Duration::ZERO; 2];
@@ -113,7 +112,7 @@ fn round(sides: &mut dyn Sides, turns: usize) -> [Duration; 2] {
     spent
 }
 
-/// A transport that keeps what was written until it is read.
+/// A transport that keeps written bytes until they are read.
 type Wire = Vec<u8>;
 
 struct Sessions {
@@ -189,7 +188,7 @@ struct Buffered {
     server: ServerConnection,
     up: Wire,
     down: Wire,
-    /// What is written in a turn: rustls makes a record of each write.
+    /// The writes of one turn, collected because rustls makes a record of each write.
     turn: Vec<u8>,
     plain: Vec<u8>,
 }
@@ -277,8 +276,8 @@ struct Unbuffered {
     turn: Vec<u8>,
 }
 
-/// rustls's unbuffered connections of both sides have methods of the same names and no trait: takes
-/// in what is on a wire, and writes what there is to say and what is given. Gives how much was read.
+/// rustls's unbuffered connections of the two sides have methods of the same names, but no common trait. Reads
+/// the bytes on a wire, and writes replies and the given content. Returns the number of bytes read.
 macro_rules! pass {
     ($connection:expr, $wire:expr, $out:expr, $content:expr) => {{
         let (mut taken, mut read, mut content): (usize, usize, &[u8]) = (0, 0, $content);

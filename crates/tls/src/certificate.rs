@@ -1,9 +1,9 @@
-//! Certificates: an authority that makes them on the fly, and those that users bring.
+//! Certificates: an authority that issues them on the fly, and certificates that users provide.
 //!
-//! An [`Authority`] signs with a fresh key that is never written anywhere. Its [`pem`](Authority::pem)
-//! can be given to other programs (`curl --cacert`, a browser's store), and an [`Identity`]'s chain and
-//! key to other servers. The default key is ECDSA on P-256, as most of today's servers have it. `ring`
-//! makes no RSA keys; an identity with one is read from PEM ([`Identity::from_pem`]).
+//! An [`Authority`] signs with a fresh key that is never written to a file. Its [`pem`](Authority::pem) can be
+//! given to other programs (`curl --cacert`, a browser's store), and an [`Identity`]'s chain and key to other
+//! servers. The default key is ECDSA on P-256, as in most of today's servers. `ring` generates no RSA keys; an
+//! identity with an RSA key is read from PEM ([`Identity::from_pem`]).
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,20 +21,20 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Serve
 
 use crate::SettingsError;
 
-/// An object identifier below a private arc: an extension that nobody reads, for the sake of its size.
+/// An object identifier below a private arc: an extension without meaning, which only adds size.
 const PADDING: [u64; 9] = [1, 3, 6, 1, 4, 1, 61_157, 1, 1];
 
-/// When certificates are valid, as time since 1970, in whole seconds.
+/// The validity of a certificate, as times since 1970, in whole seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetime {
-    /// From this time on.
+    /// The start of validity.
     pub not_before: Duration,
-    /// Until this time.
+    /// The end of validity.
     pub not_after: Duration,
 }
 
 impl Lifetime {
-    /// From `margin` before `time`, since clocks differ, to `margin` after it.
+    /// From `margin` before `time` (because clocks differ) to `margin` after it.
     pub fn around(time: Duration, margin: Duration) -> Lifetime {
         Lifetime {
             not_before: time.saturating_sub(margin),
@@ -49,7 +49,7 @@ impl Lifetime {
     }
 }
 
-/// An authority of a laboratory's own.
+/// The certificate authority of a laboratory.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
@@ -58,12 +58,12 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// An authority with a fresh key. Its certificates are valid as long as it is, unless told
-    /// otherwise.
+    /// Creates an authority with a fresh key. Its certificates are valid as long as the authority, unless
+    /// [`Issue::lifetime`] is set.
     ///
     /// # Errors
     ///
-    /// When the system gives no randomness.
+    /// When the system provides no randomness.
     pub fn new(lifetime: Lifetime) -> Result<Authority, SettingsError> {
         let (params, key) = authority_params("Fathometer laboratory root", lifetime)?;
         let certificate = params.self_signed(&key).map_err(making)?;
@@ -75,12 +75,12 @@ impl Authority {
         })
     }
 
-    /// Its certificate, for other programs to trust.
+    /// Its certificate in PEM, for other programs to trust.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// Trust in it alone.
+    /// Roots with this authority alone.
     pub fn roots(&self) -> Roots {
         let mut store = RootCertStore::empty();
         store
@@ -89,15 +89,15 @@ impl Authority {
         Roots(Arc::new(store))
     }
 
-    /// Makes a certificate.
+    /// Issues a certificate.
     ///
     /// # Errors
     ///
-    /// When a name is neither a host name nor an address, or the padding is larger than a message of
-    /// the handshake may be.
+    /// When a name is neither a host name nor an address, or the padding is larger than a handshake message may
+    /// be.
     pub fn issue(&self, request: &Issue) -> Result<Identity, SettingsError> {
         let lifetime = request.lifetime.unwrap_or(self.lifetime);
-        // From the root towards the leaf; each is signed by the one before it.
+        // From the root towards the leaf; each is signed by the previous one.
         let mut intermediates: Vec<(Issuer<'static, KeyPair>, CertificateDer<'static>)> =
             Vec::new();
         for place in 1..=request.intermediates {
@@ -127,18 +127,18 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// What certificate to make.
+/// The properties of a certificate to issue.
 #[derive(Debug, Clone)]
 pub struct Issue {
-    /// The host names and addresses it is for.
+    /// The host names and addresses that it is valid for.
     pub names: Vec<String>,
-    /// Its key.
+    /// The kind of its key.
     pub key: KeyKind,
-    /// Certificates between it and the root, which are sent with it.
+    /// Number of intermediate certificates between it and the root, which are sent with it.
     pub intermediates: usize,
-    /// Octets of an extension without meaning, to make it as large as wanted.
+    /// Bytes of an extension without meaning, to enlarge the certificate.
     pub padding: usize,
-    /// When it is valid; `None` for as long as its authority.
+    /// Its validity; `None` for that of its authority.
     pub lifetime: Option<Lifetime>,
 }
 
@@ -155,14 +155,14 @@ impl Issue {
     }
 }
 
-/// A kind of key that can be made here.
+/// A kind of key that can be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyKind {
     /// ECDSA on P-256.
     P256,
     /// ECDSA on P-384.
     P384,
-    /// Ed25519. Browsers do not take it.
+    /// Ed25519. Browsers do not accept it.
     Ed25519,
 }
 
@@ -176,20 +176,20 @@ impl KeyKind {
     }
 }
 
-/// A chain of certificates, the owner's first, and the owner's key.
+/// A certificate chain, the owner's first, and the owner's key.
 pub struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 }
 
 impl Identity {
-    /// Reads a chain and a key in PEM. `chain_file` and `key_file` are what their user calls them,
-    /// for errors.
+    /// Reads a chain and a key in PEM. `chain_file` and `key_file` are the names of the files in error
+    /// messages.
     ///
     /// # Errors
     ///
-    /// When there is no certificate or key in them, or something that is none. Whether the key fits
-    /// the certificate is found out when settings are made.
+    /// When one of them contains no certificate or key, or an unusable one. Whether the key matches the
+    /// certificate is checked when settings are created.
     pub fn from_pem(
         chain: &[u8],
         chain_file: &str,
@@ -213,12 +213,12 @@ impl Identity {
         Ok(Identity { chain, key })
     }
 
-    /// Octets of its certificates as they are sent.
+    /// Total bytes of its certificates as they are sent.
     pub fn octets(&self) -> Bytes {
         self.chain.iter().map(|der| Bytes(der.len() as u64)).sum()
     }
 
-    /// Its certificates, the owner's first.
+    /// Its certificates in PEM, the owner's first.
     pub fn chain_pem(&self) -> String {
         self.chain
             .iter()
@@ -226,7 +226,7 @@ impl Identity {
             .collect()
     }
 
-    /// Its key. Whoever reads it can be its owner.
+    /// Its key in PEM. A reader of the key can act as its owner.
     pub fn key_pem(&self) -> String {
         let label = match &self.key {
             PrivateKeyDer::Pkcs1(_) => "RSA PRIVATE KEY",
@@ -259,21 +259,21 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Authorities that are trusted.
+/// Trusted authorities.
 #[derive(Debug, Clone)]
 pub struct Roots(Arc<RootCertStore>);
 
 impl Roots {
-    /// Reads certificates of authorities in PEM, such as the system's own collection. `file` is what
-    /// its user calls it, for errors.
+    /// Reads certificates of authorities in PEM, such as the system's own collection. `file` is the name of the
+    /// file in error messages.
     ///
     /// # Errors
     ///
-    /// When there is no certificate in it, or one that is none.
+    /// When it contains no usable certificate, or is not valid PEM.
     pub fn from_pem(pem: &[u8], file: &str) -> Result<Roots, SettingsError> {
         let mut store = RootCertStore::empty();
         let (good, bad) = store.add_parsable_certificates(certificates(pem, file)?);
-        // A collection may hold an oddity; a file with nothing else is a mistake.
+        // A collection may contain some unusable certificates; a file with nothing else is a mistake.
         if good == 0 {
             return Err(file_error(
                 file,
@@ -288,7 +288,7 @@ impl Roots {
     }
 }
 
-/// Reads a name of a server, or its address.
+/// Parses a server's name or address.
 pub(crate) fn server_name(name: &str) -> Option<ServerName<'static>> {
     let address = name
         .strip_prefix('[')
@@ -305,8 +305,8 @@ fn authority_params(
 ) -> Result<(CertificateParams, KeyPair), SettingsError> {
     let mut params = CertificateParams::default();
     let key = KeyPair::generate().map_err(making)?;
-    // Two laboratories' roots must not be taken for each other: whoever trusts one would look for its
-    // signature under the other's certificates.
+    // The roots of two laboratories need different names. Otherwise a client that trusts one root would check
+    // the other root's certificates with the wrong key.
     let identifier: String = params.key_identifier(&key)[..4]
         .iter()
         .map(|octet| format!("{octet:02x}"))
@@ -345,10 +345,10 @@ fn leaf_params(request: &Issue, lifetime: Lifetime) -> Result<CertificateParams,
     Ok(params)
 }
 
-/// A message of the handshake is refused from 64 KiB on.
+/// Handshake messages of 64 KiB or more are refused.
 const LARGEST_PADDING: usize = 48 * 1024;
 
-/// An OCTET STRING of so many zeros, in DER.
+/// A DER OCTET STRING of `length` zeros.
 fn octet_string(length: usize) -> Vec<u8> {
     let digits = length.to_be_bytes();
     let significant = &digits[(length.leading_zeros() / 8) as usize..];
@@ -371,11 +371,11 @@ fn certificates(pem: &[u8], file: &str) -> Result<Vec<CertificateDer<'static>>, 
     Ok(chain)
 }
 
-/// Base64 between the two lines that say what it is (RFC 7468).
+/// Base64 between the two label lines of PEM (RFC 7468).
 fn armour(label: &str, der: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = format!("-----BEGIN {label}-----\n");
-    // 48 octets are a line of 64 letters.
+    // 48 bytes give a line of 64 characters.
     for line in der.chunks(48) {
         for group in line.chunks(3) {
             let mut octets = [0; 3];
@@ -456,7 +456,7 @@ mod tests {
                 ..Issue::new(["a.test"])
             };
             let padded = authority.issue(&request).unwrap().octets();
-            // The extension's own frame, and the spread of two signatures.
+            // The DER header of the extension, and the different lengths of two signatures.
             let added = (padded.0 - plain.0) as usize - padding;
             assert!((14..50).contains(&added), "{padding}: {added}");
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use fathometer_model::Failure;
 use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisbehaved};
 
-/// Why TLS could not be established, or broke. A time limit is the host's to watch.
+/// Why TLS could not be established, or failed later. The host handles time limits.
 ///
 /// `TlsFailure` fits "TLS failed: {failure}".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -13,55 +13,55 @@ pub enum TlsFailure {
     /// No authority that this side trusts issued the peer's certificate.
     #[error("the certificate was issued by nobody trusted here")]
     NotTrusted,
-    /// The certificate is for other names. The text says for which.
+    /// The certificate is for other names, which the text lists.
     #[error("the certificate is for another name ({0})")]
     NameMismatch(String),
-    /// The certificate is no longer valid, or not yet. The text says by how much.
+    /// The certificate has expired or is not valid yet. The text states by how much.
     #[error("the certificate is not valid at this time ({0})")]
     Expired(String),
-    /// The certificate is wrong in another way.
+    /// The certificate is unacceptable for another reason.
     #[error("the certificate is not acceptable ({0})")]
     BadCertificate(String),
-    /// The peer had to show a certificate and did not.
+    /// The peer had to present a certificate and did not.
     #[error("the peer showed no certificate")]
     NoCertificate,
-    /// The two sides speak no version of TLS in common.
+    /// The two sides have no TLS version in common.
     #[error("no version of TLS in common ({0})")]
     NoCommonVersion(String),
-    /// They have no cipher suite, group or signature scheme in common.
+    /// The two sides have no cipher suite, group or signature scheme in common.
     #[error("no cipher suite, group or signature scheme in common ({0})")]
     NoCommonCipher(String),
-    /// They have no protocol in common (ALPN).
+    /// The two sides have no protocol in common (ALPN).
     #[error("no application protocol in common")]
     NoCommonProtocol,
-    /// A record cannot be opened: its tag is wrong.
+    /// A record cannot be decrypted: its tag is wrong.
     #[error("a record cannot be decrypted")]
     BadRecord,
-    /// What came is not TLS, or a record of it is malformed.
+    /// The input is not TLS, or a record is malformed.
     #[error("what came is no TLS ({0})")]
     NotTls(String),
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     #[error("the peer broke the protocol ({0})")]
     Misbehaved(String),
-    /// The peer repeated something harmless so often that it is an attack.
+    /// The peer repeated something harmless so often that it counts as an attack.
     #[error("the peer sent too many {0}")]
     Flood(&'static str),
-    /// The peer gave up and said why.
+    /// The peer failed and sent this alert.
     #[error("the peer sent the alert {0}")]
     Alert(Alert),
-    /// The transport ended without `close_notify`: what came may be less than what was sent.
+    /// The transport ended without `close_notify`, so data may be missing.
     #[error("the connection ended without close_notify")]
     Truncated,
     /// The name to connect to is neither a host name nor an address.
     #[error("{0:?} is neither a host name nor an address")]
     BadName(String),
-    /// This side's fault.
+    /// A failure of this side.
     #[error("{0}")]
     Local(String),
 }
 
 impl TlsFailure {
-    /// What the records of a run say. The cause in words is this value's `Display`.
+    /// The failure in the records of a run. The `Display` of this value describes the cause.
     pub fn failure(&self) -> Failure {
         match self {
             TlsFailure::Truncated => Failure::Truncated,
@@ -154,7 +154,7 @@ fn invalid(what: InvalidMessage) -> TlsFailure {
     }
 }
 
-/// `NoCipherSuitesInCommon` as `no cipher suites in common`.
+/// Turns `NoCipherSuitesInCommon` into `no cipher suites in common`.
 fn words(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 8);
     for letter in name.chars() {
@@ -166,12 +166,12 @@ fn words(name: &str) -> String {
     text
 }
 
-/// An alert (RFC 8446, 6), by its number.
+/// An alert (RFC 8446 section 6), by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Alert(pub u8);
 
 impl Alert {
-    /// Its name in the registry of TLS alerts; `None` for a number that has none.
+    /// Its name in the registry of TLS alerts; `None` for an unregistered number.
     pub fn name(self) -> Option<&'static str> {
         NAMES
             .binary_search_by_key(&self.0, |&(number, _)| number)

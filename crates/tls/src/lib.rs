@@ -1,18 +1,17 @@
-//! TLS 1.2 and 1.3 (RFC 5246, RFC 8446) over any byte stream, without I/O, and what a handshake cost.
+//! TLS 1.2 and 1.3 (RFC 5246, RFC 8446) over any byte stream, without I/O, with the cost of each handshake.
 //!
-//! A [`Session`] is one connection's TLS, for a client or a server: octets of the transport and the
-//! time go in, plaintext and octets for the transport come out. What can be varied is in
-//! [`ClientOptions`] and [`ServerOptions`]; what a connection agreed on and what that cost is in
-//! [`Handshake`] and [`Traffic`]; why it failed is a [`TlsFailure`]. [`certificate`] makes an
-//! authority and certificates on the fly.
+//! A [`Session`] is the TLS of one connection, for a client or a server. Its inputs are bytes of the transport
+//! and the time; its outputs are plaintext and bytes for the transport. [`ClientOptions`] and [`ServerOptions`]
+//! contain the settings. [`Handshake`] and [`Traffic`] contain what a connection negotiated and its cost.
+//! [`TlsFailure`] is the reason of a failure. [`certificate`] creates an authority and certificates on the fly.
 //!
-//! The handshake is done by rustls. Once it is over the records are sealed and opened here, in place,
-//! with the keys that it agreed on: see [`Session`] for why.
+//! rustls performs the handshake. Afterwards this crate seals and opens the records, in place, with the keys of
+//! that handshake; [`Session`] explains why.
 //!
-//! Randomness is the system's (`ring` takes it by itself): a secret that a seed could repeat would be
-//! none. Two handshakes of one kind therefore differ by a few octets, because an ECDSA signature is
-//! as long as its numbers happen to be. Not done here: reading files, sockets, clocks, renegotiation
-//! (TLS 1.2; refused), compressed certificates, raw keys, Encrypted Client Hello, revocation.
+//! Randomness comes from the system (`ring` reads it directly), because a secret that a seed could reproduce
+//! would not be secret. Two handshakes of the same kind therefore differ by a few bytes: the length of an ECDSA
+//! signature depends on its numbers. Not supported: reading files, sockets, clocks, renegotiation (TLS 1.2;
+//! refused), compressed certificates, raw keys, Encrypted Client Hello, revocation.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Makes a SURGE workload of a given size and prints its report: `surge_scale [FILES] [REQUESTS]
-//! [SEED] [SET] [SETTING]`, by default 1 000 000 files and 10 000 000 requests of `barford98`
-//! with the `original` setting of its locality. Each stage is
-//! said on standard error when it begins, so that whoever pipes that through a time stamper sees how
-//! long each takes; for all of it and for its memory, `/usr/bin/time -v` is enough.
+//! Generates a SURGE workload of a given size and prints its report: `surge_scale [FILES] [REQUESTS] [SEED]
+//! [SET] [SETTING]`, by default 1 000 000 files and 10 000 000 requests of `barford98` with the `original`
+//! setting of its locality. The name of each stage is printed on standard error when it begins; pipe it
+//! through a time stamper to see how long each takes. For the total time and memory, `/usr/bin/time -v` is
+//! enough.
 
 use std::process::ExitCode;
 

@@ -1,14 +1,13 @@
 //! When sessions begin in an open loop.
 //!
-//! [`Arrivals`] is a rate over time ([`Profile`]) and a process that makes instants of it. Arrival
-//! *i* is a function of these and of *i* alone: whoever carries a plan out, on however many threads,
-//! carries out the same one, and knows of each arrival when it *should* have been. Nothing here
-//! waits.
+//! [`Arrivals`] is a rate over time ([`Profile`]) and a process that turns it into instants. Arrival *i*
+//! depends only on these and on *i*. A load engine with any number of threads therefore carries out the same
+//! plan, and can compute when each arrival *should* happen. This module never waits.
 //!
-//! With N(t) the integral of the rate, the constant process puts arrival *i* where N(t) = i, and the
-//! Poisson process where N(t) is the sum of i + 1 exponential draws of mean 1: the time change by
-//! which any Poisson process comes out of that of rate 1 (Çinlar, "Introduction to Stochastic
-//! Processes", 1975, section 4.7).
+//! With N(t) the integral of the rate, the constant process places arrival *i* where N(t) = i. The Poisson
+//! process places it where N(t) is the sum of i + 1 exponential draws of mean 1. This time change turns a
+//! Poisson process of rate 1 into any other (Çinlar, "Introduction to Stochastic Processes", 1975, section
+//! 4.7).
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use fathometer_model::Seed;
 
 use crate::distribution::Law;
 
-/// A rate over time, in arrivals a second: pieces in which it changes evenly, then a rate for ever.
+/// A rate over time, in arrivals per second: pieces in which it changes linearly, then a constant rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     pieces: Vec<Piece>,
@@ -26,29 +25,29 @@ pub struct Profile {
     last: f64,
 }
 
-/// A stretch of time in which a rate goes evenly from one value to another.
+/// An interval in which a rate changes linearly from one value to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Piece {
-    /// How long it is.
+    /// Its length.
     pub length: Duration,
-    /// The rate at its start, a second.
+    /// The rate at its start, per second.
     pub from: f64,
-    /// The rate at its end, a second.
+    /// The rate at its end, per second.
     pub to: f64,
 }
 
-/// Why a profile is none.
+/// Why a profile is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error("a rate of {0} a second is not a rate: it must be finite and not negative")]
 pub struct RateError(pub f64);
 
 impl Profile {
-    /// The same rate all the time.
+    /// A constant rate.
     pub fn constant(rate: f64) -> Result<Profile, RateError> {
         Profile::new(Vec::new(), rate)
     }
 
-    /// The pieces one after another, then `last` for ever.
+    /// The pieces in sequence, then `last` without end.
     pub fn new(pieces: Vec<Piece>, last: f64) -> Result<Profile, RateError> {
         let rates = pieces.iter().flat_map(|piece| [piece.from, piece.to]);
         match rates
@@ -60,12 +59,12 @@ impl Profile {
         }
     }
 
-    /// From `from` to `to` within `length`, then `to` for ever.
+    /// From `from` to `to` within `length`, then `to` without end.
     pub fn ramp(from: f64, to: f64, length: Duration) -> Result<Profile, RateError> {
         Profile::new(vec![Piece { length, from, to }], to)
     }
 
-    /// Each rate for its time, the last one for ever. Without a step the rate is zero.
+    /// Each rate for its time, the last one without end. Without a step the rate is zero.
     pub fn steps(steps: &[(f64, Duration)]) -> Result<Profile, RateError> {
         let last = steps.last().map_or(0.0, |&(rate, _)| rate);
         let piece = |&(rate, length)| Piece {
@@ -89,7 +88,7 @@ impl Profile {
         self.last
     }
 
-    /// How many arrivals are expected until a time: the integral of the rate.
+    /// The expected number of arrivals until a time: the integral of the rate.
     pub fn expected(&self, until: Duration) -> f64 {
         let mut left = until.as_secs_f64();
         let mut sum = 0.0;
@@ -104,15 +103,15 @@ impl Profile {
         sum + self.last * left
     }
 
-    /// The first time, in seconds, until which `count` arrivals are expected. `None` when it never
-    /// comes to so many.
+    /// The first time, in seconds, until which `count` arrivals are expected. `None` when that number is
+    /// never reached.
     pub fn time_of(&self, count: f64) -> Option<f64> {
         let mut left = count;
         let mut start = 0.0;
         for piece in &self.pieces {
             let expected = piece.expected();
-            // An arrival at the very end of a piece belongs to the next, where the rate may be
-            // zero: there it has to wait for the one after, so it is kept here.
+            // An arrival at the very end of a piece would belong to the next piece. If the rate there is
+            // zero, the arrival would be delayed, so it stays in this piece.
             if left <= expected && expected > 0.0 {
                 return Some(start + piece.time_of(left));
             }
@@ -137,15 +136,15 @@ impl Piece {
         if count <= 0.0 {
             return 0.0;
         }
-        // The root of from t + slope t^2 / 2 = count, in the form that loses no digits when the
-        // slope is small.
+        // The root of from t + slope t^2 / 2 = count, in the form that keeps its precision when the slope is
+        // small.
         let root = (self.from * self.from + 2.0 * self.slope() * count).max(0.0);
         let time = 2.0 * count / (self.from + root.sqrt());
         time.min(self.length.as_secs_f64())
     }
 }
 
-/// As in `1000/s` and `0/s to 500/s in 10 s, then 500/s`.
+/// For example `1000/s` and `0/s to 500/s in 10 s, then 500/s`.
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for piece in &self.pieces {
@@ -163,7 +162,7 @@ impl fmt::Display for Profile {
     }
 }
 
-/// How instants come out of a rate.
+/// How a rate is turned into instants.
 #[derive(Debug, Clone, PartialEq)]
 enum Process {
     Constant(Profile),
@@ -176,17 +175,17 @@ enum Process {
 pub struct Arrivals(Process);
 
 impl Arrivals {
-    /// Evenly, as the profile says.
+    /// Evenly, at the profile's rate.
     pub fn constant(profile: Profile) -> Arrivals {
         Arrivals(Process::Constant(profile))
     }
 
-    /// Independently of each other: a Poisson process whose rate is the profile's.
+    /// Independent arrivals: a Poisson process with the profile's rate.
     pub fn poisson(profile: Profile, seed: Seed) -> Arrivals {
         Arrivals(Process::Poisson(profile, seed.stream("arrivals")))
     }
 
-    /// At recorded times, in order, `speed` times as fast as recorded.
+    /// At recorded times, in order, with a replay speed factor of `speed`.
     pub fn recorded(times: Arc<[Duration]>, speed: f64) -> Result<Arrivals, RateError> {
         match speed.is_finite() && speed > 0.0 {
             true => Ok(Arrivals(Process::Recorded(times, speed))),
@@ -194,7 +193,8 @@ impl Arrivals {
         }
     }
 
-    /// How long a recording is at its speed; `None` for other arrivals, and where it is longer than [`LONGEST`].
+    /// The length of a recording at its replay speed; `None` for other arrivals, and when it is longer than
+    /// [`LONGEST`].
     pub fn recorded_length(&self) -> Option<Duration> {
         let Process::Recorded(times, speed) = &self.0 else {
             return None;
@@ -212,8 +212,7 @@ impl Arrivals {
         }
     }
 
-    /// How many arrivals are expected from one time to a later one; how many there are, when they
-    /// are recorded.
+    /// The expected number of arrivals between two times; for a recording, the actual number.
     pub fn expected(&self, from: Duration, to: Duration) -> f64 {
         match &self.0 {
             Process::Constant(profile) | Process::Poisson(profile, _) => {
@@ -230,7 +229,7 @@ impl Arrivals {
     }
 }
 
-/// As in `constant 1000/s`.
+/// For example `constant 1000/s`.
 impl fmt::Display for Arrivals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -246,12 +245,12 @@ impl fmt::Display for Arrivals {
     }
 }
 
-/// Arrivals one after another: the number of each, and its time from the start.
+/// Arrivals in sequence: the number of each, and its time from the start.
 #[derive(Debug, Clone)]
 pub struct Schedule<'a> {
     arrivals: &'a Arrivals,
     next: u64,
-    /// Of the exponential draws so far.
+    /// The sum of the exponential draws so far.
     sum: f64,
 }
 
@@ -271,11 +270,12 @@ impl Iterator for Schedule<'_> {
             }
         };
         self.next += 1;
-        // Beyond a hundred years is never.
+        // An arrival after more than a hundred years counts as never.
         (seconds < 3.2e9).then(|| (number, Duration::from_nanos((seconds * 1e9).round() as u64)))
     }
 
-    /// Passes over arrivals. Those that do not depend on each other are not worked out.
+    /// Skips arrivals. Only the Poisson process computes the skipped ones, because each depends on those
+    /// before it.
     fn nth(&mut self, n: usize) -> Option<(u64, Duration)> {
         match self.arrivals.0 {
             Process::Poisson(..) => {
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(at(2.0).recorded_length(), Some(Duration::from_millis(1500)));
         for speed in [1e-20, f64::MIN_POSITIVE, 5e-324] {
             assert_eq!(at(speed).recorded_length(), None);
-            // What comes after a hundred years does not come.
+            // Arrivals after a hundred years are left out.
             assert_eq!(seconds(&at(speed), 9), [0.0]);
         }
         for speed in [1e20, f64::MAX] {
@@ -377,7 +377,7 @@ mod tests {
         // Three standard errors of 10^5 exponential draws: 1 % of the mean, 3 % of the variance.
         assert!((mean * 1000.0 - 1.0).abs() < 0.01, "{mean}");
         assert!((variance * 1e6 - 1.0).abs() < 0.03, "{variance}");
-        // Counts in seconds: as many as their mean on average, and their variance is their mean.
+        // Counts per second: their mean is the rate, and their variance equals their mean.
         let mut counts = [0.0; 90];
         for time in &times {
             if let Some(count) = counts.get_mut(*time as usize) {

@@ -1,6 +1,6 @@
 //! Days of the Gregorian calendar.
 
-/// Days from 1 January 1970 to a date of the years 1970 to 9999; `None` when there is no such day.
+/// Days from 1 January 1970 to a date in the years 1970 to 9999; `None` when the date does not exist.
 pub(crate) fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let lengths = [
@@ -22,7 +22,7 @@ pub(crate) fn days(year: i64, month: i64, day: i64) -> Option<i64> {
         return None;
     }
     let before = year - 1;
-    // Leap days of all years before this one, less those before 1970.
+    // Leap days of all years before this one, minus those before 1970.
     let leap_days = before / 4 - before / 100 + before / 400 - 477;
     let in_year: i64 = lengths[..(month - 1) as usize].iter().sum();
     Some((year - 1970) * 365 + leap_days + in_year + day - 1)

@@ -1,18 +1,18 @@
-//! What is wrong with a file that describes a workload, and where.
+//! Errors in a file that describes a workload, with their position.
 
 use std::fmt;
 
-/// A fault in a text that a workload is read from.
+/// An error in a text from which a workload is read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}{message}")]
 pub struct Fault {
-    /// Where it is.
+    /// The position of the error.
     pub place: Place,
     /// What was expected there, and what was found.
     pub message: String,
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// A line and a column, both counted from 1; the column in characters.
@@ -29,7 +29,7 @@ pub enum Place {
 }
 
 impl Fault {
-    /// A fault at byte `offset` of the text's `line`-th line (from 0), `content`.
+    /// An error at byte `offset` of the text's `line`-th line (from 0), `content`.
     pub(crate) fn in_line(
         line: usize,
         content: &str,
@@ -46,7 +46,7 @@ impl Fault {
         }
     }
 
-    /// A fault of a value of a JSON text.
+    /// An error in a value of a JSON text.
     pub(crate) fn in_value(path: impl Into<String>, message: impl Into<String>) -> Fault {
         Fault {
             place: Place::Value(path.into()),
@@ -54,7 +54,7 @@ impl Fault {
         }
     }
 
-    /// A fault of the whole text.
+    /// An error of the whole text.
     pub(crate) fn whole(message: impl Into<String>) -> Fault {
         Fault {
             place: Place::Whole,
@@ -63,7 +63,7 @@ impl Fault {
     }
 }
 
-/// Followed by a colon and a blank, unless it is the whole.
+/// Followed by a colon and a blank, except for the whole text.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -74,7 +74,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A piece of the text for a message: quoted, and cut when it is long.
+/// A part of the text for a message: quoted, and truncated when it is long.
 pub(crate) fn found(text: &str) -> String {
     const LONGEST: usize = 40;
     match text.char_indices().nth(LONGEST) {

@@ -1,18 +1,19 @@
-//! Workloads: which files a site has, and what is in them.
+//! Workloads: the files of a site, and their contents.
 //!
-//! A workload is a function from a [`Seed`](fathometer_model::Seed) to a
-//! [`Site`](fathometer_model::Site): the same seed gives the same bytes on every machine. Nothing
-//! here reads or writes files, knows a protocol or decides when something is fetched.
+//! A workload is a function from a [`Seed`](fathometer_model::Seed) to a [`Site`](fathometer_model::Site):
+//! the same seed gives the same bytes on every machine. This crate does not read or write files, implements
+//! no protocol and does not decide when a file is requested.
 //!
-//! - [`workload`]: a plan and its files, by name; [`statistics`] of it
+//! - [`workload`]: a plan and its files, by name; [`statistics`] of a workload
 //! - [`microscape`]: the test page of Nielsen et al. (SIGCOMM '97)
-//! - [`webstone`], [`specweb`], [`pareto`], [`leucht`], [`today`]: sets of the literature and of now
+//! - [`webstone`], [`specweb`], [`pareto`], [`leucht`], [`today`]: file sets from the literature, and of
+//!   today
 //! - [`surge`]: sizes, popularity, pages and locality that follow measured laws
-//! - [`httperf`], [`access_log`], [`har`]: what others recorded or wrote down
+//! - [`httperf`], [`access_log`], [`har`]: workloads from recordings and session files
 //! - [`content`]: bytes and text with a stated compressibility
-//! - [`synthetic`]: files of an exact size whose octets are right for their type
+//! - [`synthetic`]: files of an exact size with valid bytes of their type
 //! - [`arrivals`]: when sessions begin in an open loop
-//! - [`plan`]: what is asked for, by whom, in which order
+//! - [`plan`]: the requests, their users and their order
 //! - [`distribution`]: probability laws; [`fit`]: whether draws follow them
 //! - [`coding`]: the content codings that a site stores in advance
 

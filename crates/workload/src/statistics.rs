@@ -1,4 +1,4 @@
-//! The figures of a workload: its files, its pages, and what a request weighs.
+//! The figures of a workload: its files, its pages, and its mean response size.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,38 +9,38 @@ use serde::Serialize;
 use crate::plan::{Choice, PageId, Plan};
 use crate::workload::Workload;
 
-/// The figures of a workload. Sizes are in octets.
+/// The figures of a workload. Sizes are in bytes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Statistics {
-    /// How many files.
+    /// The number of files.
     pub files: u64,
-    /// Octets of all files.
+    /// Bytes of all files.
     pub total: Bytes,
-    /// Octets of a file on average; 0 without files.
+    /// Mean size of a file in bytes; 0 without files.
     pub mean: f64,
-    /// Octets of the file in the middle; between the two in the middle when their number is even.
+    /// Median size of a file in bytes; for an even number of files the mean of the middle two.
     pub median: f64,
-    /// Octets of the largest file.
+    /// Bytes of the largest file.
     pub max: Bytes,
-    /// Files and octets by media type.
+    /// Files and bytes by media type.
     pub by_type: BTreeMap<String, TypeStatistics>,
-    /// How many pages.
+    /// The number of pages.
     pub pages: u64,
-    /// Files of a page on average, each page counted once.
+    /// Mean number of files per page, each page counted once.
     pub mean_files_per_page: f64,
-    /// Requests of a page on average, each page counted as often as it is asked for.
+    /// Mean number of requests per page, each page weighted by how often it is requested.
     pub mean_requests_per_page: f64,
-    /// Octets of a response's content on average, each file counted as often as it is asked for;
-    /// of the requests whose response has a known size. `None` where there is none.
+    /// Mean bytes of a response's content, each file weighted by how often it is requested; only requests
+    /// whose response has a known size. `None` when there is none.
     pub mean_request: Option<f64>,
 }
 
 /// Files of one media type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct TypeStatistics {
-    /// How many.
+    /// Their number.
     pub files: u64,
-    /// Their octets.
+    /// Their bytes.
     pub total: Bytes,
 }
 
@@ -79,9 +79,9 @@ impl Statistics {
     }
 }
 
-/// Sums over the pages of a plan, weighted by how often each is asked for.
+/// Sums over the pages of a plan, weighted by how often each is requested.
 struct Requests {
-    /// Members of all pages, not weighted.
+    /// The members of all pages, not weighted.
     members: f64,
     pages: f64,
     all: f64,
@@ -115,7 +115,7 @@ impl Requests {
     }
 }
 
-/// How often each page is asked for: times in a round, or a probability.
+/// How often each page is requested: the count in a round, or a probability.
 fn weights(plan: &Plan) -> Vec<f64> {
     let mut weights = vec![0.0; plan.pages.len()];
     match &plan.choice {
@@ -138,7 +138,7 @@ fn weights(plan: &Plan) -> Vec<f64> {
     weights
 }
 
-/// Lines of a name and a figure.
+/// One line per figure, with its name.
 impl fmt::Display for Statistics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "files             {} ({} B)", self.files, self.total.0)?;

@@ -1,4 +1,4 @@
-//! A workload: a plan, the files it asks for, and what there is to say about them.
+//! A workload: a plan, its files, and notes about them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -14,27 +14,27 @@ use crate::statistics::Statistics;
 use crate::synthetic::{self, FileSpec};
 use crate::{access_log, har, httperf, leucht, pareto, specweb, today, webstone};
 
-/// Octets of a file whose size the workload does not say.
+/// The size in bytes of a file without a size in the workload.
 pub const UNKNOWN_SIZE: u64 = 1024;
 
-/// What is asked for, and of what.
+/// The requests, and the files that answer them.
 #[derive(Debug, Clone)]
 pub struct Workload {
-    /// Who asks for what next.
+    /// The requests and the order in which users send them.
     pub plan: Plan,
-    /// The files that the plan's targets ask for, each path once. Targets of other methods than GET
-    /// and HEAD, and those of which is known that there is no file, have none.
+    /// The files for the plan's targets, each path once. Targets have no file if their method is neither GET
+    /// nor HEAD, or if the source shows that the file does not exist.
     pub files: Vec<FileSpec>,
-    /// What was chosen where the workload's source leaves a choice, and what was left out. Whole
-    /// sentences without a full stop, to be printed with the results.
+    /// Choices made where the workload's source leaves them open, and omissions. Whole sentences without a
+    /// full stop, to be printed with the results.
     pub notes: Vec<String>,
-    /// Lines or entries of the workload's source that are not requested: how many, by reason.
+    /// Lines or entries of the workload's source that are not requested: their number, by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// Where the octets come from.
+    /// The source of the files' bytes.
     pub content: Content,
 }
 
-/// Where the octets of a workload's files come from.
+/// The source of the bytes of a workload's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// From [`synthetic::site`].
@@ -44,8 +44,8 @@ pub enum Content {
 }
 
 impl Workload {
-    /// The site that the plan's requests can be answered from. `ratio` is what DEFLATE leaves of
-    /// synthetic texts, [`synthetic::TEXT_RATIO`] if nothing speaks for another.
+    /// The site that answers the plan's requests. `ratio` is the fraction to which DEFLATE reduces synthetic
+    /// texts; the usual value is [`synthetic::TEXT_RATIO`].
     pub fn site(&self, ratio: f64, seed: Seed) -> Site {
         match self.content {
             Content::Microscape(variant) => microscape::site(seed, variant),
@@ -88,8 +88,8 @@ impl Workload {
                 if targets.members.len() == 1 {
                     return Some(page);
                 }
-                // Where each member stands among the embedded files; the base and what has no
-                // file stand nowhere.
+                // The index of each member among the embedded files; `None` for the base and for members
+                // without a file.
                 let mut place_of: Vec<Option<u16>> = vec![None];
                 let mut seen = HashMap::from([(base, None)]);
                 for (place, &member) in targets.members.iter().enumerate().skip(1) {
@@ -115,16 +115,16 @@ impl Workload {
     }
 }
 
-/// What a workload may be told besides its name.
+/// The options of a workload besides its name.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where random choices come from.
+    /// The seed of random choices.
     pub seed: Seed,
     /// Directories of the SPECweb file sets, 36 files each.
     pub directories: u32,
-    /// The pause after a burst of an httperf session that states none.
+    /// The pause after a burst of an httperf session that sets none.
     pub think: Duration,
-    /// The host whose requests of a HAR file are made; `None`: the one of its first request.
+    /// The host whose requests of a HAR file are replayed; `None`: the host of its first request.
     pub host: Option<String>,
 }
 
@@ -139,10 +139,10 @@ impl Default for Options {
     }
 }
 
-/// There is no such workload, or its file is at fault.
+/// The workload does not exist, or its file is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
-    /// The name is none that is known.
+    /// The name is unknown.
     #[error("there is no workload named {name:?}: there are {}", NAMES.join(", "))]
     Unknown {
         /// The name.
@@ -153,10 +153,10 @@ pub enum WorkloadError {
     Read {
         /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file can be read, but is not what it should be.
+    /// The file was read, but its content is invalid.
     #[error("{file}: {fault}")]
     File {
         /// The file.
@@ -164,12 +164,12 @@ pub enum WorkloadError {
         /// What is wrong with it.
         fault: Fault,
     },
-    /// An option is outside what the workload is defined for.
+    /// An option is outside the range for which the workload is defined.
     #[error("{0}")]
     Option(&'static str),
 }
 
-/// The names that [`by_name`] knows; `FILE` stands for the name of a file.
+/// The names that [`by_name`] accepts; `FILE` stands for the name of a file.
 pub const NAMES: &[&str] = &[
     "microscape",
     "microscape-mixed-case",
@@ -194,8 +194,8 @@ pub const NAMES: &[&str] = &[
     "har:FILE",
 ];
 
-/// The workload of this name. `read` gives the text of a file; it is called once, and only for a
-/// name with a file in it. Octets of a file that are not UTF-8 may be replaced.
+/// The workload of this name. `read` returns the text of a file; it is called once, and only for a name that
+/// contains a file. Bytes of a file that are not UTF-8 may be replaced.
 pub fn by_name(
     name: &str,
     options: &Options,
@@ -255,7 +255,7 @@ fn unknown(name: &str) -> WorkloadError {
     }
 }
 
-/// The page of nielsen97. Sizes and paths are the same with every seed.
+/// The page of nielsen97. Sizes and paths are the same for every seed.
 fn of_microscape(variant: Variant) -> Workload {
     let mut builder = Builder::default();
     let mut members = Vec::new();
@@ -284,11 +284,11 @@ pub(crate) struct Builder {
     target_sizes: HashMap<String, Option<u64>>,
 }
 
-/// Method, path, content and its type: what makes two requests the same.
+/// Method, path, content and its type: requests that agree in all of these are the same target.
 type TargetKey = (String, String, Option<Arc<[u8]>>, Option<Arc<str>>);
 
 impl Builder {
-    /// A request, the same as any earlier one that is alike.
+    /// Adds a request, unless an equal one exists, and returns it.
     pub fn target(&mut self, method: &str, path: &str, content: Option<Arc<[u8]>>) -> TargetId {
         self.target_with_type(method, path, content, None)
     }
@@ -316,8 +316,7 @@ impl Builder {
         id
     }
 
-    /// Says that there is a file for a path, of this size where that is known. Of several sizes the
-    /// largest holds.
+    /// Adds a file for a path, with its size if known. Of several sizes the largest is used.
     pub fn add_file(&mut self, path: &str, content_type: &'static str, size: Option<u64>) {
         let Some(key) = file_key(path) else {
             return;
@@ -334,7 +333,7 @@ impl Builder {
         let Some(size) = size else {
             return;
         };
-        // Only as long as it is always the same: a response that varies has no size to expect.
+        // Only while it is always the same: a response that varies has no expected size.
         self.target_sizes
             .entry(path.to_owned())
             .and_modify(|known| *known = known.filter(|&known| known == size))
@@ -353,7 +352,7 @@ impl Builder {
         self.target("GET", path, None)
     }
 
-    /// A workload that asks for one page again and again.
+    /// A workload that requests one page repeatedly.
     pub fn one_page(
         mut self,
         name: &str,
@@ -367,7 +366,7 @@ impl Builder {
         self.finish(name, Choice::Sequence([page].into()), None)
     }
 
-    /// The workload. Users go on for ever without a pause, unless sessions were recorded.
+    /// The workload. Users continue without a pause or an end, unless sessions were recorded.
     pub fn finish(
         mut self,
         name: &str,
@@ -432,8 +431,8 @@ fn without_query(target: &str) -> &str {
     target.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// The octets that the path of a target names a file by. `None` for one that a site cannot have:
-/// with dot segments, or with what does not decode.
+/// The bytes of the file path in a target. `None` for a path that a site cannot have: with dot segments, or
+/// that cannot be decoded.
 fn file_key(target: &str) -> Option<Vec<u8>> {
     let path = without_query(target);
     if !is_origin_form(path) {

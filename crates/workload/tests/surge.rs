@@ -1,5 +1,5 @@
-//! SURGE as published: the figures of the paper and of an original run, the laws of every stage, and
-//! the same workload on every machine.
+//! SURGE as published: the figures of the paper and of an original run, the laws of every stage, and the same
+//! workload on every machine.
 
 use fathometer_model::{Bytes, Seed};
 use fathometer_workload::distribution::Law;
@@ -13,8 +13,7 @@ fn made(parameters: &Parameters, seed: u64) -> Surge {
     surge::plan(parameters, Seed(seed), &mut |_, _| ()).expect("the parameters are usable")
 }
 
-/// 5000 files and a million requests, for the first seeds there are: every stage is judged, and follows
-/// its law.
+/// 5000 files and a million requests, for the first seeds: every stage is tested, and follows its law.
 #[test]
 fn every_stage_follows_its_law() {
     let mut judged = 0;
@@ -29,13 +28,13 @@ fn every_stage_follows_its_law() {
             }
         }
     }
-    // The seeds were not chosen. Seven stages of each are judged at 0.001, which is 140: two and more of
-    // them differ with probability 0.009.
+    // The seeds were not selected. Seven stages of each are tested at 0.001, which is 140 tests; two or more
+    // of them differ with probability 0.009.
     assert!(judged >= 140, "{judged} stages judged");
     assert!(differ.len() < 2, "{differ:#?}");
 }
 
-/// By the level of the test, or by a stated distance that cannot be avoided.
+/// Tested at the level of the test, or against a stated unavoidable distance.
 fn judged_as_they_should_be(surge: &Surge) {
     let by_level = [
         "base file sizes",
@@ -58,7 +57,7 @@ fn judged_as_they_should_be(surge: &Surge) {
         (exact.value, exact.criterion),
         (0.0, Criterion::AtMost(0.0))
     );
-    // Half of the most popular file's share, 11 % / 2, and a little.
+    // Half of the most popular file's share, 11 % / 2, and slightly more.
     for (name, least, most) in [
         ("request sizes", 0.060, 0.061),
         ("request sizes as asked for", 0.060, 0.09),
@@ -69,14 +68,14 @@ fn judged_as_they_should_be(surge: &Surge) {
                 assert!((least..most).contains(&limit), "{name}: {limit}");
                 assert!((0.04..0.07).contains(&sizes.value), "{}", sizes.value);
             }
-            // Sizes follow one of the two.
+            // Sizes may be tested in either way.
             other => assert!(name == "request sizes", "{other:?}"),
         }
     }
 }
 
-/// The verdicts of the report can be bad ones: with a window as wide as the stack nothing is left of
-/// the law of distances, and pages follow each other as if by chance.
+/// The report can also reject: with a window as wide as the stack, distances do not follow their law at all,
+/// and pages follow each other as if by chance.
 #[test]
 fn a_sequence_without_locality_does_not_pass() {
     let mut parameters = Parameters::barford98(5000, 1);
@@ -98,16 +97,16 @@ fn an_original_run_has_these_figures() {
         let summary = surge.summary;
         assert_eq!(summary.references, 452_279);
         assert_eq!(surge.top_count, 50_000);
-        // The paper has 3.3 files a page and a median of 1, the original run 3.5; weighted by
-        // requests, 1.4 to 1.9.
+        // The paper has 3.3 files per page and a median of 1, the original run 3.5; weighted by requests, 1.4
+        // to 1.9.
         assert!((3.1..4.0).contains(&summary.files_a_page), "{summary:?}");
         assert_eq!(summary.median_files_a_page, 1);
         assert!(
             (1.35..2.0).contains(&summary.files_a_requested_page),
             "{summary:?}"
         );
-        // Stack distances: quartiles 7, 38, 226, 4.6 % at distance 0; LRU caches of 100 and 1000 pages miss 36.8 %
-        // and 7.7 %. Sites of this size differ by whether the most popular files are pages.
+        // Stack distances: quartiles 7, 38, 226, 4.6 % at distance 0; LRU caches of 100 and 1000 pages miss
+        // 36.8 % and 7.7 %. Sites of this size differ by whether the most popular files are pages.
         let quartiles = [0.25, 0.5, 0.75].map(|p| surge.distances.quantile(p).unwrap());
         for (ours, (least, most)) in quartiles.into_iter().zip([(6, 10), (30, 55), (200, 290)]) {
             assert!((least..=most).contains(&ours), "{quartiles:?}");
@@ -128,7 +127,7 @@ fn an_original_run_has_these_figures() {
     }
 }
 
-/// The share of requests for the page just before, in each twentieth of the sequence.
+/// The share of requests for the immediately preceding page, in each twentieth of the sequence.
 fn repeats(surge: &Surge) -> Vec<f64> {
     let part = surge.sequence.len() / 20;
     let repeats = |pages: &[PageId]| pages.windows(2).filter(|pair| pair[0] == pair[1]).count();
@@ -139,9 +138,9 @@ fn repeats(surge: &Surge) -> Vec<f64> {
         .collect()
 }
 
-/// With ten requests for a file, at the published size and at one of many pages, no part of the sequence degenerates
-/// into repeats, all that popularity provides for is asked for, and what is asked for has sizes and distances near
-/// their laws, in both settings.
+/// With ten requests per file, at the published size and at one with many pages: no part of the sequence
+/// degenerates into repeats, and all requests planned by popularity are made. Sizes and distances of the
+/// requests are near their laws, in both settings.
 #[test]
 fn no_law_is_given_up_with_few_requests_for_a_file() {
     for (files, requests) in [(5000, 50_000), (20_000, 200_000)] {
@@ -163,7 +162,8 @@ fn no_law_is_given_up_with_few_requests_for_a_file() {
     }
 }
 
-/// The published law's quartiles are 9, 31 and 106 below 3100 pages; the sign says on which side we are.
+/// The published law's quartiles are 9, 31 and 106 below 3100 pages; the sign shows the side of the
+/// deviation.
 #[test]
 fn the_other_setting_realises_the_published_law() {
     let mut parameters = Parameters::barford98(5000, 452_278);
@@ -184,7 +184,7 @@ fn the_other_setting_realises_the_published_law() {
     }
 }
 
-/// 2000 files: 38 to 43 MB, 19 to 22 KB each, median 2.7 to 2.8 KB. Single sites wander around that;
+/// 2000 files: 38 to 43 MB, 19 to 22 KB each, median 2.7 to 2.8 KB. Single sites vary around these figures;
 /// their medians over 21 sites do not.
 #[test]
 fn the_papers_site_has_these_sizes() {
@@ -295,7 +295,7 @@ fn the_first_version_says_what_is_not_confirmed() {
     assert_eq!(surge.clone().into_plan().sessions.pages, None);
 }
 
-/// FNV-1a over all that a load engine and a server are given.
+/// FNV-1a over all data that a load engine and a server receive.
 fn fingerprint(surge: &Surge) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut mix = |number: u64| {
@@ -367,7 +367,7 @@ fn a_plan_has_the_sequence_the_sessions_and_paths_that_fit_the_files() {
     for (target, single) in [(680, "/s/000000"), (999, "/s/000319")] {
         let (name, kind) = plan.targets[target].path.rsplit_once('.').unwrap();
         assert_eq!(name, single);
-        // The name says from which part of their law its size is, wherever matching moved it.
+        // The name tells from which part of its law the size comes, wherever matching moved it.
         assert_eq!(kind, ["html", "pdf"][usize::from(sizes[target].part)]);
     }
     for ((target, file), about) in plan.targets.iter().zip(&site.files).zip(&sizes) {
@@ -375,7 +375,7 @@ fn a_plan_has_the_sequence_the_sessions_and_paths_that_fit_the_files() {
         assert_eq!(target.size, Some(about.size));
         assert_eq!(file.body.len(), about.size);
     }
-    // A base file with room names all its embedded files.
+    // A base file with enough room refers to all its embedded files.
     let roomy = site
         .pages
         .iter()

@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: the speed bars of the project, each against the program it is measured by.
+//! `cargo xtask bench`: the speed bars of the project, each against its reference program.
 //!
-//! Figures are ratios taken in one run on one machine, or limits in units of the clock; both
-//! repeat where absolute throughput does not. A missed bar is a failure.
+//! Figures are ratios measured in one run on one machine, or limits in units of the clock. Both are repeatable
+//! where absolute throughput is not. A missed bar is a failure.
 
 mod load;
 mod package;
@@ -17,17 +17,17 @@ pub(crate) use self::trace::{Scratch, build};
 /// Measure the speed bars.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Which of them.
+    /// Which bench to run.
     #[arg(value_enum, default_value = "all")]
     bench: Bench,
-    /// Of `load`: these parts alone [default: all].
+    /// For `load`: only these parts [default: all].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PARTS")]
     only: Vec<load::Part>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Bench {
-    /// What an exchange costs: clients against wrk and others, our server against nginx.
+    /// Cost per exchange: our client against wrk and others, our server against nginx.
     Load,
     /// The emulated path: bulk throughput and lateness.
     Path,
@@ -37,11 +37,11 @@ enum Bench {
     Surge,
     /// Packet accounting, against tshark.
     Trace,
-    /// All of them.
+    /// All benches.
     All,
 }
 
-/// A bench: from the root of the workspace to whether its bar is met.
+/// A bench: takes the root of the workspace, returns whether its bar is met.
 type Run = fn(&Path, &Arguments) -> Result<ExitCode, String>;
 
 const BENCHES: &[(Bench, Run)] = &[
@@ -54,7 +54,7 @@ const BENCHES: &[(Bench, Run)] = &[
     }),
 ];
 
-/// Runs what `arguments` ask for; fails when one of them fails.
+/// Runs the selected benches; fails if one of them fails.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
     let mut all_met = true;
     for (bench, run) in BENCHES {

@@ -1,10 +1,10 @@
 //! `cargo xtask bench package`: packing and unpacking, by the machines alone and against tar.
 //!
-//! The machines are measured in memory by a bench of their crate. The commands are measured with trees
-//! of files in memory (`/dev/shm`), so that no disk decides: `fathometer pack` and `unpack` and `tar`,
-//! in rounds that take turns. Ratios are those of each round's pair, and the middle one counts. tar
-//! compares no checksums of contents, and overwrites what is there; ours computes and compares them, and
-//! every file appears whole. Both write the same files with the same times.
+//! A bench of the machines' crate measures them in memory. The commands (`fathometer pack` and `unpack`, and
+//! `tar`) work on trees of files in memory (`/dev/shm`), so that no disk influences the result. They alternate
+//! in rounds. Each round gives one ratio, and the median ratio counts. tar verifies no checksums of contents
+//! and overwrites existing files. Our commands compute and verify checksums, and every file appears complete.
+//! Both write the same files with the same times.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use super::trace::{build, median};
 
 /// Rounds of each tree.
 const ROUNDS: usize = 9;
-/// Trees: files and octets of each.
+/// Trees: number of files, and bytes in each.
 const TREES: [(usize, usize); 3] = [(20_000, 4 << 10), (4_000, 64 << 10), (64, 4 << 20)];
-/// The most of tar's processor time that ours may take, for packing and for unpacking. Ours also computes
-/// checksums and the entity tags of small files, and gives each file its name when it is whole.
+/// Upper bounds of our CPU time relative to tar's, for packing and for unpacking. Ours also computes checksums
+/// and the entity tags of small files, and gives each file its name only when it is complete.
 const MOST: [f64; 2] = [1.25, 1.3];
 
-/// Measures, prints, and fails when a bar is missed or a file differs.
+/// Measures, prints the results, and fails when a bar is missed or a file differs.
 pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     machines(root)?;
     let ours = build(root)?;
@@ -74,7 +74,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     })
 }
 
-/// The machines alone: a bench of their crate, which prints its own table.
+/// Measures the machines alone: runs a bench of their crate, which prints its own table.
 fn machines(root: &Path) -> Result<(), String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
@@ -95,15 +95,15 @@ fn machines(root: &Path) -> Result<(), String> {
     }
 }
 
-/// What a command took, in seconds.
+/// The time that a command used, in seconds.
 #[derive(Debug, Clone, Copy)]
 struct Spent {
-    /// User and system, with its children.
+    /// CPU time (user and system) of the command and its children.
     processor: f64,
     elapsed: f64,
 }
 
-/// A folder in memory that goes when the bench does.
+/// A folder in memory, removed when the bench ends.
 struct Memory(PathBuf);
 
 impl Memory {
@@ -119,7 +119,7 @@ impl Memory {
         Ok(Memory(folder))
     }
 
-    /// A tree of files that neither repeat nor compress, in folders of a hundred.
+    /// Writes a tree of files that neither repeat nor compress, 100 files in each folder.
     fn write_tree(&self, files: usize, size: usize) -> Result<(), String> {
         let tree = self.0.join("in");
         let write = || -> std::io::Result<()> {
@@ -148,7 +148,7 @@ impl Memory {
         write().map_err(|error| format!("failed to write {}: {error}", tree.display()))
     }
 
-    /// Runs a script here and gives what it took.
+    /// Runs a script in this folder and returns the time that it used.
     fn timed(&self, script: &str) -> Result<Spent, String> {
         let output = Command::new("bash")
             .args([
@@ -176,7 +176,7 @@ impl Memory {
         }
     }
 
-    /// Both must have written what was there.
+    /// Checks that both programs wrote the original files, then deletes the results.
     fn compare_and_clear(&self) -> Result<(), String> {
         for folder in ["out-ours", "out-tar"] {
             let same = Command::new("diff")
@@ -197,7 +197,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // Memory that is not given back is worse than a folder that stays.
+        // The files hold memory until they are removed. If removal fails, nothing more can be done.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,9 +1,9 @@
-//! `cargo xtask bench path`: how much the emulated path carries, and how punctually.
+//! `cargo xtask bench path`: throughput and lateness of the emulated path.
 //!
-//! The release binary runs `fathometer path` with a sender behind it and a receiver before it,
-//! which are this program again: real kernel TCP over real devices. In bulk the path has 20 ms of
-//! round trip and no rate, so that processors are the limit; the bar is a throughput without a
-//! single drop. At 10 Mbit/s the bar is a lateness. The middle round of each counts.
+//! The release binary runs `fathometer path` with a sender on the far side and a receiver on the near side.
+//! Both are this program again: real kernel TCP over real devices. In the bulk measurement the path has 20 ms
+//! of round trip and no rate limit, so that the processors are the limit. Its bar is a throughput without a
+//! single drop. At 10 Mbit/s the bar is a lateness. The median round of each counts.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -17,16 +17,16 @@ use super::trace::{Scratch, build, median};
 
 /// Rounds of each measurement.
 const ROUNDS: usize = 3;
-/// How long each round sends.
+/// Time for which each round sends.
 const TIME: Duration = Duration::from_secs(6);
-/// What TCP needs to open its window is not counted.
+/// Start of a round that is not counted, because TCP is opening its window.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// Goodput in Gbit/s that bulk must reach.
+/// Goodput in Gbit/s that the bulk measurement must reach.
 const BULK_BAR: f64 = 1.0;
-/// The 99th percentile of lateness that 10 Mbit/s must keep, in milliseconds.
+/// Upper bound of the 99th percentile of lateness at 10 Mbit/s, in milliseconds.
 const LATENESS_BAR: f64 = 0.1;
 
-/// Says which end of the traffic this process is, in the environment of the one it starts.
+/// Environment variable that tells a child process which end of the traffic it is.
 const ROLE: &str = "FATHOMETER_BENCH_ROLE";
 const PORT: u16 = 5001;
 
@@ -34,13 +34,13 @@ const BULK: &str = "[both]\npropagation = \"10ms\"\n";
 const SLOW: &str = "[both]\npropagation = \"10ms\"\nrate = \"10Mbit/s\"\nframing = \"ethernet\"\n\
                     queue = { packets = 1000 }\n";
 
-/// CUBIC, and windows of some 8 MB: 20 ms at 3 Gbit/s, and never more than a device's ring holds.
+/// CUBIC, and windows of about 8 MB: 20 ms at 3 Gbit/s, and never more than a device's ring holds.
 const ERA: &str = "name = \"bench\"\ntitle = \"TCP with large windows\"\nsource = \"made for this\"\n\
                    [both.route]\ncongestion_control = \"cubic\"\n[both.sysctl]\n\
                    \"net.ipv4.tcp_rmem\" = \"4096 131072 16777216\"\n\
                    \"net.ipv4.tcp_wmem\" = \"4096 65536 16777216\"\n";
 
-/// One round, as the receiver and the path tell it.
+/// One round, as the receiver and the path report it.
 struct Round {
     gigabits: f64,
     dropped: u64,
@@ -49,8 +49,7 @@ struct Round {
     late: [f64; 3],
 }
 
-/// Builds the release binary, measures, prints a table and a line of JSON, and fails when a bar is
-/// missed.
+/// Builds the release binary, measures, prints a table and a line of JSON, and fails when a bar is missed.
 pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     match std::env::var(ROLE).as_deref() {
         Ok("send") => return send().map_err(|error| format!("failed to send: {error}")),
@@ -152,7 +151,7 @@ fn round(binary: &Path, profile: &str, era: &str) -> Result<Round, String> {
         .output()
         .map_err(|error| format!("failed to run {}: {error}", binary.display()))?;
     let told = String::from_utf8_lossy(&output.stderr);
-    // 3: not punctual enough to be a measurement, which is what is to be found out here.
+    // Exit code 3: the lateness is too high for a valid measurement. The bench measures that lateness.
     if !matches!(output.status.code(), Some(0 | 3)) {
         return Err(format!(
             "fathometer path failed ({}): {told}",
@@ -189,7 +188,7 @@ fn round(binary: &Path, profile: &str, era: &str) -> Result<Round, String> {
     })
 }
 
-/// The far end: sends to whoever connects, for as long as a round takes.
+/// The far end: sends to the client that connects, for the length of a round.
 fn send() -> io::Result<ExitCode> {
     let (mut stream, _) = TcpListener::bind(("0.0.0.0", PORT))?.accept()?;
     let data = vec![0x55; 128 * 1024];

@@ -1,8 +1,9 @@
-//! `cargo xtask bench surge`: a site of a million files and a sequence of ten million requests, planned and tested
-//! against their laws by `fathometer site`, as anybody calls it. The time is the wall's, with the program's start;
-//! the memory is the most that was resident. Files are planned, not written.
+//! `cargo xtask bench surge`: plans a site of a million files and a sequence of ten million requests, and tests
+//! both against their laws (the target distributions), with the ordinary command `fathometer site`. Time is
+//! wall time, including the start of the program. Memory is the peak of resident memory. The files are planned,
+//! not written.
 //!
-//! All laws must be met, by what is asked for: the tests judge them at the size of the paper too.
+//! All laws must be met, judged by what the sequence requests. The tests judge them at the paper's size too.
 
 use std::io::Read;
 use std::path::Path;
@@ -15,13 +16,13 @@ use serde_json::{Value, json};
 use super::trace::build;
 
 const WORKLOAD: &str = "surge:files=1000000,requests=10000000";
-/// What it may take.
+/// Upper bounds of time and memory.
 const LONGEST: Duration = Duration::from_secs(3);
 const MOST_KIB: u64 = 128 << 10;
-/// How often its peak of memory is read: what it needs at the very end may be missed by so much.
+/// Interval at which peak memory is read. A peak in the last interval may be missed.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Measures, prints, and fails when a bar is missed.
+/// Measures, prints the results, and fails when a bar is missed.
 pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     let ours = build(root)?;
     let begin = Instant::now();
@@ -77,7 +78,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     })
 }
 
-/// The names of the stages whose test says no.
+/// Returns the names of the stages whose test failed.
 fn failed(said: &Value) -> Result<Vec<String>, String> {
     let stages = said["fit"]["stages"]
         .as_array()
@@ -96,7 +97,7 @@ fn failed(said: &Value) -> Result<Vec<String>, String> {
         .collect())
 }
 
-/// Waits for a program; the most memory that it had resident, in KiB.
+/// Waits for a program to exit; returns its peak resident memory, in KiB.
 fn watch(child: &mut Child) -> Result<u64, String> {
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;

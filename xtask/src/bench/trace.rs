@@ -1,10 +1,10 @@
-//! `cargo xtask bench trace`: how fast packets are accounted for, against tshark.
+//! `cargo xtask bench trace`: speed of packet accounting, against tshark.
 //!
-//! Both read the same capture, which is written here so that the right counts are known: pages
-//! over many connections, interleaved, with repetitions. What is compared is the processor time,
-//! user and system, of the whole program, in rounds that take turns, and of each program the round
-//! that a neighbour on the machine disturbed least. tshark gets its two cheapest summaries, each of
-//! which is a small part of what we count, and looks up no names.
+//! Both read the same capture. The bench writes it, so the correct counts are known: pages over many
+//! connections, interleaved, with retransmissions. The bench compares the CPU time (user and system) of the
+//! whole program. The programs alternate in rounds, and the fastest round of each program counts: the one least
+//! disturbed by other work on the machine. tshark computes its two cheapest summaries, each a small part of
+//! what we count, and resolves no names.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -13,18 +13,18 @@ use std::process::{Command, ExitCode};
 
 /// Connections in the capture.
 const CONNECTIONS: u32 = 20_000;
-/// Connections at work at any time.
+/// Connections active at the same time.
 const AT_ONCE: u32 = 64;
-/// Data segments of a connection, and so about half of its packets.
+/// Data segments per connection: about half of its packets.
 const SEGMENTS: u32 = 24;
-/// Octets kept of each packet.
+/// Bytes kept of each packet.
 const KEPT: usize = 128;
-/// Rounds; the best of each program counts.
+/// Rounds; the fastest of each program counts.
 const ROUNDS: usize = 5;
-/// How many times tshark's time ours must go into it.
+/// Least ratio of tshark's time to ours.
 const BAR: f64 = 20.0;
 
-/// What the capture holds.
+/// The contents of the capture.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Truth {
     packets: u64,
@@ -35,7 +35,8 @@ struct Truth {
     payload_bytes: u64,
 }
 
-/// Builds the release binary, measures, prints, and fails when a count differs or the bar is missed.
+/// Builds the release binary, measures, prints the results, and fails when a count differs or the bar is
+/// missed.
 pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     let ours = build(root)?;
     let scratch = Scratch::new()?;
@@ -111,7 +112,7 @@ pub(crate) fn build(root: &Path) -> Result<PathBuf, String> {
     Ok(target.join("release/fathometer"))
 }
 
-/// A folder that goes when the bench does.
+/// A folder that is removed when the bench ends.
 pub(crate) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
@@ -131,14 +132,14 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed from the temporary folder is the system's to remove.
+        // If removal fails, the system cleans the temporary folder.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Runs a program and gives its processor time in seconds and what it printed.
+/// Runs a program; returns its CPU time in seconds and its output.
 fn timed(words: &[&str], scratch: &Path) -> Result<(f64, String), String> {
-    // The shell knows the time of its children to the millisecond, user and system apart.
+    // The shell reports the time of its children to the millisecond, user and system separately.
     let output = Command::new("bash")
         .args(["-c", "TIMEFORMAT='%U %S'; { time \"$@\" 2>\"$0\"; }"])
         .arg(scratch.join("errors"))
@@ -159,13 +160,13 @@ fn timed(words: &[&str], scratch: &Path) -> Result<(f64, String), String> {
     Ok((times.iter().sum(), text))
 }
 
-/// The middle one of some measurements.
+/// The median of some measurements.
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// Compares our counts with what was written.
+/// Compares our counts with the counts that were written.
 fn check_ours(ours: &str, file: &str, truth: Truth) -> Result<(), String> {
     let output = Command::new(ours)
         .args(["trace", "--json", file])
@@ -185,11 +186,11 @@ fn check_ours(ours: &str, file: &str, truth: Truth) -> Result<(), String> {
     same("fathometer trace", &counted, &truth)
 }
 
-/// Compares tshark's counts with what was written.
+/// Compares tshark's counts with the counts that were written.
 fn check_tshark(name: &str, output: &str, truth: Truth) -> Result<(), String> {
     match name {
         "tshark -z io,stat" => {
-            // | 0.0 <> 99.9 | packets | octets |
+            // | 0.0 <> 99.9 | packets | bytes |
             let row = output
                 .lines()
                 .find(|line| line.contains("<>") && line.matches('|').count() > 2);
@@ -213,7 +214,7 @@ fn same<T: PartialEq + std::fmt::Debug>(name: &str, counted: &T, truth: &T) -> R
     }
 }
 
-/// Writes the capture: raw IPv4 at one interface, stamps in nanoseconds.
+/// Writes the capture: raw IPv4 on one interface, time stamps in nanoseconds.
 fn write_capture(file: &Path) -> io::Result<Truth> {
     let mut writer = BufWriter::with_capacity(1 << 20, File::create(file)?);
     block(&mut writer, 0x0a0d_0d0a, &{
@@ -222,7 +223,7 @@ fn write_capture(file: &Path) -> io::Result<Truth> {
         body.extend([0xff; 8]);
         body
     })?;
-    // Raw IP, cut to what is kept, if_tsresol 9.
+    // Link type raw IP, snap length, if_tsresol 9.
     let mut interface = vec![101, 0, 0, 0];
     interface.extend((KEPT as u32).to_le_bytes());
     interface.extend([9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
@@ -235,7 +236,7 @@ fn write_capture(file: &Path) -> io::Result<Truth> {
             .map(Talk::new)
             .collect();
         while group.iter().any(|talk| !talk.over()) {
-            // Each in turn sends a few packets in a row: trains, as in real traffic.
+            // Each connection in turn sends a few packets in a row: packet trains, as in real traffic.
             for talk in &mut group {
                 for _ in 0..2 {
                     talk.turn(&mut truth, |packet| {
@@ -259,7 +260,7 @@ struct Talk {
     server_next: u32,
 }
 
-/// A packet before it has octets.
+/// A packet before it is encoded.
 struct Packet {
     up: bool,
     flags: u8,
@@ -273,7 +274,7 @@ impl Talk {
     const OPENING: u32 = 4;
 
     fn new(number: u32) -> Talk {
-        // Numbers of chance, some of which wrap.
+        // Pseudo-random sequence numbers, some of which wrap.
         let mixed = number.wrapping_mul(0x9e37_79b9);
         Talk {
             number,
@@ -287,7 +288,7 @@ impl Talk {
         self.step > Talk::OPENING + SEGMENTS
     }
 
-    /// Sends what comes next, and counts it.
+    /// Sends the next packets of the connection, and counts them.
     fn turn(
         &mut self,
         truth: &mut Truth,
@@ -327,7 +328,7 @@ impl Talk {
             step if step < Talk::OPENING + SEGMENTS => {
                 put(self, false, 0x10, 1_448)?;
                 if self.number.is_multiple_of(8) && step == 10 {
-                    // Sent once more, because its acknowledgement is slow to come.
+                    // Retransmitted, because its acknowledgement is slow to arrive.
                     self.server_next = self.server_next.wrapping_sub(1_448);
                     put(self, false, 0x10, 1_448)?;
                     truth.retransmissions += 1;
@@ -370,7 +371,7 @@ fn put(writer: &mut impl Write, time: u64, packet: &Packet) -> io::Result<()> {
     body.extend(packet.sequence.to_be_bytes());
     body.extend(packet.acknowledgement.to_be_bytes());
     body.extend([0x80, packet.flags, 0x80, 0, 0, 0, 0, 0]);
-    // Time stamps, as nearly every segment has today.
+    // TCP time stamps, as in nearly every segment today.
     body.extend([1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 1]);
     body.resize(20 + kept, 0);
     block(writer, 6, &body)

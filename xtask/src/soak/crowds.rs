@@ -1,4 +1,4 @@
-//! Attackers over TCP: many connections of one kind, each of which does little.
+//! Attackers over TCP: many connections of one kind, each of which sends little.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use super::{Attack, Orders};
 
-/// Connections begun a turn, so that the server's queue has room for others.
+/// Connections opened in one turn. The limit leaves room in the server's backlog for other clients.
 const BEGUN_AT_ONCE: usize = 20;
 
-/// What a kind of attacker says.
+/// What one kind of attacker sends.
 struct Kind {
     name: &'static str,
-    /// How often each connection says more.
+    /// Interval at which each connection sends more.
     every: Duration,
-    /// Whether it reads what it is answered.
+    /// Whether it reads the responses.
     reads: bool,
     opening: fn() -> Vec<u8>,
-    /// What it says in one turn, and the number of the next stream of HTTP/2.
+    /// The bytes of one turn; the argument is the number of the next HTTP/2 stream.
     step: fn(&mut u32) -> Vec<u8>,
 }
 
@@ -50,7 +50,7 @@ const KINDS: &[Kind] = &[
         every: Duration::from_secs(2),
         reads: false,
         opening: || {
-            // Windows of no bytes, and as many requests as there may be.
+            // Flow control windows of 0 bytes, and 100 requests at once.
             let mut text = greeting(&[0, 4, 0, 0, 0, 0]);
             for stream in (1..200).step_by(2) {
                 text.extend(headers(stream, 0x5));
@@ -97,7 +97,7 @@ fn post(path: &str) -> Vec<u8> {
     format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n").into_bytes()
 }
 
-/// A frame of HTTP/2 (RFC 9113 section 4.1).
+/// An HTTP/2 frame (RFC 9113 section 4.1).
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
     frame.extend([kind, flags]);
@@ -137,7 +137,7 @@ pub(super) fn start(
         .collect()
 }
 
-/// Keeps `count` connections of a kind, and begins another where one has ended.
+/// Keeps `count` connections of one kind open, and replaces those that end.
 fn crowd(
     kind: &Kind,
     server: SocketAddr,
@@ -175,7 +175,7 @@ fn connect(server: SocketAddr, kind: &Kind) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Says something, where there is room for it, and reads or leaves what has come.
+/// Sends `text` as far as the socket buffer has room, then reads what has arrived unless `reads` is false.
 fn say(stream: &mut TcpStream, text: &[u8], reads: bool) -> io::Result<()> {
     match stream.write(text) {
         Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),

@@ -1,9 +1,10 @@
-//! `cargo xtask soak`: our origin under a mixed attack beside an honest load.
+//! `cargo xtask soak`: our origin under a mixed attack, next to an honest load.
 //!
-//! Two servers run, one in the clear (HTTP/1.1 and HTTP/2) and one over TLS (HTTP/3 too). Honest clients ask both
-//! at a moderate rate, all the time. For the first sixth of the time they are alone; then come the attackers of
-//! [`crowds`] and [`quic`]; for the last sixth they are alone again. Every few seconds the resident memory and the
-//! descriptors of both servers are read, and the 99th percentile of the honest latencies is taken anew.
+//! Two servers run, one in cleartext (HTTP/1.1 and HTTP/2) and one over TLS (HTTP/3 too). Honest clients load
+//! both at a moderate rate, all the time. In the first sixth of the time only they run. Then the attackers of
+//! [`crowds`] and [`quic`] join. In the last sixth only the honest clients run again. Every few seconds the
+//! soak reads the resident memory and the descriptors of both servers, and computes the 99th percentile of the
+//! honest latencies of that interval.
 //!
 //! The soak fails when honest exchanges fail, or when memory does not return after the attack. Latencies are
 //! reported and not judged: attackers, servers and clients share the processors of one machine.
@@ -26,21 +27,21 @@ use serde_json::{Value, json};
 use self::servers::{Honest, Server};
 use crate::bench::{Scratch, build};
 
-/// How long one sample of the honest latencies takes.
+/// Length of one sample of the honest latencies.
 const SAMPLE: Duration = Duration::from_secs(4);
-/// What memory may have grown by after the attack, beyond the greatest before it.
+/// Largest growth of memory after the attack, above the maximum before it.
 const GROWTH_KIB: u64 = 64 * 1024;
 
-/// Run our origin under attack beside an honest load.
+/// Run our origin under attack, next to an honest load.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How long, in minutes.
+    /// Length in minutes.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1440))]
     minutes: u64,
     /// Connections of each kind of attacker.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=2000))]
     attackers: u64,
-    /// First packets of QUIC a second.
+    /// QUIC Initial packets per second, each opening a connection.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(0..=20_000))]
     initials: u64,
     /// Run this program instead of building the release.
@@ -51,7 +52,7 @@ pub(crate) struct Arguments {
     save: Option<PathBuf>,
 }
 
-/// What all attackers are told, and what they count.
+/// Orders to all attackers.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     stop: AtomicBool,
@@ -63,10 +64,10 @@ impl Orders {
     }
 }
 
-/// One kind of attacker at work.
+/// One running kind of attacker.
 pub(crate) struct Attack {
     name: &'static str,
-    /// Connections begun, and those of which the end was noticed.
+    /// Connections opened, and those whose end was noticed.
     begun: Arc<AtomicU64>,
     ended: Arc<AtomicU64>,
     thread: JoinHandle<()>,
@@ -104,7 +105,7 @@ impl Attack {
     }
 }
 
-/// When a sample was taken.
+/// The phase in which a sample was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Before,
@@ -124,7 +125,7 @@ impl Phase {
     }
 }
 
-/// What was seen at one time.
+/// The measurements of one sample.
 struct Sample {
     at: Duration,
     phase: Phase,
@@ -133,7 +134,8 @@ struct Sample {
     honest: Vec<Honest>,
 }
 
-/// Builds the release program where none is given, runs the soak, prints a table and fails where honest clients were failed.
+/// Builds the release program unless one is given, runs the soak, prints a table, and fails when honest clients
+/// failed or memory did not return.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
     let program = match &arguments.program {
         Some(program) => program.clone(),
@@ -208,7 +210,7 @@ fn attack(
     Ok(attacks)
 }
 
-/// Prints what came out, writes it where that is asked for, and judges it.
+/// Prints the results, writes them to files if requested, and judges them.
 fn conclude(
     arguments: &Arguments,
     samples: &[Sample],
@@ -268,7 +270,7 @@ fn conclude(
     })
 }
 
-/// Waits for the next turn of a kind of attackers.
+/// Waits for the next turn of one kind of attacker.
 pub(crate) fn pause(clock: Clock, since: Instant, every: Duration) {
     std::thread::sleep(every.saturating_sub(clock.now().since(since)));
 }

@@ -1,4 +1,4 @@
-//! Attackers over QUIC: first packets that nothing follows, and clients that acknowledge nothing.
+//! Attackers over QUIC: Initial packets without a continuation, and clients that acknowledge nothing.
 
 use std::io::IoSlice;
 use std::net::{SocketAddr, UdpSocket};
@@ -17,14 +17,14 @@ use super::{Attack, Orders, pause};
 const GET: &[u8] = b"\x01\x11\x00\x00\xd1\xd7\x51\x08/big.bin\x50\x01h";
 /// A control stream with empty SETTINGS.
 const CONTROL: &[u8] = b"\x00\x04\x00";
-/// How often first packets are sent.
+/// Interval at which Initial packets are sent.
 const TURN: Duration = Duration::from_millis(50);
-/// After how long a client that acknowledges nothing is followed by another.
+/// Time after which a client that acknowledges nothing is replaced.
 const LIFE: Duration = Duration::from_secs(100);
-/// How long its handshake may take.
+/// Time limit of its handshake.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Starts both kinds: so many clients that are deaf, and so many first packets a second.
+/// Starts both kinds: `count` clients that acknowledge nothing, and `initials` Initial packets per second.
 pub(super) fn start(
     server: SocketAddr,
     (count, initials): (usize, u64),
@@ -62,7 +62,7 @@ fn flood(
     let mut number = 0;
     while !orders.are_over() {
         let now = clock.now();
-        // Fewer sockets than packets: what matters is that none is the beginning of the same connection.
+        // Packets of one turn share a socket: each one starts a connection of its own anyway.
         let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else {
             return;
         };
@@ -92,7 +92,7 @@ fn deaf(
         let before = clients.len();
         clients.retain(|(_, _, since)| now.since(*since) < LIFE);
         ended.fetch_add((before - clients.len()) as u64, Ordering::Relaxed);
-        // Ten a turn; each stays.
+        // At most ten new clients in a turn; each stays.
         for _ in 0..10.min(count - clients.len()) {
             number += 1;
             if let Some((client, socket)) = ask(tls, server, number, clock) {
@@ -107,7 +107,7 @@ fn deaf(
     }
 }
 
-/// Shakes hands, asks for a large file, and hears no more from then on.
+/// Completes the handshake, requests a large file, and reads nothing from then on.
 fn ask(
     tls: &ClientTls,
     server: SocketAddr,
@@ -148,7 +148,7 @@ fn ask(
     Some((client, socket))
 }
 
-/// A client that takes as much as there is, if it takes anything, and is never silent.
+/// A client with a very large stream window and without an idle time-out, which sends keep-alives.
 struct Client {
     endpoint: Endpoint,
     key: ConnectionKey,
@@ -181,7 +181,7 @@ impl Client {
             .poll_transmit(self.key, 1, &mut buffer, now)
             .is_some()
         {
-            // What the server does not take is lost, as on any path.
+            // A datagram that the server does not accept is lost, as on any path.
             let _ = socket.send_to(&buffer, server);
             buffer.clear();
         }

@@ -1,4 +1,4 @@
-//! The servers under attack, the honest clients beside, and how both are read.
+//! The servers under attack, the honest clients, and how both are read.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 
 use super::{Phase, Sample};
 
-/// The head of the table.
+/// The header of the table.
 pub(super) const HEAD: &str =
     "time     phase     memory  fds |  h1 p99  failed |  h2 p99  failed |  h3 p99  failed";
 
 /// Names and sizes of the files, in bytes.
 const FILES: [(&str, usize); 2] = [("small.html", 4 * 1024), ("big.bin", 32 * 1024 * 1024)];
 
-/// Makes the folder that is served.
+/// Creates the folder that is served.
 pub(super) fn write_site(scratch: &Path) -> Result<PathBuf, String> {
     let site = scratch.join("site");
     let write = || -> std::io::Result<()> {
@@ -31,7 +31,7 @@ pub(super) fn write_site(scratch: &Path) -> Result<PathBuf, String> {
     Ok(site)
 }
 
-/// `fathometer serve`. Dropping it ends it.
+/// `fathometer serve`. Dropping it kills it.
 pub(super) struct Server {
     child: Child,
     address: SocketAddr,
@@ -50,7 +50,7 @@ impl Server {
             .map_err(|error| format!("failed to start {}: {error}", program.display()))?;
         let mut line = String::new();
         if let Some(output) = child.stdout.as_mut() {
-            // What cannot be read is no address, which is said below.
+            // If the line cannot be read, it contains no address, which is reported below.
             let _ = BufReader::new(output).read_line(&mut line);
         }
         let address = line
@@ -85,7 +85,7 @@ impl Server {
             .map_err(|error| format!("failed to count descriptors: {error}"))
     }
 
-    /// Ends it; what it said at its end.
+    /// Stops the server; returns what it printed to stderr.
     pub(super) fn end(mut self) -> Result<String, String> {
         let id = self.child.id().to_string();
         Command::new("kill")
@@ -105,13 +105,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What honest clients met in one sample.
+/// Results of honest clients in one sample.
 pub(super) struct Honest {
     pub(super) protocol: &'static str,
     pub(super) p99_ms: Option<f64>,
@@ -119,7 +119,7 @@ pub(super) struct Honest {
     pub(super) failed: u64,
 }
 
-/// Asks both servers in all protocols at once, for a while.
+/// Loads both servers with all protocols at once, for `time`.
 pub(super) fn ask(
     program: &Path,
     clear: &Server,
@@ -166,7 +166,7 @@ pub(super) fn ask(
         .collect()
 }
 
-/// A line of the table.
+/// One line of the table.
 pub(super) fn line(sample: &Sample) -> String {
     let honest: Vec<String> = sample
         .honest
@@ -186,7 +186,7 @@ pub(super) fn line(sample: &Sample) -> String {
     )
 }
 
-/// The same for programs.
+/// The same as JSON.
 pub(super) fn json_of(sample: &Sample) -> Value {
     let honest: Vec<Value> = sample
         .honest
@@ -209,7 +209,7 @@ pub(super) fn json_of(sample: &Sample) -> Value {
     })
 }
 
-/// What was seen in one phase.
+/// A summary of one phase.
 pub(super) fn of_phase(phase: Phase, samples: &[Sample]) -> Value {
     let samples: Vec<&Sample> = samples.iter().filter(|one| one.phase == phase).collect();
     let p99s: Vec<Value> = ["h1", "h2", "h3"]

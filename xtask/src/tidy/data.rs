@@ -1,9 +1,9 @@
-//! Data and the papers of the house: every path profile, era and server states the source of its
-//! figures, and the files that a user looks for at the root are there.
+//! Data and root files: every path profile, era and server states the source of its figures, and the files that
+//! a user looks for at the root exist.
 
 use super::{Finding, Source};
 
-/// What stands at the root, and what it must contain.
+/// Files at the root, and what each must contain.
 const ROOT_FILES: &[(&str, &str)] = &[
     ("README.md", "# "),
     ("ARCHITECTURE.md", "# "),

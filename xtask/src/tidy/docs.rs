@@ -1,5 +1,4 @@
-//! Documents: every relative link leads to a file of the tree, and to a heading of it when it
-//! names one.
+//! Documents: every relative link leads to a file of the tree, and to a heading of that file if it names one.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +43,7 @@ fn places(tree: &[Source]) -> BTreeSet<&str> {
         .collect()
 }
 
-/// What is wrong with a link, if anything.
+/// The error in a link, if any.
 fn fault(tree: &[Source], places: &BTreeSet<&str>, from: &str, target: &str) -> Option<String> {
     let outside = target.contains("://") || target.starts_with("mailto:");
     if outside || target.is_empty() {
@@ -68,7 +67,7 @@ fn fault(tree: &[Source], places: &BTreeSet<&str>, from: &str, target: &str) -> 
         .then(|| format!("links to {target}, but {path} has no such heading"))
 }
 
-/// `target` as seen from the document `from`; `None` when it leaves the tree.
+/// `target` resolved from the document `from`; `None` when it leaves the tree.
 fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -87,7 +86,7 @@ fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Inline links and link definitions, outside of code.
+/// Inline links and link definitions outside code.
 fn links(text: &str) -> Vec<Link<'_>> {
     let mut found = Vec::new();
     for (line, content) in prose_lines(text) {
@@ -111,7 +110,7 @@ fn links(text: &str) -> Vec<Link<'_>> {
     found
 }
 
-/// The lines outside of fenced code, counted from 1.
+/// The lines outside fenced code, numbered from 1.
 fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(n, line)| {
@@ -123,7 +122,7 @@ fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// What links to headings call them: lower case, spaces as hyphens, punctuation dropped.
+/// Anchors of headings, as links name them: lower case, spaces as hyphens, punctuation dropped.
 fn anchors(text: &str) -> BTreeSet<String> {
     prose_lines(text)
         .filter(|(_, line)| line.starts_with('#'))

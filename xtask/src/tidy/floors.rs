@@ -1,7 +1,7 @@
 //! Floors: a crate imports only crates of lower floors.
 //!
-//! Each manifest states `package.metadata.fathometer.floor`; the graph is cargo's own. Libraries that
-//! are doors to the system are for the crates that may open them.
+//! Each manifest states `package.metadata.fathometer.floor`; the graph is cargo's own. Only certain crates may
+//! use libraries that give access to the system.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::{Finding, Source};
 const WHY: &str = "a crate stands on the floors below it and knows nothing of those beside it";
 const REMEDY: &str = "move what both need to a lower floor, or pass it in from the binary";
 
-/// Libraries that reach the system, and so a way around the rules of purity.
+/// Libraries that access the system and could therefore bypass the rules of purity.
 const DOORS: &[&str] = &[
     "async-io", "libc", "mio", "nix", "rustix", "socket2", "tokio",
 ];
@@ -36,7 +36,7 @@ struct Package {
 #[derive(Deserialize)]
 struct Dependency {
     name: String,
-    /// Present when the dependency is a folder of this tree.
+    /// Set when the dependency is a folder of this tree.
     path: Option<String>,
 }
 
@@ -114,7 +114,7 @@ pub(super) fn check(metadata: &str, tree: &[Source]) -> Result<Vec<Finding>, Str
     Ok(findings)
 }
 
-/// The line of the manifest that names a dependency; its first line when none does.
+/// The line of the manifest that names a dependency; the first line if no line does.
 fn line_naming(tree: &[Source], manifest: &str, dependency: &str) -> usize {
     tree.iter()
         .find(|source| source.path == manifest)

@@ -1,8 +1,7 @@
-//! `cargo xtask tidy`: what the compiler does not check but this workspace promises.
+//! `cargo xtask tidy`: checks rules of this workspace that the compiler does not check.
 //!
-//! Every rule is a function from the text of the tree to findings, so each is tested on a small
-//! tree that breaks it. Formatting and lints are `cargo fmt` and `cargo clippy`; this is not the
-//! place for them.
+//! Every rule is a function from the text of the tree to findings, so each is tested on a small tree that
+//! breaks it. Formatting and lints belong to `cargo fmt` and `cargo clippy`, not here.
 
 mod data;
 mod docs;
@@ -16,7 +15,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// Folders that hold what is built or measured, not what is written.
+/// Folders of build output and measurements, which are not written by hand.
 const SKIPPED: &[&str] = &[".git", "target", "runs", "corpus", "artifacts"];
 
 /// A file of the tree.
@@ -56,7 +55,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Checks the workspace at `root` and prints what it finds.
+/// Checks the workspace at `root` and prints the findings.
 pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     let tree = read_tree(root)?;
     let mut findings = floors::check(&metadata(root)?, &tree)?;
@@ -78,7 +77,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     }
 }
 
-/// Every file below `root` outside [`SKIPPED`], in the order of their paths.
+/// Every file below `root` outside [`SKIPPED`], ordered by path.
 fn read_tree(root: &Path) -> Result<Vec<Source>, String> {
     let mut tree = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -110,7 +109,7 @@ fn read_tree(root: &Path) -> Result<Vec<Source>, String> {
     Ok(tree)
 }
 
-/// What cargo says of the workspace, as JSON.
+/// The output of `cargo metadata` for the workspace, as JSON.
 fn metadata(root: &Path) -> Result<String, String> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps"])

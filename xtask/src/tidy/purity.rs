@@ -1,17 +1,17 @@
-//! Purity: what a crate may ask of the system it runs on.
+//! Purity: which parts of the system a crate may use.
 //!
-//! Machines are handed time, randomness and bytes; the analysis reads files and nothing else; only
+//! Machines take time, randomness and bytes as arguments. The analysis reads files and nothing else. Only
 //! `fathometer-sys` contains `unsafe` and reads clocks.
 
 use super::{Finding, Source, rust};
 
-/// What a file may not contain.
+/// A path that files may not name.
 struct Ban {
     /// Folders of crates, below `crates/`.
     crates: &'static [&'static str],
-    /// A path as code names it; what lies below it is meant too.
+    /// A path as code names it; everything below it is banned too.
     path: &'static str,
-    /// Whether tests may not either. They may read the files of the tree.
+    /// Whether the ban includes tests. Tests may read the files of the tree.
     in_tests: bool,
     why: &'static str,
     remedy: &'static str,
@@ -35,14 +35,16 @@ const ALL_BUT_SYS: &[&str] = &[
     "fathometer",
 ];
 
-/// Files that may name what their crate may not, each with the reason.
+/// Files that may name a path banned in their crate, each with the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    // The transport machine counts in this type, of which there is no value but a reading of the
-    // clock. One reading stands for our origin, everything is counted from it, and so its value
-    // means nothing.
+    // The transport machine uses this type, whose values only come from the clock. One reading serves as our
+    // origin and every other value is an offset from it, so the reading itself has no meaning.
     ("crates/quic/src/timeline.rs", "std::time::Instant"),
-    // The type that the machine stamps its tokens with. It is made of our instants.
+    // The type of the machine's token time stamps. It is computed from our instants.
     ("crates/quic/src/timeline.rs", "std::time::SystemTime"),
+    // Two parts of a plan are computed side by side. Neither waits for anything, and the plan is the same whichever
+    // ends first.
+    ("crates/workload/src/surge/mod.rs", "std::thread::scope"),
 ];
 
 const NO_CLOCK: &str = "there is one clock, so that every time in a run has one origin";
@@ -59,7 +61,7 @@ const BANS: &[Ban] = &[
         why: NO_CLOCK,
         remedy: TAKE_TIME,
     },
-    // Elsewhere it is also the type of a file's time of modification.
+    // In other crates it is also the type of a file's modification time.
     Ban {
         crates: PURE_AND_ANALYSIS,
         path: "std::time::SystemTime",
@@ -142,7 +144,8 @@ pub(super) fn check(tree: &[Source]) -> Vec<Finding> {
         if let Some(folder) = folder {
             findings.extend(bans(source, &code, folder));
         }
-        // A counting allocator, say, is unsafe by its trait and ships in no program.
+        // Tests may contain `unsafe`: a counting allocator needs it by its trait, and is part of no shipped
+        // program.
         let is_test = source.path.starts_with("crates/") && source.path.contains("/tests/");
         if folder != Some("sys") && !is_test {
             findings.extend(
@@ -186,7 +189,7 @@ fn bans(source: &Source, code: &str, folder: &str) -> Vec<Finding> {
         .collect()
 }
 
-/// The line from which on a file is tests: they come last, by the order that all files keep.
+/// The first line of a file's tests: by convention they come last.
 fn first_line_of_tests(source: &Source, code: &str) -> usize {
     if source.path.ends_with("/tests.rs") || source.path.contains("/tests/") {
         return 0;
@@ -197,7 +200,7 @@ fn first_line_of_tests(source: &Source, code: &str) -> usize {
         .map_or(usize::MAX, |n| n + 1)
 }
 
-/// Whether `path` is `banned` or something in it. A module's `self` and `*` are the module.
+/// Whether `path` is `banned` or an item in it. A module's `self` and `*` count as the module.
 fn is_below(path: &str, banned: &str) -> bool {
     path.strip_prefix(banned)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))

@@ -1,8 +1,8 @@
-//! As much of Rust's lexical form as the rules need: code without comments and literals, and the
-//! paths it names.
+//! The lexical analysis of Rust that the rules need: code without comments and literals, and the paths it
+//! names.
 
-/// `source` with comments and the insides of string and character literals blanked out; line ends
-/// stay, so that line numbers are those of the source.
+/// `source` with comments and the contents of string and character literals blanked out. Line ends stay, so
+/// line numbers are those of the source.
 pub(super) fn code_only(source: &str) -> String {
     let bytes = source.as_bytes();
     let mut code = String::with_capacity(source.len());
@@ -27,7 +27,7 @@ pub(super) fn code_only(source: &str) -> String {
             );
             at = end;
         } else {
-            // Beyond ASCII nothing matters to the rules.
+            // Characters outside ASCII do not matter to the rules.
             code.push(if bytes[at].is_ascii() {
                 bytes[at] as char
             } else {
@@ -39,8 +39,8 @@ pub(super) fn code_only(source: &str) -> String {
     code
 }
 
-/// Every path of two segments or more that code (from [`code_only`]) names, with its line: those
-/// written out, and those of `use` with its braces multiplied out.
+/// Every path of two or more segments in code (from [`code_only`]), with its line. Includes written-out paths
+/// and those of `use`, with its braces expanded.
 pub(super) fn paths(code: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut rest = 0;
@@ -77,7 +77,7 @@ pub(super) fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Multiplies out one `use` tree.
+/// Expands one `use` tree.
 fn expand(
     code: &str,
     range: std::ops::Range<usize>,
@@ -127,7 +127,7 @@ fn expand(
     }
 }
 
-/// The end of the words joined by `::` that begin at `start`.
+/// The end of the path (words joined by `::`) that begins at `start`.
 fn end_of_path(code: &str, start: usize) -> usize {
     let word_end = |from: usize| {
         code[from..]
@@ -193,7 +193,7 @@ fn string_end(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// `start` itself when no raw string begins there.
+/// Returns `start` itself when no raw string begins there.
 fn raw_string_end(bytes: &[u8], start: usize) -> usize {
     let hashes = bytes[start + 1..]
         .iter()
@@ -208,11 +208,11 @@ fn raw_string_end(bytes: &[u8], start: usize) -> usize {
     bytes.len().min(end + close.len())
 }
 
-/// `start` itself when a lifetime begins there.
+/// Returns `start` itself when a lifetime begins there.
 fn character_end(bytes: &[u8], start: usize) -> usize {
     match bytes.get(start + 1) {
         Some(b'\\') => find(bytes, start + 3, b"'") + 1,
-        // A character beyond ASCII has up to four bytes.
+        // A character outside ASCII has up to four bytes.
         Some(_) => (start + 2..=start + 5)
             .find(|&at| bytes.get(at) == Some(&b'\''))
             .filter(|&at| at == start + 2 || !bytes[start + 1].is_ascii())

@@ -1,28 +1,28 @@
-//! Rules on any file's text: length, unfinished marks, places that exist on one machine only, and
-//! a first word of documentation for every module.
+//! Rules for the text of any file: length, marks of unfinished work, paths that exist on one machine only, and
+//! module documentation.
 
 use super::{Finding, Source, rust};
 
-/// Lines beyond which a file must say why it is one thing.
+/// A file with more lines must state why it is not split.
 const LONGEST: usize = 900;
-/// What it writes to say so, followed by the reason.
+/// The marker of that statement; the reason follows it.
 const LONG_FILE: &str = "tidy: long-file:";
 
-/// Words for work left over. Put together here, so that this file does not contain them.
+/// Words that mark unfinished work. Concatenated, so that this file does not contain them.
 const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME")];
-/// Macros for code left over.
+/// Macros that mark unfinished code.
 const LEFT_OVER: &[&str] = &[
     concat!("todo", "!"),
     concat!("unimplemented", "!"),
     concat!("dbg", "!"),
 ];
 
-/// Top folders whose contents are one machine's own.
+/// Top-level folders whose contents exist on one machine only.
 const PRIVATE_FOLDERS: &[&str] = &["home", "work", "Users", "root"];
-/// Folders below them that are one machine's own.
+/// Lower folders whose contents exist on one machine only.
 const BUILD_FOLDERS: &[&str] = &[concat!("/tmp/", "target")];
 
-/// Where published crates come from; any other registry is one site's own.
+/// The registry of published crates; any other registry belongs to one site.
 const PUBLIC_REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Checks every file.
@@ -107,7 +107,7 @@ fn private_places(source: &Source) -> Vec<Finding> {
                 line.match_indices(&prefix)
                     .find(|&(at, _)| {
                         starts_path(&line[..at])
-                            // A path of one machine goes on: a user or project, then a file.
+                            // A path of one machine has more parts: a user or project, then a file.
                             && line[at + prefix.len()..]
                                 .split_once('/')
                                 .is_some_and(|(name, _)| is_name(name))
@@ -156,7 +156,7 @@ fn registries(source: &Source) -> Vec<Finding> {
     .collect()
 }
 
-/// A file of tests is named by its parent and needs no introduction.
+/// Test files need no module documentation: their parent names them.
 fn module_docs(source: &Source) -> Option<Finding> {
     let in_crate = source.path.starts_with("crates/") || source.path.starts_with("xtask/src/");
     let is_test = source.path.ends_with("/tests.rs") || source.path.contains("/tests/");
@@ -174,7 +174,7 @@ fn module_docs(source: &Source) -> Option<Finding> {
     })
 }
 
-/// Whether a path may begin after `before`: not in the middle of another, nor of a URL.
+/// Whether a path may begin after `before`: not inside another path or a URL.
 fn starts_path(before: &str) -> bool {
     !before.ends_with(|letter: char| letter.is_ascii_alphanumeric() || "._-/}$".contains(letter))
 }
@@ -186,7 +186,7 @@ fn is_name(name: &str) -> bool {
             .all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))
 }
 
-/// The lines of `text` in which `look` finds something.
+/// The lines of `text` for which `look` returns a finding.
 fn find<'a>(
     text: &'a str,
     look: impl Fn(&str) -> Option<String> + 'a,

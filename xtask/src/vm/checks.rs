@@ -1,4 +1,4 @@
-//! What the guest's console says about the checks.
+//! Reads the results of the checks from the guest's console.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 #[derive(Debug, Default)]
 pub(super) struct Checks {
     made: Vec<Check>,
-    /// The place that doctor speaks of, its exit code, and what it has said so far.
+    /// The place in which doctor runs, its exit code, and its output so far.
     doctor: Option<(String, String, String)>,
     done: bool,
 }
@@ -20,7 +20,7 @@ struct Check {
 }
 
 impl Checks {
-    /// Takes a line of the console.
+    /// Handles one line of the console.
     pub(super) fn line(&mut self, line: &str) {
         if let Some(rest) = line.strip_prefix("CHECK ") {
             let mut words = rest.splitn(4, ' ');
@@ -45,7 +45,8 @@ impl Checks {
         }
     }
 
-    /// Doctor must say yes to each limit that was then seen in force, and tell no root to be root.
+    /// Doctor must report each limit that was then seen in force as available. It must not advise root to
+    /// become root.
     fn judge_doctor(&mut self, place: String, code: &str, text: &str) {
         let judged = judge(text, place.starts_with("delegated"));
         let (passed, detail) = match judged {
@@ -66,7 +67,7 @@ impl Checks {
         self.made.push(check);
     }
 
-    /// How many failed; one more when the guest did not come to its end.
+    /// The number of failed checks, plus one if the guest did not finish.
     pub(super) fn failed(&self) -> usize {
         let failed = self.made.iter().filter(|check| !check.passed).count();
         failed + usize::from(!self.done || self.made.is_empty())
@@ -96,8 +97,8 @@ impl Check {
     }
 }
 
-/// What a user does not have: systemd does not hand the controllers down, and the kernel shows the setting of
-/// the queue to root's namespaces alone.
+/// Limits that a user does not have: systemd does not delegate these controllers, and the kernel shows the
+/// backlog setting only in namespaces of root.
 const ROOTS: &[&str] = &[
     "disk bytes limit",
     "disk operations limit",

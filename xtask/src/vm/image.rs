@@ -1,4 +1,4 @@
-//! The guest's disks, made of Debian's packages and of programs of this machine, in `target/vm`.
+//! The guest's disks, made of Debian packages and programs of this machine, in `target/vm`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Programs that are needed here, with the Debian packages that they are in.
+/// Programs that this module needs, with their Debian packages.
 const NEEDED: &[(&str, &str)] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("mke2fs", "e2fsprogs"),
@@ -15,15 +15,16 @@ const NEEDED: &[(&str, &str)] = &[
     ("bash", "bash"),
     ("ip", "iproute2"),
     ("setpriv", "util-linux"),
+    ("setfattr", "attr"),
     ("strip", "binutils"),
     ("gzip", "gzip"),
 ];
 
-/// The package that names the newest kernel, and the one with the first programs of the guest.
+/// The package that depends on the newest kernel, and the package of the guest's first programs.
 const KERNEL: &str = "linux-image-cloud-amd64";
 const BUSYBOX: &str = "busybox-static";
 
-/// Modules that the guest cannot find its disk without, in the order in which they are loaded.
+/// Modules that the guest needs to find its disk, in the order in which they are loaded.
 const MODULES: &[&str] = &[
     "virtio_ring",
     "virtio",
@@ -50,10 +51,10 @@ mount -t ext4 -o rw /dev/vda /new
 exec switch_root /new /sbin/init
 ";
 
-/// Where Debian keeps programs that are not on everybody's path.
+/// Folders in which Debian keeps programs, some of them not on every user's PATH.
 const PATHS: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
-/// A guest that can be started.
+/// A guest that is ready to start.
 #[derive(Debug)]
 pub(super) struct Image {
     pub(super) folder: PathBuf,
@@ -62,7 +63,7 @@ pub(super) struct Image {
     pub(super) root: PathBuf,
 }
 
-/// Whether everything is there that the guest is made with, or what to install.
+/// Checks that everything needed to build the guest is installed; otherwise returns what to install.
 pub(super) fn requirements() -> Result<(), String> {
     if !cfg!(target_arch = "x86_64") {
         return Err(
@@ -103,7 +104,7 @@ fn target(root: &Path) -> PathBuf {
 }
 
 impl Image {
-    /// Makes the disks anew, of packages that are downloaded once.
+    /// Builds the disks from packages, each of which is downloaded only once.
     pub(super) fn build(root: &Path, binary: &Path) -> Result<Image, String> {
         let folder = target(root).join("vm");
         let packages = folder.join("packages");
@@ -134,7 +135,7 @@ impl Image {
             link("busybox", &tree.join("bin").join(name))?;
         }
         for (n, name) in MODULES.iter().enumerate() {
-            // Some are built into some kernels.
+            // Some kernels have some of them built in.
             if let Some(file) = find_below(modules, &format!("{name}.ko")) {
                 copy(&file, &tree.join(format!("m/{n:02}-{name}.ko")))?;
             }
@@ -174,10 +175,10 @@ impl Image {
         {
             link("busybox", &tree.join("bin").join(name))?;
         }
-        for name in ["bash", "ip", "setpriv", "unshare"] {
+        for name in ["bash", "ip", "setpriv", "setfattr", "unshare"] {
             let program = find(name).ok_or_else(|| format!("{name} is gone"))?;
             copy_linked(&program, &tree)?;
-            // Where the guest looks first, whatever directory it came from.
+            // The guest looks in `bin` first, whatever folder the program came from.
             copy(&program, &tree.join("bin").join(name))?;
         }
         link("bash", &tree.join("bin/sh"))?;
@@ -234,7 +235,7 @@ impl Image {
     }
 }
 
-/// The folder of the kernel that the kernel's package of packages depends on.
+/// The folder of the kernel that the kernel metapackage depends on.
 fn kernel_package(packages: &Path) -> Result<PathBuf, String> {
     let newest = downloaded(packages, KERNEL)?;
     let mut command = Command::new("dpkg-deb");
@@ -246,7 +247,7 @@ fn kernel_package(packages: &Path) -> Result<PathBuf, String> {
     unpacked(packages, name.trim())
 }
 
-/// A package, downloaded if it is not there.
+/// The file of a package, downloaded if it is missing.
 fn downloaded(packages: &Path, name: &str) -> Result<PathBuf, String> {
     let there = || {
         let entries = fs::read_dir(packages).into_iter().flatten().flatten();
@@ -269,7 +270,7 @@ fn downloaded(packages: &Path, name: &str) -> Result<PathBuf, String> {
     there().ok_or_else(|| format!("apt-get downloaded no {name}"))
 }
 
-/// A package's folder, unpacked if it is not there.
+/// The folder of a package, unpacked if it is missing.
 fn unpacked(packages: &Path, name: &str) -> Result<PathBuf, String> {
     let folder = packages.join(name);
     if !folder.exists() {
@@ -282,7 +283,7 @@ fn unpacked(packages: &Path, name: &str) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Copies a program to where it is, with the libraries that it is linked with.
+/// Copies a program to the same path below `tree`, with its shared libraries.
 fn copy_linked(program: &Path, tree: &Path) -> Result<(), String> {
     copy(program, &below(tree, program))?;
     copy_libraries(program, tree)
@@ -339,7 +340,7 @@ fn create(folder: &Path) -> Result<(), String> {
     fs::create_dir_all(folder).map_err(|error| failed(folder, &error))
 }
 
-/// An empty folder, whatever was there.
+/// Creates an empty folder; removes an existing one.
 fn fresh(folder: &Path) -> Result<(), String> {
     let _ = fs::remove_dir_all(folder);
     create(folder)

@@ -1,4 +1,4 @@
-//! Starting the guest, reading its console, and ending it in any case.
+//! Starts the guest, reads its console, and always stops it.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use super::image::Image;
 /// Memory of the guest, in MiB.
 const MEMORY: &str = "2048";
 
-/// The least size of the disk that the commands are on.
+/// Least size of the disk that holds the commands, in bytes.
 const COMMANDS: u64 = 65_536;
 
-/// Kernel parameters: a console that can be read, version 1 of control groups off, an end that is one, and no
-/// panic when the machine below is so busy that the emulated timer is late.
+/// Kernel parameters: a serial console, control groups v1 off, a reboot (which ends the machine) on panic, and
+/// no panic when the host is so busy that the emulated timer is late.
 const PARAMETERS: &str = "console=ttyS0 quiet loglevel=3 panic=-1 no_timer_check cgroup_no_v1=all";
 
 /// The machine's process. Dropping it kills it.
@@ -23,13 +23,13 @@ struct Machine(Child);
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Runs commands in the guest as root, for so long at most, and hands each line of its console over.
+/// Runs commands in the guest as root, for at most `time`, and passes each line of its console to `each`.
 pub(super) fn run(
     image: &Image,
     commands: &str,
@@ -72,7 +72,7 @@ pub(super) fn run(
         .map_err(|error| format!("cannot start qemu-system-x86_64: {error}"))?;
     let console = machine.0.stdout.take().expect("it was asked for");
     let (say, said) = channel();
-    // Ends with the machine, whose end of the pipe it reads.
+    // Ends with the machine, because it reads the machine's end of the pipe.
     let reader = std::thread::spawn(move || {
         let mut lines = BufReader::new(console).split(b'\n');
         while let Some(Ok(line)) = lines.next() {
@@ -99,7 +99,7 @@ pub(super) fn run(
     ended
 }
 
-/// The firmware's screen control sequences stand before the first line.
+/// Removes the firmware's screen control sequences, which precede the first line.
 fn after_controls(line: &str) -> &str {
     let start = ["GUEST ", "CHECK ", "DOCTOR "]
         .iter()

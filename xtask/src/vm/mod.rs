@@ -1,10 +1,10 @@
-//! `cargo xtask vm`: a kernel with control groups of version 2 alone, and what this program does there.
+//! `cargo xtask vm`: tests this program on a kernel that has only control groups v2.
 //!
-//! Nearly every machine has version 2 alone, and a machine that has version 1 or both cannot show how the
-//! program behaves there. So Debian's cloud kernel is started in `qemu-system-x86_64` without hardware
-//! acceleration, with the program and a few others on a disk, and a script runs in it that tries every limit:
-//! in the topmost group, in a session as systemd makes one, in a user's delegated scope and in a container. Limits
-//! are read from outside of the program while it measures. No figure that it measures there means anything.
+//! Nearly every machine has only v2, and a machine with v1 or both cannot show how the program behaves there.
+//! So this command starts Debian's cloud kernel in `qemu-system-x86_64` without hardware acceleration, with the
+//! program and a few others on a disk. A script in the guest tests every limit: in the root group, in a session
+//! created by systemd, in a user's delegated scope and in a container. It reads the limits from outside the
+//! program while the program measures. The figures measured there are meaningless.
 
 mod checks;
 mod image;
@@ -17,26 +17,26 @@ use std::time::Duration;
 use self::checks::Checks;
 use self::image::Image;
 
-/// Try the limits of hosts on a kernel that has control groups of version 2 alone.
+/// Test the limits of hosts on a kernel that has only control groups v2.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The program to try [default: target/debug/fathometer, which is built first].
+    /// Program to test [default: target/debug/fathometer, which is built first].
     #[arg(long, value_name = "PROGRAM")]
     binary: Option<PathBuf>,
-    /// End after so many seconds, whatever has been tried by then.
+    /// Stop the guest after S seconds, even if checks remain.
     #[arg(long, value_name = "S", default_value_t = 1500)]
     seconds: u64,
-    /// Try only doctor, one trial with every limit and what is left behind, in each place.
+    /// Run only doctor, one trial with every limit, and the check for leftovers, in each place.
     #[arg(long)]
     brief: bool,
-    /// Run these commands (a bash script) as root in the guest instead, and print its console.
+    /// Instead of the checks, run these commands (a bash script) as root in the guest, and print its console.
     #[arg(long, value_name = "SCRIPT")]
     script: Option<PathBuf>,
 }
 
 const CHECKS: &str = include_str!("guest/checks.sh");
 
-/// Builds the guest, runs the checks and prints a table of them.
+/// Builds the guest, runs the checks and prints their results as a table.
 pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String> {
     image::requirements()?;
     let binary = match &arguments.binary {

@@ -1,4 +1,4 @@
-//! How often planted limits were named rightly: the confusion table.
+//! The confusion table: how often the verdicts named the planted limits correctly.
 
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
@@ -15,14 +15,14 @@ pub enum Named {
     Resource(Resource),
     /// Several together.
     Together,
-    /// Nothing: it could not be told.
+    /// No resource: undecided.
     Undecided,
-    /// Nothing: the measurements were not to be believed.
+    /// No resource: the measurements are invalid.
     Invalid,
 }
 
 impl Named {
-    /// Its name: the resource's, or `together`, `undecided`, `invalid`.
+    /// Its name in tables: the resource's name, or `together`, `undecided`, `invalid`.
     pub const fn name(self) -> &'static str {
         match self {
             Named::Resource(resource) => resource.name(),
@@ -34,7 +34,7 @@ impl Named {
 }
 
 impl Verdict {
-    /// What it named.
+    /// What the outcome named.
     pub fn as_named(&self) -> Named {
         match &self.outcome {
             Outcome::Limited { resource, .. } => Named::Resource(*resource),
@@ -45,7 +45,7 @@ impl Verdict {
     }
 }
 
-/// Planted limits by what was named.
+/// Counts of verdicts, by planted limit and by what was named.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confusion {
     rows: Vec<Row>,
@@ -65,7 +65,7 @@ impl Confusion {
         Confusion::default()
     }
 
-    /// Notes what a verdict on a set-up named. Set-ups stand in the order in which they came.
+    /// Records what a verdict on a set-up named. The table keeps set-ups in the order of their first record.
     pub fn record(&mut self, setup: &str, planted: Resource, named: Named) {
         let same = |row: &&mut Row| row.setup == setup && row.planted == planted;
         match self.rows.iter_mut().find(same) {
@@ -78,13 +78,13 @@ impl Confusion {
         }
     }
 
-    /// How many verdicts named what was planted, of how many.
+    /// Number of verdicts that named the planted limit, and number of all verdicts.
     pub fn right(&self) -> (usize, usize) {
         let all = self.rows.iter().map(|row| row.named.len()).sum();
         (self.rows.iter().map(Row::right).sum(), all)
     }
 
-    /// How many verdicts named something else than what was planted. An undecided one names nothing.
+    /// Number of verdicts that named a resource other than the planted one. An undecided verdict names none.
     pub fn wrong(&self) -> usize {
         let wrong = |row: &Row| {
             let others = row.named.iter().filter(|named| match named {
@@ -97,7 +97,7 @@ impl Confusion {
         self.rows.iter().map(wrong).sum()
     }
 
-    /// The table as text. Columns are numbered where their names would not fit into `width`.
+    /// The table as text. Columns are numbered where their names do not fit into `width`.
     pub fn text(&self, width: usize) -> String {
         let columns = self.columns();
         let mut aligns = vec![Align::Left, Align::Left];
@@ -140,7 +140,7 @@ impl Confusion {
         text
     }
 
-    /// The table as CSV: `setup,planted,named,count`, a line for each pair that came up.
+    /// The table as CSV: `setup,planted,named,count`, one line for each pair that occurred.
     pub fn csv(&self) -> String {
         let mut text = "setup,planted,named,count\r\n".to_owned();
         let columns = self.columns();
@@ -208,7 +208,7 @@ impl Confusion {
         )
     }
 
-    /// What came up, and every planted resource: the diagonal is always there.
+    /// Everything that was named, and every planted resource, so that the diagonal is always present.
     fn columns(&self) -> Vec<Named> {
         let planted = self.rows.iter().map(|row| Named::Resource(row.planted));
         let named = self.rows.iter().flat_map(|row| row.named.iter().copied());

@@ -1,16 +1,16 @@
-//! How much throughput and latency answer to a step of a limit.
+//! How much throughput and latency change with a step of a limit.
 //!
-//! The elasticity of throughput X to a limit L is d ln X / d ln L: 1 when a quarter more of it
-//! gives a quarter more throughput, 0 when it gives nothing. A step of factor *f* that changes
-//! throughput from X to X′ estimates it as ln(X′/X) / ln *f*, in every replicate by itself, since
-//! both loads had the same random numbers; the interval is the bootstrap's over replicates.
+//! The elasticity of throughput X to a limit L is d ln X / d ln L: 1 when 25 % more of the limit gives 25 %
+//! more throughput, 0 when it gives nothing. A step of factor *f* that changes throughput from X to X′
+//! estimates it as ln(X′/X) / ln *f*. Each replicate gives one estimate, because both loads used the same
+//! random numbers. The interval is a bootstrap interval over replicates.
 //!
-//! All elasticities are to *relief*: the round trip's is to 1/RTT. So whatever the resource, a
-//! positive elasticity of throughput and a negative one of latency mean that giving it helps.
+//! All elasticities are to *relief*: that of the round trip is to 1/RTT. So for every resource, a positive
+//! elasticity of throughput and a negative one of latency mean that relief helps.
 //!
-//! A limit that is relieved tells whether it limits now; one that is squeezed tells whether it is
-//! near. A resource used to 90 % gives nothing for more of it, and takes throughput for a fifth
-//! less: so where there is a relief, it alone decides.
+//! Relieving a limit shows whether it limits now; squeezing it shows whether it is near. For example, relief of
+//! a resource that is used to 90 % gains nothing, but a squeeze by a fifth costs throughput. So where a relief
+//! was measured, it alone decides.
 
 use std::collections::BTreeMap;
 
@@ -20,42 +20,42 @@ use serde::{Deserialize, Serialize};
 use super::{Observation, Resource};
 use crate::statistics::{Bootstrap, Estimate, Interval, mean};
 
-/// An elasticity from here on limits ...
+/// An elasticity of at least this limits, ...
 const LIMITS: f64 = 0.5;
-/// ... provided that its interval ends above this: three pairs that differ at random lie above zero
-/// together once in eight times.
+/// ... if the lower end of its interval is at least this. Three pairs that differ only at random all lie above
+/// zero once in eight times.
 const LIMITS_LOW: f64 = 0.25;
-/// As does a step that gives this much more throughput, however large the step was: a backlog of
-/// ten times the length is a small thing to give.
+/// A step that gives at least this much more throughput limits too, however large the step was: a backlog ten
+/// times as long is cheap to provide.
 const LIMITS_GAIN: f64 = 0.25;
-/// Provided that it is surely this much.
+/// The lower end of that gain's interval must be at least this.
 const LIMITS_GAIN_LOW: f64 = 0.1;
-/// An interval that ends above this contributes; noise and common drift stay below.
+/// A limit contributes when the lower end of its interval is above this; noise and common drift stay below.
 const CONTRIBUTES: f64 = 0.1;
-/// An interval that ends below this does not limit ...
+/// A limit has no effect when the upper end of its interval is below this, ...
 const NOT: f64 = 0.25;
-/// ... provided that the step can have changed the figure by no more than this.
+/// ... and the upper end of the gain from this step is below this.
 const NOT_GAIN: f64 = 0.12;
 
-/// What steps of one limit did.
+/// The effects of the steps of one limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Elasticity {
     /// The limit.
     pub resource: Resource,
-    /// A step each, the largest relief first.
+    /// One response for each step, the largest relief first.
     pub responses: Vec<Response>,
-    /// What it is to throughput.
+    /// Its effect on throughput.
     pub effect: Effect,
-    /// What it is to mean latency.
+    /// Its effect on mean latency.
     pub on_latency: Effect,
 }
 
-/// What one step of one limit did.
+/// The effect of one step of one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Response {
-    /// What the limit was multiplied by.
+    /// The factor that multiplied the limit.
     pub factor: f64,
-    /// Its logarithm, positive for a relief.
+    /// The natural logarithm of the factor, positive for a relief.
     pub relief: f64,
     /// Elasticity of throughput to relief; `n` is the number of pairs.
     pub throughput: Estimate,
@@ -65,24 +65,24 @@ pub struct Response {
     pub latency_p98: Estimate,
 }
 
-/// What a limit is to a figure.
+/// The effect of a limit on a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
-    /// Relief makes it worse: more workers than there is memory for.
+    /// Relief makes the figure worse, as with more workers than memory allows.
     Harms,
-    /// Relief gives nothing, or next to it.
+    /// Relief has no effect, or almost none.
     DoesNot,
-    /// The interval is too wide to tell.
+    /// The interval is too wide to decide.
     Undecided,
-    /// Relief gives something, less than half in proportion.
+    /// Relief helps, but by less than half in proportion.
     Contributes,
-    /// Relief gives half in proportion and more, or a quarter outright.
+    /// Relief helps by at least half in proportion, or by at least a quarter in total.
     Limits,
 }
 
 impl Effect {
-    /// In words, after the resource: `limits`.
+    /// The effect in words that follow the resource: `limits`.
     pub const fn words(self) -> &'static str {
         match self {
             Effect::Harms => "harms when there is more",
@@ -105,6 +105,14 @@ impl Response {
         change(self.latency, self.relief)
     }
 
+    /// Whether the interval leaves it possible that the limit limits, by either criterion of [`effect`].
+    pub(super) fn may_limit(&self) -> bool {
+        self.throughput.interval.is_none_or(|interval| {
+            let gain = (interval.high * self.relief.abs()).exp_m1();
+            interval.high >= LIMITS || gain >= LIMITS_GAIN
+        })
+    }
+
     /// Whether the limit was relieved.
     pub fn is_relief(&self) -> bool {
         self.relief > 0.0
@@ -112,8 +120,8 @@ impl Response {
 }
 
 impl Elasticity {
-    /// The step that tells most of throughput: the relief with the largest elasticity, or without a
-    /// relief the squeeze with the largest.
+    /// The step that shows most about throughput: the relief with the largest elasticity; without a relief, the
+    /// squeeze with the largest elasticity.
     pub fn telling(&self) -> Option<&Response> {
         let relieved = self.was_relieved();
         self.responses
@@ -122,7 +130,7 @@ impl Elasticity {
             .max_by(|a, b| a.throughput.value.total_cmp(&b.throughput.value))
     }
 
-    /// The step that tells most of mean latency, chosen as [`Elasticity::telling`] is.
+    /// The step that shows most about mean latency, chosen as in [`Elasticity::telling`].
     pub fn latency_telling(&self) -> Option<&Response> {
         let relieved = self.was_relieved();
         self.responses
@@ -131,12 +139,12 @@ impl Elasticity {
             .min_by(|a, b| a.latency.value.total_cmp(&b.latency.value))
     }
 
-    /// Whether it was given more of, as opposed to less only.
+    /// Whether any step relieved the limit.
     pub fn was_relieved(&self) -> bool {
         self.responses.iter().any(Response::is_relief)
     }
 
-    /// Whether a squeeze of it took throughput, in proportion by half and more.
+    /// Whether a squeeze of the limit reduced throughput by at least half in proportion.
     pub fn is_near(&self) -> bool {
         let squeezed = self
             .responses
@@ -150,10 +158,9 @@ impl Elasticity {
 
 /// The elasticity to each limit that was varied, in the order of [`Resource::ALL`].
 ///
-/// Only valid observations with a throughput and a latency above zero count, and of those only
-/// pairs of a changed load and a baseline of the same replicate. Several observations of one kind
-/// in one replicate (a baseline before and after) count as their geometric mean. `seed` is that of
-/// the resampling.
+/// Only valid observations with a throughput and a latency above zero count. Of those, only pairs of a changed
+/// load and a baseline of the same replicate count. Several observations of one kind in one replicate (a
+/// baseline before and after) count as their geometric mean. `seed` is the seed of the resampling.
 pub fn elasticities(observations: &[Observation], seed: Seed) -> Vec<Elasticity> {
     let usable: Vec<&Observation> = observations
         .iter()
@@ -191,7 +198,7 @@ pub fn elasticities(observations: &[Observation], seed: Seed) -> Vec<Elasticity>
         .collect()
 }
 
-/// Logarithms of throughput, mean latency and its 98th percentile.
+/// Logarithms of throughput, mean latency and the 98th percentile of latency.
 type Logarithms = [f64; 3];
 
 fn is_usable(observation: &Observation) -> bool {
@@ -222,7 +229,7 @@ fn by_replicate<'a>(
         .collect()
 }
 
-/// The steps that a resource was varied by, with their relief.
+/// The factors by which a resource was varied, with their relief.
 fn factors(observations: &[&Observation], resource: Resource) -> Vec<(f64, f64)> {
     let mut factors: Vec<(f64, f64)> = observations
         .iter()
@@ -235,7 +242,7 @@ fn factors(observations: &[&Observation], resource: Resource) -> Vec<(f64, f64)>
     factors
 }
 
-/// `None` when there is no pair.
+/// The response to one step; `None` when there is no pair.
 fn response(
     bootstrap: &Bootstrap,
     baseline: &BTreeMap<u32, Logarithms>,
@@ -270,13 +277,13 @@ fn strongest(responses: &[Response], effect: impl Fn(&Response) -> Effect) -> Ef
         .unwrap_or(Effect::Undecided)
 }
 
-/// What an elasticity says, positive meaning that relief helps.
+/// The effect that an elasticity shows. A positive elasticity means that relief helps.
 fn effect(elasticity: Estimate, relief: f64) -> Effect {
     let Some(interval) = elasticity.interval else {
         return Effect::Undecided;
     };
-    // What the figure gains when the limit is relieved by this much. For a squeeze: what it had
-    // before, over what it has now.
+    // The gain of the figure when the limit is relieved by this much. For a squeeze: the value before it over
+    // the value after it.
     let gain = |elasticity: f64| (elasticity * relief.abs()).exp_m1();
     let in_proportion = elasticity.value >= LIMITS;
     let outright = gain(elasticity.value) >= LIMITS_GAIN;
@@ -311,8 +318,8 @@ fn negated(estimate: Estimate) -> Estimate {
     }
 }
 
-/// The relative change that an elasticity means at a relief. Growing, so ends stay ends, or change
-/// places when the relief is negative.
+/// The relative change that an elasticity means at a relief. It is monotonic, so the ends of the interval stay
+/// ends; they change places when the relief is negative.
 fn change(elasticity: Estimate, relief: f64) -> Estimate {
     let of = |elasticity: f64| (elasticity * relief).exp_m1();
     Estimate {

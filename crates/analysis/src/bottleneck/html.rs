@@ -1,5 +1,5 @@
-//! A verdict as a section of a report, and as a page of its own: what limited, elasticities as points
-//! with their intervals, what the probes saw.
+//! A verdict as a section of a report, and as a page of its own: what limited, elasticities as points with
+//! their intervals, and what the probes measured.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -7,16 +7,16 @@ use super::words::{covered, elasticity, factor};
 use super::{Basis, Confusion, Effect, Outcome, Ranked, Response, Suspicion, Verdict};
 use crate::statistics::Estimate;
 
-/// The report's own style: whoever embeds a section in another page needs it there.
+/// The report's style sheet. A page that embeds a section needs it.
 pub const STYLE: &str = include_str!("../report/style.css");
 
 const WIDTH: f64 = 300.0;
 const HEIGHT: f64 = 16.0;
 const MARGIN: f64 = 12.0;
-/// What the scale shows of elasticities; what lies beyond is an arrow.
+/// The range of elasticities that the scale shows; a value outside is drawn as an arrow.
 const SHOWN: (f64, f64) = (-1.25, 1.25);
 
-/// A page of several verdicts, each under a title, and of the confusion table when there is one.
+/// A page of several verdicts, each under a title, followed by the confusion table when there is one.
 pub fn page(title: &str, verdicts: &[(String, &Verdict)], confusion: Option<&Confusion>) -> String {
     let page = html! {
         (DOCTYPE)
@@ -157,7 +157,7 @@ fn probes(suspicions: &[&Suspicion]) -> Markup {
     }
 }
 
-/// A bar from zero to the estimate, and its interval.
+/// A bar from zero to the estimate, with its interval.
 fn strip(estimate: &Estimate) -> Markup {
     let (zero, x) = (place(0.0), place(estimate.value));
     let middle = HEIGHT / 2.0;
@@ -196,7 +196,7 @@ fn place(value: f64) -> f64 {
     MARGIN + share * (WIDTH - 2.0 * MARGIN)
 }
 
-/// A coordinate: tenths are finer than any screen.
+/// A coordinate in tenths, which are finer than a screen can show.
 fn xy(value: f64) -> String {
     format!("{value:.1}")
 }

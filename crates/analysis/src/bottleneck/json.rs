@@ -1,31 +1,31 @@
-//! A verdict for programs.
+//! A verdict as JSON.
 //!
-//! One object: `format` (1; it changes when a member changes its meaning or goes), `named` (the
-//! resource, or `null`), and the members of [`Verdict`] under their names. Resources, effects and the
-//! like are words as in `disk-operations`; times are seconds; shares are from 0 to 1; what was not
-//! measured is `null`. An estimate has `n`, `value` and `interval` (`low`, `high`; `null` below two
-//! pairs).
+//! The output is one object: `format` (1; it changes when a member changes its meaning or is removed), `named`
+//! (the resource, or `null`), and the members of [`Verdict`] under their names. Resources, effects and similar
+//! values are words such as `disk-operations`. Times are in seconds. Shares are from 0 to 1. A value that was
+//! not measured is `null`. An estimate has `n`, `value` and `interval` (`low`, `high`; `null` with fewer than
+//! two pairs).
 
 use serde::{Deserialize, Serialize};
 
 use super::{Resource, Verdict};
 
-/// The form of the object.
+/// The version of the object's format.
 pub const FORMAT: u32 = 1;
 
-/// A verdict as it stands in a file.
+/// A verdict as it is written to a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     /// [`FORMAT`].
     pub format: u32,
-    /// The resource that is named.
+    /// The resource that the verdict names.
     pub named: Option<Resource>,
-    /// The rest.
+    /// All other members.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
 
-/// The object, indented, with a line end.
+/// The object as indented JSON, with a line end.
 pub fn render(verdict: &Verdict) -> String {
     let document = Document {
         format: FORMAT,

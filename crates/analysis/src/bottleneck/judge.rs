@@ -11,18 +11,18 @@ use super::{
     Response, Signals, Suspicion, Verdict, elasticities, suspect,
 };
 
-/// Judges which resource limited a load, from loads as it is (baselines) and loads with one limit
-/// changed. `seed` is that of the resampling.
+/// Judges which resource limited a load, from loads with unchanged limits (baselines) and loads with one limit
+/// changed. `seed` is the seed of the resampling.
 ///
-/// In this order:
+/// The checks run in this order:
 ///
-/// 1. Without a valid baseline, or with more invalid ones than valid ones: invalid.
-/// 2. A limit whose relief gives throughput (or, where only a squeeze was possible, that is also
-///    saturated) is named; of several the one of the largest elasticity, and of two that cannot be
-///    told apart the cause before what it causes.
-/// 3. Several that are each missed when squeezed and give nothing alone: together.
-/// 4. Where an interval is too wide, or something saturated was not varied: undecided.
-/// 5. Nothing limited: what is left is named by elimination.
+/// 1. Without a valid baseline, or with more invalid baselines than valid ones: invalid.
+/// 2. A limit is named if its relief raises throughput. If only a squeeze was possible, the limit must also be
+///    saturated. Of several limits, the one with the largest elasticity is named. Of two that cannot be
+///    distinguished, the cause is named rather than its consequence.
+/// 3. Several limits that each cost throughput when squeezed, and gain nothing when relieved alone: together.
+/// 4. An interval that is too wide, or a saturated resource that was not varied: undecided.
+/// 5. No limit was found: what remains is named by elimination.
 pub fn judge(observations: &[Observation], seed: Seed) -> Verdict {
     let counts = Counts::of(observations);
     let baselines = observations.iter().filter(|o| o.change.is_none());
@@ -68,7 +68,7 @@ impl Counts {
     }
 }
 
-/// Why nothing can be said; `None` when something can.
+/// Why the observations allow no verdict; `None` when they allow one.
 fn invalid(observations: &[Observation], counts: &Counts) -> Option<Outcome> {
     let refused: Vec<&Observation> = observations
         .iter()
@@ -86,7 +86,7 @@ fn invalid(observations: &[Observation], counts: &Counts) -> Option<Outcome> {
     Some(Outcome::Invalid { reasons })
 }
 
-/// What makes the observations themselves doubtful.
+/// Reasons to doubt the observations themselves.
 fn doubts(observations: &[Observation], counts: &Counts) -> Vec<String> {
     let mut doubts = Vec::new();
     if counts.invalid > 0 {
@@ -111,7 +111,7 @@ fn doubts(observations: &[Observation], counts: &Counts) -> Vec<String> {
     doubts
 }
 
-/// What is known, and what follows from it.
+/// The evidence, and the conclusions from it.
 struct Case {
     signals: Signals,
     suspicions: Vec<Suspicion>,
@@ -158,9 +158,10 @@ impl Case {
         Some(Outcome::Limited { resource, basis })
     }
 
-    /// Whether what was only squeezed is used up as it is: by the probes, or because throughput fell
-    /// nearly in proportion from the first. (What is used to the share u, squeezed by f, leaves f/u of
-    /// the throughput: an elasticity of 0.75 at a step of 1.5 is a use of 90 %.)
+    /// Whether a resource that was only squeezed is at its limit without the squeeze. The evidence is the
+    /// probes, or a throughput that fell nearly in proportion from the start. (A resource that is used to the
+    /// share u and squeezed by f leaves f/u of the throughput: an elasticity of 0.75 at a step of 1.5 means a
+    /// use of 90 %.)
     fn is_at_its_limit(&self, squeezed: &Elasticity) -> bool {
         let in_proportion = |response: &Response| response.throughput.value >= 0.75;
         match self.confidence(squeezed.resource) {
@@ -170,7 +171,8 @@ impl Case {
         }
     }
 
-    /// Why an elasticity may be noise: more of something that cannot harm did as much harm.
+    /// Why an elasticity may be noise: relief of a resource that cannot harm reduced throughput by at least as
+    /// much.
     fn noise_like(&self, found: &Elasticity) -> Option<String> {
         let size = found.telling()?.throughput.value;
         let harm = self
@@ -187,8 +189,8 @@ impl Case {
         ))
     }
 
-    /// More workers help a server that computes on one thread because they use other cores: then it
-    /// is the core that limits, and not that workers are taken.
+    /// More workers help a server that computes on one thread, because they use other cores. Then the limit is
+    /// the core, and not the number of workers.
     fn renamed(&self, resource: Resource) -> Resource {
         let core = self.confidence(Resource::OneCore);
         match resource {
@@ -197,13 +199,13 @@ impl Case {
         }
     }
 
-    /// Limits that stand at the same height.
+    /// Limits that are equally close.
     fn together(&self) -> Option<Outcome> {
         let mut shared = self.limits_that(|elasticity| {
             elasticity.effect == Effect::Contributes && elasticity.was_relieved()
         });
-        // Elasticities to everything add up to 1: when these make less than half of that, most is due
-        // to what was not varied.
+        // The elasticities to all resources add up to 1. When these add up to less than half of that, most of
+        // the effect is due to something that was not varied.
         let values = shared
             .iter()
             .filter_map(|e| Some(e.telling()?.throughput.value));
@@ -223,8 +225,8 @@ impl Case {
         Some(Outcome::Together { resources })
     }
 
-    /// The machine's processors were used up, and not by the host alone: no step of the host's limits shows
-    /// that, and what is left is not the server.
+    /// The machine's processors were used up, and not by the host alone. No step of the host's limits shows
+    /// that, and the remaining candidate is not the server itself.
     fn starved(&self) -> Option<Outcome> {
         if !is_starved(&self.signals) {
             return None;
@@ -239,11 +241,11 @@ impl Case {
         )))
     }
 
-    /// Why elimination would not be safe.
+    /// Why a verdict by elimination would not be safe.
     fn unclear(&self) -> Option<Outcome> {
         for elasticity in self.limits_that(|elasticity| elasticity.effect == Effect::Undecided) {
             let (resource, telling) = (elasticity.resource, elasticity.telling()?);
-            let far = telling.throughput.interval.is_none_or(|i| i.high >= 0.5);
+            let far = telling.may_limit();
             let tells =
                 elasticity.was_relieved() || self.confidence(resource) >= Some(Confidence::Likely);
             if far && tells {
@@ -292,7 +294,7 @@ impl Case {
         None
     }
 
-    /// What is left when nothing that was varied limits.
+    /// The verdict that remains when no varied resource limits.
     fn by_elimination(&self) -> Outcome {
         let named = |resource| Outcome::Limited {
             resource,
@@ -318,7 +320,8 @@ impl Case {
         let waits = unexplained_wait(&self.signals).is_some_and(|(_, share)| share >= 0.5);
         let paused = self.confidence(Resource::Load) == Some(Confidence::Strong);
         match self.elasticity(Resource::Load).map(|load| load.effect) {
-            // More users get more: either the load asks for little, or each waits in the server.
+            // More users get more throughput: either the load offers too little, or each user waits in the
+            // server.
             Some(Effect::Limits | Effect::Contributes) if waits && !paused => {
                 named(Resource::ServerItself)
             }
@@ -385,7 +388,7 @@ impl Case {
         ranking
     }
 
-    /// What must be said besides the verdict.
+    /// Remarks to show with the verdict.
     fn remarks(&self, outcome: &Outcome) -> Vec<String> {
         let mut remarks = Vec::new();
         let named = match outcome {
@@ -446,7 +449,7 @@ impl Case {
                 ));
             }
         }
-        // What gives throughput has been told with its latency.
+        // Limits that raise throughput have already been reported with their effect on latency.
         let latency: Vec<String> = self
             .limits_that(|elasticity| elasticity.on_latency >= Effect::Contributes)
             .into_iter()
@@ -505,7 +508,7 @@ impl Case {
         Some(self.suspicion(resource)?.confidence)
     }
 
-    /// Limits of host, server and network of which this is true.
+    /// Limits of host, server and network that satisfy the condition.
     fn limits_that(&self, is: impl Fn(&Elasticity) -> bool) -> Vec<&Elasticity> {
         self.elasticities
             .iter()
@@ -514,8 +517,8 @@ impl Case {
     }
 }
 
-/// What limits more first. A relief tells more than a squeeze, a cause that cannot be told apart from
-/// what it causes stands before it, and otherwise the larger elasticity does.
+/// Orders the stronger limit first. A relief shows more than a squeeze. If two limits cannot be distinguished,
+/// the cause stands before its consequence. Otherwise the larger elasticity stands first.
 fn stronger(a: &Elasticity, b: &Elasticity) -> Ordering {
     let by_relief = b.was_relieved().cmp(&a.was_relieved());
     let (Some(first), Some(second)) = (a.telling(), b.telling()) else {
@@ -529,7 +532,7 @@ fn stronger(a: &Elasticity, b: &Elasticity) -> Ordering {
     by_relief.then(by_cause).then(by_value)
 }
 
-/// Whether `a` being short may be nothing but the consequence of `b` being short.
+/// Whether a shortage of `a` may be only the consequence of a shortage of `b`.
 fn is_victim(a: Resource, b: Resource) -> bool {
     match b {
         Resource::Memory => matches!(a, Resource::DiskOperations | Resource::DiskBytes),
@@ -552,7 +555,7 @@ fn told(elasticity: &Elasticity) -> String {
     response.unwrap_or_default()
 }
 
-/// What remains to be said of a resource that is named by elimination: what the steps of the others did.
+/// Evidence for a resource that is named by elimination: the effects of the steps of the other resources.
 fn eliminated(verdict: &Verdict, named: Resource) -> Vec<String> {
     let varied = || {
         let ranking = verdict.ranking.iter();

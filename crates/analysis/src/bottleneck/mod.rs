@@ -1,15 +1,15 @@
 //! Which resource limited a load on a server.
 //!
-//! A probe that shows a resource full does not show that it limits: a page cache always fills its
-//! memory, a disk is busy because memory is short, an accept queue is full because all workers are
-//! taken. So a verdict needs two witnesses. *Saturation* is what the probes saw of the load as it
-//! is ([`suspect`]). *Perturbation* is what throughput did when one limit was changed by a step and
-//! everything else was left as it was ([`elasticities`]). [`judge()`] names a resource when both
-//! agree, or when the perturbation is decisive by itself, and says where they disagree.
+//! A probe that shows a full resource does not show that this resource limits. A page cache always fills its
+//! memory, a disk is busy because memory is short, an accept queue is full because all workers are busy. So a
+//! verdict needs two kinds of evidence. *Saturation* is what the probes measured under the unchanged load
+//! ([`suspect`]). *Perturbation* is the change of throughput when one limit was changed by a step and
+//! everything else was left unchanged ([`elasticities`]). [`judge()`] names a resource when both agree, or when
+//! the perturbation alone is decisive. It reports where they disagree.
 //!
-//! Everything here is a function of recorded numbers: somebody else runs the loads.
+//! Everything here is a function of recorded numbers; other code runs the loads.
 //!
-//! # What is leaned on
+//! # Theory
 //!
 //! The operational laws (P. J. Denning and J. P. Buzen, "The operational analysis of queueing
 //! network models", ACM Computing Surveys 10(3), 1978; R. Jain, "The Art of Computer Systems
@@ -18,26 +18,25 @@
 //!
 //! - utilisation: U_i = X D_i. The busiest resource is the one with the largest demand, and at the
 //!   limit X = 1 / D_max: throughput has elasticity 1 to the speed of that resource alone.
-//! - Little: N = X (R + Z). In a closed loop below saturation X = N / (R + Z): throughput has the
-//!   elasticity to every speed that the resource's share in R + Z is, and 1 to the number of users.
-//!   That a round trip or a sleep limits such a load is true, and more users cure it.
-//! - Scaling all speeds (pauses as well) scales throughput. So the elasticities to all of them add up
-//!   to 1, and what varied limits leave is due to something that was not varied: the server itself,
-//!   or the load.
+//! - Little: N = X (R + Z). In a closed loop below saturation X = N / (R + Z). The elasticity of throughput to
+//!   the speed of a resource is then the resource's share of R + Z, and the elasticity to the number of users
+//!   is 1. A round trip or a sleep does limit such a load, but more users remove that limit.
+//! - Scaling all speeds (pauses included) scales throughput. So the elasticities to all of them add up to 1.
+//!   What the varied limits leave is due to something that was not varied: the server itself, or the load.
 //!
-//! # What is easily confused, and what tells
+//! # What is easily confused, and how to distinguish it
 //!
-//! | | shown by | told apart by |
+//! | | shown by | distinguished by |
 //! |---|---|---|
-//! | quota or one core | processor busy | the quota's own use; the busiest thread; a quota relieved gives nothing to a server on one thread |
+//! | quota or one core | processor busy | the quota's own use; the busiest thread; more quota does not help a single thread |
 //! | memory or disk | disk reads | refaults; which of the two gives more when relieved |
-//! | small window or link rate | slow transfers | link utilisation; the round trip shortened |
-//! | backlog or workers | accept queue full, connecting takes 1 s and 3 s | whether workers are free; a longer queue does not serve faster |
-//! | server itself or load | nothing is saturated | time to the first octet that neither round trip nor processor explains; whether more users get more |
+//! | small window or link rate | slow transfers | link utilisation; a shorter round trip |
+//! | backlog or workers | accept queue full, connecting takes 1 s and 3 s | whether workers are free; a longer queue does not help |
+//! | server itself or load | nothing is saturated | a wait for the first byte that neither round trip nor processor explains; whether more users get more |
 //!
-//! - [`Resource`], [`Observation`], [`Signals`]: what goes in
-//! - [`Verdict`]: what comes out; [`screen`], [`html`] and [`json`] show it
-//! - [`Confusion`]: how often planted limits were named rightly
+//! - [`Resource`], [`Observation`], [`Signals`]: the input
+//! - [`Verdict`]: the result; [`screen`], [`html`] and [`json`] show it
+//! - [`Confusion`]: how often planted limits were named correctly
 
 mod confusion;
 mod elasticity;

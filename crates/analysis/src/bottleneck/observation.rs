@@ -1,4 +1,4 @@
-//! What was measured of one load: with the limits as they are, or with one of them changed.
+//! The measurements of one load, with unchanged limits or with one limit changed.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use super::Resource;
 
-/// One limit, multiplied.
+/// The multiplication of one limit by a factor.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// Which one.
+    /// The limit.
     pub resource: Resource,
-    /// By how much: 1.25 is a quarter more of it. Above zero, finite, and not 1. It is the factor
-    /// that was really applied (a backlog of 5 raised to 6 is 1.2). For [`Resource::RoundTrip`] it
-    /// multiplies the time, so that 0.8 is the relief; for [`Resource::Load`], users or rate.
+    /// The factor: 1.25 is 25 % more. It is above zero, finite, and not 1. It is the factor that was really
+    /// applied (a backlog of 5 raised to 6 is 1.2). For [`Resource::RoundTrip`] it multiplies the time, so that
+    /// 0.8 is a relief; for [`Resource::Load`], it multiplies users or rate.
     pub factor: f64,
 }
 
 impl Change {
-    /// The natural logarithm of the factor, positive when the change is a relief: more of what one
-    /// wants more of, less of the round trip. `None` when the factor is no change.
+    /// The natural logarithm of the factor, positive when the change is a relief: more of the resource, or a
+    /// shorter round trip. `None` when the factor is not a valid change.
     pub fn relief(self) -> Option<f64> {
         let logarithm = self.factor.ln();
         let relief = match self.resource.less_is_better() {
@@ -32,112 +32,112 @@ impl Change {
     }
 }
 
-/// One load, measured.
+/// The measurements of one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Observation {
-    /// Which limit was changed; `None` for the load as it is (the baseline).
+    /// The limit that was changed; `None` for the unchanged load (the baseline).
     pub change: Option<Change>,
-    /// Which repetition. Observations of the same number had the same random numbers, and are
+    /// The number of the repetition. Observations with the same number used the same random numbers and are
     /// compared with each other.
     pub replicate: u32,
-    /// Exchanges a second that were answered without an error.
+    /// Exchanges per second that completed without an error.
     pub throughput_per_s: f64,
-    /// Octets of useful content a second.
+    /// Bytes of useful content per second.
     pub goodput_octets_per_s: f64,
     /// Mean corrected latency.
     #[serde(with = "seconds")]
     pub latency_mean: Duration,
-    /// Its 98th percentile.
+    /// 98th percentile of corrected latency.
     #[serde(with = "seconds")]
     pub latency_p98: Duration,
     /// Share of exchanges that failed or had a status of 400 and above, 0 to 1.
     pub errors: f64,
-    /// What the probes saw meanwhile.
+    /// What the probes measured during the load.
     pub signals: Signals,
-    /// Whether generator and path may be believed.
+    /// Whether generator and path were valid.
     pub validity: Validity,
 }
 
-/// What probes say of the measured window. `None` is what nobody could tell, never zero.
+/// What the probes measured over the measured window. `None` means not available; it never stands for zero.
 ///
-/// Shares are from 0 to 1. Rates are means over the window; lengths of queues and numbers of
-/// connections are means of what was sampled.
+/// Shares are from 0 to 1. Rates are means over the window. Lengths of queues and numbers of connections are
+/// means of the samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Signals {
-    /// Processor time that the host may use, in cores: its quota, or the number of its processors.
+    /// Processor time available to the host, in cores: its quota, or the number of its processors.
     pub cpu_quota_cores: Option<f64>,
-    /// Share of that which it used.
+    /// Share of that processor time that the host used.
     pub cpu_of_quota: Option<f64>,
-    /// Share of the quota's periods in which it had used it up.
+    /// Share of the quota's periods in which the host used up the quota.
     pub throttled_periods: Option<f64>,
     /// Processor time of the server's busiest thread, as a share of one core.
     pub busiest_thread: Option<f64>,
-    /// Processor time of the host for each exchange.
+    /// Processor time of the host per exchange.
     #[serde(with = "optional_seconds")]
     pub cpu_per_exchange: Option<Duration>,
-    /// Share of the time in which something in the host waited for a processor (PSI, some).
+    /// Share of the time in which a task of the host waited for a processor (PSI, some).
     pub cpu_pressure: Option<f64>,
-    /// Share of the processor time of the whole machine that nothing used: neither the host nor the
+    /// Share of the whole machine's processor time that was idle: used neither by the host nor by the
     /// generator, the path or other programs.
     pub machine_idle: Option<f64>,
 
-    /// The host's limit of memory.
+    /// The host's memory limit.
     pub memory_limit: Option<Bytes>,
-    /// Share of that in use, page cache included. A page cache fills whatever there is: that this
-    /// is 1 says little by itself.
+    /// Share of that limit in use, page cache included. A page cache fills all available memory, so a value of
+    /// 1 alone says little.
     pub memory_of_limit: Option<f64>,
-    /// Pages of files read again that had been in memory, a second.
+    /// Pages of files per second that were read again after eviction from memory (refaults).
     pub refaults_per_s: Option<f64>,
-    /// Octets paged in from disks, a second.
+    /// Bytes per second paged in from disks.
     pub page_in_bytes_per_s: Option<f64>,
-    /// Page faults that waited for a disk, a second.
+    /// Page faults per second that waited for a disk.
     pub major_faults_per_s: Option<f64>,
-    /// Share of the time in which something in the host waited for memory (PSI, some).
+    /// Share of the time in which a task of the host waited for memory (PSI, some).
     pub memory_pressure: Option<f64>,
 
-    /// Octets read from the disk, a second.
+    /// Bytes per second read from the disk.
     pub disk_read_bytes_per_s: Option<f64>,
-    /// How many may be.
+    /// The limit of those bytes per second.
     pub disk_bytes_limit_per_s: Option<f64>,
-    /// Read operations, a second.
+    /// Read operations per second.
     pub disk_reads_per_s: Option<f64>,
-    /// How many there may be.
+    /// The limit of those operations per second.
     pub disk_reads_limit_per_s: Option<f64>,
-    /// Share of the time in which the disk had something to do.
+    /// Share of the time in which the disk was busy.
     pub disk_busy: Option<f64>,
-    /// Share of the time in which something in the host waited for a disk (PSI, some).
+    /// Share of the time in which a task of the host waited for a disk (PSI, some).
     pub io_pressure: Option<f64>,
 
-    /// Share of its capacity that the link towards the server carried.
+    /// Utilisation of the link towards the server, as a share of its capacity.
     pub link_up: Option<f64>,
-    /// Share of its capacity that the link towards the clients carried.
+    /// Utilisation of the link towards the clients, as a share of its capacity.
     pub link_down: Option<f64>,
-    /// Packets a second that the path's queues dropped because they were full.
+    /// Packets per second that the path's queues dropped because they were full.
     pub queue_drops_per_s: Option<f64>,
-    /// Segments sent again, as a share of those sent.
+    /// Retransmitted segments as a share of the segments sent.
     pub retransmitted: Option<f64>,
-    /// The idle path's round trip.
+    /// The round-trip time of the idle path.
     #[serde(with = "optional_seconds")]
     pub round_trip: Option<Duration>,
-    /// Rate of a connection while it sends, as a share of what its window allows: window by round
-    /// trip. Near 1, the window is what holds it up.
+    /// Rate of a connection while it sends, as a share of the rate that its window allows: window over round
+    /// trip. Near 1, the window limits the connection.
     pub rate_of_window: Option<f64>,
     /// Share of its busy time in which a sender waited for the peer's receive window.
     pub receive_window_limited: Option<f64>,
     /// Share of its busy time in which a sender waited for room in its send buffer.
     pub send_buffer_limited: Option<f64>,
 
-    /// Connections a second that found the accept queue full.
+    /// Connections per second that found the accept queue full.
     pub listen_overflows_per_s: Option<f64>,
-    /// Connections that waited to be accepted.
+    /// Mean number of connections that waited to be accepted.
     pub accept_queue: Option<f64>,
-    /// How many may wait.
+    /// The longest accept queue that the server allows.
     pub backlog: Option<f64>,
-    /// Connections that were established, those that waited to be accepted left out.
+    /// Mean number of established connections, without those that waited to be accepted.
     pub established: Option<f64>,
-    /// How many connections or requests the server works on at once.
+    /// The number of connections or requests that the server can work on at the same time.
     pub worker_limit: Option<f64>,
 
     /// Share of exchanges that were refused or reset.
@@ -145,36 +145,37 @@ pub struct Signals {
     /// Share of exchanges that timed out.
     pub timed_out: Option<f64>,
 
-    /// Mean time from the plan's instant to a free connection, connecting left out.
+    /// Mean time from the planned instant until a connection is free, without the time to connect.
     #[serde(with = "optional_seconds")]
     pub queue: Option<Duration>,
-    /// Mean time that an exchange spent on connecting (of all, also those that did not connect).
+    /// Mean time that an exchange spent on connecting, over all exchanges, including those that did not
+    /// connect.
     #[serde(with = "optional_seconds")]
     pub connect: Option<Duration>,
-    /// Mean time from a request's first octet to its response's.
+    /// Mean time from the first byte of a request to the first byte of its response.
     #[serde(with = "optional_seconds")]
     pub first_byte: Option<Duration>,
-    /// Mean time from a response's first octet to its last.
+    /// Mean time from the first byte of a response to its last byte.
     #[serde(with = "optional_seconds")]
     pub transfer: Option<Duration>,
 
-    /// 99th percentile of the generator's own lateness.
+    /// 99th percentile of the generator's send lag.
     #[serde(with = "optional_seconds")]
     pub send_lag_p99: Option<Duration>,
     /// Share of the window in which the generator's busiest thread did not wait.
     pub generator_busy: Option<f64>,
-    /// Exchanges under way on average (Little's Load Factor).
+    /// Mean number of exchanges in flight (Little's Load Factor).
     pub concurrency: Option<f64>,
-    /// Users of a closed loop.
+    /// Number of users of a closed loop.
     pub users: Option<f64>,
-    /// The rate that an open loop asked for, in exchanges a second.
+    /// The offered rate of an open loop, in exchanges per second.
     pub offered_per_s: Option<f64>,
-    /// The rate that was achieved, in exchanges a second.
+    /// The achieved rate, in exchanges per second.
     pub achieved_per_s: Option<f64>,
 }
 
 impl Signals {
-    /// The means of several loads' signals, each over those that have it.
+    /// The means of the signals of several loads. Each mean is over the loads that have the signal.
     pub fn mean<'a>(of: impl IntoIterator<Item = &'a Signals>) -> Signals {
         let all: Vec<&Signals> = of.into_iter().collect();
         let number = |field: fn(&Signals) -> Option<f64>| {
@@ -225,7 +226,7 @@ impl Signals {
     }
 }
 
-/// The means of what is no plain number; the rest is absent.
+/// The means of the signals that are not plain numbers; all other signals are absent.
 fn times(all: &[&Signals]) -> Signals {
     let time = |field: fn(&Signals) -> Option<Duration>| {
         let values: Vec<Duration> = all.iter().filter_map(|s| field(s)).collect();
@@ -331,7 +332,7 @@ mod tests {
         assert_eq!(json["connect"], 1.5);
         assert!(json["transfer"].is_null());
         assert_eq!(serde_json::from_value::<Signals>(json).unwrap(), signals);
-        // Whoever writes such a file leaves out what it does not know.
+        // Programs that write such a file may leave out unknown signals.
         assert_eq!(
             serde_json::from_str::<Signals>("{}").unwrap(),
             Signals::default()

@@ -11,35 +11,36 @@ use serde::{Deserialize, Serialize};
 pub enum Resource {
     /// Processor time of the host: its quota, or all its processors.
     Cpu,
-    /// One core, while others are free: a server that computes on one thread.
+    /// One core, while others are idle: a server that computes on one thread.
     OneCore,
-    /// Memory: what the page cache may keep, and what programs need.
+    /// Memory, for the page cache and for programs.
     Memory,
-    /// Operations a second of the disk.
+    /// Operations per second of the disk.
     DiskOperations,
-    /// Octets a second of the disk.
+    /// Bytes per second of the disk.
     DiskBytes,
     /// The rate of the link.
     LinkRate,
-    /// The path's round trip, times the round trips an exchange needs: short connections, small
+    /// The path's round-trip time, times the round trips that an exchange needs: short connections, small
     /// windows. The only limit of which less is better.
     RoundTrip,
-    /// Connections that may wait to be accepted.
+    /// The number of connections that may wait to be accepted.
     Backlog,
-    /// Connections or requests that the server works on at once: workers, threads, processes.
+    /// The number of connections or requests that the server works on at the same time: workers, threads,
+    /// processes.
     Workers,
     /// Waits inside the server that no limit of its host shortens: a lock, a sleep, another server.
     ServerItself,
-    /// The load asks for no more: few users, long pauses, an open loop's rate.
+    /// The load offers no more requests: few users, long pauses, or the rate of an open loop.
     Load,
-    /// The load generator: a result it limits says nothing of the server.
+    /// The load generator. A result that it limits is no evidence about the server.
     Generator,
-    /// The emulated path's machinery: a result it limits says nothing of the server.
+    /// The emulated path's machinery. A result that it limits is no evidence about the server.
     Path,
 }
 
 impl Resource {
-    /// All of them, in the order in which tables have them.
+    /// All resources, in the order that tables use.
     pub const ALL: [Resource; 13] = [
         Resource::Cpu,
         Resource::OneCore,
@@ -94,7 +95,7 @@ impl Resource {
         }
     }
 
-    /// What it means that this limits, in one sentence.
+    /// What it means that this resource limits, in one sentence.
     pub const fn meaning(self) -> &'static str {
         match self {
             Resource::Cpu => "requests wait for processor time of the host",
@@ -137,7 +138,7 @@ impl Resource {
         }
     }
 
-    /// What to do about it, in one sentence.
+    /// What to do about this limit, in one sentence.
     pub const fn advice(self) -> &'static str {
         match self {
             Resource::Cpu => {
@@ -185,8 +186,8 @@ impl Resource {
         }
     }
 
-    /// Whether a run can vary it by a step. What cannot is named by elimination: nothing else
-    /// limited.
+    /// Whether a run can vary it by a step. A resource that cannot be varied is named by elimination, when no
+    /// other limits.
     pub const fn can_be_varied(self) -> bool {
         !matches!(
             self,
@@ -194,19 +195,19 @@ impl Resource {
         )
     }
 
-    /// Whether less of it is better. A round trip is relieved by shortening it.
+    /// Whether less of it is better. A shorter round trip is a relief.
     pub const fn less_is_better(self) -> bool {
         matches!(self, Resource::RoundTrip)
     }
 
-    /// Whether more of it (of the round trip: less) can make a load worse. More workers can, where
-    /// memory or processors are short; more of the host or of the network that does is noise.
+    /// Whether relief of it can make a load worse. More workers can, where memory or processors are short. If
+    /// relief of the host or the network makes a load worse, that is noise.
     pub const fn can_harm(self) -> bool {
         matches!(self, Resource::Backlog | Resource::Workers | Resource::Load)
     }
 
-    /// Whether it is a limit of the host, the server or the network, as opposed to what is asked
-    /// of them and with what.
+    /// Whether it is a limit of the host, the server or the network, and not of the load or of the measuring
+    /// set-up.
     pub const fn is_a_limit(self) -> bool {
         self.can_be_varied() && !matches!(self, Resource::Load)
     }
@@ -218,7 +219,7 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Why a word is not the name of a resource.
+/// The error for a word that is not the name of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no resource: write one of cpu, one-core, memory, disk-operations, disk-bytes, \

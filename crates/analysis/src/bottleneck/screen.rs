@@ -1,5 +1,5 @@
-//! A verdict for people, readable without colour: what limited, what every step did, what the probes
-//! saw, what to do.
+//! A verdict as text for the terminal, readable without colour: what limited, the effect of every step, what
+//! the probes measured, what to do.
 
 use std::cmp::Reverse;
 
@@ -8,20 +8,20 @@ use super::{Basis, Outcome, Ranked, Resource, Suspicion, Verdict};
 use crate::statistics::Estimate;
 use crate::text::{Align, Grid, columns_of, hanging};
 
-/// The least width that a table fits into.
+/// The smallest width into which a table fits.
 const LEAST: usize = 68;
-/// From here on there is room for the latency.
+/// From this width on, the table has a column for latency.
 const MIDDLE: usize = 80;
-/// From here on there is room for a scale beside the figures.
+/// From this width on, the table has a scale beside the figures.
 const ROOMY: usize = 100;
-/// Columns of a scale.
+/// Width of a scale in columns.
 const SCALE: usize = 21;
-/// What a scale shows of elasticities.
+/// The lower end of the scale of elasticities.
 const FROM: f64 = -0.25;
-/// To here; what lies beyond is an arrow.
+/// The upper end of the scale; a value beyond it is drawn as an arrow.
 const TO: f64 = 1.25;
 
-/// The whole screen, in lines of at most `width` columns (of 68 at least).
+/// The whole screen, in lines of at most `width` columns; a `width` below 68 counts as 68.
 pub fn render(verdict: &Verdict, width: usize) -> String {
     let width = width.max(LEAST);
     let mut text = hanging("", &verdict.summary, width);
@@ -67,7 +67,7 @@ pub fn render(verdict: &Verdict, width: usize) -> String {
     }
     let suspicions = verdict.ranking.iter().filter_map(|r| r.suspicion.as_ref());
     let mut suspicions: Vec<&Suspicion> = suspicions.collect();
-    // What was named stays first among equals.
+    // The sort is stable: the named resource stays first among equals.
     suspicions.sort_by_key(|suspicion| Reverse(suspicion.confidence));
     if !suspicions.is_empty() {
         text.push_str("\nwhat the probes made suspect, before anything was changed\n");
@@ -84,7 +84,7 @@ pub fn render(verdict: &Verdict, width: usize) -> String {
     text
 }
 
-/// What probes alone make suspect, for a load whose limits nobody varied.
+/// What the probes alone make suspect, for a load whose limits were not varied.
 pub fn suspicions(suspicions: &[Suspicion], width: usize) -> String {
     let width = width.max(LEAST);
     let Some(first) = suspicions.first() else {
@@ -113,7 +113,7 @@ fn suspected(suspicion: &Suspicion, width: usize) -> String {
         suspicion.resource.name(),
         suspicion.confidence.words()
     );
-    // Longer than what a head may be for lines to hang from its end.
+    // This head is longer than the limit for heads in `hanging`, so the lines are indented here.
     let indent = columns_of(&head);
     let mut text = String::new();
     let lines = crate::text::wrap(&suspicion.evidence.join("; "), width - indent);
@@ -178,7 +178,7 @@ fn table(varied: &[&Ranked], width: usize) -> String {
 
 fn words(resource: Resource, effect: super::Effect) -> &'static str {
     match (resource, effect) {
-        // More users that get more are no limit of the server.
+        // If more users get more throughput, the server is not the limit.
         (Resource::Load, super::Effect::Limits) => "gets more",
         (Resource::Load, super::Effect::DoesNot) => "gets no more",
         (_, super::Effect::Harms) => "harms",

@@ -1,7 +1,7 @@
 //! What probes alone make suspect.
 //!
-//! No resource is named from probes: what is full may be the victim of what is short elsewhere.
-//! What comes out is a list of suspicions, each with the perturbation that would confirm it.
+//! Probes alone never name a resource: a full resource may be the victim of a shortage elsewhere. The result is
+//! a list of suspicions, each with the perturbation that would confirm it.
 
 mod host;
 mod network;
@@ -13,37 +13,37 @@ use serde::{Deserialize, Serialize};
 use super::words::{percent, time};
 use super::{Resource, Signals};
 
-/// Use from here on is saturation: what is left is the granularity of quotas and of sampling.
+/// A resource used to at least this share is saturated; the rest is the granularity of quotas and of sampling.
 const FULL: f64 = 0.95;
-/// Use from here on leaves room for bursts to wait.
+/// From this use on, bursts have to wait at times.
 const NEARLY: f64 = 0.85;
-/// A machine that is idle for less than this has no processor time to give.
+/// A machine that is idle for less than this share has no processor time left.
 const EXHAUSTED: f64 = 0.05;
-/// Use from here on is worth a word.
+/// From this use on, the use is worth mentioning.
 const MUCH: f64 = 0.70;
 
 /// A resource that the probes of one load make suspect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Suspicion {
-    /// Which.
+    /// The resource.
     pub resource: Resource,
-    /// How strongly.
+    /// The strength of the suspicion.
     pub confidence: Confidence,
-    /// What was seen, in clauses without a full stop; the first is the weightiest.
+    /// The evidence, as clauses without a full stop; the strongest first.
     pub evidence: Vec<String>,
-    /// Which perturbation would confirm it.
+    /// The perturbation that would confirm it.
     pub confirm: String,
 }
 
-/// How strongly the probes speak for a resource.
+/// How strongly the probes implicate a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// Something points that way, and other causes would show the same.
+    /// The evidence points to the resource, but other causes would show the same.
     Possible,
-    /// It is saturated or nearly, and another limit may be the cause.
+    /// The resource is saturated or nearly saturated, but another limit may be the cause.
     Likely,
-    /// It is saturated, and nothing seen explains that otherwise.
+    /// The resource is saturated, and no other explanation was found.
     Strong,
 }
 
@@ -58,8 +58,8 @@ impl Confidence {
     }
 }
 
-/// What the probes of one load, or the means of several, make suspect: the strongest first, and of
-/// equals the cause before what it causes.
+/// The resources that the probes of one load, or the means of several, make suspect. The strongest suspicion
+/// comes first; of equal ones, the cause comes before its consequence.
 pub fn suspect(signals: &Signals) -> Vec<Suspicion> {
     let seen = Seen::of(signals);
     let mut suspicions: Vec<Suspicion> = [
@@ -77,7 +77,7 @@ pub fn suspect(signals: &Signals) -> Vec<Suspicion> {
     .into_iter()
     .flatten()
     .collect();
-    // What is nobody's limit is suspect when nothing else is.
+    // The server itself and the load are suspect only as far as no limit is.
     let limit = suspicions
         .iter()
         .map(|suspicion| suspicion.confidence)
@@ -88,8 +88,8 @@ pub fn suspect(signals: &Signals) -> Vec<Suspicion> {
     suspicions
 }
 
-/// The mean time to a response's first octet that neither the round trip nor the processor's work
-/// explains, and its share of the whole exchange. `None` when the times are not known.
+/// The mean time to a response's first byte that neither the round trip nor the processor's work explains, and
+/// its share of the whole exchange. `None` when the times are not known.
 pub(super) fn unexplained_wait(signals: &Signals) -> Option<(Duration, f64)> {
     let first_byte = signals.first_byte?;
     let explained = signals.round_trip? + signals.cpu_per_exchange.unwrap_or_default();
@@ -98,28 +98,28 @@ pub(super) fn unexplained_wait(signals: &Signals) -> Option<(Duration, f64)> {
     (!whole.is_zero()).then(|| (wait, wait.as_secs_f64() / whole.as_secs_f64()))
 }
 
-/// Whether the machine has no processor time left although the host did not use what it may: the generator,
-/// the path or other programs have the rest. What its server waits for is then the machine.
+/// Whether the machine has no processor time left although the host did not use its quota: the generator, the
+/// path or other programs use the rest. The server then waits for the machine.
 pub(super) fn is_starved(signals: &Signals) -> bool {
     let used = signals.cpu_of_quota.unwrap_or(0.0);
     signals.machine_idle.is_some_and(|idle| idle < EXHAUSTED) && used < NEARLY
 }
 
-/// The mean time of an exchange by its parts; connecting may be left out of it (persistent
-/// connections), the rest not.
+/// The mean time of an exchange, as the sum of its parts. The time to connect may be absent (persistent
+/// connections); the time to the first byte and the transfer time may not.
 fn whole(signals: &Signals) -> Option<Duration> {
     let known = signals.first_byte? + signals.transfer?;
     Some(known + signals.connect.unwrap_or_default() + signals.queue.unwrap_or_default())
 }
 
-/// Signals, and what several suspicions ask of them.
+/// Signals, with conclusions that several suspicions use.
 struct Seen<'a> {
     signals: &'a Signals,
-    /// The processor (all of it, or the one core that is used) has next to nothing left.
+    /// The processor (all of it, or the one core in use) has almost no time left.
     is_computing: bool,
-    /// All workers are taken, as far as that is known.
+    /// All workers are busy, as far as the signals show.
     workers_taken: bool,
-    /// Files are read again that had been in memory, while memory is full.
+    /// Files are read again after eviction from memory, while memory is full.
     rereads: bool,
 }
 
@@ -158,7 +158,7 @@ impl Seen<'_> {
         if share < 0.5 {
             return None;
         }
-        // Waiting for a processor, a disk or a worker looks the same from outside.
+        // From outside, a wait for a processor, a disk or a worker looks the same.
         let has_time = signals.cpu_of_quota.is_some_and(|used| used < MUCH) && !is_starved(signals);
         let confidence = match limit {
             Some(Confidence::Strong) => return None,
@@ -249,7 +249,7 @@ fn by_use(share: f64) -> Option<Confidence> {
     }
 }
 
-/// A part of a whole that is known and above zero.
+/// The share of a whole, where both are known and the whole is above zero.
 fn share(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     let whole = whole.filter(|whole| *whole > 0.0)?;
     Some(part? / whole)

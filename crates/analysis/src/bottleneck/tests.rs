@@ -1,4 +1,4 @@
-//! Verdicts on made-up observations of every kind of limit, and what must not change them.
+//! Verdicts on synthetic observations of every kind of limit, and changes that must not alter them.
 
 mod plants;
 
@@ -24,13 +24,41 @@ fn every_planted_limit_is_named() {
     }
 }
 
+/// Twice the workers give 0 to 35 % more throughput: at the upper end, that is a limit.
+#[test]
+fn a_limit_that_may_give_a_quarter_more_is_not_eliminated() {
+    let observed = |change: Option<(Resource, f64)>, replicate, throughput_per_s| Observation {
+        change: change.map(|(resource, factor)| Change { resource, factor }),
+        replicate,
+        throughput_per_s,
+        goodput_octets_per_s: 0.0,
+        latency_mean: Duration::from_millis(10),
+        latency_p98: Duration::from_millis(20),
+        errors: 0.0,
+        signals: Signals::default(),
+        validity: Validity::default(),
+    };
+    let mut all = Vec::new();
+    for (replicate, elasticity) in (0u32..).zip([-0.1f64, 0.45, 0.2, 0.45, 0.3]) {
+        all.push(observed(None, replicate, 100.0));
+        all.push(observed(Some((Resource::Load, 1.25)), replicate, 100.0));
+        let more = 100.0 * 2f64.powf(elasticity);
+        all.push(observed(Some((Resource::Workers, 2.0)), replicate, more));
+    }
+    let verdict = judge(&all, Seed(1));
+    assert!(
+        matches!(verdict.outcome, Outcome::Undecided { .. }),
+        "{verdict:#?}"
+    );
+}
+
 #[test]
 fn the_probes_alone_suspect_what_is_planted() {
     for (planted, plant) in plants() {
         let suspicions = suspect(&plant.signals);
         let found = suspicions.iter().find(|s| s.resource == planted);
         let found = found.unwrap_or_else(|| panic!("{planted}: {suspicions:#?}"));
-        // Probes cannot tell a disk from the memory that makes it busy: there both are suspect.
+        // Probes cannot distinguish a disk from the memory shortage that makes it busy: both are suspect there.
         let least = match planted {
             Resource::DiskOperations | Resource::Memory => Confidence::Likely,
             _ => suspicions[0].confidence,
@@ -71,7 +99,7 @@ fn what_is_named_from_too_few_pairs_or_beside_a_wide_interval_is_not_settled() {
     observations.retain(|observation| observation.replicate < 2);
     let two = judge(&observations, Seed(1));
     assert!(two.is_settled(2) && !two.is_settled(3));
-    // One pair of one limit less, as when a trial was invalid.
+    // One limit has one pair less, as after an invalid trial.
     let of_link = |o: &Observation| o.change.is_some_and(|c| c.resource == Resource::LinkRate);
     let link = observations.iter().position(of_link).unwrap();
     observations[link].validity.invalidate("the path was late");
@@ -84,7 +112,8 @@ fn what_is_named_from_too_few_pairs_or_beside_a_wide_interval_is_not_settled() {
 #[test]
 fn what_is_surely_less_than_what_is_named_need_not_be_told_exactly() {
     let mut observations = cpu().observed(0.0);
-    // As noise would: of two pairs one has a little more, so that the interval holds what counts.
+    // Simulated noise: one of two pairs has a little more, so that the interval contains an effect that
+    // matters.
     let change_link = |observations: &mut [Observation], factors: [f64; 2]| {
         let of_link =
             |o: &&mut Observation| o.change.is_some_and(|c| c.resource == Resource::LinkRate);
@@ -102,7 +131,7 @@ fn what_is_surely_less_than_what_is_named_need_not_be_told_exactly() {
     let effect = |ranked: &Ranked| ranked.elasticity.as_ref().unwrap().effect;
     assert_eq!(link.map(effect), Some(Effect::Undecided));
     assert!(beside.is_settled(2), "{beside:#?}");
-    // As much as what is named at best: that is not settled.
+    // Possibly as much as the named limit: not settled.
     change_link(&mut observations, [1.0, 1.15]);
     let near = judge(&observations, Seed(1));
     assert_eq!(near.named(), Some(Resource::Cpu));
@@ -129,7 +158,7 @@ fn probes_without_perturbation_name_nothing_but_say_what_would_tell() {
 
 #[test]
 fn what_is_saturated_and_gives_nothing_is_told() {
-    // A full processor that spins: more of it gives nothing, nor does anything else.
+    // A full processor that spins: neither more of it nor of anything else helps.
     let spinning = Plant {
         answers: answers(&[]),
         ..cpu()
@@ -144,7 +173,7 @@ fn what_is_saturated_and_gives_nothing_is_told() {
         "{}",
         verdict.summary
     );
-    // Where something else is decisive it is named, and the disagreement stands beside it.
+    // Where another limit is decisive, that limit is named, and the disagreement is reported with it.
     let elsewhere = Plant {
         answers: answers(&[(Resource::LinkRate, 0.9)]),
         ..cpu()
@@ -179,7 +208,7 @@ fn a_core_that_is_missed_in_proportion_limits_though_others_took_some_of_it() {
     let mut plant = one_core();
     plant.signals.busiest_thread = Some(0.78);
     assert_eq!(plant.verdict().named(), Some(Resource::OneCore));
-    // Nobody computes that much: a squeeze that costs means little.
+    // No thread uses a whole core: a squeeze that costs throughput means little.
     plant.signals.busiest_thread = Some(0.6);
     assert_ne!(plant.verdict().named(), Some(Resource::OneCore));
 }
@@ -214,7 +243,7 @@ fn a_machine_without_processor_time_to_spare_is_no_server_that_waits() {
     let mut plant = sleep();
     plant.signals.machine_idle = Some(0.4);
     assert_eq!(plant.verdict().named(), Some(Resource::ServerItself));
-    // The same, but the server's processes wait for a processor that others have.
+    // The same, but the server's processes wait for a processor that other programs use.
     plant.signals.machine_idle = Some(0.02);
     let verdict = plant.verdict();
     assert_eq!(verdict.named(), None, "{verdict:#?}");
@@ -225,7 +254,7 @@ fn a_machine_without_processor_time_to_spare_is_no_server_that_waits() {
         .into_iter()
         .find(|suspicion| suspicion.resource == Resource::ServerItself);
     assert!(itself.is_none_or(|suspicion| suspicion.confidence == Confidence::Possible));
-    // A host that uses up its own share has what it may.
+    // A host that uses up its own quota gets all it may use.
     let mut own = cpu();
     own.signals.machine_idle = Some(0.02);
     assert_eq!(own.verdict().named(), Some(Resource::Cpu));
@@ -280,7 +309,7 @@ fn memory_is_named_before_the_disk_that_it_makes_busy() {
     let verdict = memory().verdict();
     let told = verdict.remarks.iter().any(|r| r.contains("its victim"));
     assert!(told, "{:#?}", verdict.remarks);
-    // Alike, within the intervals: the cause still stands first.
+    // Equal within the intervals: the cause still comes first.
     let alike = Plant {
         answers: answers(&[(Resource::Memory, 0.9), (Resource::DiskOperations, 0.93)]),
         ..memory()
@@ -323,13 +352,13 @@ fn elasticities_are_to_relief() {
     );
     assert!((response.latency.value + 0.97).abs() < 1e-6, "{response:?}");
     assert_eq!(response.throughput.n, REPLICATES as usize);
-    // A fifth shorter: 0.8^-0.97 of the throughput.
+    // 20 % shorter: 0.8^-0.97 of the throughput.
     let change = response.throughput_change();
     assert!(
         (change.value - (0.8f64.powf(-0.97) - 1.0)).abs() < 1e-6,
         "{change:?}"
     );
-    // A squeeze has the same sign, and its change the other.
+    // The elasticity of a squeeze has the same sign, and the change has the opposite sign.
     let core = elasticities(&one_core().observed(0.0), Seed(1));
     let core = core
         .iter()
@@ -348,10 +377,10 @@ fn a_small_gain_of_a_large_step_is_small_and_a_large_one_limits() {
         let found = elasticities(&plant.observed(0.01), Seed(1));
         found[0].effect
     };
-    // 8^0.2 is half as much again.
+    // 8^0.2 is 50 % more.
     assert_eq!(with(0.2), Effect::Limits);
     assert_eq!(with(0.01), Effect::DoesNot);
-    // Between: 8^0.09 is a fifth more, and in proportion nearly nothing.
+    // In between: 8^0.09 is 20 % more, but almost nothing in proportion.
     assert_eq!(with(0.09), Effect::Undecided);
 }
 

@@ -4,74 +4,74 @@ use serde::{Deserialize, Serialize};
 
 use super::{Effect, Elasticity, Resource, Response, Signals, Suspicion};
 
-/// Which resource limited a load, with all that speaks for it and against.
+/// The resource that limited a load, with all evidence for and against it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The verdict.
     pub outcome: Outcome,
-    /// It in one sentence.
+    /// The verdict in one sentence.
     pub summary: String,
-    /// Every resource that was varied or suspected, what limits most first.
+    /// Every resource that was varied or suspected, the strongest limit first.
     pub ranking: Vec<Ranked>,
-    /// What else must be said: where saturation and perturbation disagree, what was left out.
+    /// Further remarks: disagreements of saturation and perturbation, and what was left out.
     pub remarks: Vec<String>,
-    /// Observations it stands on.
+    /// The numbers of observations behind the verdict.
     pub counts: Counts,
     /// Means of the valid baselines' signals.
     pub signals: Signals,
 }
 
-/// What became of the question.
+/// The result of the judgement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum Outcome {
     /// One resource limited.
     Limited {
-        /// Which.
+        /// The resource.
         resource: Resource,
-        /// What says so.
+        /// The evidence.
         basis: Basis,
     },
-    /// Several stand at the same height: taking from any of them costs, giving to one alone helps
-    /// nothing.
+    /// Several limits are equally close: a squeeze of any of them costs throughput, and relief of one alone
+    /// does not help.
     Together {
-        /// Which, the nearest first.
+        /// The resources, the closest limit first.
         resources: Vec<Resource>,
     },
-    /// The measurements do not tell.
+    /// The measurements allow no decision.
     Undecided {
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The generator or the path may not be believed, so nothing is said of the server.
+    /// The generator or the path was invalid, so the verdict is no statement about the server.
     Invalid {
-        /// Why not, each once.
+        /// The reasons, each once.
         reasons: Vec<String>,
     },
 }
 
-/// What a verdict stands on.
+/// The kind of evidence behind a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
-    /// It was saturated, and throughput answered when it was varied.
+    /// The resource was saturated, and throughput changed when it was varied.
     SaturationAndPerturbation,
-    /// Throughput answered when it was varied; no probe had shown it saturated.
+    /// Throughput changed when the resource was varied, but no probe showed it saturated.
     Perturbation,
-    /// Nothing that was varied limited, and the signals say this.
+    /// No varied limit was the cause, and the signals point to this resource.
     Elimination,
 }
 
-/// One resource among those that came into question.
+/// One of the resources that were considered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ranked {
-    /// Which.
+    /// The resource.
     pub resource: Resource,
-    /// What varying it did; `None` when it was not varied.
+    /// The effect of varying it; `None` when it was not varied.
     pub elasticity: Option<Elasticity>,
-    /// What the probes made suspect; `None` when nothing did.
+    /// The suspicion from the probes; `None` when there is none.
     pub suspicion: Option<Suspicion>,
-    /// Everything that is known of it, in sentences.
+    /// All evidence about it, in sentences.
     pub evidence: Vec<String>,
 }
 
@@ -82,17 +82,17 @@ pub struct Counts {
     pub baselines: usize,
     /// Valid loads with a limit changed.
     pub changed: usize,
-    /// Loads left out because generator or path was invalid.
+    /// Loads that were left out because generator or path was invalid.
     pub invalid: usize,
 }
 
 impl Verdict {
-    /// Whether more repetitions are not needed: a resource is named, and how throughput answers to each
-    /// limit that was varied is told, from at least so many pairs. Of a limit other than that which
-    /// perturbation named it is enough that it is surely less.
+    /// Whether no more repetitions are needed. A resource must be named, and the effect of each varied limit on
+    /// throughput must be decided, from at least `pairs` pairs. For a limit other than the one that
+    /// perturbation named, it is sufficient that its interval lies below that of the named one.
     ///
-    /// Whoever measures until this is so looks at the intervals more than once, and is misled by chance
-    /// somewhat more often than by as many repetitions that were agreed on before.
+    /// A measurement that repeats until this is true looks at the intervals more than once. Chance misleads it
+    /// somewhat more often than a number of repetitions fixed in advance.
     pub fn is_settled(&self, pairs: usize) -> bool {
         let Some(named) = self.named() else {
             return false;
@@ -117,7 +117,7 @@ impl Verdict {
         })
     }
 
-    /// The resource that is named; `None` when none is.
+    /// The resource that the verdict names; `None` when it names none.
     pub fn named(&self) -> Option<Resource> {
         match &self.outcome {
             Outcome::Limited { resource, .. } => Some(*resource),

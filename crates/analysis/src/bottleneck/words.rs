@@ -1,11 +1,11 @@
-//! Figures within sentences.
+//! Formats figures for use in sentences.
 
 use std::time::Duration;
 
 use super::{Ranked, Resource, Response};
 use crate::statistics::{Estimate, LEVEL, coverage_text};
 
-/// What the intervals of these steps cover: `95 %`, `about 75 %`.
+/// The coverage of the intervals of these steps: `95 %`, `about 75 %`.
 pub(super) fn covered(varied: &[&Ranked]) -> Option<String> {
     let elasticities = varied
         .iter()
@@ -39,7 +39,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// A mean number of things: whole when it is, else to a tenth.
+/// A mean count: without decimals when it is whole, otherwise with one decimal.
 pub(super) fn count(value: f64) -> String {
     match (value - value.round()).abs() < 0.05 {
         true => grouped(value),
@@ -75,7 +75,7 @@ pub(super) fn time(time: Duration) -> String {
     }
 }
 
-/// `1.50 MB`, by thousands.
+/// `1.50 MB`, in powers of 1000.
 pub(super) fn octets(octets: f64) -> String {
     match octets {
         small if small < 999.5 => format!("{} B", number(small)),
@@ -97,7 +97,7 @@ pub(super) fn elasticity(estimate: &Estimate) -> String {
     }
 }
 
-/// To a hundredth; nothing is `-0.00`.
+/// To a hundredth, without `-0.00`.
 pub(super) fn hundredths(value: f64) -> String {
     let text = format!("{value:.2}");
     if text == "-0.00" {
@@ -142,12 +142,12 @@ pub(super) fn step(resource: Resource, factor: f64) -> String {
     }
 }
 
-/// A step in the narrow column of a table: `×1.25`.
+/// A step, for the narrow column of a table: `×1.25`.
 pub(super) fn factor(factor: f64) -> String {
     format!("×{}", number(factor))
 }
 
-/// What a step did: `25 % more processor time gave 23 % more throughput (19 to 27 %) and 18 % less
+/// The effect of a step: `25 % more processor time gave 23 % more throughput (19 to 27 %) and 18 % less
 /// latency (14 to 21 %), n = 5`.
 pub(super) fn response(resource: Resource, response: &Response) -> String {
     format!(
@@ -175,7 +175,7 @@ fn changed(what: &str, change: &Estimate) -> String {
     format!("{subject} ({} to {} %)", plain(low), plain(high))
 }
 
-/// What a step changed, in the narrow column of a table: `+23 % (+19 to +27 %)`.
+/// The change by a step, for the narrow column of a table: `+23 % (+19 to +27 %)`.
 pub(super) fn signed(change: &Estimate) -> String {
     let sign = |share: f64| {
         let text = plain(share);
@@ -195,8 +195,8 @@ pub(super) fn signed(change: &Estimate) -> String {
     }
 }
 
-/// What a step did to latency alone: `25 % more disk operations a second gave 17 % less latency (16 to
-/// 19 %)`.
+/// The effect of a step on latency alone: `25 % more disk operations a second gave 17 % less latency
+/// (16 to 19 %)`.
 pub(super) fn latency_response(resource: Resource, response: &Response) -> String {
     format!(
         "{} gave {}",
@@ -205,7 +205,7 @@ pub(super) fn latency_response(resource: Resource, response: &Response) -> Strin
     )
 }
 
-/// Per cents without their unit, and without a sign where there is more.
+/// Per cents without their unit; a positive value has no sign.
 fn plain(share: f64) -> String {
     let value = 100.0 * share;
     let text = match value.abs() {
@@ -219,7 +219,7 @@ fn plain(share: f64) -> String {
     }
 }
 
-/// A sentence begins with a capital letter.
+/// The text with a capital first letter.
 pub(super) fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| {

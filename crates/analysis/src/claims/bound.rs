@@ -1,4 +1,4 @@
-//! Where a figure has to lie for a claim to hold.
+//! The range in which a figure must lie for a claim to hold.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::statistics::Interval;
 
-/// A set of values without holes: `>= 2`, `> 1`, `<= 0.6`, `< 1`, `= 0`, `0.7..0.98` (ends included).
+/// A contiguous set of values: `>= 2`, `> 1`, `<= 0.6`, `< 1`, `= 0`, `0.7..0.98` (ends included).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound {
     /// Its lower end; minus infinity when there is none.
     pub low: f64,
     /// Its upper end; infinity when there is none.
     pub high: f64,
-    /// Whether the ends themselves belong to it.
+    /// Whether the ends belong to the set.
     pub closed: bool,
     text: String,
 }
 
-/// How an interval lies to a [`Bound`].
+/// The position of an interval relative to a [`Bound`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
-    /// Wholly within.
+    /// Wholly inside.
     Inside,
-    /// Partly.
+    /// Partly inside.
     Across,
-    /// Wholly without.
+    /// Wholly outside.
     Outside,
 }
 
 impl Bound {
-    /// Whether a value lies within.
+    /// Whether a value lies inside.
     pub fn contains(&self, value: f64) -> bool {
         if self.closed {
             self.low <= value && value <= self.high
@@ -40,7 +40,7 @@ impl Bound {
         }
     }
 
-    /// How an interval lies to it.
+    /// The position of an interval relative to the bound.
     pub fn position(&self, interval: Interval) -> Position {
         let apart = if self.closed {
             interval.high < self.low || interval.low > self.high
@@ -57,14 +57,14 @@ impl Bound {
     }
 }
 
-/// As it was written.
+/// The bound in the notation in which it was written.
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.text)
     }
 }
 
-/// Why a text is not a bound.
+/// The reason why a text is not a bound.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a bound: write >= 2, > 1, <= 0.6, < 1, = 0 or 0.7..0.98")]
 pub struct ParseBoundError(String);

@@ -1,8 +1,8 @@
-//! How far two distributions lie apart.
+//! The distance between two distributions.
 //!
-//! A record has a distribution as cumulative shares in percent, a metric for each step. Whole
-//! replicates are resampled, so that the shares of one stay together; the distance of a resample is that
-//! of its mean shares.
+//! A record has a distribution as cumulative shares in percent, one metric for each step. Whole replicates are
+//! resampled, so that the shares of one replicate stay together. The distance of a resample is the distance of
+//! its mean shares.
 
 use super::judge::{Bench, Measured, join};
 use super::{Relation, Side};
@@ -11,7 +11,7 @@ use crate::statistics::{Sides, mean};
 use crate::study::Selection;
 use crate::sweep::family;
 
-/// A cell's shares, step by step.
+/// A cell's shares at each step.
 struct Shares {
     numbers: Vec<u32>,
     /// By step, then by replicate.
@@ -34,7 +34,7 @@ impl Bench<'_> {
         let [left, right] = both.as_slice() else {
             return Measured::Missing;
         };
-        // What is resampled are the replicates' places, the same for every step.
+        // The resampling draws indices of replicates, and uses the same indices for every step.
         let places = |shares: &Shares| -> Vec<f64> {
             (0..shares.numbers.len())
                 .map(|place| place as f64)
@@ -69,7 +69,7 @@ impl Bench<'_> {
     fn shares(&self, side: &Side, place: &Selection, names: &[&str]) -> Result<Shares, Measured> {
         let cell = self.cell(side, place)?;
         let remark = self.usable(cell)?;
-        // Only a replicate that has every step has a distribution.
+        // A replicate without all steps has no distribution and is left out.
         let whole: Vec<(u32, Vec<f64>)> = replicates(cell, names);
         if whole.is_empty() {
             return Err(Measured::Missing);

@@ -42,15 +42,15 @@ pub(super) struct Bench<'a> {
     pub(super) bootstrap: &'a Bootstrap,
 }
 
-/// What the cells of a relation give.
+/// What the cells of a relation yield.
 pub(super) enum Measured {
-    /// An estimate, and what is to be said of it.
+    /// An estimate, and remarks on it.
     Estimate(Estimate, Sides, String),
-    /// The cells are there and their figures are not to be had.
+    /// The cells exist, but their figures cannot be used.
     Unusable(String),
-    /// A cell is not there.
+    /// A cell is missing.
     Missing,
-    /// The cells are there, and what the test is about did not happen in them.
+    /// The cells exist, but the event that the test is about did not occur in them.
     Absent(String),
 }
 
@@ -112,9 +112,9 @@ impl Bench<'_> {
         environments
     }
 
-    /// The levels of a factor for which every side of the test has a cell. Where there is none though
-    /// the block has the factor, a level that no cell has: the test was not measured. None at all
-    /// where the block does not have it.
+    /// The levels of a factor for which every side of the test has a cell. If there are none but the block
+    /// varies the factor, the result is a level that no cell has, so that the test counts as not measured. If
+    /// the block does not vary the factor, the result is empty.
     fn measured_levels(&self, test: &Test, era: &str, factor: &str) -> Vec<String> {
         let place = |side: &Side| test.common.with(&side.selection).at("era", era);
         let has_cell = |side: &Side, level: &str| {
@@ -242,8 +242,8 @@ impl Bench<'_> {
             Ok(values) => values,
             Err(problem) => return problem,
         };
-        // Common random numbers: replicate i of one cell and replicate i of the other met the same
-        // draws, so they are compared with each other where both have the same replicates.
+        // Common random numbers: replicate i of both cells used the same draws. So replicates are compared one
+        // by one if both cells have the same replicates.
         let numbers = |side: &Values| side.values.iter().map(|(n, _)| *n).collect::<Vec<u32>>();
         let sides = if numbers(&left) == numbers(&right) {
             Sides::Paired
@@ -263,8 +263,9 @@ impl Bench<'_> {
         }
     }
 
-    /// A ratio here over the same ratio at the levels of `baseline`. Where all four cells have the same
-    /// replicates these are drawn together: what one replicate met, each of the four met.
+    /// A ratio here over the same ratio at the levels of `baseline`. If all four cells have the same
+    /// replicates, these are resampled together, because a replicate had the same conditions in each of the
+    /// four.
     fn contrast(&self, relation: &Relation, baseline: &Selection, place: &Selection) -> Measured {
         let mut cells = Vec::new();
         for other in [None, Some(baseline)] {
@@ -320,7 +321,7 @@ impl Bench<'_> {
         }
     }
 
-    /// What is to be said of a cell's replicates, or why none of it can be used.
+    /// Remarks on a cell's replicates, or the reason why none can be used.
     pub(super) fn usable(&self, cell: &Cell) -> Result<String, Measured> {
         match cell.state() {
             CellState::Invalid => Err(Measured::Unusable(format!(
@@ -332,8 +333,8 @@ impl Bench<'_> {
         }
     }
 
-    /// The cell of a side. A side's own levels go over the environment's: a comparison across a factor
-    /// is possible.
+    /// The cell of a side. A side's own levels override those of the environment, so that a comparison across a
+    /// factor is possible.
     pub(super) fn cell(&self, side: &Side, place: &Selection) -> Result<&Cell, Measured> {
         let selection = place.with(&side.selection);
         match selection.resolve(self.run, &self.study.factors) {
@@ -359,7 +360,7 @@ impl Bench<'_> {
     }
 }
 
-/// What a side of a comparison measured.
+/// The measured values of one side of a comparison.
 struct Values {
     values: Vec<(u32, f64)>,
     remark: String,
@@ -372,8 +373,8 @@ fn point(value: f64) -> Interval {
     }
 }
 
-/// The verdict from where the interval lies to the bound and to the weaker one. The outer `None` of
-/// `weaker` says that there is no weaker bound, the inner that it could not be measured.
+/// The verdict from the position of the interval relative to the bound and to the weaker one. For `weaker`, the
+/// outer `None` means that there is no weaker bound, and the inner `None` that it could not be measured.
 fn verdict(holds: Option<Position>, weaker: Option<Option<Position>>) -> Verdict {
     match (holds, weaker) {
         (None, _) => Verdict::Undecided,
@@ -386,8 +387,8 @@ fn verdict(holds: Option<Position>, weaker: Option<Option<Position>>) -> Verdict
     }
 }
 
-/// Parts that stand for each other: those that agree in every factor but `any`. Without `any` each
-/// stands for itself.
+/// Groups of alternative parts: parts that agree in every factor but `any`. Without `any`, each part is its own
+/// group.
 fn groups<'a>(parts: &'a [Part], any: Option<&str>) -> Vec<Vec<&'a Part>> {
     let Some(any) = any else {
         return parts.iter().map(|part| vec![part]).collect();
@@ -410,7 +411,7 @@ fn combined(parts: &[&Part], any: bool, verdict: impl Fn(&Part) -> Verdict) -> V
     }
 }
 
-/// All of it: the worst verdict of what was tested.
+/// The worst verdict among the tested parts.
 fn conjunction(verdicts: &[Verdict]) -> Verdict {
     verdicts
         .iter()

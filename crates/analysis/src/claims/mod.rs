@@ -1,19 +1,19 @@
 //! Claims: testable sentences of a paper, as data, and their verdicts.
 //!
-//! A claim has tests, and holds when each does. A test compares a metric of two cells (or of one,
-//! with a level) in each of several environments, by a bootstrap interval over replicates:
+//! A claim has tests, and holds when all of them hold. A test compares a metric of two cells (or of one, with a
+//! level) in each of several environments, by a bootstrap interval over replicates:
 //!
 //! - *holds*: the whole interval lies within the stated bound;
-//! - *holds weaker*: it lies within the weaker bound, which keeps the direction and drops the amount;
+//! - *holds weaker*: it lies within the weaker bound, which keeps the direction but not the amount;
 //! - *reversed*: it lies wholly outside the weaker bound (or the only one);
-//! - *undecided*: it straddles, there are fewer than two replicates, or cells are invalid;
+//! - *undecided*: it lies across a bound, there are fewer than two replicates, or cells are invalid;
 //! - *not tested*: nothing was measured for it.
 //!
-//! Where a study varies a numeric factor, a test may look at the whole curve instead ([`Sweep`]): at its
-//! knee, its levels before and past that, its slopes, its order among others. The bounds, the
-//! bootstrap and the verdicts are the same; whole curves are resampled, so that the knee moves with them.
+//! Where a study varies a numeric factor, a test may use the whole curve instead ([`Sweep`]): its knee, its
+//! levels before and after the knee, its slopes, its order among other curves. The bounds, the bootstrap and
+//! the verdicts are the same. Whole curves are resampled, so that the knee moves with them.
 //!
-//! Judging looks at recorded replicates alone; what was measured and how is the study's business.
+//! Judging uses recorded replicates alone. The study decides what is measured and how.
 
 mod bound;
 mod distance;
@@ -38,16 +38,16 @@ use crate::sweep::number;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Its name, as in `N01`.
+    /// Its identifier, such as `N01`.
     pub id: String,
     /// The sentence.
     pub sentence: String,
-    /// What the paper's own figures give.
+    /// The value that the paper's own figures give.
     pub published: String,
-    /// What has to hold, all of it.
+    /// The tests, all of which must hold.
     #[serde(default, rename = "test")]
     pub tests: Vec<Test>,
-    /// Why there are no tests.
+    /// The reason why there are no tests.
     pub not_tested: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl Claim {
         })
     }
 
-    /// Every selection it makes.
+    /// Every selection that the claim uses.
     pub(crate) fn selections(&self) -> Vec<Selection> {
         let mut selections = Vec::new();
         for test in &self.tests {
@@ -88,94 +88,95 @@ impl Claim {
     }
 }
 
-/// One thing that has to hold, in each of its environments.
+/// One condition that must hold in each of its environments.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "TestText")]
 pub struct Test {
     /// What is compared, in a few words.
     pub label: String,
-    /// What is estimated.
+    /// What the test estimates.
     pub relation: Relation,
     /// Levels that both sides share.
     pub common: Selection,
     /// The environments: every combination of these factors' levels.
     pub each: BTreeMap<String, Levels>,
-    /// The factor of `each` of which one level that holds is enough.
+    /// A factor of `each` for which one level that holds is sufficient.
     pub any: Option<String>,
-    /// Where the estimate has to lie.
+    /// The range in which the estimate must lie.
     pub holds: Bound,
-    /// What is left of the claim when it does not.
+    /// The weaker form of the claim, for when the bound is missed.
     pub weaker: Option<Weaker>,
-    /// Whether it decides the verdict, or is shown for comparison only.
+    /// Whether it counts towards the verdict; otherwise it is shown for comparison only.
     pub counts: bool,
 }
 
-/// What is estimated from one or two cells.
+/// A quantity that is estimated from one or two cells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Relation {
-    /// How.
+    /// The kind of estimate.
     pub kind: Kind,
-    /// The metric, where a side does not name its own.
+    /// The metric, where a side does not name one.
     pub metric: String,
     /// The cell of a level, the numerator of a ratio, the minuend of a difference.
     pub left: Side,
     /// The denominator of a ratio, the subtrahend of a difference.
     pub right: Option<Side>,
-    /// The levels that make of a side what its loss is counted from, or what a contrast is with.
+    /// The levels of the reference: the baseline of a loss, or the other ratio of a contrast.
     pub baseline: Option<Selection>,
-    /// What is looked at of a whole curve; absent where single cells are compared.
+    /// The part of the curve that is used; absent where single cells are compared.
     pub sweep: Option<Sweep>,
 }
 
-/// How an estimate is made of cells. Means are over valid replicates.
+/// How an estimate is computed from cells. Means are over valid replicates.
 ///
-/// From `Knee` on it is made of curves, as a [`Sweep`] says.
+/// From `Knee` on, the estimate is computed from curves, as a [`Sweep`] describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// The mean of one cell.
     Level,
-    /// The mean of one cell less that of another.
+    /// The mean of one cell minus that of another.
     Difference,
     /// The mean of one cell over that of another.
     Ratio,
-    /// A ratio over the same ratio at other levels, those of the `baseline`: below 1 the left side fares better
-    /// here than there.
+    /// A ratio over the same ratio at the levels of the `baseline`. Below 1, the ratio is smaller here than
+    /// there.
     Contrast,
-    /// How far two distributions lie apart, from 0 to 1: the greatest difference of their cumulative
-    /// shares (Kolmogorov and Smirnov), at those steps at which the records have them. The metric is a
-    /// family of shares in percent, as in `cwnd_le_*_pct`.
+    /// The distance between two distributions, from 0 to 1: the greatest difference of their cumulative shares
+    /// (Kolmogorov-Smirnov), at the steps for which the records have shares. The metric is a family of shares
+    /// in percent, such as `cwnd_le_*_pct`.
     Distance,
-    /// The level of the numeric factor at which a curve has its knee.
+    /// The level of the numeric factor at the knee of a curve.
     Knee,
     /// The values of a curve at some levels.
     At,
-    /// The values of a curve over the levels themselves: 1 where it is y = x.
+    /// The values of a curve divided by the levels themselves: 1 where the curve is y = x.
     Identity,
-    /// The values of one curve over those of another, level by level.
+    /// The values of one curve divided by those of another, level by level.
     Gain,
-    /// The last value of some levels over the first, less 1.
+    /// The value at the last of some levels over the value at the first, minus 1.
     Trend,
     /// How steadily a curve rises over some levels, from -1 to 1: Kendall's tau-b.
     Monotone,
-    /// The slope of one curve over that of another, each of least squares over some levels; of a
-    /// single curve the slope itself.
+    /// The slope of one curve over that of another, each by least squares over some levels; for a single curve,
+    /// the slope itself.
     Slope,
-    /// How much one curve loses against its baseline over how much another loses against its own, each
-    /// as 1 less the mean ratio to the baseline over some levels.
+    /// The loss of one curve against its baseline over the loss of another against its own baseline. A loss is
+    /// 1 minus the mean ratio to the baseline over some levels.
     Loss,
-    /// The slope of a curve past its knee over its slope up to it.
+    /// The slope of a curve after its knee over its slope up to the knee.
     Bend,
-    /// Where the first curve comes to lie below the second for good, going up the levels: the last place where
-    /// their order changes so, on straight lines between the levels.
+    /// The level from which the first curve stays below the second: the last such change of order, with
+    /// straight lines between the levels.
     Crossing,
-    /// How far the order of several curves is turned round between levels or environments: the smaller
-    /// of the two leads, as a ratio, of that pair which each leads somewhere; below 1 when none does.
+    /// How far the order of several curves reverses between levels or environments. Of a pair in which each
+    /// curve leads at some place, the smaller of the two leads, as a ratio; at most 1 when no pair changes its
+    /// order.
     Ranking,
 }
 
 impl Kind {
-    /// Whether it is made of curves.
+    /// Whether the estimate is computed from curves.
     pub fn is_sweep(self) -> bool {
         !matches!(
             self,
@@ -184,7 +185,7 @@ impl Kind {
     }
 }
 
-/// One side of a comparison: levels, and a `metric` if it is not the comparison's.
+/// One side of a comparison: levels, and a `metric` if it differs from that of the comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "BTreeMap<String, String>")]
 pub struct Side {
@@ -203,13 +204,13 @@ impl From<BTreeMap<String, String>> for Side {
     }
 }
 
-/// The levels of a factor that make environments.
+/// The levels of a factor that form environments.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum Levels {
-    /// These; one that was not measured is noted.
+    /// The listed levels; one that was not measured is noted.
     Listed(Vec<String>),
-    /// `"*"`: every level for which the run has both sides.
+    /// `"*"`: every level for which the run has all sides.
     Measured(Asterisk),
 }
 
@@ -221,7 +222,7 @@ pub enum Asterisk {
     Asterisk,
 }
 
-/// What is left of a claim when its bound is missed.
+/// The weaker form of a claim whose bound is missed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Weaker {
     /// The same estimate within a wider bound.
@@ -230,17 +231,17 @@ pub enum Weaker {
     Relation(Box<Relation>, Bound),
 }
 
-/// What became of a claim.
+/// The verdict on a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// As stated.
+    /// The claim holds as stated.
     Holds,
-    /// In direction, not in amount.
+    /// The claim holds in direction, but not in amount.
     HoldsWeaker,
-    /// The figures do not tell.
+    /// The figures do not decide.
     Undecided,
-    /// The figures say otherwise.
+    /// The figures contradict the claim.
     Reversed,
     /// Nothing was measured.
     NotTested,
@@ -258,31 +259,31 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A claim judged.
+/// The result of judging a claim.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ClaimResult {
-    /// Its name.
+    /// Its identifier.
     pub id: String,
     /// The sentence.
     pub sentence: String,
-    /// What the paper's own figures give.
+    /// The value that the paper's own figures give.
     pub published: String,
-    /// Why it was not tested at all.
+    /// The reason why it was not tested at all.
     pub not_tested: Option<String>,
     /// The verdict in each era.
     pub eras: Vec<EraVerdict>,
 }
 
-/// A claim judged in one era.
+/// The result of judging a claim in one era.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EraVerdict {
     /// The era.
     pub era: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// How its parts divide and what was not measured; empty when there is nothing to add.
+    /// How many parts have which verdict, and what was not measured; empty when there is nothing to add.
     pub remark: String,
-    /// The verdict that the estimates give without their intervals, where that is not the verdict.
+    /// The verdict from the estimates without their intervals, if it differs from the verdict.
     pub leaning: Option<Verdict>,
     /// Each test in each environment.
     pub parts: Vec<Part>,
@@ -295,7 +296,7 @@ pub struct Part {
     pub label: String,
     /// The environment's levels, in the order of the factors' names.
     pub environment: Vec<(String, String)>,
-    /// How the estimate is made.
+    /// The kind of estimate.
     pub kind: Kind,
     /// The metric.
     pub metric: String,
@@ -303,9 +304,9 @@ pub struct Part {
     pub holds: Bound,
     /// The weaker bound on the same estimate, if there is one.
     pub weaker: Option<Bound>,
-    /// Replicates it stands on; 0 when nothing was measured.
+    /// Number of replicates; 0 when nothing was measured.
     pub n: usize,
-    /// Whether replicates were compared one by one.
+    /// Whether replicates were compared in pairs.
     pub sides: Sides,
     /// The estimate.
     pub value: Option<f64>,
@@ -313,16 +314,17 @@ pub struct Part {
     pub interval: Option<Interval>,
     /// The verdict.
     pub verdict: Verdict,
-    /// The verdict that the estimate gives without its interval.
+    /// The verdict from the estimate without its interval.
     pub leaning: Option<Verdict>,
-    /// What is to be said of it: why it is undecided, which replicates were left out.
+    /// Remarks: why it is undecided, which replicates were left out.
     pub remark: String,
-    /// Whether it decides the claim.
+    /// Whether it counts towards the verdict on the claim.
     pub counts: bool,
 }
 
 impl Part {
-    /// `lan embedded-apache`, `httpd ues 140`, or nothing. A number says nothing without its factor.
+    /// `lan embedded-apache`, `httpd ues 140`, or an empty text. A number is shown with its factor's name,
+    /// because it means nothing alone.
     pub fn environment_text(&self) -> String {
         let levels = self
             .environment
@@ -404,7 +406,7 @@ impl Relation {
     }
 }
 
-/// A [`Test`] as it is written, so that a misspelt word is refused.
+/// The serialised form of a [`Test`], which rejects unknown words.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TestText {

@@ -1,4 +1,4 @@
-//! Tests that look at whole curves.
+//! Tests that use whole curves.
 
 use std::collections::BTreeMap;
 
@@ -12,39 +12,39 @@ use crate::study::Selection;
 use crate::sweep::shape::{Knee, Pick, Place, slope, steadiness};
 use crate::sweep::{NoCurve, levels, number};
 
-/// Which curve a test looks at, and where on it.
+/// Which curve a test uses, and which part of it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
     /// The numeric factor: every level that was measured is a point of the curve.
     pub along: String,
-    /// A metric by which the test's own is divided, level by level.
+    /// A metric that divides the test's metric, level by level.
     pub over: Option<String>,
-    /// A metric whose values stand in place of the levels, for a `slope`: what one more of it costs.
+    /// A metric whose values replace the levels in a `slope`: the slope is then the cost of one more of it.
     pub per: Option<String>,
-    /// Where the knee is.
+    /// The rule for the knee.
     pub knee: Option<Knee>,
-    /// The levels looked at.
+    /// The levels that are used.
     #[serde(default)]
     pub at: Place,
     /// How the figures of several levels become one, for `at`, `identity` and `gain`.
     #[serde(default)]
     pub pick: Pick,
-    /// What smaller values count as in a `gain`, in the metric's unit: ten times nothing has to be
-    /// something.
+    /// The floor for values in a `gain`, in the metric's unit; a smaller value counts as this. Without it, a
+    /// ratio to almost zero would be huge.
     pub floor: Option<f64>,
-    /// The factors whose levels add up to where a `knee` is expected; the estimate is the knee over
-    /// that sum.
+    /// The factors whose levels add up to the expected place of a `knee`; the estimate is the knee over that
+    /// sum.
     #[serde(default)]
     pub relative_to: Vec<String>,
     /// The factor whose levels a `ranking` orders.
     pub among: Option<String>,
-    /// Further factors between whose levels a `ranking` may change.
+    /// Further factors. A `ranking` may also change between their levels.
     #[serde(default)]
     pub across: BTreeMap<String, Vec<String>>,
 }
 
-/// Whether a kind and what it says of its curves fit each other.
+/// Whether a kind fits the description of its curves.
 pub(super) fn check(kind: Kind, metric: &str, sweep: Option<&Sweep>) -> Result<(), String> {
     let word = format!("{kind:?}").to_lowercase();
     let Some(sweep) = sweep else {
@@ -98,7 +98,7 @@ pub(super) fn check(kind: Kind, metric: &str, sweep: Option<&Sweep>) -> Result<(
 /// A curve with all its replicates.
 struct Trace<'a> {
     xs: Vec<f64>,
-    /// The valid replicates of each level.
+    /// The numbers of the valid replicates at each level.
     numbers: Vec<Vec<u32>>,
     values: Vec<Vec<f64>>,
     over: Option<Vec<Vec<f64>>>,
@@ -108,17 +108,17 @@ struct Trace<'a> {
     remark: String,
 }
 
-/// A curve as one resample has it.
+/// A curve of one resample.
 struct Drawn<'a> {
     xs: &'a [f64],
-    /// What stands in place of the levels where a slope is taken.
+    /// The values that replace the levels where a slope is computed.
     per: Option<Vec<f64>>,
     ys: Vec<f64>,
     knee: Option<f64>,
 }
 
 impl Bench<'_> {
-    /// Estimates what a test asks of its curves.
+    /// Estimates the figure of a test from its curves.
     pub(super) fn sweep(&self, relation: &Relation, sweep: &Sweep, place: &Selection) -> Measured {
         if let Some(among) = &sweep.among {
             return self.ranking(relation, sweep, among, place);
@@ -137,7 +137,7 @@ impl Bench<'_> {
             Ok(expected) => expected,
             Err(reason) => return Measured::Unusable(reason),
         };
-        // What is resampled are the replicates' places in their levels, the same for every metric.
+        // The resampling draws indices of replicates at each level, and uses the same indices for every metric.
         let samples: Vec<Vec<f64>> = traces
             .iter()
             .flat_map(|trace| &trace.numbers)
@@ -162,8 +162,8 @@ impl Bench<'_> {
             figure(relation.kind, sweep, &curves, expected)
         };
         if let Err(reason) = figure(&samples) {
-            // A knee that is looked for and not found is a finding; one that others lean on is a
-            // condition that did not come about.
+            // If the test estimates the knee itself, a missing knee makes the test unusable. If another figure
+            // needs the knee, its condition did not occur.
             return match relation.kind {
                 Kind::Knee => Measured::Unusable(reason),
                 _ => Measured::Absent(reason),
@@ -181,7 +181,7 @@ impl Bench<'_> {
         }
     }
 
-    /// The sum of the levels where a knee is expected; 1 where none is.
+    /// The sum of the levels at which the knee is expected; 1 where no place is expected.
     fn expected(&self, sweep: &Sweep, trace: &Trace<'_>) -> Result<f64, String> {
         if sweep.relative_to.is_empty() {
             return Ok(1.0);
@@ -263,8 +263,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Whether two curves change places. Every comparison is at a level that lets all of them together
-    /// err no more often than one alone would (Bonferroni).
+    /// Whether two curves change their order. The intervals use the Bonferroni correction, so that all
+    /// comparisons together err no more often than a single one would.
     fn ranking(
         &self,
         relation: &Relation,
@@ -390,7 +390,7 @@ impl Trace<'_> {
     }
 }
 
-/// The figure that a test asks for, or why these curves have none.
+/// The figure of a test, or the reason why these curves have none.
 fn figure(kind: Kind, sweep: &Sweep, curves: &[Drawn<'_>], expected: f64) -> Result<f64, String> {
     let along = &sweep.along;
     let knees = match &sweep.knee {
@@ -419,7 +419,7 @@ fn figure(kind: Kind, sweep: &Sweep, curves: &[Drawn<'_>], expected: f64) -> Res
             .map(|i| (curve.xs[i], curve.ys[i]))
             .unzip())
     };
-    // One curve over another, level by level, at those levels that both have.
+    // The ratio of two curves, level by level, at the levels that both have.
     let gains = |one: &Drawn<'_>, other: &Drawn<'_>| -> Result<Vec<f64>, String> {
         let floor = sweep.floor.unwrap_or(f64::NEG_INFINITY);
         let gains: Vec<f64> = at(one, sweep.at, 1)?
@@ -489,8 +489,8 @@ fn figure(kind: Kind, sweep: &Sweep, curves: &[Drawn<'_>], expected: f64) -> Res
     }
 }
 
-/// Where `one` comes to lie below `other` for good, at levels that both have and between them on straight
-/// lines; `None` when it never does.
+/// The level from which `one` stays below `other`, among the levels that both have, with straight lines between
+/// them; `None` when there is no such level.
 fn crossing(one: &Drawn<'_>, other: &Drawn<'_>) -> Option<f64> {
     let leads: Vec<(f64, f64)> = one
         .xs
@@ -508,7 +508,7 @@ fn crossing(one: &Drawn<'_>, other: &Drawn<'_>) -> Option<f64> {
     turns.filter(|_| leads.last().is_some_and(|(_, lead)| *lead <= 0.0))
 }
 
-/// The sides whose curves a relation needs; after each side of a loss stands its baseline.
+/// The sides whose curves a relation needs; each side of a loss is followed by its baseline.
 fn curves_of(relation: &Relation) -> Vec<Side> {
     let mut sides = Vec::new();
     for side in relation.sides() {
@@ -545,7 +545,7 @@ fn is_between_levels(sweep: &Sweep) -> bool {
     sweep.knee.as_ref().is_some_and(|knee| knee.rule.is_level())
 }
 
-/// Lets a knee's interval begin at the level before it: the knee is known to lie between the two.
+/// Extends a knee's interval to the level before it, because the knee lies between the two levels.
 fn reach_back(estimate: &mut Estimate, xs: &[f64], expected: f64) {
     if let Some(interval) = &mut estimate.interval {
         let before = xs.iter().rev().find(|x| **x / expected < interval.low);
@@ -569,23 +569,23 @@ fn combinations(across: &BTreeMap<String, Vec<String>>) -> Vec<Vec<(String, Stri
         })
 }
 
-/// One of those that are ranked, in one place: its level, the environment, the level of the numeric
-/// factor, and its replicates.
+/// One of the ranked values at one place: its level, the environment, the level of the numeric factor, and its
+/// replicates.
 type Standing = (String, String, f64, Vec<(u32, f64)>);
 
-/// Two levels compared in several places: where each leads most.
+/// Two levels compared at several places, with the extremes of their ratio.
 #[derive(Default)]
 struct Contest {
     n: usize,
-    /// The ratio where it is greatest, and where it is least.
+    /// The greatest ratio and the smallest ratio, each with its place.
     ends: Option<(f64, String, f64, String)>,
-    /// The greatest and the least that intervals support, and that they allow; `None` when a
+    /// The greatest and the smallest ratio that the intervals support, and those that they allow; `None` when a
     /// comparison has no interval.
     supported: Option<(f64, f64)>,
     allowed: Option<(f64, f64)>,
 }
 
-/// How far a pair changes places: 1 when it does not.
+/// How far a pair changes its order; at most 1 when it does not.
 struct Turn {
     value: f64,
     low: Option<f64>,
@@ -645,9 +645,9 @@ mod tests {
         let xs = [0.0, 1.0, 50.0, 100.0];
         let flat = drawn(&xs, &[5.0, 400.0, 400.0, 400.0]);
         let rising = drawn(&xs, &[50.0, 60.0, 300.0, 500.0]);
-        // Below at first, above from 1 on, and below again past 75.
+        // `flat` is below at first, above from 1 on, and below again after 75.
         assert_eq!(crossing(&flat, &rising), Some(75.0));
-        // The other way round it comes to lie below between 0 and 1, and does not stay there.
+        // In the other direction, `rising` falls below between 0 and 1 and does not stay below.
         assert_eq!(crossing(&rising, &flat), None);
         assert_eq!(crossing(&flat, &flat), None);
         let few = drawn(&xs[..3], &[50.0, 60.0, 300.0]);

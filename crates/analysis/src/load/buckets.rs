@@ -1,33 +1,33 @@
 //! Counts of whole numbers by size, in HdrHistogram's buckets of three significant digits.
 //!
-//! A load generator counts some ten times for every exchange, so that counting must cost next to nothing:
-//! here it is a shift, an addition and a place in a vector. Files and whoever reads them get the same counts as
-//! a [`Histogram`], whose buckets these are. Up to [`BUCKETS`] each number has a bucket of its own; then
-//! half as many make an octave, each twice as wide as in the octave before.
+//! A load generator counts about ten times per exchange, so counting must cost almost nothing. Here it takes a
+//! shift, an addition and an index into a vector. Files and their readers get the same counts as a
+//! [`Histogram`], because the buckets are the same. Below [`BUCKETS`], each number has a bucket of its own.
+//! Above, half as many buckets form an octave, each twice as wide as in the octave before.
 
 use hdrhistogram::Histogram;
 
 /// Significant decimal digits of a number that was counted.
 pub(super) const DIGITS: u8 = 3;
 
-/// Buckets of the smallest numbers, each one wide: the power of two that holds two times 10^[`DIGITS`], as
-/// HdrHistogram has it. It is two to the power of [`LOG_BUCKETS`].
+/// Number of buckets for the smallest numbers, each one wide: the smallest power of two that is at least two
+/// times 10^[`DIGITS`], as in HdrHistogram. It is two to the power of [`LOG_BUCKETS`].
 const BUCKETS: u64 = 1 << LOG_BUCKETS;
 const LOG_BUCKETS: u32 = 11;
 
 /// Buckets of each octave.
 const OCTAVE: usize = BUCKETS as usize / 2;
 
-/// How often each size was counted.
+/// The number of counts for each size.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Buckets {
-    /// Whole octaves.
+    /// The counts of whole octaves.
     counts: Vec<u64>,
     total: u64,
 }
 
 impl Buckets {
-    /// Room for numbers up to `most`; larger ones make room for themselves.
+    /// Reserves room for numbers up to `most`; a larger number makes the vector grow.
     pub(super) fn with_room(most: u64) -> Buckets {
         Buckets {
             counts: vec![0; room_for(most)],
@@ -35,13 +35,13 @@ impl Buckets {
         }
     }
 
-    /// Forgets all counts, and keeps the memory.
+    /// Resets all counts, and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.counts.fill(0);
         self.total = 0;
     }
 
-    /// How many were counted.
+    /// The total of all counts.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
@@ -62,7 +62,7 @@ impl Buckets {
         self.counts[place_of(number)] += 1;
     }
 
-    /// Adds the counts of another.
+    /// Adds the counts of `other`.
     pub(super) fn add(&mut self, other: &Buckets) {
         let used = other.used();
         if self.counts.len() < used {
@@ -80,8 +80,8 @@ impl Buckets {
         last.map_or(0, |last| last + 1)
     }
 
-    /// The largest number of the bucket in which the fraction `quantile` (0 to 1) of all that was counted is
-    /// reached; the smallest of the first one for the fraction 0. Zero when nothing was counted.
+    /// The largest number in the bucket in which the fraction `quantile` (0 to 1) of all counts is reached. For
+    /// the fraction 0, it is the smallest number of the first non-empty bucket. Zero when nothing was counted.
     pub(super) fn quantile(&self, quantile: f64) -> u64 {
         let wanted = (quantile.min(1.0) * self.total as f64).ceil() as u64;
         let mut reached = 0;
@@ -96,7 +96,7 @@ impl Buckets {
         }
     }
 
-    /// How many numbers lie in the buckets of `low`, of `high` and between them.
+    /// The count of numbers in the buckets of `low`, of `high` and between them.
     pub(super) fn between(&self, low: u64, high: u64) -> u64 {
         let end = self.counts.len().min(place_of(high) + 1);
         let counts = self.counts.get(place_of(low)..end).unwrap_or_default();
@@ -111,7 +111,7 @@ impl Buckets {
             .map(|(place, count)| (most_of(place), count))
     }
 
-    /// The same as a histogram.
+    /// The counts as a histogram.
     pub(super) fn histogram(&self) -> Histogram<u64> {
         let mut histogram = Histogram::new(DIGITS).expect("3 digits are allowed");
         histogram.auto(true);
@@ -124,14 +124,14 @@ impl Buckets {
     }
 }
 
-/// The place of a number's bucket.
+/// The index of a number's bucket.
 #[inline]
 fn place_of(number: u64) -> usize {
     let octave = (number | (BUCKETS - 1)).ilog2() + 1 - LOG_BUCKETS;
     octave as usize * OCTAVE + (number >> octave) as usize
 }
 
-/// Buckets of all octaves up to a number's.
+/// The number of buckets in all octaves up to that of a number.
 fn room_for(number: u64) -> usize {
     (place_of(number) + 1).next_multiple_of(OCTAVE)
 }
@@ -147,7 +147,7 @@ fn most_of(place: usize) -> u64 {
     least_of(place) + ((1 << octave_of(place)) - 1)
 }
 
-/// Which power of two is the width of a bucket.
+/// The exponent of the power of two that is the width of a bucket.
 fn octave_of(place: usize) -> u32 {
     (place / OCTAVE).saturating_sub(1) as u32
 }
@@ -156,7 +156,7 @@ fn octave_of(place: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// Numbers about every edge between two buckets' widths, and others.
+    /// Numbers around every edge between two widths of buckets, and others.
     fn numbers() -> impl Iterator<Item = u64> {
         let edges = (0..63).flat_map(|power| {
             let edge = 1u64 << power;
@@ -209,7 +209,7 @@ mod tests {
         small.add(&large);
         assert_eq!(small.total(), 2_000_003);
         assert_eq!(small.quantile(1.0), u64::MAX);
-        // What is not counted needs no room.
+        // Adding counts of zero needs no memory.
         large.clear();
         large.count(7);
         let mut small = Buckets::with_room(1);

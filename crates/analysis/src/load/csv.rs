@@ -1,19 +1,19 @@
 //! Comma-separated values (RFC 4180): two tables, each with a header line, which pandas and DuckDB read
 //! as they are.
 //!
-//! - [`summary`]: `metric,value,unit`, one figure a line, named as in the JSON summary with its
-//!   members joined by points
-//! - [`timeline`]: the course, one interval a line
+//! - [`summary`]: `metric,value,unit`, one figure per line, named as in the JSON summary, with the names of
+//!   nested members joined by dots
+//! - [`timeline`]: the timeline, one interval per line
 //!
-//! What could not be measured is an empty field.
+//! A value that could not be measured is an empty field.
 
 use serde_json::Value;
 
 use super::{LoadResult, Summary, Verdict};
 
-/// Every figure of the summary, a line each: `measured.phases.corrected.p99_ms,12.3,ms`. Texts (the
-/// URL, settings, reasons against validity) are lines too, without a unit. The course and the targets
-/// are not: they are tables of their own.
+/// Every figure of the summary, one per line: `measured.phases.corrected.p99_ms,12.3,ms`. Texts (the URL,
+/// settings, reasons for INVALID) are lines too, without a unit. The timeline and the targets are left out,
+/// because they are tables of their own.
 pub fn summary(result: &LoadResult, promises: &[Verdict]) -> String {
     let summary = Summary::of(result).with_promises(promises.to_vec());
     let mut value = serde_json::to_value(&summary).expect("a summary is JSON");
@@ -26,7 +26,7 @@ pub fn summary(result: &LoadResult, promises: &[Verdict]) -> String {
     text
 }
 
-/// The course of the test: one line an interval.
+/// The timeline of the test: one line per interval.
 pub fn timeline(result: &LoadResult) -> String {
     let mut text = String::from(
         "start_s,length_s,planned,completed,errors,received_bytes,connections,p50_ms,p90_ms,p99_ms,\

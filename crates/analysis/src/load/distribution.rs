@@ -1,4 +1,4 @@
-//! Times, counted exactly enough.
+//! Distributions of times, to three significant digits.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use hdrhistogram::Histogram;
 
 use super::buckets::{self, Buckets};
 
-/// A distribution of times: a histogram of nanoseconds with three significant digits, beside the
-/// exact count, sum, extremes and sum of squares.
+/// A distribution of times: a histogram of nanoseconds with three significant digits, together with the exact
+/// count, sum, extremes and sum of squares.
 #[derive(Debug, Clone)]
 pub struct Distribution {
     buckets: Buckets,
@@ -21,7 +21,7 @@ impl Distribution {
     /// Significant decimal digits of a quantile: its relative error is below 10^-3.
     pub const DIGITS: u8 = buckets::DIGITS;
 
-    /// Nothing recorded.
+    /// An empty distribution.
     pub fn new() -> Distribution {
         Distribution {
             buckets: Buckets::default(),
@@ -32,21 +32,20 @@ impl Distribution {
         }
     }
 
-    /// Nothing recorded, with memory for times up to `longest` that is there at once: whatever is
-    /// recorded, up to that, takes no further memory. A longer time is recorded as well, and makes
-    /// the histogram grow.
+    /// An empty distribution with preallocated memory for times up to `longest`: recording such times allocates
+    /// no further memory. A longer time is recorded as well, and makes the histogram grow.
     pub fn with_room(longest: Duration) -> Distribution {
         let mut distribution = Distribution {
             buckets: Buckets::with_room(whole_nanos(longest)),
             ..Distribution::new()
         };
-        // The system makes fresh zeros when they are first written to, and a compiler that knows them
-        // to be zeros would not write them.
+        // The system maps fresh zero pages only at their first write. The compiler must not see that the memory
+        // is zero, or it would omit the write.
         std::hint::black_box(&mut distribution).clear();
         distribution
     }
 
-    /// Forgets all that was recorded, and keeps the memory.
+    /// Resets the distribution, and keeps the memory.
     pub fn clear(&mut self) {
         let Distribution {
             buckets,
@@ -70,7 +69,8 @@ impl Distribution {
     /// Records one time, in nanoseconds.
     #[inline]
     pub fn record_nanos(&mut self, nanos: u64) {
-        // No time is longer than half of what the number holds, and a signed number is the quicker to convert.
+        // The largest time is half the range of the type, so that it fits a signed number, which converts to a
+        // float faster.
         let nanos = nanos.min(LONGEST);
         self.buckets.count(nanos);
         self.sum += u128::from(nanos);
@@ -80,7 +80,7 @@ impl Distribution {
         self.greatest = self.greatest.max(nanos);
     }
 
-    /// Adds what another has recorded.
+    /// Adds the times of `other`.
     pub fn merge(&mut self, other: &Distribution) {
         self.buckets.add(&other.buckets);
         self.sum += other.sum;
@@ -89,54 +89,58 @@ impl Distribution {
         self.greatest = self.greatest.max(other.greatest);
     }
 
-    /// How many times were recorded.
+    /// Number of recorded times.
     pub fn count(&self) -> u64 {
         self.buckets.total()
     }
 
-    /// Whether none was.
+    /// Whether no time was recorded.
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
 
-    /// Their sum.
+    /// The sum of the times.
     pub fn sum(&self) -> Duration {
         let seconds = (self.sum / 1_000_000_000) as u64;
         Duration::new(seconds, (self.sum % 1_000_000_000) as u32)
     }
 
-    /// Their mean; `None` when there are none.
+    /// The mean; `None` when the distribution is empty.
     pub fn mean(&self) -> Option<Duration> {
         let mean = self.sum.checked_div(u128::from(self.count()))?;
         Some(Duration::from_nanos(mean as u64))
     }
 
-    /// Their standard deviation; `None` when there are none.
+    /// The standard deviation; `None` when the distribution is empty.
     pub fn standard_deviation(&self) -> Option<Duration> {
+        if self.is_empty() {
+            return None;
+        }
         let count = self.count() as f64;
-        let mean = self.mean()?.as_nanos() as f64;
+        // Not in whole nanoseconds: what is cut off the mean counts twice the mean in the variance.
+        let mean = self.sum as f64 / count;
         let variance = (self.squares / count - mean * mean).max(0.0);
         Some(Duration::from_nanos(variance.sqrt() as u64))
     }
 
-    /// The smallest, exactly.
+    /// The smallest time, exact.
     pub fn min(&self) -> Option<Duration> {
         (!self.is_empty()).then(|| Duration::from_nanos(self.least))
     }
 
-    /// The largest, exactly.
+    /// The largest time, exact.
     pub fn max(&self) -> Option<Duration> {
         (!self.is_empty()).then(|| Duration::from_nanos(self.greatest))
     }
 
-    /// The smallest value that at least the fraction `quantile` (0 to 1) of them does not exceed, to
-    /// three digits.
+    /// The smallest value that at least the fraction `quantile` (0 to 1) of the times does not exceed, to three
+    /// digits.
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         let nanos = self.buckets.quantile(quantile);
         (!self.is_empty()).then(|| Duration::from_nanos(nanos.clamp(self.least, self.greatest)))
     }
 
-    /// The share of them that lies within a standard deviation of the mean (h2load's last column).
+    /// The share of the times within one standard deviation of the mean (h2load's last column).
     pub fn within_one_deviation(&self) -> Option<f64> {
         let (mean, deviation) = (self.mean()?, self.standard_deviation()?);
         let low = mean.saturating_sub(deviation).as_nanos() as u64;
@@ -144,18 +148,18 @@ impl Distribution {
         Some(self.buckets.between(low, high) as f64 / self.count() as f64)
     }
 
-    /// How many times were not longer than this one, to three digits.
+    /// Number of times up to and including this one, to three digits.
     pub fn count_up_to(&self, time: Duration) -> u64 {
         self.buckets.between(0, whole_nanos(time))
     }
 
-    /// What was recorded, in nanoseconds to three digits: the longest of the times that are not told apart, and
-    /// how many they were, from the shortest to the longest.
+    /// The recorded times by bucket, in nanoseconds to three digits: the longest time of each bucket and its
+    /// count, in ascending order.
     pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
         self.buckets.recorded()
     }
 
-    /// A histogram of it, in nanoseconds.
+    /// The distribution as a histogram of nanoseconds.
     pub fn histogram(&self) -> Histogram<u64> {
         self.buckets.histogram()
     }
@@ -167,10 +171,10 @@ impl Default for Distribution {
     }
 }
 
-/// The longest time, in nanoseconds: what is longer is not to be believed.
+/// The longest time that is recorded, in nanoseconds; a longer one is recorded as this.
 const LONGEST: u64 = u64::MAX / 2;
 
-/// A time that can be counted.
+/// The time in nanoseconds, limited to `LONGEST`.
 fn whole_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).map_or(LONGEST, |nanos| nanos.min(LONGEST))
 }
@@ -180,12 +184,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_deviation_of_nearly_equal_times_is_small() {
+        let mut times = Distribution::new();
+        times.record_nanos(100_000_000);
+        (0..9).for_each(|_| times.record_nanos(100_000_001));
+        assert!(times.standard_deviation().unwrap() < Duration::from_nanos(100));
+    }
+
+    #[test]
     fn a_distribution_with_room_counts_as_any_other_and_can_begin_anew() {
         let times = [0, 1, 1_500, 999_999, 29_000_000_000, 90_000_000_000];
         for room in [Duration::ZERO, Duration::from_secs(30), Duration::MAX] {
             let mut roomy = Distribution::with_room(room);
             assert_eq!((roomy.count(), roomy.max()), (0, None));
-            // More than there is room for in the second round.
+            // The second round exceeds the reserved room.
             for most in [5, 6] {
                 roomy.clear();
                 let mut plain = Distribution::new();
@@ -225,7 +237,7 @@ mod tests {
             assert_eq!(distribution.max(), Some(millis(1000)));
             let p98 = distribution.quantile(0.98).unwrap().as_secs_f64();
             assert!((p98 - 0.980).abs() < 0.001, "{p98}");
-            // Of a uniform distribution the share within a deviation is 1/sqrt(3).
+            // In a uniform distribution the share within one deviation is 1/sqrt(3).
             let share = distribution.within_one_deviation().unwrap();
             assert!((share - 0.577).abs() < 0.005, "{share}");
         }

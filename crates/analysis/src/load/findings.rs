@@ -1,14 +1,14 @@
-//! What stands out in a result, in a sentence each, for whoever looks no further.
+//! Notable facts about a result, one sentence each, for readers who look no further.
 //!
-//! A finding is about the server, or about what was asked of it. It never makes a result invalid and
-//! never breaks a promise: to refuse quickly may be what the server was to be measured at.
+//! A finding is about the server, or about the load that was requested. It never makes a result invalid and
+//! never fails a threshold: fast refusals may be exactly what the test was to measure.
 
 use std::collections::BTreeMap;
 
 use super::LoadResult;
 use super::quantity::{count, percent};
 
-/// Whatever should be seen before the figures are used; mostly nothing.
+/// Facts that a reader should see before using the figures; usually none.
 pub fn of(result: &LoadResult) -> Vec<String> {
     let counts = &result.measured.counts;
     let (all, errors) = (counts.completed, counts.status_errors());
@@ -79,7 +79,7 @@ pub fn of(result: &LoadResult) -> Vec<String> {
     findings
 }
 
-/// Says so, and asks what the status that came most often suggests.
+/// States that every response had an error status, and asks what the most frequent status suggests.
 fn all_refused(statuses: &BTreeMap<u16, u64>, is_workload: bool) -> String {
     let most = statuses.iter().max_by_key(|&(_, times)| times);
     let most = most.map_or(0, |(status, _)| *status);
@@ -96,7 +96,7 @@ fn all_refused(statuses: &BTreeMap<u16, u64>, is_workload: bool) -> String {
     format!("{what}: {}", question(most, is_workload))
 }
 
-/// What to look at first.
+/// The first thing to check.
 fn question(status: u16, is_workload: bool) -> &'static str {
     match status {
         401 | 403 | 407 => "does the server want credentials, or is this address shut out?",
@@ -112,7 +112,7 @@ fn question(status: u16, is_workload: bool) -> &'static str {
     }
 }
 
-/// The status with its name, where it has one that everybody knows (RFC 9110 section 15).
+/// The status with its name, if it has a common one (RFC 9110 section 15).
 fn named(status: u16) -> String {
     let name = match status {
         400 => "Bad Request",

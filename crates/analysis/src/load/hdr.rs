@@ -1,6 +1,6 @@
-//! The distributions as an HdrHistogram log (version 1.3 of the format), which HdrHistogram's own
-//! processors and plotters read: compressed V2 histograms of nanoseconds, one line a phase of the
-//! measured window, tagged by the phase (`Tag=corrected`).
+//! The distributions as an HdrHistogram log (version 1.3 of the format), which HdrHistogram's own processors
+//! and plotters read. It holds compressed V2 histograms of nanoseconds, one line per phase of the measured
+//! window, with the phase as tag (`Tag=corrected`).
 //!
 //! The column `Interval_Max` is in milliseconds, as those tools expect by default. The histograms
 //! have three significant digits; exact sums and extremes are in the JSON summary.
@@ -20,7 +20,7 @@ const NANOS_PER_MILLI: f64 = 1e6;
 /// Writes the log.
 ///
 /// # Errors
-/// When `out` refuses octets.
+/// When writing to `out` fails.
 pub fn write(result: &LoadResult, out: &mut impl Write) -> io::Result<()> {
     let setup = &result.setup;
     let started = setup.started;

@@ -1,10 +1,9 @@
-//! What a load test measured.
+//! The results of a load test.
 //!
-//! A [`LoadResult`] is what a load engine hands over when it has ended: exact counts, exact sums and
-//! histograms, merged over its threads, never averaged percentiles. Everything shown of a load test
-//! is a function of it.
+//! A [`LoadResult`] is what a load engine returns at its end: exact counts, exact sums and histograms, merged
+//! over its threads. Percentiles are never averaged. All output about a load test is a function of it.
 //!
-//! An exchange's life, and which [`Distribution`] of [`Latency`] each part goes into:
+//! The phases of an exchange, and the [`Distribution`] of [`Latency`] to which each belongs:
 //!
 //! ```text
 //! planned ──── due ──────── sent ───────────── first byte ──────────── last byte
@@ -13,16 +12,16 @@
 //!                            └──────── uncorrected ──────────────────────┘
 //! ```
 //!
-//! *planned* is the plan's instant; *due* is when the exchange was planned and a connection was free
-//! for it: until then the server is to blame, from then on the generator.
+//! *planned* is the planned instant. *due* is the instant when the exchange was planned and a connection was
+//! free for it. Until then the delay is the server's; after it, the delay is the generator's.
 //!
-//! - [`screen`]: for people, when a test has ended; [`webstone`]: in that benchmark's words
-//! - [`Summary`]: for programs, as JSON with a published schema; [`mod@csv`], [`hdr`], [`prometheus`]:
-//!   the same in others' formats
-//! - [`server`]: what probes saw of the server's machine, when they could, and which resource that
-//!   makes suspect
-//! - [`findings`]: what stands out, in sentences
-//! - [`Slo`]: promises, and whether they were kept
+//! - [`screen`]: the report on the terminal; [`webstone`]: the same in that benchmark's terms
+//! - [`Summary`]: the result as JSON with a published schema; [`mod@csv`], [`hdr`], [`prometheus`]: the same in
+//!   other formats
+//! - [`server`]: what probes measured on the server's machine, if they ran, and which resource that makes
+//!   suspect
+//! - [`findings`]: notable facts, in sentences
+//! - [`Slo`]: thresholds, and whether the result meets them
 
 mod buckets;
 pub mod csv;

@@ -1,9 +1,9 @@
-//! Whole numbers, counted exactly enough.
+//! Distributions of whole numbers, to two significant digits.
 
 use hdrhistogram::Histogram;
 
-/// A distribution of whole numbers: exact count, sum and extremes, and quantiles that are exact up to
-/// 255 and have two significant digits beyond. It needs some kilobytes, however much is recorded.
+/// A distribution of whole numbers: exact count, sum and extremes. Quantiles are exact up to 255 and have two
+/// significant digits above. It needs some kilobytes, however many numbers are recorded.
 #[derive(Debug, Clone)]
 pub struct Numbers {
     histogram: Histogram<u64>,
@@ -13,7 +13,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Nothing recorded.
+    /// An empty distribution.
     pub fn new() -> Numbers {
         let mut histogram = Histogram::new(2).expect("2 digits are allowed");
         histogram.auto(true);
@@ -35,7 +35,7 @@ impl Numbers {
         self.greatest = self.greatest.max(number);
     }
 
-    /// Adds what another has recorded.
+    /// Adds the numbers of `other`.
     pub fn merge(&mut self, other: &Numbers) {
         self.histogram
             .add(&other.histogram)
@@ -45,17 +45,17 @@ impl Numbers {
         self.greatest = self.greatest.max(other.greatest);
     }
 
-    /// How many were recorded.
+    /// Number of recorded numbers.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// Whether none was.
+    /// Whether no number was recorded.
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
 
-    /// Their mean; `None` when there are none.
+    /// The mean; `None` when the distribution is empty.
     pub fn mean(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.sum as f64 / self.count() as f64)
     }
@@ -70,7 +70,7 @@ impl Numbers {
         (!self.is_empty()).then_some(self.greatest)
     }
 
-    /// The smallest number that at least the fraction `quantile` (0 to 1) of them does not exceed.
+    /// The smallest number that at least the fraction `quantile` (0 to 1) of the numbers does not exceed.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let value = self.histogram.value_at_quantile(quantile);
         (!self.is_empty()).then(|| value.clamp(self.least, self.greatest))

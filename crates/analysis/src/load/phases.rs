@@ -2,7 +2,7 @@
 
 use super::{Distribution, Latency};
 
-/// Every phase with the name it has in files.
+/// Every phase with its name in files.
 pub(super) fn of(latency: &Latency) -> [(&'static str, &Distribution); 10] {
     [
         ("corrected", &latency.corrected),

@@ -1,8 +1,8 @@
 //! The measured window in Prometheus' text exposition format 0.0.4, for a textfile collector or a push
 //! gateway.
 //!
-//! Counters and histograms are of this one test: a later test starts anew, so the series want a
-//! label that tells tests apart (the collector's job or grouping key). What was asked of whom is in
+//! Counters and histograms are of one test. A later test starts again at zero, so the series need a label that
+//! distinguishes tests (the collector's job or grouping key). The settings of the test are in
 //! `fathometer_load_info`.
 
 use std::fmt::{Display, Write};
@@ -17,7 +17,7 @@ const BOUNDS: [&str; 22] = [
     "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "25", "50", "100",
 ];
 
-/// The exposition.
+/// The result in the text exposition format.
 pub fn render(result: &LoadResult) -> String {
     let (setup, window) = (&result.setup, &result.measured);
     let (counts, octets) = (&window.counts, &window.octets);
@@ -221,7 +221,7 @@ pub fn render(result: &LoadResult) -> String {
     out.text
 }
 
-/// Nothing where there was no TLS.
+/// Metrics of TLS; nothing without TLS.
 fn tls(out: &mut Exposition, handshakes: &Handshakes) {
     if handshakes.count() == 0 {
         return;
@@ -271,7 +271,7 @@ fn tls(out: &mut Exposition, handshakes: &Handshakes) {
     }
 }
 
-/// Nothing where fields are not compressed.
+/// Metrics of field compression; nothing when fields are not compressed.
 fn fields(out: &mut Exposition, window: &Window) {
     if window.frames.is_empty() && window.datagrams.is_empty() {
         return;
@@ -290,7 +290,7 @@ fn fields(out: &mut Exposition, window: &Window) {
     }
 }
 
-/// Nothing where there was no HTTP/3.
+/// Metrics of QUIC; nothing without HTTP/3.
 fn quic(out: &mut Exposition, window: &Window) {
     let datagrams = &window.datagrams;
     if datagrams.is_empty() {
@@ -317,7 +317,7 @@ fn quic(out: &mut Exposition, window: &Window) {
     }
 }
 
-/// Nothing where there was no HTTP/2.
+/// Metrics of HTTP/2 frames; nothing without HTTP/2.
 fn http2(out: &mut Exposition, window: &Window) {
     let frames = &window.frames;
     if frames.is_empty() {
@@ -395,7 +395,7 @@ impl Exposition {
             let seconds: f64 = bound.parse().expect("bounds are numbers");
             let time = Duration::from_secs_f64(seconds);
             let count = match times.max() {
-                // The extremes are exact where the histogram is not.
+                // The maximum is exact, but the histogram is not.
                 Some(max) if max <= time => times.count(),
                 _ => times.count_up_to(time),
             };

@@ -1,5 +1,6 @@
-//! TLS, HTTP/2 and QUIC beneath the exchanges: handshakes, frames, datagrams, what compression saved of
-//! heads. What a result holds of them, the same for programs, and the lines of the screen.
+//! The layers below the exchanges: TLS handshakes, HTTP/2 frames, QUIC datagrams, and the savings by
+//! compression of heads. This module has the figures of a result, their JSON form, and their lines on the
+//! screen.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,37 +13,36 @@ use super::Window;
 use super::quantity::{count, counted, octets, percent, time};
 use super::screen::line;
 
-/// TLS handshakes that were completed while a window lasted.
+/// TLS handshakes that completed within a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Handshakes {
-    /// Those that agreed on everything anew.
+    /// Full handshakes.
     pub full: u64,
-    /// Those that resumed an earlier connection's session.
+    /// Handshakes that resumed the session of an earlier connection.
     pub resumed: u64,
-    /// Of the resumed, those whose early data (0-RTT) the server took.
+    /// Resumed handshakes whose early data (0-RTT) the server accepted.
     pub early: u64,
-    /// Of the resumed, those whose early data it refused: it was sent once more.
+    /// Resumed handshakes whose early data the server rejected, so that it was sent again.
     pub early_refused: u64,
-    /// Octets of records sent until TLS was established; of QUIC, whose handshake it is, octets of
-    /// datagrams.
+    /// Bytes of records sent until TLS was established. For QUIC, bytes of datagrams.
     pub sent: Bytes,
-    /// Octets of records, or of datagrams, received until then.
+    /// Bytes of records, or of datagrams, received until then.
     pub received: Bytes,
-    /// Octets of the certificates among them, as they were sent; none in a resumed session.
+    /// Bytes of the certificates among them, as transferred; a resumed session has none.
     pub certificates: Bytes,
-    /// Processor time of the generator within the handshakes, its system calls excluded.
+    /// Processor time of the generator within the handshakes, without system calls.
     pub cpu: Duration,
-    /// What was agreed on, and how often: version, cipher suite, key exchange, protocol.
+    /// The negotiated version, cipher suite, key exchange and protocol, each combination with its count.
     pub agreed: BTreeMap<String, u64>,
 }
 
 impl Handshakes {
-    /// How many there were.
+    /// Number of handshakes.
     pub fn count(&self) -> u64 {
         self.full + self.resumed
     }
 
-    /// Adds what happened elsewhere in the same window.
+    /// Adds the figures of another thread for the same window.
     pub fn merge(&mut self, other: &Handshakes) {
         self.full += other.full;
         self.resumed += other.resumed;
@@ -58,41 +58,41 @@ impl Handshakes {
     }
 }
 
-/// What HTTP/2 put on connections while a window lasted.
+/// HTTP/2 frames on connections within a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frames {
-    /// Frames sent, by the name of their type in RFC 9113, those of no known type as `other`.
+    /// Frames sent, by the name of their type in RFC 9113; those of an unknown type are under `other`.
     pub sent: BTreeMap<String, FrameCount>,
     /// Frames received.
     pub received: BTreeMap<String, FrameCount>,
-    /// The most streams that were open at a time on one connection.
+    /// The most streams that were open at the same time on one connection.
     pub most_streams: u64,
-    /// The most that a server allowed; `None` where none said.
+    /// The largest limit that a server announced; `None` when no server announced one.
     pub allowed_streams: Option<u64>,
 }
 
 /// Frames of one type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrameCount {
-    /// How many.
+    /// Number of frames.
     pub frames: u64,
-    /// Their octets, with the nine of each frame's head.
+    /// Their bytes, including the nine bytes of each frame header.
     pub octets: Bytes,
 }
 
 impl Frames {
-    /// How many frames were sent, and how many received.
+    /// Number of frames sent, and number of frames received.
     pub fn count(&self) -> (u64, u64) {
         let sum = |counts: &BTreeMap<String, FrameCount>| counts.values().map(|c| c.frames).sum();
         (sum(&self.sent), sum(&self.received))
     }
 
-    /// Whether there were none.
+    /// Whether there were no frames.
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty() && self.received.is_empty()
     }
 
-    /// Adds what happened elsewhere in the same window.
+    /// Adds the figures of another thread for the same window.
     pub fn merge(&mut self, other: &Frames) {
         for (to, from) in [
             (&mut self.sent, &other.sent),
@@ -109,39 +109,39 @@ impl Frames {
     }
 }
 
-/// What QUIC put on the wire beneath HTTP/3 while a window lasted.
+/// QUIC datagrams below HTTP/3 within a window.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Datagrams {
     /// Datagrams sent.
     pub sent: u64,
-    /// Octets of their UDP payloads.
+    /// Bytes of their UDP payloads.
     pub sent_octets: Bytes,
     /// Datagrams received.
     pub received: u64,
-    /// Octets of their UDP payloads.
+    /// Bytes of their UDP payloads.
     pub received_octets: Bytes,
-    /// Packets sent that were taken for lost.
+    /// Sent packets that were declared lost.
     pub lost: u64,
-    /// Datagrams that the kernel threw away because the generator did not fetch them in time: losses
-    /// that no path made.
+    /// Datagrams that the kernel dropped because the generator did not read them in time: losses that the path
+    /// did not cause.
     pub overflowed: u64,
-    /// Datagrams that the kernel would not send, for want of memory or of a way.
+    /// Datagrams that the kernel refused to send, for lack of memory or of a route.
     pub unsent: u64,
-    /// Calls by which they were sent; one call sends several with segmentation offload (GSO).
+    /// System calls that sent them; with segmentation offload (GSO), one call sends several.
     pub send_calls: u64,
-    /// Buffers into which they were received; one holds several with receive offload (GRO).
+    /// Buffers that received them; with receive offload (GRO), one buffer holds several.
     pub receive_buffers: u64,
-    /// The most requests that were under way at a time on one connection.
+    /// The most requests that were in flight at the same time on one connection.
     pub most_streams: u64,
 }
 
 impl Datagrams {
-    /// Whether there were none.
+    /// Whether there were no datagrams.
     pub fn is_empty(&self) -> bool {
         self.sent == 0 && self.received == 0
     }
 
-    /// Adds what happened elsewhere in the same window.
+    /// Adds the figures of another thread for the same window.
     pub fn merge(&mut self, other: &Datagrams) {
         self.sent += other.sent;
         self.sent_octets += other.sent_octets;
@@ -292,7 +292,7 @@ fn by_type(counts: &BTreeMap<String, FrameCount>) -> BTreeMap<String, FrameCount
     counts.collect()
 }
 
-/// The lines of the screen; nothing where there was neither TLS nor HTTP/2 nor QUIC.
+/// The lines of the screen; empty when there was neither TLS nor HTTP/2 nor QUIC.
 pub(super) fn lines(window: &Window) -> String {
     let mut text = String::new();
     if window.handshakes.count() > 0 {
@@ -385,7 +385,7 @@ fn mean(sum: Bytes, times: u64) -> String {
     octets(sum.as_f64() / times.max(1) as f64)
 }
 
-/// What compression saved of heads.
+/// The savings by compression of heads.
 fn compression(window: &Window) -> Option<String> {
     let (requests, responses) = window.octets.savings()?;
     Some(format!(

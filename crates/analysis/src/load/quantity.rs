@@ -1,4 +1,4 @@
-//! Quantities as people read them.
+//! Quantities formatted for people.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ pub(super) fn time(time: Duration) -> String {
 
 /// A time in seconds, three significant digits.
 pub(super) fn seconds(seconds: f64) -> String {
-    // A unit begins where the one before it would be rounded to its thousand.
+    // The next unit starts where the smaller one would be rounded to 1000.
     let (value, unit) = match seconds {
-        // Times are whole nanoseconds.
+        // Times are whole nanoseconds, so this keeps three decimals of a microsecond.
         least if least > 0.0 && least < 0.9995e-6 => return format!("{:.3} µs", least * 1e6),
         small if small < 999.5e-6 => (small * 1e6, "µs"),
         middle if middle < 999.5e-3 => (middle * 1e3, "ms"),
@@ -20,7 +20,7 @@ pub(super) fn seconds(seconds: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// Three significant digits, and all of those before the point.
+/// Three significant digits, and all digits before the decimal point.
 pub(super) fn three_digits(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 {
@@ -62,7 +62,7 @@ pub(super) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(number))
 }
 
-/// `12.3 MB`, by thousands; below a kilobyte exact.
+/// `12.3 MB`, in powers of 1000; below a kilobyte exact.
 pub(super) fn octets(octets: f64) -> String {
     let (value, unit) = match octets {
         small if small < 999.5 => (small, "B"),
@@ -73,7 +73,7 @@ pub(super) fn octets(octets: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// `12.3 %`, and as many digits as it takes when it is small: `0.0012 %`.
+/// `12.3 %`, with as many digits as needed when it is small: `0.0012 %`.
 pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {
         whole if whole >= 99.95 => format!("{whole:.1} %"),

@@ -1,31 +1,31 @@
-//! What follows from a result by division.
+//! Figures that follow from a result by division.
 
 use std::time::Duration;
 
 use super::{LoadResult, Window};
 
-/// Exchanges a second that the plan asked for.
+/// The offered rate: exchanges per second that the plan contains.
 pub(super) fn offered(window: &Window) -> Option<f64> {
     per_second(window.counts.planned as f64, window.duration)
 }
 
-/// Exchanges a second whose response came whole within the window.
+/// Exchanges per second whose response was completed within the window.
 pub(super) fn achieved(window: &Window) -> Option<f64> {
     per_second(window.ended.completed as f64, window.duration)
 }
 
-/// Octets of useful content a second: of responses with a status below 400 that came whole.
+/// Bytes of useful content per second: of complete responses with a status below 400.
 pub(super) fn goodput(window: &Window) -> Option<f64> {
     per_second(window.ended.useful.as_f64(), window.duration)
 }
 
-/// Response octets a second, heads and content.
+/// Response bytes per second, heads and content.
 pub(super) fn throughput(window: &Window) -> Option<f64> {
     per_second(window.ended.received.as_f64(), window.duration)
 }
 
-/// Little's Load Factor: how many exchanges were under way on average. By Little's law that is the
-/// sum of the response times over the time they were measured for; nothing is truncated.
+/// Little's Load Factor: the mean number of exchanges in flight. By Little's law it is the sum of the response
+/// times over the time they were measured for; nothing is truncated.
 pub(super) fn load_factor(window: &Window) -> Option<f64> {
     per_second(
         window.latency.corrected.sum().as_secs_f64(),
@@ -33,34 +33,34 @@ pub(super) fn load_factor(window: &Window) -> Option<f64> {
     )
 }
 
-/// The same of pages, whose exchanges may run beside each other: how many users were busy.
+/// The same for pages, whose exchanges may overlap: the mean number of busy users.
 pub(super) fn page_load_factor(window: &Window) -> Option<f64> {
     has_pages(window)
         .then(|| per_second(window.latency.page.sum().as_secs_f64(), window.duration))
         .flatten()
 }
 
-/// Whether some page had more than one file, so that a page is something else than an exchange.
+/// Whether a page had more than one file, so that pages and exchanges differ.
 pub(super) fn has_pages(window: &Window) -> bool {
     let counts = &window.counts;
     !window.latency.page.is_empty()
         && counts.completed + counts.failed() > counts.pages + counts.pages_failed
 }
 
-/// How many connections were open on average.
+/// Mean number of open connections.
 pub(super) fn mean_open(window: &Window) -> Option<f64> {
     per_second(window.connections.open.as_secs_f64(), window.duration)
 }
 
-/// Errors over everything that came to an end or was given up: failures, responses of status 400
-/// and above, and exchanges still unanswered when the drain was over.
+/// Errors over all exchanges that ended or were given up: failures, responses with a status of 400 and above,
+/// and exchanges without a response at the end of the drain.
 pub(super) fn error_share(window: &Window) -> Option<f64> {
     let counts = &window.counts;
     let all = counts.completed + counts.failed() + counts.unfinished;
     (all > 0).then(|| (counts.errors() + counts.unfinished) as f64 / all as f64)
 }
 
-/// The generator's processor time for an exchange that ended within the window: user and system.
+/// The generator's processor time per exchange that ended within the window: user and system.
 pub(super) fn cpu_per_exchange(result: &LoadResult) -> Option<(Duration, Duration)> {
     let ended = &result.measured.ended;
     let exchanges = ended.completed + ended.failed;

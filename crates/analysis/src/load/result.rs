@@ -8,59 +8,59 @@ use fathometer_model::{Bytes, Failure, Seed, Validity};
 use super::server::ServerProbes;
 use super::{Datagrams, Distribution, Frames, Handshakes, Numbers};
 
-/// All that a load test measured.
+/// The result of a load test.
 #[derive(Debug, Clone)]
 pub struct LoadResult {
-    /// What was asked of whom.
+    /// The settings of the test.
     pub setup: Setup,
-    /// The steady state: what the figures are about.
+    /// The steady state, which the figures describe.
     pub measured: Window,
-    /// What happened before it, when there was a warm-up.
+    /// The time before it, when there was a warm-up.
     pub warm_up: Option<Window>,
-    /// What was still under way when it ended, until that was done or given up.
+    /// The exchanges in flight at its end, until they were completed or given up.
     pub drain: Option<Window>,
-    /// The course of it all, from the start of the warm-up to the end of the drain.
+    /// The timeline of the test, from the start of the warm-up to the end of the drain.
     pub timeline: Vec<Interval>,
-    /// Exchanges of the measured window by target, when there is more than one and they were asked for.
+    /// Exchanges of the measured window by target, when there is more than one and the output was requested.
     pub targets: Vec<TargetCount>,
-    /// Lines or entries of the workload's source that are not requested: how many, by reason.
+    /// Lines or entries of the workload's source that are not requested: their number by reason.
     pub skipped: BTreeMap<String, u64>,
     /// How much of the workload's sequence of pages was requested, when it has one.
     pub sequence: Option<SequenceUse>,
-    /// How the generator itself fared.
+    /// The state of the generator itself.
     pub generator: Generator,
-    /// What probes saw of the server's machine, when they were asked to look.
+    /// What probes measured on the server's machine, when they were requested.
     pub server: Option<ServerProbes>,
-    /// Whether the figures may be believed.
+    /// Whether the figures are valid.
     pub validity: Validity,
 }
 
-/// What was asked of whom.
+/// The settings of a load test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setup {
-    /// Where the load went, as in `http://127.0.0.1:8080/`.
+    /// The URL of the server, as in `http://127.0.0.1:8080/`.
     pub url: String,
     /// The workload's name; the path for a single URL.
     pub workload: String,
     /// The connection policy, as in `h1.1-pipeline16`.
     pub policy: String,
-    /// How requests come about.
+    /// How requests are generated.
     pub kind: LoopKind,
-    /// Threads of the generator, an event loop each.
+    /// Threads of the generator, each with an event loop.
     pub threads: u32,
     /// Time before the measured window.
     pub warm_up: Duration,
-    /// Length asked for, when it was a time that was asked for.
+    /// The requested length, when a time was requested.
     pub duration: Option<Duration>,
-    /// Exchanges asked for, when it was a count.
+    /// The requested number of exchanges, when a count was requested.
     pub exchanges: Option<u64>,
-    /// How long an exchange may take.
+    /// The time limit of an exchange.
     pub timeout: Duration,
     /// Longest time that a wake-up of the generator is delayed so that several responses are read at once; zero is off.
     pub wake_up_coalescing: Duration,
-    /// Where everything random came from.
+    /// The seed of all random choices.
     pub seed: Seed,
-    /// Settings nobody asked for, each with its value: every default is part of the result.
+    /// Settings that were not requested, each with its value: every default is part of the result.
     pub defaults: Vec<(String, String)>,
     /// The command line, program first.
     pub command: Vec<String>,
@@ -68,94 +68,92 @@ pub struct Setup {
     pub version: String,
     /// Facts about the machine, as in a run.
     pub machine: BTreeMap<String, String>,
-    /// Start, in seconds since the Unix epoch.
+    /// Start time, in seconds since the Unix epoch.
     pub started: f64,
 }
 
-/// How requests come about.
+/// How requests are generated.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LoopKind {
-    /// Users that wait for their answers: `users` of them, each pausing between pages as the plan
-    /// says.
+    /// Users that wait for their responses: `users` of them. Each user pauses between pages as the plan says.
     Closed {
-        /// How many.
+        /// Number of users.
         users: u32,
     },
-    /// Requests that come when they come.
+    /// Requests whose times do not depend on responses.
     Open {
-        /// Their process in words, as in `constant 1000/s`.
+        /// The arrival process in words, as in `constant 1000/s`.
         arrivals: String,
-        /// Their mean rate over the measured window, in sessions (single exchanges, when the plan
-        /// has one target) a second.
+        /// Its mean rate over the measured window, in sessions per second (in single exchanges when the plan
+        /// has one target).
         rate: f64,
-        /// The most connections.
+        /// The largest number of connections.
         connections: u32,
     },
 }
 
-/// What happened in a stretch of time. An exchange belongs to the window that it was planned in,
-/// in whichever it ended.
+/// The events within a stretch of time. An exchange belongs to the window in which it was planned, whichever
+/// window it ended in.
 #[derive(Debug, Clone, Default)]
 pub struct Window {
-    /// How long it was.
+    /// Its length.
     pub duration: Duration,
-    /// How much of what.
+    /// Counts of exchanges, connections, pages and sessions.
     pub counts: Counts,
-    /// Octets on the connections.
+    /// Bytes on the connections.
     pub octets: Octets,
-    /// How long everything took.
+    /// The duration of each phase.
     pub latency: Latency,
-    /// What came to its end while it lasted.
+    /// The exchanges and connections that ended or were established within it.
     pub ended: Ended,
-    /// What became of connections while it lasted.
+    /// The connections within it.
     pub connections: Connections,
-    /// TLS handshakes that were completed while it lasted.
+    /// TLS handshakes that completed within it.
     pub handshakes: Handshakes,
-    /// What HTTP/2 put on connections while it lasted.
+    /// HTTP/2 frames on connections within it.
     pub frames: Frames,
-    /// What QUIC put on the wire while it lasted.
+    /// QUIC datagrams within it.
     pub datagrams: Datagrams,
 }
 
-/// What became of connections while a window lasted, whenever they were established. How many were
-/// established in it is [`Ended::connected`].
+/// Connections within a window, whenever they were established. The number established in it is
+/// [`Ended::connected`].
 ///
-/// A connection's life is from when it was established until this side has closed it, or has learnt
-/// that it is gone. Most connections of a test may outlive it: their lives are not in `life`, but
-/// `open` and `idle` have the part that lies in the window. By Little's law `open` over the number of
-/// those established is their mean life, once the window is long against it.
+/// A connection's life lasts from its establishment until this side closes it or learns that it is closed. Most
+/// connections may outlive a test. Their lives are not in `life`, but `open` and `idle` include the part that
+/// lies in the window. By Little's law, `open` over the number of established connections is their mean life,
+/// if the window is long against it.
 #[derive(Debug, Clone, Default)]
 pub struct Connections {
-    /// Closed by this side: it had no more to ask, or its policy said so.
+    /// Closed by this side: it had no more requests, or its policy required it.
     pub closed_by_client: u64,
-    /// Closed by the server, or by this side because the server had said that it would.
+    /// Closed by the server, or by this side because the server had announced it.
     pub closed_by_server: u64,
-    /// Ended by a failure: reset, out of time, or an answer that cannot be followed.
+    /// Ended by a failure: a reset, a time-out, or an invalid response.
     pub failed: u64,
-    /// The time that connections were open, all together: two that are open for a whole window make
-    /// twice its length.
+    /// The total time that connections were open: two that are open for a whole window make twice its length.
     pub open: Duration,
-    /// The part of that time in which nothing was asked on them.
+    /// The part of that time in which no request was in flight on them.
     pub idle: Duration,
     /// The lives of those that ended.
     pub life: Distribution,
-    /// How many exchanges were completed on each of those that ended.
+    /// The number of completed exchanges on each of those that ended.
     pub exchanges: Numbers,
 }
 
 impl Connections {
-    /// How many ended, for whatever reason.
+    /// Number of connections that ended, for whatever reason.
     pub fn ended(&self) -> u64 {
         self.closed_by_client + self.closed_by_server + self.failed
     }
 
-    /// The share of the time of all connections in which nothing was asked on them, 0 to 1; `None`
-    /// when none was open.
+    /// The share of the open time in which no request was in flight, 0 to 1; `None` when no connection was
+    /// open.
     pub fn idle_share(&self) -> Option<f64> {
         (!self.open.is_zero()).then(|| self.idle.as_secs_f64() / self.open.as_secs_f64())
     }
 
-    /// Adds what happened elsewhere in the same window.
+    /// Adds the figures of another thread for the same window.
     pub fn merge(&mut self, other: &Connections) {
         self.closed_by_client += other.closed_by_client;
         self.closed_by_server += other.closed_by_server;
@@ -167,47 +165,47 @@ impl Connections {
     }
 }
 
-/// What came to its end while a window lasted, in whichever it was planned: what rates are made of.
-/// Under overload that is less than what was planned in it and came later.
+/// The exchanges that ended within a window, whenever they were planned; the rates are based on these. Under
+/// overload they are fewer than those planned in the window, because some end later.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// Exchanges whose response came whole, whatever its status.
+    /// Exchanges whose response was completed, whatever its status.
     pub completed: u64,
-    /// Those with a status of 400 and above.
+    /// Exchanges of those with a status of 400 and above.
     pub status_errors: u64,
     /// Exchanges that failed.
     pub failed: u64,
-    /// Response octets of the completed, heads and content as transferred.
+    /// Response bytes of the completed exchanges, heads and content as transferred.
     pub received: Bytes,
-    /// Response content of those with a status below 400, without transfer coding: goodput's octets.
+    /// Response content of those with a status below 400, without transfer coding: the bytes of goodput.
     pub useful: Bytes,
     /// Connections established.
     pub connected: u64,
-    /// When the last response came whole, from the start of the window, where everything that ended after it failed
-    /// or was never answered, and that for long: the server had stopped answering.
+    /// The time of the last complete response, from the start of the window, if the server then stopped
+    /// responding: for a long time, everything that ended later failed or got no response.
     pub silent_from: Option<Duration>,
 }
 
 /// Counts of a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Exchanges the plan asked for (in a closed loop: that users began).
+    /// Exchanges in the plan (in a closed loop: exchanges that users began).
     pub planned: u64,
-    /// Exchanges whose request was handed to the transport.
+    /// Exchanges whose request was passed to the transport.
     pub sent: u64,
-    /// Exchanges whose response came whole, whatever its status.
+    /// Exchanges whose response was completed, whatever its status.
     pub completed: u64,
     /// Final status codes of those.
     pub statuses: BTreeMap<u16, u64>,
     /// Exchanges that failed, by reason.
     pub failures: BTreeMap<Failure, u64>,
-    /// Exchanges neither completed nor failed when the drain was over.
+    /// Exchanges neither completed nor failed at the end of the drain.
     pub unfinished: u64,
-    /// Responses whose content had another length than the plan says.
+    /// Responses whose content length differs from the plan.
     pub wrong_size: u64,
-    /// Requests that were made once more because their connection ended before any answer.
+    /// Requests that were retried because their connection ended before any response.
     pub retried: u64,
-    /// Connections asked for.
+    /// Connections requested.
     pub connects: u64,
     /// Connections established.
     pub connected: u64,
@@ -215,11 +213,11 @@ pub struct Counts {
     pub connect_failures: BTreeMap<Failure, u64>,
     /// Pages of which every exchange completed.
     pub pages: u64,
-    /// Connections that users of a closed loop established for those.
+    /// Connections that users of a closed loop established for those pages.
     pub page_connections: u64,
-    /// Pages of which one failed.
+    /// Pages with a failed exchange.
     pub pages_failed: u64,
-    /// Sessions that came to their end.
+    /// Sessions that ended.
     pub sessions: u64,
 }
 
@@ -234,8 +232,8 @@ impl Counts {
         self.statuses.range(400..).map(|(_, count)| count).sum()
     }
 
-    /// What to say when responses have wholesale another length than planned: the server has other files. `None`
-    /// when at least half of the responses with status 200 have the planned length.
+    /// A warning when most responses have another length than planned: the server has other files. `None` when
+    /// at least half of the responses with status 200 have the planned length.
     pub fn size_mismatch(&self) -> Option<String> {
         let sound = self.statuses.get(&200).copied().unwrap_or(0);
         (2 * self.wrong_size > sound && self.wrong_size > 0).then(|| {
@@ -254,33 +252,32 @@ impl Counts {
     }
 }
 
-/// Octets above TCP, and above TLS where there is TLS; of HTTP/3 those of QUIC's streams.
+/// Bytes above TCP, and above TLS where there is TLS; for HTTP/3, bytes of QUIC's streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Octets {
-    /// Request heads as transferred: of HTTP/2 and HTTP/3 the frames that carry them, their own
-    /// heads included.
+    /// Request heads as transferred; for HTTP/2 and HTTP/3, the frames that carry them, frame headers included.
     pub request_heads: Bytes,
-    /// Names and values of the fields of request heads before compression; the same as
-    /// `request_heads` where nothing is compressed.
+    /// Names and values of the fields of request heads before compression; equal to `request_heads` without
+    /// compression.
     pub request_fields: Bytes,
     /// Request content.
     pub request_bodies: Bytes,
     /// Response heads as transferred, interim responses included.
     pub response_heads: Bytes,
-    /// As `request_fields`, of response heads.
+    /// The same for response heads.
     pub response_fields: Bytes,
     /// Response content with its transfer coding.
     pub response_bodies: Bytes,
     /// Response content without its transfer coding.
     pub content: Bytes,
-    /// Responses of exchanges that failed, as far as they came: heads and content as transferred. The figures
-    /// above are of responses that came whole.
+    /// Responses of failed exchanges, as far as they arrived: heads and content as transferred. The figures
+    /// above are of complete responses.
     pub failed_responses: Bytes,
 }
 
 impl Octets {
-    /// What compression saved of heads, requests' and responses': 1 less what was transferred over what
-    /// there was before, each below 1, and negative where heads grew. `None` where heads are not
+    /// The savings by compression of heads, for requests and for responses: 1 minus the ratio of transferred
+    /// bytes to uncompressed bytes. Each is below 1, and negative where heads grew. `None` when heads are not
     /// compressed.
     pub fn savings(&self) -> Option<(f64, f64)> {
         let heads = (self.request_heads, self.response_heads);
@@ -293,33 +290,33 @@ impl Octets {
     }
 }
 
-/// How long everything took. Failed exchanges are in `corrected` and `uncorrected` with the time
-/// until they failed: a time-out is a long answer, not none.
+/// The duration of each phase. Failed exchanges are in `corrected` and `uncorrected`, with the time until they
+/// failed: a time-out counts as a long response time.
 #[derive(Debug, Clone, Default)]
 pub struct Latency {
-    /// From the plan's instant to the last octet.
+    /// From the planned instant to the last byte.
     pub corrected: Distribution,
-    /// From the request's first octet to the response's last.
+    /// From the request's first byte to the response's last byte.
     pub uncorrected: Distribution,
-    /// From the plan's instant until a connection was free for it.
+    /// From the planned instant until a connection was free for it.
     pub queue: Distribution,
-    /// From then until its first octet was handed to the transport: the generator's own lateness.
+    /// From then until its first byte was passed to the transport: the generator's own delay.
     pub send_lag: Distribution,
-    /// From asking for a connection to having it, TLS left out.
+    /// From the request for a connection to its establishment, without TLS.
     pub connect: Distribution,
-    /// From having a connection to being able to ask over TLS on it.
+    /// From the established connection to the end of the TLS handshake on it.
     pub tls: Distribution,
-    /// From the request's first octet to the response's first.
+    /// From the request's first byte to the response's first byte.
     pub first_byte: Distribution,
-    /// From the response's first octet to its last.
+    /// From the response's first byte to its last byte.
     pub transfer: Distribution,
-    /// From the start of a page to its last octet, connecting included.
+    /// From the start of a page to its last byte, connecting included.
     pub page: Distribution,
-    /// From the plan's instant to the failure, of those that failed.
+    /// From the planned instant to the failure, for failed exchanges.
     pub failed: Distribution,
 }
 
-/// A stretch of the course, a second long at first.
+/// A stretch of the timeline, one second long at first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Interval {
     /// Its start, from the start of the test.
@@ -330,11 +327,11 @@ pub struct Interval {
     pub planned: u64,
     /// Exchanges completed in it.
     pub completed: u64,
-    /// Exchanges that failed in it, and responses of status 400 and above.
+    /// Exchanges that failed in it, and responses with a status of 400 and above.
     pub errors: u64,
-    /// Response octets in it.
+    /// Response bytes in it.
     pub received: Bytes,
-    /// Corrected latency of what ended in it: median, 90th and 99th percentile, maximum.
+    /// Corrected latency of the exchanges that ended in it: median, 90th and 99th percentile, maximum.
     pub latency: [Option<Duration>; 4],
     /// Connections open at its end.
     pub connections: u64,
@@ -342,12 +339,12 @@ pub struct Interval {
     pub send_lag_p99: Option<Duration>,
 }
 
-/// How often a target was fetched.
+/// Number of requests for a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetCount {
     /// Method and request target, as in `GET /a.html`.
     pub target: String,
-    /// Responses that came whole, with a status below 400.
+    /// Complete responses with a status below 400.
     pub completed: u64,
     /// Requests that failed, or whose response had a status of 400 and above.
     pub failed: u64,
@@ -358,7 +355,7 @@ pub struct TargetCount {
 pub struct SequenceUse {
     /// Its length in pages.
     pub pages: u64,
-    /// Pages requested; beyond the length, the sequence was begun again.
+    /// Pages requested. If this exceeds the length, the sequence was started again.
     pub requested: u64,
 }
 
@@ -369,7 +366,7 @@ impl SequenceUse {
     }
 }
 
-/// How the generator itself fared.
+/// The state of the generator itself.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Generator {
     /// Processor time in its own code, over the measured window.
@@ -378,41 +375,43 @@ pub struct Generator {
     pub cpu_system: Duration,
     /// Each thread.
     pub workers: Vec<WorkerHealth>,
-    /// The most memory it ever held.
+    /// The largest memory use.
     pub peak_memory: Bytes,
-    /// The most descriptors it had open, and how many it may have.
+    /// The largest number of open descriptors, and their limit.
     pub descriptors: (u64, u64),
     /// Connections that failed because no local address and port was left.
     pub ports_exhausted: u64,
-    /// Share of the machine's processor time that the hypervisor gave to others, 0 to 1.
+    /// Share of the machine's processor time that the hypervisor gave to other guests, 0 to 1.
     pub steal: f64,
-    /// Windows before this one that the noise of this machine made INVALID, and that were repeated for that.
+    /// Number of earlier windows that were INVALID because of noise on this machine, and were therefore
+    /// repeated.
     pub repeated: u32,
 }
 
 impl Generator {
-    /// Processor time spent busy-waiting before planned instants, of all threads.
+    /// Processor time spent busy-waiting before planned instants, over all threads.
     pub fn busy_waited(&self) -> Duration {
         self.workers.iter().map(|worker| worker.busy_waited).sum()
     }
 }
 
-/// How one thread fared.
+/// The state of one thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct WorkerHealth {
     /// Share of the measured window that it was not waiting, 0 to 1.
     pub busy: f64,
-    /// Longest time between two waits: how long anything could have waited for it.
+    /// Longest time between two waits: the longest time that an event could have waited for the thread.
     pub longest_turn: Duration,
-    /// Share of the measured window in which it delayed wake-ups so that responses came together, 0 to 1; part of
-    /// what it was waiting.
+    /// Share of the measured window in which it delayed wake-ups so that several responses are read at once, 0
+    /// to 1; this counts as waiting.
     pub rested: f64,
-    /// The mean latency with delayed wake-ups in units of that without, as it was compared last; `None` where nothing
-    /// was compared.
+    /// The mean latency with delayed wake-ups over that without, as last compared; `None` when nothing was
+    /// compared.
     pub rest_latency_ratio: Option<f64>,
-    /// Time of the measured window in which it busy-waited before planned instants: processor time that no exchange
-    /// needed, and part of what it was waiting.
+    /// Time of the measured window in which it busy-waited before planned instants. This processor time serves
+    /// no exchange, and counts as waiting.
     pub busy_waited: Duration,
-    /// Median time by which a sleep lasted longer than asked for; `None` where nothing was planned for an instant.
+    /// Median time by which a sleep exceeded its requested length; `None` when nothing was planned for an
+    /// instant.
     pub wake_up_latency: Option<Duration>,
 }

@@ -1,10 +1,9 @@
-//! What `fathometer load` prints when it ends: at most 100 columns, readable without colour.
+//! What `fathometer load` prints at its end: at most 100 columns, readable without colour.
 //!
-//! The matrix of phases has h2load's shape, with what that leaves out: corrected beside uncorrected
-//! latency, queueing apart from the generator's own lateness, connections, whole pages. Around it
-//! stands what it takes to believe it: validity first, then what came of every exchange, offered
-//! against achieved, exact octets, errors with what they mean, the generator's own cost, and every
-//! setting that nobody asked for.
+//! The matrix of phases has h2load's layout, with additions: corrected beside uncorrected latency, queueing
+//! separate from the generator's own delay, connections, whole pages. Around it stands the evidence for its
+//! validity: first the validity itself, then the outcome of every exchange, offered against achieved rate,
+//! exact bytes, errors with their meanings, the generator's own cost, and every setting that was not requested.
 
 use super::quantity::{count, counted, octets, percent, three_digits, time};
 use super::{
@@ -15,14 +14,14 @@ use crate::civil;
 use crate::text::{Align, Grid, columns_of, hanging, wrap};
 
 pub(super) const WIDTH: usize = 100;
-/// Columns of the heads of lines that hang.
+/// Width in columns of the heads of hanging lines.
 const HEAD: usize = 14;
-/// Targets named before the rest is left to the files.
+/// Number of targets that are shown; the others are only in the files.
 const TARGETS: usize = 10;
-/// Stands for a space within a line while lines are broken; no text has it.
+/// Replaces a space at which a line must not be broken; it does not occur in texts.
 const GLUE: char = '\u{1f}';
 
-/// The whole screen. `promises` are the verdicts of an SLO, when there was one.
+/// The whole screen. `promises` are the verdicts on an SLO, when there was one.
 pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
     let mut text = heading(result);
     if let Some(reasons) = invalid(result) {
@@ -57,7 +56,7 @@ pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
         text.push_str(&promised(promises, result.validity.is_valid()));
     }
     text.push_str(&remarks(result));
-    // Whoever sees only the end of a long screen sees this as well.
+    // Repeated here for readers who see only the end of a long screen.
     if !result.validity.is_valid() {
         let reasons = counted(result.validity.reasons.len() as u64, "reason");
         text.push_str(&format!("\nINVALID: {reasons}, above\n"));
@@ -65,7 +64,7 @@ pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
     text
 }
 
-/// Why the figures may not be believed; `None` when they may.
+/// Why the figures are not valid; `None` when they are.
 pub(super) fn invalid(result: &LoadResult) -> Option<String> {
     if result.validity.is_valid() {
         return None;
@@ -77,10 +76,10 @@ pub(super) fn invalid(result: &LoadResult) -> Option<String> {
     Some(text)
 }
 
-/// What stands out, each under a line of its own; nothing when nothing does.
+/// The findings, each on a line of its own; empty when there are none.
 pub(super) fn remarks(result: &LoadResult) -> String {
     let findings = findings::of(result);
-    // It stands at the head.
+    // It is already shown at the top.
     let mismatch = result.measured.counts.size_mismatch();
     let findings = findings
         .iter()
@@ -173,7 +172,7 @@ fn matrix(window: &Window) -> String {
     text
 }
 
-/// A column more between figures, so that units do not run into the next.
+/// Adds one column between figures, so that units do not touch the next figure.
 fn apart(mut fields: Vec<String>) -> Vec<String> {
     for field in fields.iter_mut().skip(2) {
         field.insert(0, ' ');
@@ -248,7 +247,7 @@ fn outcomes(window: &Window) -> String {
     text
 }
 
-/// What became of connections: how many, how long they lived, and how much of that time was of use.
+/// The connections: how many, how long they lived, and the share of that time that was used.
 fn connections(window: &Window) -> String {
     let (counts, connections) = (&window.counts, &window.connections);
     let mut text = format!(
@@ -288,7 +287,7 @@ fn connections(window: &Window) -> String {
     text
 }
 
-/// Errors by class with what each means. Nothing when there are none.
+/// Errors by class, each with its meaning; empty when there are none.
 fn errors(window: &Window) -> String {
     let counts = &window.counts;
     let share = rates::error_share(window).unwrap_or(0.0);
@@ -493,7 +492,7 @@ fn generator(result: &LoadResult) -> String {
     line("generator", &facts.join(", "))
 }
 
-/// Warm-up and drain, which the figures above leave out.
+/// Warm-up and drain, which the figures above exclude.
 fn other_windows(result: &LoadResult) -> String {
     let mut text = String::new();
     for (name, window) in [("warm-up", &result.warm_up), ("drain", &result.drain)] {
@@ -571,7 +570,7 @@ fn settings(result: &LoadResult) -> String {
     text
 }
 
-/// A result that is INVALID says nothing about a promise, whatever its figures.
+/// The verdicts on thresholds. An INVALID result decides no threshold, whatever its figures.
 fn promised(promises: &[Verdict], is_valid: bool) -> String {
     let mut text = String::new();
     for verdict in promises {
@@ -593,7 +592,7 @@ fn promised(promises: &[Verdict], is_valid: bool) -> String {
     text
 }
 
-/// A head and what there is to say, hanging under itself.
+/// A head and a text whose further lines are indented below its first one.
 pub(super) fn line(head: &str, text: &str) -> String {
     let mut out = String::new();
     for (place, line) in wrap(&glued(text), WIDTH - HEAD).iter().enumerate() {
@@ -604,8 +603,8 @@ pub(super) fn line(head: &str, text: &str) -> String {
     out
 }
 
-/// The text with every space behind a digit made one that no line is broken at: a number stays with
-/// its thousands and its unit.
+/// Replaces every space after a digit, so that no line is broken there: a number stays together with its
+/// thousands and its unit.
 fn glued(text: &str) -> String {
     let mut glued = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,8 +1,8 @@
-//! What probes saw of the server's machine while it was loaded.
+//! What probes measured on the server's machine under load.
 //!
-//! A part of a result like the others, already in the form that programs read: names carry their units
-//! (`_s`, `_bytes`, `_share` of 0 to 1), counts are of the watched time, and what the kernel does not
-//! say is `null` and never zero.
+//! It is a part of a result, already in the form for JSON output. Names carry their units (`_s`, `_bytes`,
+//! `_share` of 0 to 1). Counts are of the watched time. A value that the kernel does not report is `null` and
+//! never zero.
 
 use std::time::Duration;
 
@@ -192,13 +192,13 @@ impl From<Suspicion> for SuspicionSummary {
 }
 
 impl MachineProbes {
-    /// The share of the processors' time in which they did something for somebody here.
+    /// The share of the processors' time in which they were busy on this machine.
     pub fn busy_share(&self) -> Option<f64> {
         Some(self.user_share? + self.system_share? + self.irq_share? + self.softirq_share?)
     }
 }
 
-/// Which resources a result with probes makes suspect, the strongest first; none without probes.
+/// The resources that a result with probes makes suspect, the strongest suspicion first; empty without probes.
 pub fn suspicions(result: &LoadResult) -> Vec<Suspicion> {
     match &result.server {
         Some(server) => suspect(&signals(result, server)),
@@ -206,7 +206,7 @@ pub fn suspicions(result: &LoadResult) -> Vec<Suspicion> {
     }
 }
 
-/// What the clients and the probes saw, as the judge of resources wants it.
+/// What the clients and the probes measured, as input for the search for the bottleneck.
 fn signals(result: &LoadResult, server: &ServerProbes) -> Signals {
     let machine = &server.machine;
     let watched = server.watched_s;
@@ -241,7 +241,7 @@ fn signals(result: &LoadResult, server: &ServerProbes) -> Signals {
         retransmitted,
         listen_overflows_per_s: network.and_then(|network| per_second(network.listen_overflows)),
         accept_queue: network.and_then(|network| network.to_be_accepted),
-        // Where the generator is in the same namespace each connection has both its ends there.
+        // If the generator is in the same namespace, both ends of each connection are there.
         established: network.and_then(|network| {
             let ends = if network.has_generator { 2.0 } else { 1.0 };
             Some(network.states.get("established")? / ends)
@@ -250,7 +250,7 @@ fn signals(result: &LoadResult, server: &ServerProbes) -> Signals {
     }
 }
 
-/// What the clients saw, and how the generator fared.
+/// What the clients measured, and the state of the generator.
 fn of_clients(result: &LoadResult) -> Signals {
     let window = &result.measured;
     let (counts, latency) = (&window.counts, &window.latency);
@@ -268,7 +268,7 @@ fn of_clients(result: &LoadResult) -> Signals {
     };
     let workers = result.generator.workers.iter();
     Signals {
-        // Nothing is answered sooner than in a round trip: it is the shortest of all waits, or less.
+        // No response arrives sooner than one round trip, so the shortest of all waits is an upper bound.
         round_trip: [latency.connect.min(), latency.first_byte.min()]
             .into_iter()
             .flatten()
@@ -295,7 +295,7 @@ fn of_clients(result: &LoadResult) -> Signals {
     }
 }
 
-/// The measured time over the exchanges that ended in it; not a number when none did.
+/// The measured time over the number of exchanges that ended in it; not a finite number when none ended.
 pub(super) fn seconds_an_exchange(result: &LoadResult) -> f64 {
     let ended = &result.measured.ended;
     result.measured.duration.as_secs_f64() / (ended.completed + ended.failed) as f64

@@ -1,4 +1,4 @@
-//! The closing screen's part about the server's machine.
+//! The part of the final screen about the server's machine.
 
 use super::quantity::{count, counted, octets, percent, seconds, three_digits};
 use super::screen::{WIDTH, line};
@@ -8,10 +8,10 @@ use super::server::{
 use super::{LoadResult, server};
 use crate::text::hanging;
 
-/// What stands for a figure that the kernel does not give.
+/// Replaces a figure that the kernel does not report.
 const NOT_AVAILABLE: &str = "not available";
 
-/// Everything about it; nothing when it was not watched.
+/// The whole part; empty when no probes ran.
 pub(super) fn render(result: &LoadResult) -> String {
     let Some(server) = &result.server else {
         return String::new();
@@ -36,10 +36,10 @@ pub(super) fn render(result: &LoadResult) -> String {
     text
 }
 
-/// How counts of the watched time become rates.
+/// Converts counts of the watched time to rates.
 struct Scale {
     watched: f64,
-    /// Seconds for each exchange.
+    /// Seconds per exchange.
     exchange: f64,
 }
 
@@ -255,7 +255,7 @@ fn cost(server: &ServerProbes) -> String {
     )
 }
 
-/// Which resource the figures make suspect.
+/// The resource that the figures make suspect.
 fn suspected(result: &LoadResult) -> String {
     let suspicions = server::suspicions(result);
     if suspicions.is_empty() {

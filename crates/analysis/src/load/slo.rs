@@ -1,7 +1,7 @@
-//! Promises about a load test (service level objectives): `p98<100ms,errors<0.1%`.
+//! Thresholds for a load test (service level objectives): `p98<100ms,errors<0.1%`.
 //!
-//! Promises are separated by commas. Each is a metric, a comparison (`<`, `<=`, `>`, `>=`) and a
-//! number with its unit:
+//! Thresholds are separated by commas. Each is a metric, a comparison (`<`, `<=`, `>`, `>=`) and a number with
+//! its unit:
 //!
 //! | metric | what | unit |
 //! |---|---|---|
@@ -9,11 +9,11 @@
 //! | `uncorrected.p99`, `connect.mean` … | the same of another phase: `corrected`, `uncorrected`, `queue`, `send-lag`, `connect`, `tls`, `first-byte`, `transfer`, `page` | `us`, `ms`, `s` |
 //! | `errors` | share of failures, statuses of 400 and above, and unfinished exchanges | `%` |
 //! | `rate` | achieved exchanges | `/s` |
-//! | `throughput`, `goodput` | response octets; useful content | `kB/s`, `MB/s`, `Mbit/s` … |
+//! | `throughput`, `goodput` | response bytes; useful content | `kB/s`, `MB/s`, `Mbit/s` … |
 //!
-//! A result that is INVALID is inconclusive: it keeps no promise and breaks none (`kept` is false, and the reason says
-//! so). What was not measured keeps none either. Exchanges
-//! that never ended count as longer than any that did.
+//! An INVALID result is inconclusive: it meets no threshold and fails none (`kept` is false, and the reason
+//! says so). A metric that was not measured meets no threshold either. Exchanges that did not end count as
+//! longer than any that did.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Distribution, LoadResult, Window, quantity, rates};
 
-/// Promises to be judged.
+/// The thresholds of a test.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slo {
     promises: Vec<Promise>,
@@ -61,7 +61,7 @@ pub enum Unit {
     BytesPerS,
 }
 
-/// Where a text stops being promises, and what was expected there.
+/// Where a text is not a valid threshold, and what was expected there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "column {column}: expected {expected}\n  {text}\n  {marker:>column$}",
@@ -70,9 +70,9 @@ pub enum Unit {
 pub struct SloError {
     /// The whole text.
     pub text: String,
-    /// The place, in characters from 1.
+    /// The position, in characters from 1.
     pub column: usize,
-    /// What would have been right there.
+    /// What would be valid there.
     pub expected: String,
 }
 
@@ -123,7 +123,7 @@ enum Comparison {
 }
 
 impl Slo {
-    /// What became of each promise, in the order they were written.
+    /// The verdict on each threshold, in the order in which they were written.
     pub fn judge(&self, result: &LoadResult) -> Vec<Verdict> {
         self.promises
             .iter()
@@ -242,13 +242,23 @@ impl PhaseName {
         }
     }
 
-    /// In milliseconds. Exchanges that never ended belong to the upper tail: a quantile that lies
-    /// among them is not known, nor is the mean or the maximum.
+    /// The statistic in milliseconds. Exchanges that did not end belong to the upper tail. A quantile that lies
+    /// among them is not known, and neither are the mean and the maximum.
     fn measure(self, statistic: Statistic, window: &Window) -> Result<f64, String> {
         let times = self.times(window);
-        let endless = match self {
-            PhaseName::Corrected | PhaseName::Uncorrected => window.counts.unfinished,
-            _ => 0,
+        let recorded = times.count();
+        let (all, endless) = match self {
+            // These contain the unfinished exchanges too, with the time that they waited.
+            PhaseName::Corrected | PhaseName::Uncorrected => {
+                let incomplete = recorded.saturating_sub(window.counts.completed);
+                (recorded, window.counts.unfinished.min(incomplete))
+            }
+            // A page that did not end has no time, and at least one unfinished exchange.
+            PhaseName::Page => {
+                let endless = window.counts.unfinished;
+                (recorded + endless, endless)
+            }
+            _ => (recorded, 0),
         };
         let unknown = || {
             let exchanges = quantity::counted(endless, "exchange");
@@ -259,12 +269,11 @@ impl PhaseName {
                 return Err("nothing was measured".to_owned());
             }
             Statistic::Quantile(quantile) => {
-                let ended = times.count() as f64;
-                let among_ended = quantile * (ended + endless as f64) / ended;
-                if endless > 0 && (among_ended.is_nan() || among_ended > 1.0) {
+                let rank = quantile * all as f64;
+                if endless > 0 && rank > (all - endless) as f64 {
                     return Err(unknown());
                 }
-                times.quantile(among_ended.min(1.0))
+                times.quantile((rank / recorded as f64).min(1.0))
             }
             _ if endless > 0 => return Err(unknown()),
             Statistic::Mean => times.mean(),
@@ -287,15 +296,15 @@ impl Comparison {
     }
 }
 
-/// Reads promises from the left to the right.
+/// Parses thresholds from left to right.
 struct Parser<'a> {
     text: &'a str,
-    /// In octets.
+    /// The position in bytes.
     at: usize,
 }
 
 impl<'a> Parser<'a> {
-    /// One promise, up to a comma or the end.
+    /// Parses one threshold, up to a comma or the end.
     fn promise(&mut self) -> Result<Promise, SloError> {
         self.skip_spaces();
         let start = self.at;
@@ -396,7 +405,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What one of the unit that stands here is, in the metric's own.
+    /// The factor from the unit at this position to the unit of the metric.
     fn unit(&mut self, of: Unit) -> Result<f64, SloError> {
         let units: &[(&str, f64)] = match of {
             Unit::Ms => &[("us", 1e-3), ("µs", 1e-3), ("ms", 1.0), ("s", 1e3)],

@@ -1,10 +1,9 @@
-//! The report with WebStone's names, for comparing with results of that benchmark (1995 to 1998).
+//! The report with WebStone's names, for comparison with results of that benchmark (1995 to 1998).
 //!
-//! As there, a megabit is 1024 · 1024 bits, throughput counts heads and content of responses, and the
-//! error level is errors over connections. Two things differ and are said in the report: WebStone
-//! truncated the sum of response times and the test time to whole seconds before dividing one by the
-//! other, which is not done here; and times are corrected ones where a plan says when requests were
-//! due.
+//! As in WebStone, a megabit is 1024 · 1024 bits, throughput counts heads and content of responses, and the
+//! error level is errors over connections. Two things differ, and the report states them. WebStone truncated
+//! the sum of response times and the test time to whole seconds before the division; here they are not
+//! truncated. And if a plan defines when requests were due, the times are corrected ones.
 
 use super::screen::{self, WIDTH};
 use super::{LoadResult, LoopKind, quantity, rates};

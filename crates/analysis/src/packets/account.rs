@@ -1,4 +1,4 @@
-//! The pass over a capture: every packet to its class, its direction and its connection.
+//! The pass over a capture: assigns every packet to its class, its direction and its connection.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,39 +22,39 @@ use super::summary::{
 use super::tap::{PathComment, TapRole};
 use super::time_sequence::{Recorder, TimeSequence};
 
-/// Entries of each list in the result that is as long as the capture is bad.
+/// Limit for each list in the result whose length depends on the errors in the capture.
 const LIST_LIMIT: usize = 10_000;
-/// Pairs of hosts whose client is remembered. Of others the lower address is taken to be the client, for
-/// packets that have no ports.
+/// Largest number of host pairs whose client is stored. For other pairs, packets without ports take the lower
+/// address as the client.
 const HOST_LIMIT: usize = 65_536;
-/// Nanoseconds that stamps may go backwards without a note: writers that share a file take turns.
+/// Nanoseconds that time stamps may go backwards without a note: several writers of one file interleave.
 const BACKWARDS_LIMIT: u64 = 1_000_000;
 
-/// Counts packets one by one.
+/// Counts packets one at a time.
 #[derive(Debug)]
 pub(super) struct Accountant<'a> {
     options: &'a Options,
     idle_threshold: u64,
     train_gap: u64,
-    /// By index of the interface; made when its first packet comes.
+    /// Indexed by interface; an entry is created at the interface's first packet.
     taps: Vec<Option<Tap>>,
     origin: Option<u64>,
     first: Option<u64>,
     last: Option<u64>,
     classes: ClassCounts,
     other: OtherCounts,
-    /// What is not TCP, by direction.
+    /// Packets other than TCP, by direction.
     plain: [DirectionSummary; 2],
     undirected: u64,
     flows: FlowMap<u32>,
-    /// The flow of the last packet: packets come in trains.
+    /// The flow of the last packet, as a cache: packets come in trains.
     recent: Option<(FlowKey, u32)>,
     connections: Store,
-    /// Of each flow of UDP whether the end that its key has first is the client.
+    /// For each UDP flow, whether the first end in its key is the client.
     datagrams: FlowMap<bool>,
-    /// Frames that may carry IP and are not looked into, by what they are.
+    /// Frames that may carry IP in a form that is not decoded, by that form.
     opaque: BTreeMap<Opaque, u64>,
-    /// Packets from a host to itself that nothing gives a direction.
+    /// Packets from a host to itself whose direction is unknown.
     one_host: u64,
     /// The client of each pair of hosts, for packets without ports.
     hosts: HashMap<(Endpoint, Endpoint), Endpoint>,
@@ -69,11 +69,11 @@ pub(super) struct Accountant<'a> {
     repetitions: Vec<Repetition>,
     recorder: Option<Recorder>,
     without_time: u64,
-    /// The longest that a stamp lies before an earlier packet's.
+    /// The longest time that a stamp lies before the stamp of an earlier packet.
     backwards: u64,
 }
 
-/// An interface as the accounting sees it.
+/// The state of an interface.
 #[derive(Debug)]
 struct Tap {
     link: LinkType,
@@ -83,7 +83,7 @@ struct Tap {
     drops: HashMap<CauseId, u64>,
 }
 
-/// What is known of a packet before its connection is.
+/// The facts about a packet before its connection is found.
 struct Arrival<'a> {
     time: u64,
     role: Option<TapRole>,
@@ -134,7 +134,8 @@ impl<'a> Accountant<'a> {
     #[inline]
     pub(super) fn observe(&mut self, record: &Record<'_>) {
         let mut comment = PathComment::default();
-        // Most packets of our own captures have a comment, and few of them were dropped.
+        // Most packets of our own captures have a comment, but few of them were dropped. So search before
+        // parsing.
         if record.mentions(b"drop=") {
             for text in record.comments() {
                 comment.read(text);
@@ -148,7 +149,7 @@ impl<'a> Accountant<'a> {
         }
         let (role, link) = (tap.role, tap.link);
         let sends = role.is_some_and(TapRole::is_sender);
-        // Where packets leave the path, one that the path says it dropped was never there.
+        // At the taps where packets leave the path, a packet with a drop comment never arrived.
         let vanished = dropped.is_some() && role.is_some_and(|role| !role.is_sender());
         let counted = tap.counted && !vanished;
 
@@ -206,7 +207,7 @@ impl<'a> Accountant<'a> {
         }
     }
 
-    /// The result, and the time sequences that were asked for.
+    /// The result, and the requested time sequences.
     pub(super) fn finish(
         mut self,
         format: Format,
@@ -217,7 +218,8 @@ impl<'a> Accountant<'a> {
             self.tap(index, interface);
         }
         self.runs.add(self.run.1);
-        // Connections that only the uncounted taps saw have no figures; indices close up.
+        // Connections that only uncounted taps saw have no figures and are left out, so the others get new
+        // indices.
         let mut places = Vec::with_capacity(self.connections.len());
         let mut connections = ConnectionList::default();
         let [mut up, mut down] = std::mem::take(&mut self.plain);
@@ -276,7 +278,7 @@ impl<'a> Accountant<'a> {
         (accounting, sequences)
     }
 
-    /// Fails when the capture needs more memory than it may.
+    /// Fails when the accounting needs more memory than its limit.
     pub(super) fn check_memory(&self) -> Result<(), CaptureError> {
         let recorder = self.recorder.as_ref().map_or(0, Recorder::memory);
         let flows = self.flows.memory() + self.datagrams.memory();
@@ -295,7 +297,7 @@ impl<'a> Accountant<'a> {
         if self.taps.get(index).is_none_or(Option::is_none) {
             self.add_tap(index, interface);
         }
-        // Just made where it was missing.
+        // `add_tap` has just created a missing entry.
         self.taps[index].as_mut().expect("the tap is there")
     }
 
@@ -314,7 +316,7 @@ impl<'a> Accountant<'a> {
         });
     }
 
-    /// What is counted of every packet, TCP or not.
+    /// Updates the counts that apply to every packet, TCP or not.
     #[inline]
     fn count(&mut self, time: u64, parsed: &Parsed, class: Class, role: Option<TapRole>) {
         self.classes.count(class);
@@ -362,10 +364,10 @@ impl<'a> Accountant<'a> {
         figures.last = figures.last.max(Some(at));
     }
 
-    /// The direction of a packet that is not of TCP, at a tap that does not tell.
+    /// The direction of a packet other than TCP, at a tap that does not determine it.
     ///
-    /// A datagram of UDP belongs to a flow, whose client is found once: with its first datagram. Other packets
-    /// have only their addresses, and where these are one (loopback) only what they say.
+    /// A UDP datagram belongs to a flow, whose client is determined at its first datagram. Other packets have
+    /// only their addresses. If both addresses are the same (loopback), only the content of the packet decides.
     fn direction_of(&mut self, ip: &IpPacket) -> Direction {
         let (source, destination) = (ip.source, ip.destination);
         let hosts = [source.without_port(), destination.without_port()];
@@ -399,7 +401,7 @@ impl<'a> Accountant<'a> {
         }
     }
 
-    /// The client of two hosts: whoever was first taken to be it.
+    /// The client of two hosts: the first one that was taken as such.
     fn client_of(&mut self, one: Endpoint, other: Endpoint, client: Endpoint) -> Endpoint {
         let pair = (one.min(other), one.max(other));
         if self.hosts.len() >= HOST_LIMIT && !self.hosts.contains_key(&pair) {
@@ -408,7 +410,7 @@ impl<'a> Accountant<'a> {
         *self.hosts.entry(pair).or_insert(client)
     }
 
-    /// The connection that a segment belongs to, made where there is none yet.
+    /// The connection of a segment; creates it when there is none.
     #[inline]
     fn connection(&mut self, arrival: &Arrival<'_>) -> u32 {
         let key = FlowKey::of(arrival.ip);
@@ -452,7 +454,7 @@ impl<'a> Accountant<'a> {
         index
     }
 
-    /// Follows what a sender puts into the path.
+    /// Tracks what a sender puts into the path.
     fn transmit(&mut self, arrival: &Arrival<'_>, index: u32, vanished: bool) {
         let tracked = self.connections.just_used(index);
         let direction = tracked.connection.direction(arrival.ip.source);
@@ -479,7 +481,7 @@ impl<'a> Accountant<'a> {
         }
     }
 
-    /// Follows a connection at the counted tap.
+    /// Tracks a connection at the counted tap.
     #[inline]
     fn follow(&mut self, arrival: &Arrival<'_>, index: u32) {
         let Arrival {
@@ -530,7 +532,7 @@ impl<'a> Accountant<'a> {
         }
     }
 
-    /// Whether the capture was taken where both hosts' packets enter the path.
+    /// Whether the capture was taken where the packets of both hosts enter the path.
     fn sees_senders(&self) -> bool {
         let sees = |role| self.taps.iter().flatten().any(|tap| tap.role == Some(role));
         sees(TapRole::ClientSends) && sees(TapRole::ServerSends)
@@ -633,8 +635,8 @@ impl<'a> Accountant<'a> {
     }
 }
 
-/// Whether the sender of a flow's first captured datagram is its client: unless it sends from a system port
-/// (RFC 6335) to another, as a server does whose request came before the capture.
+/// Whether the sender of a flow's first captured datagram is the flow's client. It is not if it sends from a
+/// system port (RFC 6335) to another port: then it is a server whose request came before the capture.
 fn opens_flow(source: Endpoint, destination: Endpoint) -> bool {
     const SYSTEM_PORTS: u16 = 1024;
     source.port() >= SYSTEM_PORTS || destination.port() < SYSTEM_PORTS

@@ -1,4 +1,4 @@
-//! The exclusive classes of packets, and what another program calls them.
+//! The exclusive classes of packets, and the equivalent Wireshark filters.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::parse::{Flags, Parsed, Transport};
 
-/// What a packet is. Every packet is in exactly one class, so that the classes sum to the packets.
+/// The class of a packet. Every packet is in exactly one class, so the classes add up to all packets.
 ///
 /// | class | a whole TCP segment with … |
 /// |---|---|
@@ -19,8 +19,8 @@ use super::parse::{Flags, Parsed, Transport};
 /// | pure ACK | ACK alone: also window updates and keep-alives without payload |
 /// | other | none of these: no TCP, a fragment, a header cut before its window field |
 ///
-/// Each row excludes the rows above it. Keep-alives, zero-window probes and duplicate
-/// acknowledgements are counted within their class and stand beside the partition, not in it.
+/// Each row excludes the rows above it. Keep-alives, zero-window probes and duplicate acknowledgements are
+/// counted within their class; their own counts are not part of the partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
@@ -28,7 +28,7 @@ pub enum Class {
     Syn,
     /// Answers a SYN.
     SynAck,
-    /// Acknowledges and does nothing else.
+    /// Only acknowledges.
     PureAck,
     /// Carries payload.
     Data,
@@ -42,8 +42,8 @@ pub enum Class {
     Other,
 }
 
-/// Whole TCP segments that are not quoted in, or carried by, another packet. Wireshark's
-/// dissectors look into ICMP errors, tunnels and fragments put together; the accounting does not.
+/// Complete TCP segments that are neither quoted in nor carried by another packet. Wireshark's dissectors
+/// decode ICMP errors, tunnels and reassembled fragments; the accounting does not.
 macro_rules! segments {
     ($($condition:literal),*) => {
         concat!(
@@ -104,8 +104,8 @@ impl Class {
 
     /// The Wireshark display filter that selects the class.
     ///
-    /// `tshark -r FILE -Y FILTER` gives exactly the packets that are counted here, with
-    /// `-o ip.defragment:FALSE -o ipv6.defragment:FALSE` in captures that hold fragments.
+    /// `tshark -r FILE -Y FILTER` gives exactly the packets that are counted here. For captures with fragments,
+    /// add `-o ip.defragment:FALSE -o ipv6.defragment:FALSE`.
     pub fn display_filter(self) -> &'static str {
         match self {
             Class::Rst => segments!("tcp.flags.reset == 1"),
@@ -153,7 +153,7 @@ impl Class {
         }
     }
 
-    /// The class's part in the names of metrics: `packets_` and this.
+    /// The class's part of the names of metrics, after `packets_`.
     pub fn metric(self) -> &'static str {
         match self {
             Class::Syn => "syn",

@@ -1,8 +1,8 @@
 //! The state of one connection while a capture is read.
 //!
-//! Both directions are followed as an observer at the tap must: what was sent is what was seen.
-//! Sequence numbers are unwrapped to 64 bits; the work per packet does not grow with the
-//! connection, and neither does memory beyond the packets in flight and the holes in what was seen.
+//! Both directions are tracked as an observer at the tap must: only packets that the tap saw count as sent.
+//! Sequence numbers are unwrapped to 64 bits. The work per packet does not grow with the connection. Memory
+//! grows only with the packets in flight and with the holes in the observed sequence.
 
 use std::collections::VecDeque;
 
@@ -15,40 +15,40 @@ use super::quantiles::Quantiles;
 use super::sequence::{SequenceSet, first_reference, unwrap};
 use super::summary::{ConnectionSummary, Direction, DirectionSummary, Ending, Happening};
 
-/// Segments whose acknowledgement is waited for. More than any window holds; beyond it the oldest
-/// gives no round-trip time.
+/// Largest number of segments that await an acknowledgement. No window holds more. Beyond it, the oldest
+/// segment gives no round-trip time.
 const FLIGHT_LIMIT: usize = 65_536;
 
-/// How a segment lies to what was seen before.
+/// How a segment relates to what was seen before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Novelty {
     /// It occupies no sequence numbers.
     Nothing,
     /// All of it is beyond what was seen.
     New,
-    /// It is new, but lies before what was seen.
+    /// It is new, but has lower sequence numbers than the highest seen.
     OutOfOrder,
     /// Some of it was seen before.
     Repeated,
-    /// It asks whether the peer is there, or has room.
+    /// A keep-alive or a window probe.
     Probe,
 }
 
-/// What one packet did to its connection, in unwrapped sequence numbers.
+/// The effect of one packet on its connection, in unwrapped sequence numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observed {
     pub(super) novelty: Novelty,
     /// The first sequence number.
     pub(super) start: u64,
-    /// The first sequence number behind it, SYN and FIN counted.
+    /// The sequence number after its last one, SYN and FIN counted.
     pub(super) end: u64,
     /// The acknowledgement number, in the peer's space.
     pub(super) acknowledged: Option<u64>,
-    /// The window announced, scaled.
+    /// The announced window, scaled.
     pub(super) window: Option<u64>,
     /// Whether it is a duplicate acknowledgement.
     pub(super) duplicate: bool,
-    /// Time since the connection's previous packet, and what that was.
+    /// Time since the connection's previous packet, and a description of that packet.
     pub(super) gap: Option<(u64, Happening)>,
     /// A round-trip time of the other direction that this packet completes.
     pub(super) rtt: Option<u64>,
@@ -72,31 +72,31 @@ pub(super) struct Connection {
     pub(super) trains: u64,
 }
 
-/// What one end sent.
+/// The state of one end.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Side {
     figures: DirectionSummary,
-    /// Any recent number of this end's sequence space, to unwrap by.
+    /// A recent number of this end's sequence space, the reference for unwrapping.
     reference: Option<u64>,
     initial: Option<u32>,
     seen: SequenceSet,
     lowest: u64,
-    /// The first number behind all that was seen.
+    /// The number after the highest one seen.
     highest: Option<u64>,
-    /// The highest acknowledgement that this end sent, in the peer's space.
+    /// The highest acknowledgement number that this end sent, in the peer's space.
     acknowledged: Option<u64>,
     window: Option<u16>,
     offered_scale: Option<u8>,
     fin: bool,
-    /// Segments not yet acknowledged: end and time.
+    /// Segments that are not acknowledged: end and time.
     flight: VecDeque<(u64, u64)>,
-    /// No round-trip time is taken from an acknowledgement until those up to here are in.
+    /// An acknowledgement gives no round-trip time until all numbers up to this one are acknowledged.
     ambiguous_until: u64,
     rtt: Quantiles,
 }
 
 impl Connection {
-    /// A connection of which nothing was seen yet.
+    /// A connection before its first packet.
     pub(super) fn new(client: Endpoint, server: Endpoint) -> Connection {
         Connection {
             client,
@@ -122,8 +122,8 @@ impl Connection {
         }
     }
 
-    /// Whether a segment opens another connection between the same ports: a SYN that is not a
-    /// repetition of this connection's, and not the other half of a simultaneous opening.
+    /// Whether a segment opens another connection between the same ports: a SYN that is neither a repetition of
+    /// this connection's SYN nor the other half of a simultaneous open.
     #[inline]
     pub(super) fn is_succeeded_by(
         &self,
@@ -141,7 +141,7 @@ impl Connection {
         }
     }
 
-    /// Notes the first sequence number of an end, seen at a tap that is not counted.
+    /// Records the first sequence number of an end, seen at an uncounted tap.
     pub(super) fn note_opening(&mut self, direction: Direction, class: Class, sequence: u32) {
         if matches!(class, Class::Syn | Class::SynAck) {
             self.sides[direction as usize]
@@ -220,12 +220,12 @@ impl Connection {
         self.last_packet.is_some()
     }
 
-    /// Whether windows may be scaled by a factor that the capture does not show.
+    /// Whether windows may have a scale factor that the capture does not show.
     pub(super) fn is_scale_unknown(&self) -> bool {
         self.sides.iter().any(|side| side.initial.is_none())
     }
 
-    /// Bytes of memory that it takes beside itself, about.
+    /// Approximate heap memory, in bytes.
     pub(super) fn memory(&self) -> u64 {
         let side = |side: &Side| {
             let flight = (side.flight.capacity() * size_of::<(u64, u64)>()) as u64;
@@ -267,7 +267,7 @@ impl Connection {
 }
 
 impl Side {
-    /// What is counted of any packet.
+    /// Updates the counts that apply to any packet.
     #[inline]
     fn count(&mut self, time: u64, ip: &IpPacket, segment: &Segment, class: Class) {
         let figures = &mut self.figures;
@@ -289,7 +289,7 @@ impl Side {
         unwrap(reference, sequence)
     }
 
-    /// What the segment occupies of its sender's sequence space.
+    /// Processes the sequence numbers that the segment occupies.
     #[inline]
     fn send(&mut self, peer: &Side, time: u64, segment: &Segment, class: Class) -> Observed {
         let payload = u64::from(segment.payload_length);
@@ -325,7 +325,7 @@ impl Side {
                 let anything = self.seen.covered(start, end) > 0;
                 self.figures.retransmitted_bytes += Bytes(seen);
                 self.figures.unique_payload_bytes += Bytes(payload - seen);
-                // Karn: what is acknowledged from here on may answer either transmission.
+                // Karn: an acknowledgement from here on may answer either transmission.
                 self.ambiguous_until = highest.max(end);
                 self.flight.clear();
                 if anything {
@@ -371,7 +371,7 @@ impl Side {
             self.figures.zero_window_probes += 1;
             return true;
         }
-        // Where everything was acknowledged, one lower is no number that an ACK would carry.
+        // Where everything was acknowledged, an ACK would not carry the number one lower.
         if repeats && matches!(class, Class::PureAck | Class::Data) {
             self.figures.keep_alives += 1;
             return true;
@@ -388,11 +388,11 @@ impl Side {
         figures.sack_permitted = segment.options.sack_permitted;
     }
 
-    /// Notes the window announced and gives it in octets.
+    /// Records the announced window and returns it in bytes.
     #[inline]
     fn announce(&mut self, segment: &Segment, class: Class, scaled: bool) -> Option<u64> {
         if matches!(class, Class::Syn | Class::SynAck) {
-            // Never scaled, and soon superseded.
+            // The window of a SYN is never scaled, and a later one soon replaces it.
             return Some(u64::from(segment.window));
         }
         let shift = match scaled {
@@ -410,7 +410,7 @@ impl Side {
         Some(window)
     }
 
-    /// What the segment acknowledges of its peer's data.
+    /// Processes what the segment acknowledges of its peer's data.
     #[inline]
     fn acknowledge(
         &mut self,

@@ -1,9 +1,10 @@
-//! Writes the packets of some taps of a capture into a capture of their own, as one host saw them.
+//! Writes the packets of some taps of a capture into a separate capture, as one host saw them.
 //!
-//! Our own captures hold each packet where it enters the path and where it leaves it. Wireshark follows a connection
-//! through a whole file, and takes the second sight of a packet for a retransmission: what it opens has to be of one tap.
-//! Names, link types, comments and lengths are kept; times are in nanoseconds and, within the reach of
-//! `REORDERED`, in order, which the taps of a path that are written by two threads are not.
+//! Our own captures hold each packet twice: where it enters the path and where it leaves it. Wireshark follows
+//! a connection through a whole file, and takes the second copy of a packet for a retransmission. So a file for
+//! Wireshark must hold one tap only. Names, link types, comments and lengths are kept. Times are in
+//! nanoseconds. Packets are sorted by time within a window of `REORDERED` packets, because two threads write
+//! the taps of a path, not in the order of time.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -12,7 +13,7 @@ use std::io::{self, Write};
 use super::capture::{Interface, LinkType, Record};
 use super::tap::TapChoice;
 
-/// Packets that are held back to be put into the order of their times.
+/// Number of packets that are held back to sort them by time.
 const REORDERED: usize = 256;
 
 const SECTION: u32 = 0x0a0d_0d0a;
@@ -26,13 +27,13 @@ const OPTION_TIME_RESOLUTION: u16 = 9;
 /// `if_tsresol`: nanoseconds.
 const NANOSECONDS: u8 = 9;
 
-/// Writes a pcapng capture of the taps that count.
+/// Writes a pcapng capture of the counted taps.
 #[derive(Debug)]
 pub struct TapWriter<W> {
     out: W,
     taps: TapChoice,
-    /// By the index of the interface in the file that is read: its number here, once it has a packet. `None` for
-    /// those that do not count.
+    /// By index of the interface in the input file: its number in the output, once it has a packet. `None` for
+    /// interfaces that are not counted.
     numbers: Vec<Option<Option<u32>>>,
     interfaces: u32,
     waiting: BinaryHeap<Reverse<Waiting>>,
@@ -61,15 +62,15 @@ impl PartialOrd for Waiting {
 }
 
 impl<W: Write> TapWriter<W> {
-    /// Begins the file.
+    /// Writes the file's header.
     ///
     /// # Errors
-    /// When `out` refuses it.
+    /// When writing to `out` fails.
     pub fn new(mut out: W, taps: TapChoice) -> io::Result<TapWriter<W>> {
         let mut body = Vec::new();
         body.extend(0x1a2b_3c4d_u32.to_le_bytes());
         body.extend([1, 0, 0, 0]);
-        // The section's length is not known.
+        // The length of the section is unknown.
         body.extend([0xff; 8]);
         out.write_all(&block(SECTION, &body))?;
         Ok(TapWriter {
@@ -83,15 +84,15 @@ impl<W: Write> TapWriter<W> {
         })
     }
 
-    /// Takes a packet of the capture that is read.
+    /// Adds a packet of the input capture.
     ///
     /// # Errors
-    /// When the file refuses it.
+    /// When writing fails.
     pub fn packet(&mut self, record: &Record<'_>) -> io::Result<()> {
         let Some(interface) = self.number(record.interface_index, record.interface)? else {
             return Ok(());
         };
-        // Without a time of its own it has that of the packet before.
+        // A packet without a time gets the time of the previous packet.
         let time = record.time.unwrap_or(self.last);
         self.last = time;
         let mut body = Vec::with_capacity(record.data.len() + 64);
@@ -119,10 +120,10 @@ impl<W: Write> TapWriter<W> {
         }
     }
 
-    /// Writes what is held back, and gives the number of packets.
+    /// Writes the packets that were held back, and returns the total number of packets.
     ///
     /// # Errors
-    /// When the file refuses it.
+    /// When writing fails.
     pub fn finish(mut self) -> io::Result<u64> {
         while !self.waiting.is_empty() {
             self.write_first()?;
@@ -138,7 +139,7 @@ impl<W: Write> TapWriter<W> {
         }
     }
 
-    /// The number of an interface in the new file, where it is announced with its first packet.
+    /// The number of an interface in the output; the interface is announced at its first packet.
     fn number(&mut self, index: usize, interface: &Interface) -> io::Result<Option<u32>> {
         if let Some(Some(known)) = self.numbers.get(index) {
             return Ok(*known);
@@ -174,7 +175,7 @@ fn block(kind: u32, body: &[u8]) -> Vec<u8> {
 }
 
 fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
-    // Longer ones cannot be told; comments of ours have some tens of bytes.
+    // The length field has 16 bits. Our comments have some tens of bytes.
     let value = &value[..value.len().min(usize::from(u16::MAX))];
     body.extend(code.to_le_bytes());
     body.extend((value.len() as u16).to_le_bytes());
@@ -237,7 +238,7 @@ mod tests {
             writer.packet(0, 1_000, b"first of the client", comment);
             writer.packet(1, 2_000, b"first of the client", None);
             writer.cut_packet(3, 2_900, b"of the server", 5, Some("late_ns=7"));
-            // Written by another thread, and later than it was.
+            // Another thread wrote it, later in the file than its time.
             writer.packet(0, 2_500, b"second of the client", None);
             writer.packet(4, 2_600, b"second of the client", comment);
             let all = seen(writer.octets());
@@ -246,7 +247,7 @@ mod tests {
             assert_eq!(client, expected);
             let server = seen(&extracted(writer.octets(), TapChoice::Server));
             assert_eq!(server, [all[1].clone()]);
-            // Once more is no more.
+            // A second extraction changes nothing.
             let again = extracted(writer.octets(), TapChoice::Client);
             assert_eq!(extracted(&again, TapChoice::All), again);
         }

@@ -1,10 +1,10 @@
-//! What tells flows of TCP and UDP apart: their two ends.
+//! Keys for flows of TCP and UDP: their two ends.
 
 use std::collections::HashMap;
 
 use super::parse::{Endpoint, IpPacket};
 
-/// The ends of a connection in an order that does not depend on the packet's direction.
+/// The ends of a connection, in an order that does not depend on the packet's direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FlowKey {
     low: Endpoint,
@@ -28,13 +28,13 @@ impl FlowKey {
         }
     }
 
-    /// Whether `end` is the end that stands first in the key.
+    /// Whether `end` is the first end in the key.
     #[inline]
     pub(super) fn is_low(&self, end: Endpoint) -> bool {
         self.low == end
     }
 
-    /// The key in three words, between addresses of IPv4.
+    /// The key in three words, for IPv4 addresses.
     #[inline]
     fn short(&self) -> Option<[u32; 3]> {
         let ports = u32::from(self.low.port()) << 16 | u32::from(self.high.port());
@@ -42,11 +42,11 @@ impl FlowKey {
     }
 }
 
-/// What is known of each flow, in as little memory as the addresses need: hashing and fetching it is a good
-/// part of the work.
+/// A map from flows to values, in as little memory as the addresses allow: hashing and lookup are a good part
+/// of the work.
 #[derive(Debug, Default)]
 pub(super) struct FlowMap<V> {
-    /// Both ports and both addresses of IPv4.
+    /// Flows between IPv4 addresses: both ports and both addresses.
     short: HashMap<[u32; 3], V>,
     long: HashMap<FlowKey, V>,
 }
@@ -66,10 +66,10 @@ impl<V: Copy> FlowMap<V> {
         };
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Approximate memory in bytes.
     pub(super) fn memory(&self) -> u64 {
         let entry = |key: usize| (key + size_of::<V>().next_multiple_of(4) + 1) as u64;
-        // A table is between seven sixteenths and seven eighths full.
+        // A table is between 7/16 and 7/8 full.
         let room = |capacity: usize| capacity as u64 * 8 / 7;
         room(self.short.capacity()) * entry(size_of::<[u32; 3]>())
             + room(self.long.capacity()) * entry(size_of::<FlowKey>())

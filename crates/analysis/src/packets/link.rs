@@ -1,4 +1,4 @@
-//! From a frame as captured to the IP packet in it.
+//! Finds the IP packet in a captured frame.
 
 use super::capture::LinkType;
 
@@ -12,16 +12,17 @@ const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;
 const PPP_MPLS: [u16; 2] = [0x0281, 0x0283];
 
-/// Why no IP packet was found in a frame.
+/// The reason why a frame gave no IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hidden {
     /// It carries another protocol, or is cut before the packet begins.
     NotIp,
-    /// It may carry IP, in a form that is not looked into: this.
+    /// It may carry IP, in a form that is not decoded.
     Opaque(Opaque),
 }
 
-/// A form in which a frame may carry IP without showing it. Small: it is returned for every packet.
+/// A form in which a frame may carry IP that is not decoded. The type is small, because it is returned for
+/// every packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Opaque {
     /// A pseudowire in MPLS.
@@ -59,22 +60,24 @@ impl std::fmt::Display for Opaque {
 
 type Found<'a> = Result<&'a [u8], Hidden>;
 
-/// The bytes of the IP packet in a frame, whatever its version; `None` when the frame carries
-/// something else, is cut before the packet begins, or is of a link type not known here.
+/// The bytes of the IP packet in a frame, whatever its version. `None` when the frame carries another protocol,
+/// is cut before the packet begins, or has an unsupported link type.
 #[inline]
 pub fn ip_packet(link: LinkType, frame: &[u8]) -> Option<&[u8]> {
     find(link, frame).ok()
 }
 
-/// As [`ip_packet`], with the reason where there is none.
+/// As [`ip_packet`], but with the reason when there is none.
 ///
-/// Known: Ethernet, FDDI, Token Ring, IEEE 802.11 (alone and behind the headers of radiotap, PPI, AVS and Prism),
-/// ATM by RFC 2684, IP over IEEE 1394, PPP, Cisco HDLC, MPLS, raw IP, BSD loopback and both of Linux's cooked formats. In
-/// these: VLAN tags, LLC and SNAP, PPPoE sessions, stacks of MPLS labels, and MACsec without encryption.
+/// Supported: Ethernet, FDDI, Token Ring, IEEE 802.11 (alone and after the headers of radiotap, PPI, AVS and
+/// Prism), ATM by RFC 2684, IP over IEEE 1394, PPP, Cisco HDLC, MPLS, raw IP, BSD loopback and both of Linux's
+/// cooked formats. In these: VLAN tags, LLC and SNAP, PPPoE sessions, stacks of MPLS labels, and MACsec without
+/// encryption.
 #[inline]
 pub fn find(link: LinkType, frame: &[u8]) -> Found<'_> {
     match link.0 {
-        // Raw IP: as registered, as two systems number it in their own files, and by version.
+        // Raw IP: the registered number, the numbers that two systems use in their own files, and the numbers
+        // by IP version.
         101 | 12 | 14 | 228 | 229 => Ok(frame),
         1 => ethernet(frame),
         _ => find_elsewhere(link, frame),
@@ -84,13 +87,13 @@ pub fn find(link: LinkType, frame: &[u8]) -> Found<'_> {
 fn find_elsewhere(link: LinkType, frame: &[u8]) -> Found<'_> {
     match link.0 {
         9 | 50 => ppp(frame),
-        // With the direction in front.
+        // With a direction byte in front.
         166 | 204 => ppp(from(frame, 1)?),
         51 => ppp(from(frame, 6)?),
         0 => {
             let family: [u8; 4] = *frame.first_chunk().ok_or(Hidden::NotIp)?;
             let little = u32::from_le_bytes(family);
-            // Written in the byte order of the capturing host; a family is a small number.
+            // The byte order is that of the capturing host; a family is a small number.
             let family = if little > 0xffff {
                 little.swap_bytes()
             } else {
@@ -119,7 +122,7 @@ fn find_elsewhere(link: LinkType, frame: &[u8]) -> Found<'_> {
     }
 }
 
-/// Whether [`ip_packet`] knows the link type.
+/// Whether [`ip_packet`] supports the link type.
 pub fn is_known(link: LinkType) -> bool {
     matches!(
         link.0,
@@ -151,7 +154,7 @@ pub fn is_known(link: LinkType) -> bool {
     )
 }
 
-/// The name of a link type that is not known here and that captures are found with.
+/// The name of an unsupported link type that occurs in captures.
 pub fn name(link: LinkType) -> Option<&'static str> {
     Some(match link.0 {
         3 => "AX.25",
@@ -181,7 +184,7 @@ fn ethernet(frame: &[u8]) -> Found<'_> {
     if kind >= 0x0600 {
         return typed(kind, &frame[14..]);
     }
-    // A length instead of a type.
+    // A length instead of an EtherType.
     llc(&frame[14..])
 }
 
@@ -206,7 +209,7 @@ fn typed(mut kind: u16, mut payload: &[u8]) -> Found<'_> {
     }
 }
 
-/// IEEE 802.2, with SNAP or with IP's own number.
+/// IEEE 802.2, with SNAP or with the number of IP.
 fn llc(payload: &[u8]) -> Found<'_> {
     match payload {
         // SNAP (RFC 1042), and the bridge-tunnel encapsulation of IEEE 802.1H.
@@ -216,7 +219,7 @@ fn llc(payload: &[u8]) -> Found<'_> {
     }
 }
 
-/// A stack of labels (RFC 3032), and by its first half byte what is behind (RFC 4928).
+/// A stack of labels (RFC 3032). The first half byte after it determines the content (RFC 4928).
 fn mpls(mut payload: &[u8]) -> Found<'_> {
     loop {
         let label: &[u8; 4] = payload.first_chunk().ok_or(Hidden::NotIp)?;
@@ -233,7 +236,7 @@ fn mpls(mut payload: &[u8]) -> Found<'_> {
     }
 }
 
-/// IEEE 802.1AE: what is behind the tag when it is only signed.
+/// IEEE 802.1AE: the content after the tag when it is only authenticated.
 fn macsec(payload: &[u8]) -> Result<(u16, &[u8]), Hidden> {
     const CHANNEL: u8 = 0x20;
     const ENCRYPTED_OR_CHANGED: u8 = 0x0c;
@@ -247,11 +250,11 @@ fn macsec(payload: &[u8]) -> Result<(u16, &[u8]), Hidden> {
 
 fn ppp(frame: &[u8]) -> Found<'_> {
     let frame = match frame {
-        // Address and control of HDLC framing, left out on links that negotiated so.
+        // Address and control of HDLC framing; links may negotiate to omit them.
         [0xff, 0x03, rest @ ..] => rest,
         _ => frame,
     };
-    // A protocol number with an odd first octet was compressed to that octet.
+    // A protocol number with an odd first byte was compressed to that byte.
     let (protocol, payload) = match frame {
         [first, rest @ ..] if first & 1 == 1 => (u16::from(*first), rest),
         [first, second, rest @ ..] => (u16::from_be_bytes([*first, *second]), rest),
@@ -260,7 +263,7 @@ fn ppp(frame: &[u8]) -> Found<'_> {
     match protocol {
         PPP_IPV4 | PPP_IPV6 => Ok(payload),
         _ if PPP_MPLS.contains(&protocol) => mpls(payload),
-        // RFC 1144 and RFC 2507 to 3095: headers, compressed; RFC 1962: all of it.
+        // Compressed headers (RFC 1144 and RFC 2507 to 3095); compressed packets (RFC 1962).
         0x002d | 0x002f | 0x0003 | 0x0005 | 0x0061 => {
             Err(Hidden::Opaque(Opaque::CompressedHeaders))
         }
@@ -270,7 +273,7 @@ fn ppp(frame: &[u8]) -> Found<'_> {
     }
 }
 
-/// Frame control and two addresses (ISO 9314-2), then LLC where the frame is of that kind.
+/// Frame control and two addresses (ISO 9314-2), then LLC if the frame is an LLC frame.
 fn fddi(frame: &[u8]) -> Found<'_> {
     match frame.first().map(|control| control & 0xf0) {
         Some(0x50 | 0xd0) => llc(from(frame, 13)?),
@@ -278,7 +281,8 @@ fn fddi(frame: &[u8]) -> Found<'_> {
     }
 }
 
-/// Access and frame control, two addresses, a source route where the source says so (IEEE 802.5).
+/// Access and frame control, two addresses, and a source route if the source address announces one (IEEE
+/// 802.5).
 fn token_ring(frame: &[u8]) -> Found<'_> {
     let (control, source) = (at(frame, 1)?, at(frame, 8)?);
     if control & 0xc0 != 0x40 {
@@ -327,7 +331,8 @@ fn wireless(frame: &[u8], padded: bool) -> Found<'_> {
     llc(from(frame, length)?)
 }
 
-/// The header of radiotap: its length is known, and only whether the frame's own header is padded is looked for.
+/// The header of radiotap. Its length is known; the only field that is read is whether the frame's own header
+/// is padded.
 fn radiotap(frame: &[u8]) -> Found<'_> {
     let little = |at: usize| {
         let word = frame.get(at..at + 4)?.first_chunk()?;
@@ -350,7 +355,7 @@ fn radiotap(frame: &[u8]) -> Found<'_> {
     wireless(from(frame, length)?, padded)
 }
 
-/// Per-Packet Information: a header that tells its length and what is behind.
+/// Per-Packet Information: a header with its own length and the link type of what follows.
 fn ppi(frame: &[u8]) -> Found<'_> {
     let length = usize::from(u16_at(frame, 2)?.swap_bytes());
     let link = u16_at(frame, 4)?.swap_bytes();
@@ -360,12 +365,12 @@ fn ppi(frame: &[u8]) -> Found<'_> {
     }
 }
 
-/// The header of Prism, or that of AVS under the same number.
+/// The header of Prism, or the header of AVS under the same number.
 fn prism(frame: &[u8]) -> Found<'_> {
     let length = match u32_at(frame, 0)? {
         0x8021_1001 | 0x8021_1002 => u32_at(frame, 4)?,
         _ => {
-            // In the byte order of the capturing host; a length is a small number.
+            // The byte order is that of the capturing host; a length is a small number.
             let length = u32_at(frame, 4)?;
             length.min(length.swap_bytes())
         }
@@ -410,7 +415,7 @@ mod tests {
         [header, PACKET].concat()
     }
 
-    /// The header of an IEEE 802.11 data frame: its first two bytes, what is behind the addresses, and SNAP.
+    /// The header of an IEEE 802.11 data frame: its first two bytes, the fields after the addresses, and SNAP.
     fn wireless_header(control: [u8; 2], more: &[u8]) -> Vec<u8> {
         let snap = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
         [&control[..], &[0; 22], more, &snap].concat()

@@ -1,4 +1,4 @@
-//! The connections of an accounting, packed: there may be millions.
+//! The connections of an accounting in packed form: there may be millions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,28 +11,28 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::store::{packed, unpacked};
 use super::summary::{ConnectionSummary, Direction, DirectionSummary, Ending};
 
-/// Summaries of connections in a fifth of the memory that a `Vec` of them takes. They are unpacked one by one,
-/// as values.
+/// Summaries of connections in a fifth of the memory of a `Vec`. They are unpacked one at a time, as values.
 #[derive(Clone, Default, PartialEq)]
 pub struct ConnectionList {
     items: Vec<Box<[u8]>>,
     totals: Totals,
 }
 
-/// What is known of all connections without unpacking them again.
+/// Totals over all connections, which are available without unpacking.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Totals {
     /// Connections by ending.
     pub(super) endings: BTreeMap<Ending, u64>,
-    /// Bytes of IP packets, both ways.
+    /// Bytes of IP packets, both directions.
     pub(super) ip_bytes: Bytes,
     /// The longest time between two packets of one connection, in nanoseconds.
     pub(super) idle_max_ns: Option<u64>,
-    /// Packets of each connection, both ways.
+    /// Number of packets of each connection, both directions.
     pub(super) packets: Vec<u64>,
 }
 
-/// A summary as it is packed: `Ending` is encoded for readers of JSON, and not so that it can be packed.
+/// The packed form of a summary: the serialised form of `Ending` is made for JSON, and the packed encoding
+/// cannot hold it.
 #[derive(Serialize, Deserialize)]
 struct Item {
     client: SocketAddr,
@@ -57,32 +57,32 @@ const ENDINGS: [Ending; 6] = [
 ];
 
 impl ConnectionList {
-    /// Connections.
+    /// Number of connections.
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no connections.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// A connection by its place.
+    /// A connection by its index.
     pub fn get(&self, index: usize) -> Option<ConnectionSummary> {
         self.items.get(index).map(|item| summary(item))
     }
 
-    /// All of them in order.
+    /// All connections in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = ConnectionSummary> + '_ {
         self.items.iter().map(|item| summary(item))
     }
 
-    /// What is known of all of them.
+    /// Totals over all connections.
     pub(super) fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// Adds one.
+    /// Adds a connection.
     pub fn push(&mut self, connection: ConnectionSummary) {
         let totals = &mut self.totals;
         *totals.endings.entry(connection.ending).or_default() += 1;

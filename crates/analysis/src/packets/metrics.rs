@@ -6,25 +6,25 @@ use super::class::Class;
 use super::summary::{Accounting, Direction, Ending};
 
 impl Accounting {
-    /// Every figure by name; the unit is the suffix. What could not be measured is absent.
+    /// Every figure by name; the suffix is the unit. A figure that could not be measured is absent.
     ///
     /// | name | meaning |
     /// |---|---|
     /// | `packets`, `packets_up`, `packets_down` | counted packets |
     /// | `packets_syn` … `packets_other` | by [`Class`]; they sum to `packets` |
     /// | `packets_tcp` | in connections |
-    /// | `ip_bytes`, `ip_bytes_up`, `ip_bytes_down` | octets of IP packets |
-    /// | `payload_bytes` and `_up`, `_down` | octets of TCP payload |
+    /// | `ip_bytes`, `ip_bytes_up`, `ip_bytes_down` | bytes of IP packets |
+    /// | `payload_bytes` and `_up`, `_down` | bytes of TCP payload |
     /// | `unique_payload_bytes` and `_up`, `_down` | the same without repetitions |
-    /// | `overhead_pct` | headers by the papers' rule, 40 octets a packet |
-    /// | `overhead_true_pct` | headers as they were |
+    /// | `overhead_pct` | headers by the papers' rule, 40 bytes per packet |
+    /// | `overhead_true_pct` | actual headers |
     /// | `connections`, `connections_closed`, `connections_half_closed`, `connections_reset`, `connections_reset_up`, `connections_reset_down`, `connections_open` | connections by ending |
     /// | `packets_per_connection`, `packets_per_connection_median` | |
-    /// | `mean_packet_bytes` | IP octets per packet of a connection |
+    /// | `mean_packet_bytes` | IP bytes per packet of a connection |
     /// | `trains`, `train_packets_mean`, `train_packets_max` | packet trains |
     /// | `runs`, `run_packets_mean`, `run_packets_max` | consecutive packets of one connection |
     /// | `retransmissions` and `_up`, `_down` | as sent where the capture shows that, else as seen |
-    /// | `retransmissions_lost`, `retransmissions_spurious` | of what the path had dropped, and not |
+    /// | `retransmissions_lost`, `retransmissions_spurious` | of packets that the path had dropped, and of others |
     /// | `retransmissions_seen`, `retransmitted_bytes` | as seen at the counted tap |
     /// | `out_of_order`, `duplicate_acks`, `keep_alives`, `zero_windows`, `zero_window_probes` | packets |
     /// | `outstanding_max_bytes_up`, `_down` | |

@@ -1,10 +1,10 @@
-//! Packet accounting: what a recorded exchange cost on the wire, and what held it up.
+//! Packet accounting: what a recorded exchange cost on the wire, and what delayed it.
 //!
-//! [`account`] reads a capture, ours or anybody's, once and says: how many packets of which
-//! exclusive [`Class`], how many octets of headers and of payload, which connections there were,
-//! how they ended and what was sent twice. The classes are defined so that another program counts
-//! the same ([`Class::display_filter`]). The figures are those of tcptrace and of the papers
-//! (`packets`, `overhead = 40·P / (payload + 40·P)`), at the tap that the papers used: the client.
+//! [`account`] reads a capture, ours or any other, once. It reports the number of packets of each exclusive
+//! [`Class`], the bytes of headers and of payload, the connections and how they ended, and the repetitions. The
+//! classes are defined so that another program can reproduce the counts ([`Class::display_filter`]). The
+//! figures are those of tcptrace and of the papers (`packets`, `overhead = 40·P / (payload + 40·P)`), at the
+//! tap that the papers used: the client.
 //!
 //! ```text
 //! octets ──> capture::Capture ──> link, parse ──> class
@@ -12,8 +12,8 @@
 //!                                                     └────────> TimeSequence ──> plot
 //! ```
 //!
-//! It does not reassemble streams or fragments, does not look into tunnels or protocols above TCP,
-//! does not verify checksums, and is a function of the octets alone.
+//! The accounting does not reassemble streams or fragments, does not decode tunnels or protocols above TCP, and
+//! does not verify checksums. It is a function of the captured bytes alone.
 
 pub mod capture;
 pub mod class;
@@ -59,25 +59,25 @@ pub use self::time_sequence::TimeSequence;
 use self::account::Accountant;
 use self::capture::{Capture, Record};
 
-/// The memory that an accounting takes at most unless told otherwise: enough for eight million connections.
+/// Default memory limit of an accounting: enough for eight million connections.
 const MEMORY: Bytes = Bytes(2 << 30);
-/// Packets between two looks at the memory in use.
+/// Number of packets between two checks of the memory in use.
 const PACKETS_PER_LOOK: u64 = 1 << 17;
 
-/// How a capture is accounted for.
+/// Settings of an accounting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Which interfaces count.
+    /// The counted interfaces.
     pub taps: TapChoice,
-    /// Gaps in a connection longer than this are listed. The default, 39 ms, is just below the
-    /// shortest time that common systems delay an acknowledgement.
+    /// Gaps in a connection longer than this are listed. The default, 39 ms, is just below the shortest delay
+    /// of an acknowledgement on common systems.
     pub idle_threshold: Duration,
-    /// Packets of a connection further apart than this are in different trains. The default,
-    /// 500 ms, is the largest gap between cars that Jain and Routhier (1986) chose.
+    /// A longer gap between two packets of a connection starts a new train. The default, 500 ms, is the largest
+    /// gap between cars that Jain and Routhier (1986) chose.
     pub train_gap: Duration,
-    /// Of how many connections, the first ones, the time sequence is taken down.
+    /// Number of connections, from the first on, whose time sequences are recorded.
     pub time_sequences: usize,
-    /// Memory that the accounting takes at most, about. Connections take most of it: some 250 bytes each.
+    /// Approximate limit of the accounting's memory. Connections take most of it: about 250 bytes each.
     pub memory: Bytes,
 }
 
@@ -93,18 +93,18 @@ impl Default for Options {
     }
 }
 
-/// Accounts for a capture.
+/// Counts the packets of a capture.
 ///
 /// # Errors
-/// When no packet can be read because this is no capture, when the system fails to read, or when the capture
-/// needs more than [`Options::memory`]. A
-/// file that is cut short or damaged further on is no error: [`Accounting::integrity`] tells.
+/// When no packet can be read because this is not a capture, when the system fails to read, or when the capture
+/// needs more than [`Options::memory`]. A file that is truncated or damaged later is not an error:
+/// [`Accounting::integrity`] reports it.
 pub fn account(reader: impl Read, options: &Options) -> Result<Accounting, CaptureError> {
     account_with_sequences(reader, options).map(|(accounting, _)| accounting)
 }
 
-/// Accounts for a capture and takes down the time sequences of its first
-/// [`Options::time_sequences`] connections.
+/// Counts the packets of a capture and records the time sequences of its first [`Options::time_sequences`]
+/// connections.
 ///
 /// # Errors
 /// As [`account`].
@@ -115,7 +115,7 @@ pub fn account_with_sequences(
     account_each(reader, options, |_| {})
 }
 
-/// Accounts for a capture, and hands each packet to `each` as well, counted or not.
+/// Counts the packets of a capture, and also passes each packet to `each`, counted or not.
 ///
 /// # Errors
 /// As [`account`].
@@ -142,7 +142,7 @@ pub fn account_each(
     ))
 }
 
-/// Accounts for a capture file.
+/// Counts the packets of a capture file.
 ///
 /// # Errors
 /// As [`account`], and when the file cannot be opened.

@@ -1,11 +1,11 @@
-//! From the octets of an IP packet to its headers.
+//! Parses the headers of an IP packet.
 //!
-//! Lengths come from the headers, not from what was captured: a capture that kept only the first
-//! 96 octets of each packet gives the same figures as one that kept all. IPv4 (RFC 791) with
-//! options, IPv6 (RFC 8200) with extension headers, TCP (RFC 9293) with the options that explain
-//! its behaviour. Checksums are not verified: captures taken on a host hold packets whose checksum
-//! the interface was yet to fill in. Fragments are not put together, and packets inside packets
-//! (tunnels, the quotation in an ICMP error) are not looked at.
+//! Lengths come from the headers, not from the number of captured bytes. So a capture that kept only the first
+//! 96 bytes of each packet gives the same figures as a complete one. The parser supports IPv4 (RFC 791) with
+//! options, IPv6 (RFC 8200) with extension headers, and TCP (RFC 9293) with the options that explain its
+//! behaviour. It does not verify checksums, because captures on a host hold packets whose checksum the
+//! interface has not computed yet. It does not reassemble fragments, and it does not decode packets inside
+//! packets (tunnels, the quotation in an ICMP error).
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -16,10 +16,10 @@ const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 const PROTOCOL_ICMPV6: u8 = 58;
 
-/// An address and a port. IPv4 addresses are held as IPv4-mapped IPv6 addresses.
+/// An address and a port. IPv4 addresses are stored as IPv4-mapped IPv6 addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Endpoint {
-    /// The upper and the lower half: a `u128` would be padded to twice the length.
+    /// The upper and the lower half; the alignment of a `u128` would double the size.
     address: [u64; 2],
     port: u16,
 }
@@ -37,7 +37,7 @@ impl Endpoint {
         (upper == 0 && lower >> 32 == 0xffff).then_some(lower as u32)
     }
 
-    /// The address alone: port 0.
+    /// The address without its port: port 0.
     pub(super) fn without_port(self) -> Endpoint {
         Endpoint { port: 0, ..self }
     }
@@ -54,33 +54,33 @@ impl From<Endpoint> for SocketAddr {
     }
 }
 
-/// What a frame turned out to carry.
+/// The content of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed {
-    /// An IP packet whose own header makes sense.
+    /// An IP packet with a valid header.
     Ip(IpPacket),
-    /// Something that is not IP.
+    /// Not IP.
     NotIp,
-    /// It claims to be IP, but its header is cut short or senseless.
+    /// It claims to be IP, but its header is incomplete or invalid.
     Malformed,
 }
 
 /// An IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpPacket {
-    /// Sender's address; the port is 0 unless the packet is TCP or UDP.
+    /// The sender's address; the port is 0 unless the packet is TCP or UDP.
     pub source: Endpoint,
-    /// Receiver's address; the port is 0 unless the packet is TCP or UDP.
+    /// The receiver's address; the port is 0 unless the packet is TCP or UDP.
     pub destination: Endpoint,
-    /// Length of the packet with its header, in octets.
+    /// Length of the packet with its header, in bytes.
     pub length: u32,
-    /// Length of the IP header with options or extension headers, in octets.
+    /// Length of the IP header with options or extension headers, in bytes.
     pub header_length: u32,
-    /// What it carries.
+    /// The transport protocol.
     pub transport: Transport,
 }
 
-/// What an IP packet carries.
+/// The transport protocol of an IP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// A TCP segment.
@@ -89,21 +89,21 @@ pub enum Transport {
     Udp,
     /// ICMP or ICMPv6.
     Icmp(IcmpKind),
-    /// A part of a packet, the first included: its transport header, if present, describes more
-    /// than it holds.
+    /// A fragment, including the first one: its transport header, if present, describes more than the fragment
+    /// holds.
     Fragment,
-    /// A TCP segment whose header is cut short or senseless.
+    /// A TCP segment whose header is incomplete or invalid.
     MalformedTcp,
     /// Another protocol.
     Other,
 }
 
-/// What an ICMP message is to an exchange of two.
+/// The role of an ICMP message in an exchange of two messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IcmpKind {
-    /// It asks: for an echo, a time stamp, an address mask.
+    /// A request: for an echo, a time stamp, an address mask.
     Request,
-    /// It answers a request.
+    /// A reply to a request.
     Reply,
     /// An error, a message of neighbour discovery, or one whose type was not captured.
     Other,
@@ -112,19 +112,19 @@ pub enum IcmpKind {
 /// A TCP segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Sequence number of the first octet (of the SYN, if set).
+    /// Sequence number of the first byte (of the SYN, if set).
     pub sequence: u32,
-    /// Acknowledgement number; meaningful with [`Flags::ACK`].
+    /// Acknowledgement number; valid with [`Flags::ACK`].
     pub acknowledgement: u32,
     /// The control bits.
     pub flags: Flags,
     /// The window field, not scaled.
     pub window: u16,
-    /// Length of the TCP header with options, in octets.
+    /// Length of the TCP header with options, in bytes.
     pub header_length: u32,
-    /// Octets of payload.
+    /// Length of the payload in bytes.
     pub payload_length: u32,
-    /// What the options say, as far as they were captured.
+    /// The options, as far as they were captured.
     pub options: TcpOptions,
 }
 
@@ -133,15 +133,15 @@ pub struct Segment {
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// The sender has no more to send.
+    /// The sender has no more data.
     pub const FIN: Flags = Flags(0x01);
     /// Sequence numbers begin here.
     pub const SYN: Flags = Flags(0x02);
     /// The connection is aborted.
     pub const RST: Flags = Flags(0x04);
-    /// The receiver should hand the data over.
+    /// The receiver should deliver the data to the application.
     pub const PSH: Flags = Flags(0x08);
-    /// The acknowledgement number counts.
+    /// The acknowledgement number is valid.
     pub const ACK: Flags = Flags(0x10);
 
     /// Whether all of `flags` are set.
@@ -174,8 +174,8 @@ pub struct TcpOptions {
 }
 
 impl Parsed {
-    /// Reads the octets of an IP packet. `original_length` is how long it was on the link: it
-    /// counts only where the IP header leaves its length open.
+    /// Parses an IP packet. `original_length` is its length on the link; it is used only where the IP header
+    /// does not state the length.
     #[inline]
     pub fn parse(packet: &[u8], original_length: u32) -> Parsed {
         let parsed = match packet.first().map(|first| first >> 4) {
@@ -195,7 +195,7 @@ fn ipv4(packet: &[u8], original_length: u32) -> Option<IpPacket> {
         return None;
     }
     let length = match u16::from_be_bytes([fixed[2], fixed[3]]) {
-        // A packet that the interface will cut into segments has no length yet.
+        // A packet that the interface will segment has no length yet.
         0 => original_length,
         length => u32::from(length),
     };
@@ -221,7 +221,7 @@ fn ipv4(packet: &[u8], original_length: u32) -> Option<IpPacket> {
 fn ipv6(packet: &[u8], original_length: u32) -> Option<IpPacket> {
     let fixed: &[u8; 40] = packet.first_chunk()?;
     let length = match u16::from_be_bytes([fixed[4], fixed[5]]) {
-        // To be segmented by the interface, or a jumbogram.
+        // A packet that the interface will segment, or a jumbogram.
         0 => original_length.max(40),
         length => u32::from(length) + 40,
     };
@@ -255,7 +255,7 @@ fn ipv6(packet: &[u8], original_length: u32) -> Option<IpPacket> {
         let extension = match protocol {
             // Hop-by-hop options, routing, destination options, mobility, host identity, shim.
             0 | 43 | 60 | 135 | 139 | 140 => units(8, 1),
-            // Authentication counts in units of four.
+            // The authentication header counts in units of four bytes.
             51 => units(4, 2),
             44 => {
                 let Some(header) = packet.get(at..at + 8) else {
@@ -324,8 +324,8 @@ fn transport(ip: &mut IpPacket, protocol: u8, payload: &[u8]) {
     };
 }
 
-/// `octets` begins with the TCP header, `length` is how long header and payload truly are. The
-/// header must be captured up to the window; what follows explains, but does not count.
+/// Parses a TCP header at the beginning of `octets`; `length` is the true length of header and payload. The
+/// header must be captured up to the window field. The fields after it are optional.
 #[inline]
 fn segment(octets: &[u8], length: u32) -> Option<Segment> {
     let fixed: &[u8; 16] = octets.first_chunk()?;
@@ -350,7 +350,7 @@ fn segment(octets: &[u8], length: u32) -> Option<Segment> {
 #[inline]
 fn tcp_options(mut octets: &[u8]) -> TcpOptions {
     let mut options = TcpOptions::default();
-    // Two words of padding and a time stamp: what nearly every segment of today carries.
+    // Two words of padding and a time stamp: the options of nearly every segment today.
     if octets.len() == 12 && octets[..4] == [1, 1, 8, 10] {
         options.timestamps = true;
         return options;
@@ -373,7 +373,7 @@ fn tcp_options(mut octets: &[u8]) -> TcpOptions {
                 }
                 rest
             }
-            // The end of the list, or nonsense.
+            // The end of the list, or an invalid option.
             _ => return options,
         };
     }

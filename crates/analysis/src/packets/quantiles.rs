@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Samples kept as they are; beyond, they are counted in buckets.
+/// Number of samples that are stored exactly; more samples are counted in buckets.
 const EXACT_LIMIT: usize = 4_096;
-/// Room made at the first sample: most connections are short.
+/// Initial capacity: most connections are short.
 const FIRST_SAMPLES: usize = 16;
-/// Buckets to a power of two: a bucketed median is off by at most 1/512 of itself.
+/// Buckets per power of two: a bucketed median is off by at most 1/512 of its value.
 const BUCKETS: usize = 256;
 const BUCKET_BITS: u32 = BUCKETS.trailing_zeros();
 
@@ -17,9 +17,9 @@ pub struct RttSummary {
     pub samples: u64,
     /// The shortest.
     pub min_ns: u64,
-    /// Their mean.
+    /// The mean.
     pub mean_ns: f64,
-    /// Their median: exact up to 4096 samples, then within 0.2 %.
+    /// The median: exact up to 4096 samples, then within 0.2 %.
     pub median_ns: f64,
     /// The longest.
     pub max_ns: u64,
@@ -63,13 +63,13 @@ impl Quantiles {
         *slot = slot.saturating_add(1);
     }
 
-    /// Bytes of memory that it takes beside itself, about.
+    /// Approximate heap memory, in bytes.
     pub(super) fn memory(&self) -> u64 {
         (self.exact.capacity() * size_of::<u64>() + self.buckets.capacity() * size_of::<u32>())
             as u64
     }
 
-    /// `None` without samples.
+    /// The summary; `None` without samples.
     pub(super) fn summary(&self) -> Option<RttSummary> {
         (self.count > 0).then(|| RttSummary {
             samples: self.count,
@@ -100,7 +100,7 @@ impl Quantiles {
     }
 }
 
-/// Buckets of one nanosecond up to 256, then 256 to each doubling.
+/// The bucket of a value: buckets of one nanosecond up to 256, then 256 buckets per doubling.
 fn bucket(value: u64) -> usize {
     let doublings = (u64::BITS - value.leading_zeros()).saturating_sub(BUCKET_BITS + 1);
     let within = (value >> doublings) as usize;

@@ -1,8 +1,8 @@
-//! What senders repeat, joined with what the path dropped.
+//! The senders' repetitions, joined with the path's drops.
 //!
-//! At the taps where packets enter the path every transmission is seen, the dropped ones with the
-//! path's reason beside them. A repetition of something whose last transmission was dropped is
-//! the sender doing its duty; any other is spurious.
+//! At the taps where packets enter the path, every transmission is seen; the dropped ones have a comment with
+//! the path's reason. A repetition of data whose last transmission was dropped is necessary; any other
+//! repetition is spurious.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::parse::{Flags, Segment};
 use super::sequence::{SequenceSet, first_reference, unwrap};
 
-/// Causes that are told apart; a capture that names more has them under the last name.
+/// Largest number of distinct causes; further causes are counted under the last name.
 const CAUSE_LIMIT: usize = 64;
-/// Dropped ranges that are remembered until they are repeated.
+/// Largest number of dropped ranges that are stored until they are repeated.
 const LOST_LIMIT: usize = 65_536;
 
 /// One end's transmissions.
@@ -22,7 +22,7 @@ pub(super) struct Transmissions {
     reference: Option<u64>,
     highest: u64,
     sent: SequenceSet,
-    /// What was dropped and not yet repeated: start, end and cause.
+    /// Dropped ranges that were not yet repeated: start, end and cause.
     lost: Vec<(u64, u64, CauseId)>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Transmissions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) struct CauseId(u16);
 
-/// The causes that a capture names.
+/// The causes in a capture.
 #[derive(Debug, Default)]
 pub(super) struct Causes(Vec<String>);
 
@@ -55,7 +55,7 @@ impl Causes {
 pub(super) struct Repeated(pub(super) Option<CauseId>);
 
 impl Transmissions {
-    /// Notes a transmission, and whether the path dropped it.
+    /// Records a transmission, and whether the path dropped it.
     pub(super) fn transmit(
         &mut self,
         segment: &Segment,
@@ -83,14 +83,14 @@ impl Transmissions {
         repeated
     }
 
-    /// Notes that something sent before was dropped, where the capture says so only afterwards.
+    /// Records that an earlier transmission was dropped, where the capture reports it only afterwards.
     pub(super) fn drop_later(&mut self, segment: &Segment, cause: CauseId) {
         if let Some((start, end)) = self.range(segment) {
             self.lose(start, end, cause);
         }
     }
 
-    /// Bytes of memory that they take, about.
+    /// Approximate memory, in bytes.
     pub(super) fn memory(&self) -> u64 {
         let lost = self.lost.capacity() * size_of::<(u64, u64, CauseId)>();
         (size_of::<Transmissions>() + lost) as u64 + self.sent.memory()
@@ -102,7 +102,7 @@ impl Transmissions {
         }
     }
 
-    /// What a segment occupies of the sequence space; `None` when nothing.
+    /// The range of sequence numbers that a segment occupies; `None` when it is empty.
     fn range(&mut self, segment: &Segment) -> Option<(u64, u64)> {
         if segment.flags.contains(Flags::RST) {
             return None;

@@ -1,4 +1,4 @@
-//! Sequence numbers: from 32 bits that wrap to 64 bits that do not, and sets of them.
+//! Sequence numbers: unwraps 32-bit numbers to 64 bits, and stores sets of them.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ pub(super) fn unwrap(reference: u64, sequence: u32) -> u64 {
     reference.wrapping_add_signed(i64::from(distance))
 }
 
-/// The reference that a sequence space begins with: high enough that nothing within half of the
-/// 32-bit space before it falls below zero.
+/// The first reference of a sequence space. It is so high that no number within half of the 32-bit space before
+/// it falls below zero.
 #[inline]
 pub(super) fn first_reference(sequence: u32) -> u64 {
     1 << 32 | u64::from(sequence)
 }
 
-/// A set of sequence numbers as ranges that neither overlap nor touch.
+/// A set of sequence numbers, as ranges that neither overlap nor touch.
 ///
-/// It is exact: memory grows with the number of holes, and [`SequenceSet::holes`] tells how many there are.
+/// It is exact: memory grows with the number of holes, which [`SequenceSet::holes`] returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct SequenceSet {
-    /// The highest range; empty while the set is. Most segments only make it longer.
+    /// The highest range; empty while the set is empty. Most segments only extend it.
     top: (u64, u64),
     /// All ranges below it: start and end.
     lower: BTreeMap<u64, u64>,
 }
 
 impl SequenceSet {
-    /// How many numbers from `start` to before `end` are in the set.
+    /// Number of members from `start` to before `end`.
     pub(super) fn covered(&self, start: u64, end: u64) -> u64 {
         if start >= end {
             return 0;
@@ -41,13 +41,13 @@ impl SequenceSet {
         below + within(self.top)
     }
 
-    /// Puts the numbers from `start` to before `end` into the set.
+    /// Adds the numbers from `start` to before `end`.
     #[inline]
     pub(super) fn insert(&mut self, start: u64, end: u64) {
         if start >= end {
             return;
         }
-        // In order: by far the most common.
+        // The segment is in order: by far the most common case.
         if self.top.1 == start && self.top.0 < start {
             self.top.1 = end;
             return;
@@ -55,9 +55,9 @@ impl SequenceSet {
         self.insert_anywhere(start, end);
     }
 
-    /// Bytes of memory that it takes beside itself, about.
+    /// Approximate heap memory, in bytes.
     pub(super) fn memory(&self) -> u64 {
-        // A node of the tree has eleven ranges and is two thirds full.
+        // A node of the tree holds eleven ranges and is two thirds full on average.
         self.holes() as u64 * 32
     }
 
@@ -76,7 +76,7 @@ impl SequenceSet {
             self.lower.insert(below.0, below.1);
             return;
         }
-        // The ranges that the new one overlaps or touches become part of it.
+        // The new range absorbs the ranges that it overlaps or touches.
         while let Some((from, to)) = self.lower.range(..=end).next_back() {
             let (from, to) = (*from, *to);
             if to < start {

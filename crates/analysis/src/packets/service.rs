@@ -1,9 +1,9 @@
-//! How long a server was at work, as its own end of the path saw it.
+//! A server's response time, as seen at its own end of the path.
 //!
 //! Fujinoki et al. (2003) measure a server's response time from the arrival of the first request to the
-//! transmission of the last packet of the last file. That is what is looked for here, at the taps
-//! `server.rx` and `server.tx` of our own captures; a capture without them has no such time. Requests and
-//! responses are packets with payload: TCP segments that carry octets, and all datagrams of UDP.
+//! transmission of the last packet of the last file. This module finds the same period at the taps `server.rx`
+//! and `server.tx` of our own captures; a capture without these taps has no such time. Requests and responses
+//! are packets with payload: TCP segments that carry bytes, and all UDP datagrams.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,25 +14,25 @@ use super::link;
 use super::parse::{Parsed, Transport};
 use super::tap::TapRole;
 
-/// When a server was at work, in nanoseconds since the Unix epoch.
+/// The period in which a server was at work, in nanoseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServicePeriod {
     /// The first request arrived.
     pub first_arrival: u64,
-    /// The last packet with payload left, whatever became of it on the path.
+    /// The last packet with payload left, whether or not the path dropped it.
     pub last_departure: u64,
 }
 
 impl ServicePeriod {
-    /// How long that is, in nanoseconds.
+    /// The length of the period, in nanoseconds.
     pub fn length_ns(self) -> u64 {
         self.last_departure - self.first_arrival
     }
 }
 
-/// Looks for the period in a capture. Packets before `since`, in nanoseconds since the Unix epoch, are not
-/// looked at: with TLS the packets of a handshake have payload too, and come before the first request is sent.
-/// `None` where no request arrived, or nothing left after it.
+/// Finds the period in a capture. Packets before `since`, in nanoseconds since the Unix epoch, are ignored:
+/// with TLS, the packets of a handshake have payload too, and come before the first request. `None` when no
+/// request arrived, or when no payload left after it.
 ///
 /// # Errors
 /// As [`account`](super::account).
@@ -57,8 +57,8 @@ pub fn service_period(
         }
         match role {
             TapRole::ServerReceives => first_arrival = Some(time),
-            // Both directions are written into one file as they come: a stamp may lie before an
-            // earlier record's.
+            // Both directions are written into one file in their order of arrival, so a stamp may lie before
+            // that of an earlier record.
             _ => last_departure = last_departure.max(Some(time)),
         }
     }
@@ -71,7 +71,7 @@ pub fn service_period(
         }))
 }
 
-/// As [`service_period`], of a file.
+/// As [`service_period`], for a file.
 ///
 /// # Errors
 /// As [`account_file`](super::account_file).
@@ -107,7 +107,7 @@ mod tests {
 
     const ACK: Flags = Flags::ACK;
 
-    /// The taps of our own captures, with a request that takes 45 ms to the server and two packets back.
+    /// The taps of our own captures, with a request that takes 45 ms to the server and two response packets.
     fn capture() -> Vec<u8> {
         let (client, server) = ("10.0.0.1:1025", "10.0.0.2:80");
         let (client, server) = (client.parse().unwrap(), server.parse().unwrap());

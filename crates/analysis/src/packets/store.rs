@@ -1,32 +1,32 @@
-//! The connections of a capture in memory: recent ones as they are, all others packed.
+//! The connections of a capture in memory: recent ones unpacked, all others packed.
 //!
-//! A connection being followed takes 1.5 kB and more. A capture may hold millions of connections, and any packet
-//! may belong to any of them, the oldest too. So those without a packet for the longest time are packed
-//! into their encoded form, of some 200 bytes, and unpacked when a packet comes.
+//! The state of a connection takes at least 1.5 kB. A capture may hold millions of connections, and any packet
+//! may belong to any of them, even the oldest. So the connections that have had no packet for the longest time
+//! are packed into their encoded form, of about 200 bytes, and unpacked at their next packet.
 
 use serde::{Deserialize, Serialize};
 
 use super::connection::Connection;
 use super::sent::Transmissions;
 
-/// Connections held unpacked. When there are as many, the half without a packet for longer is packed.
+/// Largest number of unpacked connections. When it is reached, the half with the oldest packets is packed.
 const UNPACKED_LIMIT: usize = 16_384;
 
-/// What an allocation takes beyond the bytes asked for, about.
+/// Approximate overhead of an allocation, in bytes.
 const ALLOCATION: u64 = 16;
 
-/// A connection and what its two ends transmitted.
+/// A connection and the transmissions of its two ends.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Tracked {
     pub(super) connection: Connection,
     pub(super) transmissions: Option<Box<[Transmissions; 2]>>,
-    /// The store's clock when it was last asked for.
+    /// The store's clock at the last access.
     #[serde(skip)]
     touched: u64,
 }
 
 impl Tracked {
-    /// Bytes of memory that it takes unpacked, about.
+    /// Approximate memory of the unpacked form, in bytes.
     fn memory(&self) -> u64 {
         let transmissions = self.transmissions.iter().flat_map(|both| both.iter());
         let transmissions: u64 = transmissions.map(Transmissions::memory).sum();
@@ -38,9 +38,9 @@ impl Tracked {
 #[derive(Debug, Default)]
 pub(super) struct Store {
     slots: Vec<Slot>,
-    /// Indices of the unpacked ones.
+    /// Indices of the unpacked connections.
     unpacked: Vec<u32>,
-    /// Bytes of the packed ones.
+    /// Bytes of the packed connections.
     packed: u64,
     clock: u64,
 }
@@ -52,12 +52,12 @@ enum Slot {
 }
 
 impl Store {
-    /// Connections.
+    /// Number of connections.
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Adds a connection and gives its index.
+    /// Adds a connection and returns its index.
     pub(super) fn add(&mut self, connection: Connection) -> u32 {
         self.make_room();
         let index = self.slots.len() as u32;
@@ -87,7 +87,7 @@ impl Store {
         }
     }
 
-    /// The connection that was last added or asked for by [`Store::at`].
+    /// The connection of the last call of [`Store::add`] or [`Store::at`].
     #[inline]
     pub(super) fn just_used(&mut self, index: u32) -> &mut Tracked {
         match &mut self.slots[index as usize] {
@@ -96,7 +96,7 @@ impl Store {
         }
     }
 
-    /// Bytes of memory that all connections take, about.
+    /// Approximate memory of all connections, in bytes.
     pub(super) fn memory(&self) -> u64 {
         let unpacked = self
             .unpacked
@@ -110,7 +110,7 @@ impl Store {
         slots + self.packed + packed * ALLOCATION + unpacked.sum::<u64>()
     }
 
-    /// Gives the connections out in the order of their indices.
+    /// Returns the connections in the order of their indices.
     pub(super) fn drain(self) -> impl Iterator<Item = Tracked> {
         self.slots.into_iter().map(|slot| match slot {
             Slot::Unpacked(tracked) => *tracked,
@@ -152,9 +152,9 @@ impl Store {
     }
 }
 
-/// A value in the encoded form: numbers take as many bytes as they need.
+/// A value in the encoded form: a number takes as many bytes as it needs.
 pub(super) fn packed<T: Serialize>(value: &T) -> Box<[u8]> {
-    // Values of fixed types in memory that grows: the encoder has no other reason to fail.
+    // The types are fixed and the memory can grow, so the encoder has no other reason to fail.
     let bytes = postcard::to_allocvec(value).expect("a value of these types can be encoded");
     bytes.into_boxed_slice()
 }
@@ -175,7 +175,7 @@ mod tests {
     use super::super::summary::Direction;
     use super::super::synthetic::{Conversation, SegmentPlan};
 
-    /// Shows the store's connection a packet, and an unpacked twin the same.
+    /// Passes a packet to the store's connection and to an unpacked copy.
     fn show(time: u64, plan: &SegmentPlan, connections: [&mut Connection; 2]) {
         let packet = plan.ip_packet();
         let parsed = Parsed::parse(&packet, packet.len() as u32);
@@ -208,7 +208,7 @@ mod tests {
                 let plans = match round {
                     0 => talk.open().to_vec(),
                     1 => vec![talk.up(ack, 100), talk.down(ack, 1_460)],
-                    // A hole, and what fills it.
+                    // A hole, and the segment that fills it.
                     2 => {
                         let (first, second) = (talk.down(ack, 10), talk.down(ack, 10));
                         vec![second, first]

@@ -1,4 +1,4 @@
-//! What the accounting of a capture comes to.
+//! The result of the accounting of a capture.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,23 +12,23 @@ use super::list::ConnectionList;
 use super::quantiles::RttSummary;
 use super::tap::TapChoice;
 
-/// Which way a packet goes.
+/// The direction of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// From the side that sent the first SYN. Where the capture has no SYN of a connection: from
-    /// the client by the tap's name, else towards the lower port. Of UDP: from the end that sent the flow's
-    /// first datagram, or away from it where that came from a system port and went to another.
+    /// From the side that sent the first SYN. If the capture has no SYN of a connection: from the client by the
+    /// tap's name, otherwise towards the lower port. For UDP: from the end that sent the flow's first datagram.
+    /// If that datagram came from a system port and went to another port, up is the opposite direction.
     Up,
-    /// The other way.
+    /// The opposite direction.
     Down,
 }
 
 impl Direction {
-    /// Both.
+    /// Both directions.
     pub const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
 
-    /// The other one.
+    /// The opposite direction.
     pub fn opposite(self) -> Direction {
         match self {
             Direction::Up => Direction::Down,
@@ -46,54 +46,54 @@ impl std::fmt::Display for Direction {
     }
 }
 
-/// The accounting of a capture. A function of the file and the options alone.
+/// The accounting of a capture. It is a function of the file and the options alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Accounting {
     /// The file's format.
     pub format: Format,
     /// Whether the file could be read to its end.
     pub integrity: Integrity,
-    /// What a reader of the figures should know: each a sentence.
+    /// Notes for a reader of the figures, one sentence each.
     pub notes: Vec<String>,
-    /// Which interfaces were counted.
+    /// The counted interfaces.
     pub taps: TapChoice,
     /// The interfaces of the file.
     pub interfaces: Vec<InterfaceSummary>,
-    /// The instant zero of every other instant here: the first packet of the file, counted or not,
-    /// in nanoseconds since the Unix epoch.
+    /// The zero of every instant here: the time of the first packet of the file, counted or not, in nanoseconds
+    /// since the Unix epoch.
     pub origin_unix_ns: u64,
     /// The first counted packet.
     pub first: Option<Instant>,
     /// The last counted packet.
     pub last: Option<Instant>,
-    /// Counted packets by class. They sum to all counted packets.
+    /// Counted packets by class; the classes add up to all counted packets.
     pub classes: ClassCounts,
-    /// What the class `other` consists of.
+    /// The packets in the class `other`, by kind.
     pub other: OtherCounts,
-    /// Everything that went up, TCP or not.
+    /// Totals of the direction up, TCP or not.
     pub up: DirectionSummary,
-    /// Everything that went down.
+    /// Totals of the direction down.
     pub down: DirectionSummary,
-    /// Packets that are in neither direction because they are not IP or make no sense.
+    /// Packets without a direction, because they are not IP or are invalid.
     pub undirected: u64,
-    /// Packet trains within connections: runs of packets of one connection, whichever way they go,
-    /// no two of them further apart than [`Options::train_gap`](super::Options::train_gap).
+    /// Packet trains within connections: runs of packets of one connection, in either direction, with no gap
+    /// longer than [`Options::train_gap`](super::Options::train_gap).
     pub trains: RunSummary,
-    /// Runs of consecutive packets of the same connection in the order of the capture.
+    /// Runs of consecutive packets of one connection, in the order of the capture.
     pub runs: RunSummary,
     /// The gaps in connections that were longer than the threshold, in the order of their ends.
     pub idle_gaps: Vec<IdleGap>,
-    /// Gaps beyond the threshold that were too many to list.
+    /// Number of gaps above the threshold that are not listed, because the list was full.
     pub idle_gaps_unlisted: u64,
-    /// What the senders repeated and why; `None` unless the capture was taken where packets enter
-    /// the path and says what the path dropped.
+    /// The senders' repetitions and their causes. `None` unless the capture was taken where packets enter the
+    /// path and reports the path's drops.
     pub sent: Option<SentSummary>,
-    /// Every connection, in the order of their first packets.
+    /// Every connection, in the order of the first packets.
     pub connections: ConnectionList,
 }
 
 impl Accounting {
-    /// Counted packets.
+    /// Number of counted packets.
     pub fn packets(&self) -> u64 {
         self.classes.total()
     }
@@ -106,38 +106,38 @@ impl Accounting {
         }
     }
 
-    /// Counted packets that belong to connections.
+    /// Number of counted packets in connections.
     pub fn connection_packets(&self) -> u64 {
         self.connections.totals().packets.iter().sum()
     }
 
-    /// Octets of IP packets.
+    /// Bytes of IP packets.
     pub fn ip_bytes(&self) -> Bytes {
         self.up.ip_bytes + self.down.ip_bytes
     }
 
-    /// Octets of TCP payload, repetitions included.
+    /// Bytes of TCP payload, repetitions included.
     pub fn payload_bytes(&self) -> Bytes {
         self.up.payload_bytes + self.down.payload_bytes
     }
 
-    /// The share of TCP/IP headers by the rule of the papers, from 0 to 1: each packet of a
-    /// connection has 40 octets of headers, whatever its options. `None` without packets.
+    /// The share of TCP/IP headers by the rule of the papers, from 0 to 1: each packet of a connection has 40
+    /// bytes of headers, whatever its options. `None` without packets.
     pub fn overhead_by_rule(&self) -> Option<f64> {
         let headers = 40.0 * self.connection_packets() as f64;
         let all = headers + self.payload_bytes().as_f64();
         (all > 0.0).then(|| headers / all)
     }
 
-    /// The share of the headers that were really there, IP and TCP with options, from 0 to 1.
+    /// The share of the actual headers, IP and TCP with options, from 0 to 1.
     pub fn overhead(&self) -> Option<f64> {
         let headers = (self.up.header_bytes + self.down.header_bytes).as_f64();
         let all = headers + self.payload_bytes().as_f64();
         (all > 0.0).then(|| headers / all)
     }
 
-    /// The direction whose round-trip times cross the path: up when packets are taken at the
-    /// client, down when they are taken at the server.
+    /// The direction whose round-trip times cross the path: up when packets are captured at the client, down
+    /// when they are captured at the server.
     pub fn rtt_direction(&self) -> Direction {
         match self.taps {
             TapChoice::Server => Direction::Down,
@@ -151,25 +151,25 @@ impl Accounting {
     }
 }
 
-/// An interface and its share of the capture.
+/// An interface and its part of the capture.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceSummary {
-    /// Its name, when the file tells.
+    /// Its name, if the file has one.
     pub name: Option<String>,
     /// Its link type.
     pub link: LinkType,
-    /// Packets taken there.
+    /// Packets captured there.
     pub packets: u64,
-    /// Whether they count.
+    /// Whether its packets are counted.
     pub counted: bool,
-    /// Packets that the capture itself lost there, when the file tells.
+    /// Packets that the capture itself lost there, if the file reports them.
     pub lost: u64,
-    /// Packets that the path dropped there, by the comments beside them: cause and number.
+    /// Packets that the path dropped there, by the comments in the capture: number by cause.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drops: BTreeMap<String, u64>,
 }
 
-/// What the class [`Class::Other`] consists of.
+/// The packets in the class [`Class::Other`], by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OtherCounts {
     /// UDP datagrams.
@@ -178,19 +178,19 @@ pub struct OtherCounts {
     pub icmp: u64,
     /// Fragments of IP packets.
     pub fragments: u64,
-    /// TCP segments whose header is cut short or senseless, or that have none of SYN, ACK, FIN,
-    /// RST and no payload.
+    /// TCP segments whose header is incomplete or invalid, or that have no payload and none of SYN, ACK, FIN
+    /// and RST.
     pub odd_tcp: u64,
     /// Other protocols over IP.
     pub other_ip: u64,
-    /// Frames that carry no IP.
+    /// Frames without IP.
     pub not_ip: u64,
-    /// Frames that claim to carry IP but whose IP header makes no sense.
+    /// Frames that claim to carry IP but whose IP header is invalid.
     pub malformed: u64,
 }
 
 impl OtherCounts {
-    /// All of them: as many as [`Class::Other`] has.
+    /// The sum: the number of packets in [`Class::Other`].
     pub fn total(&self) -> u64 {
         self.udp
             + self.icmp
@@ -202,54 +202,54 @@ impl OtherCounts {
     }
 }
 
-/// One direction of a connection, or of all connections and what is not TCP together.
+/// One direction of a connection, or of all connections together with the packets other than TCP.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DirectionSummary {
     /// Packets by class.
     pub classes: ClassCounts,
-    /// Octets of IP packets.
+    /// Bytes of IP packets.
     pub ip_bytes: Bytes,
-    /// Octets of IP and TCP headers of TCP segments.
+    /// Bytes of IP and TCP headers of TCP segments.
     pub header_bytes: Bytes,
-    /// Octets of TCP payload, repetitions included.
+    /// Bytes of TCP payload, repetitions included.
     pub payload_bytes: Bytes,
-    /// Octets of TCP payload, each position in the stream counted once.
+    /// Bytes of TCP payload, each position in the stream counted once.
     pub unique_payload_bytes: Bytes,
     /// Packets that repeat something seen before: payload, a SYN or a FIN.
     pub retransmitted_packets: u64,
-    /// Octets of payload that were seen before. `payload_bytes` is the sum of this, of
-    /// `unique_payload_bytes` and of the payload of probes and resets.
+    /// Bytes of payload that were seen before. `payload_bytes` is the sum of this, of `unique_payload_bytes`
+    /// and of the payload of probes and resets.
     pub retransmitted_bytes: Bytes,
-    /// Packets that are new and yet lie before what was seen: reordered, or repetitions of packets
-    /// lost before they came to this tap.
+    /// Packets that are new but lie before what was seen: reordered, or repetitions of packets that were lost
+    /// before this tap.
     pub out_of_order_packets: u64,
-    /// Pure ACKs that acknowledge nothing new while data are outstanding, with an unchanged window
-    /// or with selective acknowledgements (RFC 5681, RFC 6675).
+    /// Pure ACKs that acknowledge nothing new while data are outstanding, with an unchanged window or with
+    /// selective acknowledgements (RFC 5681, RFC 6675).
     pub duplicate_acks: u64,
-    /// Packets with the number before the next expected one and at most one octet, acknowledged
-    /// already: they ask whether the peer is still there.
+    /// Keep-alives: packets with the number before the next expected one and with at most one byte, which is
+    /// already acknowledged.
     pub keep_alives: u64,
-    /// As keep-alives, or with one new octet, while the peer's window is closed.
+    /// As keep-alives, or with one new byte, while the peer's window is closed.
     pub zero_window_probes: u64,
     /// Packets, other than SYN, FIN and RST, that announce a window of zero.
     pub zero_windows: u64,
     /// The smallest window announced after the SYN, scaled.
     pub window_min: Option<Bytes>,
-    /// The largest.
+    /// The largest window announced after the SYN, scaled.
     pub window_max: Option<Bytes>,
     /// Maximum segment size announced in the SYN; the smallest over several connections.
     pub mss: Option<u16>,
-    /// Window scale offered in the SYN, a shift; the smallest over several connections.
+    /// Window scale (a shift) offered in the SYN; the smallest over several connections.
     pub window_scale: Option<u8>,
-    /// Whether selective acknowledgements were offered; by any, over several connections.
+    /// Whether selective acknowledgements were offered; over several connections, whether any offered them.
     pub sack_permitted: bool,
     /// Whether any packet carried time stamps.
     pub timestamps: bool,
-    /// The most octets of sequence space that were sent and not yet acknowledged, as this tap saw.
+    /// The largest number of bytes of sequence space that were sent but not acknowledged, as seen at this tap.
     pub outstanding_max: Bytes,
-    /// From a packet of this direction to the acknowledgement of exactly it, by Karn's rule: never
-    /// across a repetition. At the sender's end this is the path's round trip, with the time the
-    /// receiver waits before it acknowledges; at the receiver's end it is that wait alone.
+    /// The time from a packet of this direction to the acknowledgement of exactly this packet, by Karn's rule:
+    /// never across a repetition. At the sender's end this is the path's round trip plus the receiver's delay
+    /// of the acknowledgement; at the receiver's end it is that delay alone.
     pub rtt: Option<RttSummary>,
     /// The first packet.
     pub first: Option<Instant>,
@@ -263,7 +263,7 @@ impl DirectionSummary {
         self.classes.total()
     }
 
-    /// Adds another direction's figures, except the round-trip times, which do not add.
+    /// Adds the figures of another direction, except the round-trip times, which cannot be added.
     pub(super) fn absorb(&mut self, other: &DirectionSummary) {
         self.classes += other.classes;
         self.ip_bytes += other.ip_bytes;
@@ -289,7 +289,7 @@ impl DirectionSummary {
     }
 }
 
-/// The lesser of those that are there.
+/// The smaller of the values that are present.
 fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -300,9 +300,9 @@ fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
 /// One connection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionSummary {
-    /// Who opened it.
+    /// The end that opened it.
     pub client: SocketAddr,
-    /// Who was asked.
+    /// The end that accepted it.
     pub server: SocketAddr,
     /// Whether the capture holds the SYN.
     pub opening_seen: bool,
@@ -314,16 +314,16 @@ pub struct ConnectionSummary {
     pub ending: Ending,
     /// The longest time between two of its packets, in nanoseconds.
     pub idle_max_ns: u64,
-    /// Its packet trains.
+    /// Number of its packet trains.
     pub trains: u64,
-    /// From the client.
+    /// The direction from the client.
     pub up: DirectionSummary,
-    /// From the server.
+    /// The direction from the server.
     pub down: DirectionSummary,
 }
 
 impl ConnectionSummary {
-    /// Packets both ways.
+    /// Number of packets, both directions.
     pub fn packets(&self) -> u64 {
         self.up.packets() + self.down.packets()
     }
@@ -337,13 +337,13 @@ impl ConnectionSummary {
     }
 }
 
-/// How a connection ended, as far as the capture goes.
+/// How a connection ended, as far as the capture shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "how", content = "by")]
 pub enum Ending {
-    /// Both sides sent FIN. A RST after both loses nothing and does not change this.
+    /// Both sides sent FIN. A RST after both FINs loses no data and does not change this.
     Closed,
-    /// One side sent FIN, the other did not.
+    /// One side sent FIN, the other did not; the direction is that of the FIN.
     HalfClosed(Direction),
     /// Aborted by a RST before both sides had sent FIN.
     Reset(Direction),
@@ -369,16 +369,16 @@ impl std::fmt::Display for Ending {
 /// Runs of packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSummary {
-    /// How many.
+    /// Number of runs.
     pub count: u64,
-    /// Packets in all of them.
+    /// Number of packets in all runs.
     pub packets: u64,
-    /// Packets in the longest.
+    /// Number of packets in the longest run.
     pub longest: u64,
 }
 
 impl RunSummary {
-    /// Packets in a run on average; `None` without runs.
+    /// Mean number of packets per run; `None` without runs.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.packets as f64 / self.count as f64)
     }
@@ -392,29 +392,29 @@ impl RunSummary {
     }
 }
 
-/// A time in which nothing happened on a connection.
+/// A time without packets on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdleGap {
     /// Index into [`Accounting::connections`].
     pub connection: u32,
-    /// The packet before.
+    /// The time of the packet before.
     pub start: Instant,
-    /// How long, in nanoseconds.
+    /// The length in nanoseconds.
     pub duration_ns: u64,
-    /// What the packet before was.
+    /// The packet before.
     pub after: Happening,
-    /// What the packet was that ended it.
+    /// The packet that ended it.
     pub ended_by: Happening,
 }
 
-/// A packet in few words.
+/// A short description of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Happening {
     /// Its direction.
     pub direction: Direction,
     /// Its class.
     pub class: Class,
-    /// Whether it repeated something.
+    /// Whether it repeats an earlier packet.
     pub retransmission: bool,
 }
 
@@ -426,20 +426,20 @@ impl std::fmt::Display for Happening {
     }
 }
 
-/// What the senders repeated, seen where packets enter the path, each repetition joined with what
-/// the path did to the packet it repeats.
+/// The senders' repetitions, seen where packets enter the path. Each is joined with what the path did to the
+/// packet that it repeats.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentSummary {
     /// Repetitions by the client.
     pub up: Repetitions,
     /// Repetitions by the server.
     pub down: Repetitions,
-    /// Each of them in the order of the capture, up to a limit.
+    /// Every repetition, in the order of the capture, up to a limit.
     pub repetitions: Vec<Repetition>,
 }
 
 impl SentSummary {
-    /// Both directions together.
+    /// The sum of both directions.
     pub fn total(&self) -> Repetitions {
         let mut total = self.up.clone();
         total.spurious += self.down.spurious;
@@ -450,23 +450,23 @@ impl SentSummary {
     }
 }
 
-/// How often a sender repeated itself, and why.
+/// How many packets a sender repeated, and why.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Repetitions {
-    /// Packets that repeat one that the path had dropped, by the path's cause.
+    /// Repetitions of packets that the path dropped, by the path's cause.
     pub lost: BTreeMap<String, u64>,
-    /// Packets that repeat one that the path had not dropped: the acknowledgement was lost or
-    /// late, or the sender was hasty.
+    /// Repetitions of packets that the path did not drop: the acknowledgement was lost or late, or the sender
+    /// repeated too early.
     pub spurious: u64,
 }
 
 impl Repetitions {
-    /// Packets that repeat one that the path had dropped.
+    /// Number of repetitions of packets that the path dropped.
     pub fn lost_total(&self) -> u64 {
         self.lost.values().sum()
     }
 
-    /// All packets that repeat another.
+    /// Number of all repetitions.
     pub fn total(&self) -> u64 {
         self.lost_total() + self.spurious
     }
@@ -477,10 +477,10 @@ impl Repetitions {
 pub struct Repetition {
     /// Index into [`Accounting::connections`].
     pub connection: u32,
-    /// Who repeats.
+    /// The direction of the repetition.
     pub direction: Direction,
-    /// When.
+    /// The time of the repetition.
     pub at: Instant,
-    /// Why the path had dropped what is repeated; `None` when it had not.
+    /// The cause of the drop; `None` when the path had not dropped the repeated packet.
     pub cause: Option<String>,
 }

@@ -1,7 +1,6 @@
-//! Writes captures of packets made up for a purpose: for tests and benchmarks, where the right
-//! answer has to be known beforehand.
+//! Writes captures of synthetic packets, for tests and benchmarks that need a known correct result.
 //!
-//! Not for recording: packets carry zeros as payload, and IP and TCP checksums are left at zero.
+//! Not for recording: the payload of packets is zeros, and IP and TCP checksums are zero.
 
 use std::net::SocketAddr;
 
@@ -28,7 +27,7 @@ impl CaptureWriter {
         CaptureWriter::pcapng_in_order(interfaces, false)
     }
 
-    /// As [`CaptureWriter::pcapng`], in the byte order wanted.
+    /// As [`CaptureWriter::pcapng`], in the given byte order.
     pub fn pcapng_in_order(interfaces: &[(&str, u16)], big_endian: bool) -> CaptureWriter {
         let mut writer = CaptureWriter {
             octets: Vec::new(),
@@ -42,7 +41,7 @@ impl CaptureWriter {
         writer
     }
 
-    /// A classic capture with nanosecond or microsecond stamps, in the byte order wanted.
+    /// A classic capture with nanosecond or microsecond stamps, in the given byte order.
     pub fn pcap(link: u16, nanoseconds: bool, big_endian: bool) -> CaptureWriter {
         let mut writer = CaptureWriter {
             octets: Vec::new(),
@@ -66,7 +65,7 @@ impl CaptureWriter {
         writer
     }
 
-    /// Begins another section of a pcapng capture.
+    /// Starts another section of a pcapng capture.
     pub fn section(&mut self) {
         let mut body = Vec::new();
         put_u32(&mut body, 0x1a2b_3c4d, self.big_endian);
@@ -76,8 +75,8 @@ impl CaptureWriter {
         self.block(0x0a0d_0d0a, &body);
     }
 
-    /// Announces an interface whose stamps count `10^-exponent` seconds (or, with the top bit
-    /// set, powers of two) since `offset` seconds after the epoch.
+    /// Announces an interface. Its stamps count units of `10^-exponent` seconds (powers of two, with the top
+    /// bit set) since `offset` seconds after the epoch.
     pub fn interface(&mut self, name: &str, link: u16, exponent: u8, offset: i64) {
         let mut body = Vec::new();
         put_u16(&mut body, link, self.big_endian);
@@ -99,7 +98,7 @@ impl CaptureWriter {
         self.cut_packet(interface, time, frame, frame.len(), comment);
     }
 
-    /// Writes the first `kept` octets of a packet.
+    /// Writes the first `kept` bytes of a packet.
     pub fn cut_packet(
         &mut self,
         interface: u32,
@@ -174,10 +173,10 @@ impl CaptureWriter {
     }
 }
 
-/// A TCP segment to be made up.
+/// The plan of a synthetic TCP segment.
 #[derive(Debug, Clone)]
 pub struct SegmentPlan {
-    /// Sender. Both ends must be of one address family.
+    /// Sender. Both ends must have the same address family.
     pub source: SocketAddr,
     /// Receiver.
     pub destination: SocketAddr,
@@ -189,9 +188,9 @@ pub struct SegmentPlan {
     pub flags: Flags,
     /// The window field.
     pub window: u16,
-    /// Options as they stand in the header; padded to a multiple of four.
+    /// Options in their encoded form; padded to a multiple of four.
     pub options: Vec<u8>,
-    /// Octets of payload.
+    /// Length of the payload in bytes.
     pub payload: u16,
 }
 
@@ -201,7 +200,7 @@ impl SegmentPlan {
         ip_packet(self.source, self.destination, 6, &self.segment())
     }
 
-    /// The sequence numbers that it uses up.
+    /// The number of sequence numbers that it occupies.
     fn occupies(&self) -> u32 {
         let syn = u32::from(self.flags.contains(Flags::SYN));
         let fin = u32::from(self.flags.contains(Flags::FIN));
@@ -225,10 +224,10 @@ impl SegmentPlan {
     }
 }
 
-/// Two ends that talk: plans segments with the numbers that follow from what was said before.
+/// Two ends of a connection: plans segments with the numbers that follow from the earlier segments.
 #[derive(Debug, Clone)]
 pub struct Conversation {
-    /// The end that opens.
+    /// The end that opens the connection.
     pub client: SocketAddr,
     /// The other end.
     pub server: SocketAddr,
@@ -236,7 +235,7 @@ pub struct Conversation {
     pub client_next: u32,
     /// The server's next sequence number.
     pub server_next: u32,
-    /// What both put into the window field.
+    /// The window field of both ends.
     pub window: u16,
     /// Options of every segment; the SYNs get theirs from [`Conversation::offer`] instead.
     pub options: Vec<u8>,
@@ -258,7 +257,7 @@ impl Conversation {
         }
     }
 
-    /// The client's next segment. The first SYN carries no ACK; every other segment should.
+    /// The client's next segment. The first SYN has no ACK; every other segment should have one.
     pub fn up(&mut self, flags: Flags, payload: u16) -> SegmentPlan {
         let plan = self.plan(flags, payload);
         self.client_next = self.client_next.wrapping_add(plan.occupies());
@@ -275,7 +274,7 @@ impl Conversation {
         plan
     }
 
-    /// The three segments of an opening.
+    /// The three segments that open the connection.
     pub fn open(&mut self) -> [SegmentPlan; 3] {
         [
             self.up(Flags::SYN, 0),
@@ -307,7 +306,7 @@ impl Conversation {
 /// An IP packet of any protocol.
 ///
 /// # Panics
-/// When the two addresses are of different families.
+/// When the two addresses have different families.
 pub fn ip_packet(
     source: SocketAddr,
     destination: SocketAddr,
@@ -336,7 +335,7 @@ pub fn ip_packet(
     packet
 }
 
-/// An Ethernet frame around an IP packet, tagged for a virtual LAN if wanted.
+/// An Ethernet frame around an IP packet, with a VLAN tag if `vlan` is given.
 pub fn ethernet(packet: &[u8], vlan: Option<u16>) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     if let Some(vlan) = vlan {
@@ -348,7 +347,7 @@ pub fn ethernet(packet: &[u8], vlan: Option<u16>) -> Vec<u8> {
         _ => [0x08, 0x00],
     });
     frame.extend(packet);
-    // The shortest frame that Ethernet carries: the padding must not be taken for payload.
+    // Pads to the shortest Ethernet frame; the padding must not be taken for payload.
     frame.resize(frame.len().max(60), 0);
     frame
 }

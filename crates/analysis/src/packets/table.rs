@@ -1,4 +1,4 @@
-//! The accounting as tables for people.
+//! The accounting as tables for the terminal.
 
 use std::fmt::{self, Write};
 
@@ -8,12 +8,12 @@ use super::class::Class;
 use super::quantiles::RttSummary;
 use super::summary::{Accounting, ConnectionSummary, Direction, DirectionSummary};
 
-/// Connections that the table of connections lists before it says how many it left out.
+/// Number of connections that the table lists; the others are only counted.
 const CONNECTION_ROWS: usize = 1_000;
 
 impl Accounting {
-    /// The tables: where the figures come from, the partition by class, both directions, the
-    /// connections together and, if wanted, one by one.
+    /// The tables: the source of the figures, the partition by class, both directions, the totals of the
+    /// connections and, if requested, each connection.
     pub fn table(&self, name: &str, connections: bool) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -40,7 +40,7 @@ impl Accounting {
         let packets = self.packets();
         writeln!(out, "{name}: {packets} packets in {seconds:.6} s")?;
         let taken = |counted: bool| -> Vec<String> {
-            // Sections of one file repeat the names of their interfaces.
+            // Several sections of a file may repeat the names of interfaces.
             let mut names = Vec::<(&str, u64)>::new();
             for interface in self.interfaces.iter().filter(|i| i.counted == counted) {
                 let name = interface.name.as_deref().unwrap_or("unnamed");
@@ -211,7 +211,7 @@ impl Accounting {
             ),
         )?;
         let idle = self.idle_max_ns().map(|gap| gap as f64 / 1e6);
-        // Unless the list of gaps was too long to hold it.
+        // Absent if the list of gaps was too long to hold it.
         let longest = self
             .idle_gaps
             .iter()

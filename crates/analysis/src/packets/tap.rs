@@ -1,28 +1,28 @@
-//! Which packets of a capture count, and what a capture says about packets that were dropped.
+//! Which packets of a capture count, and what a capture reports about dropped packets.
 //!
-//! Our own captures hold every packet twice, once where it enters the path and once where it
-//! leaves it, at four interfaces: `client.tx` → `server.rx` and `server.tx` → `client.rx`.
-//! Counting all of them would count double; counting at the client is what the papers did. Two
-//! more, `up.drop` and `down.drop`, repeat packets that a queue dropped after it had taken them in;
-//! these are news about packets and never packets themselves.
+//! Our own captures hold every packet twice, where it enters the path and where it leaves it, at four
+//! interfaces: `client.tx` → `server.rx` and `server.tx` → `client.rx`. To count all of them would count every
+//! packet twice. The papers counted at the client. Two more interfaces, `up.drop` and `down.drop`, repeat
+//! packets that a queue dropped after it had accepted them. These are reports about packets and never count as
+//! packets.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Which interfaces of a capture are counted.
+/// The counted interfaces of a capture.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TapChoice {
-    /// `client.tx` and `client.rx`, and every interface that has no such name.
+    /// `client.tx` and `client.rx`, and every interface that is none of a path's taps.
     #[default]
     Client,
-    /// `server.tx` and `server.rx`, and every interface that has no such name.
+    /// `server.tx` and `server.rx`, and every interface that is none of a path's taps.
     Server,
     /// Every interface, except the repetitions at `up.drop` and `down.drop`.
     All,
-    /// The interface of this name alone.
+    /// Only the interface with this name.
     Interface(String),
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for TapChoice {
     }
 }
 
-/// The places where our own captures take packets.
+/// The taps of our own captures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TapRole {
     /// From the client into the path.
@@ -74,14 +74,14 @@ pub enum TapRole {
     ServerSends,
     /// Out of the path to the client.
     ClientReceives,
-    /// From a queue towards the server into nowhere.
+    /// Dropped in a queue towards the server.
     DroppedUp,
-    /// From a queue towards the client into nowhere.
+    /// Dropped in a queue towards the client.
     DroppedDown,
 }
 
 impl TapRole {
-    /// The role that an interface's name tells.
+    /// The role for an interface's name.
     pub fn of(interface: &str) -> Option<TapRole> {
         match interface {
             "client.tx" => Some(TapRole::ClientSends),
@@ -104,7 +104,7 @@ impl TapRole {
         matches!(self, TapRole::ServerSends | TapRole::ServerReceives)
     }
 
-    /// Whether it sees what a host sends, before the path can drop it.
+    /// Whether it sees packets before the path can drop them.
     pub fn is_sender(self) -> bool {
         matches!(self, TapRole::ClientSends | TapRole::ServerSends)
     }
@@ -118,22 +118,22 @@ impl TapRole {
     }
 }
 
-/// What a comment beside a packet says: that the path dropped it, and how full its queue was.
+/// The content of a comment in a capture: that the path dropped the packet, and how full its queue was.
 ///
-/// A comment is words of the form `key=value` separated by spaces, as in
-/// `drop=loss queue_packets=3 queue_bytes=4500`. Words that are not known are passed over.
+/// A comment is a list of `key=value` words separated by spaces, as in
+/// `drop=loss queue_packets=3 queue_bytes=4500`. Unknown words are skipped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PathComment<'a> {
-    /// Why the path dropped the packet.
+    /// The cause of the drop.
     pub drop: Option<&'a str>,
-    /// Packets in the queue that it met.
+    /// Packets in the queue when this packet arrived.
     pub queue_packets: Option<u64>,
-    /// Octets in the queue that it met.
+    /// Bytes in the queue when this packet arrived.
     pub queue_bytes: Option<u64>,
 }
 
 impl<'a> PathComment<'a> {
-    /// Reads one comment into what earlier comments of the packet said.
+    /// Adds one comment to the earlier comments of the packet.
     pub fn read(&mut self, comment: &'a str) {
         for word in comment.split_ascii_whitespace() {
             match word.split_once('=') {

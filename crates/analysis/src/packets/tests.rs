@@ -34,7 +34,7 @@ fn accounted(packets: &[(u64, SegmentPlan)]) -> Accounting {
     account(&capture(packets)[..], &Options::default()).unwrap()
 }
 
-/// Opens at 0, 90 and 90 ms, as at the client's end of a path of 90 ms.
+/// Opens at 0, 90 and 90 ms, as at the client's end of a path with a round trip of 90 ms.
 fn opened(conversation: &mut Conversation) -> Vec<(u64, SegmentPlan)> {
     let [syn, syn_ack, ack] = conversation.open();
     vec![(0, syn), (90, syn_ack), (90, ack)]
@@ -71,7 +71,7 @@ fn a_page_is_accounted_for_to_the_octet() {
     assert_eq!(accounting.up.payload_bytes, Bytes(300));
     assert_eq!(accounting.down.payload_bytes, Bytes(3_420));
     assert_eq!(accounting.down.unique_payload_bytes, Bytes(3_420));
-    // 11 headers of 40 octets, and the MSS option in two of them.
+    // 11 headers of 40 bytes, and the MSS option in two of them.
     assert_eq!(accounting.ip_bytes(), Bytes(3_720 + 11 * 40 + 8));
     let rule = 440.0 / 4_160.0;
     assert!((accounting.overhead_by_rule().unwrap() - rule).abs() < 1e-12);
@@ -126,7 +126,7 @@ fn repetitions_and_reordering_are_told_apart() {
     packets.push((100, first.clone()));
     packets.push((101, third));
     packets.push((102, second));
-    // Half of the first once more, then the first and a bit of the second.
+    // Half of the first again, then the first and a part of the second.
     packets.push((
         300,
         SegmentPlan {
@@ -173,7 +173,7 @@ fn an_acknowledgement_that_fills_a_hole_gives_no_round_trip() {
     packets.push((100, lost.clone()));
     packets.push((101, talk.up(ACK, 100)));
     packets.push((300, lost));
-    // Sent after the repetition, received at once, and acknowledged only with the hole.
+    // Sent after the repetition, received at once, and acknowledged only when the hole is filled.
     packets.push((301, talk.up(ACK, 100)));
     packets.push((390, talk.down(ACK, 0)));
     assert_eq!(accounted(&packets).up.rtt.unwrap().samples, 1);
@@ -274,7 +274,7 @@ fn a_new_syn_on_the_same_ports_is_another_connection() {
             .into_iter()
             .map(|(time, plan)| (time + 2_000, plan)),
     );
-    // The repetition of the SYN belongs to it.
+    // The repetition of the SYN belongs to the same connection.
     let syn = packets[11].1.clone();
     packets.push((2_500, syn));
     packets.push((2_600, again.down(Flags::RST | ACK, 0)));
@@ -343,8 +343,8 @@ fn trains_part_where_the_gap_is_too_long() {
     assert_eq!(accounting.connections.get(0).unwrap().trains, 2);
 }
 
-/// The path's four taps, 45 ms apart: the second of two responses is lost once and then sent once
-/// too often, and two ACKs are lost.
+/// The path's four taps, 45 ms apart. The second of two responses is lost once and then repeated once too
+/// often; two ACKs are lost.
 fn four_taps() -> Vec<u8> {
     let mut talk = conversation((5, 9));
     let syn = talk.up(Flags::SYN, 0);
@@ -392,7 +392,7 @@ fn the_clients_side_is_counted_and_repetitions_are_explained() {
     // Five leave the client, dropped or not; four reach it.
     assert_eq!(accounting.packets(), 9);
     assert_eq!((accounting.up.packets(), accounting.down.packets()), (5, 4));
-    // The client saw the second response twice, and cannot know that it was sent thrice.
+    // The client saw the second response twice; it cannot detect that the server sent it three times.
     assert_eq!(accounting.down.retransmitted_packets, 1);
     let sent = accounting.sent.as_ref().unwrap();
     assert_eq!(sent.up, Repetitions::default());
@@ -533,14 +533,14 @@ fn datagrams_go_up_or_down_by_flow_also_where_both_ends_are_one_host() {
         packets.extend(vec![datagram(server, client); 20]);
         assert_eq!(directions(&packets), (15, 20), "{client}");
     }
-    // Two flows between the same hosts, opened from either side.
+    // Two flows between the same hosts, each opened from another side.
     let packets = [
         datagram("10.0.0.1:50000", "10.0.0.2:53"),
         datagram("10.0.0.2:50000", "10.0.0.1:53"),
         datagram("10.0.0.2:53", "10.0.0.1:50000"),
     ];
     assert_eq!(directions(&packets), (2, 1));
-    // The capture began after the question.
+    // The capture began after the query.
     let answer = datagram("10.0.0.2:53", "10.0.0.1:50000");
     assert_eq!(directions(&[answer]), (0, 1));
 }
@@ -590,7 +590,7 @@ fn a_capture_that_needs_more_memory_than_it_may_is_refused() {
 
 #[test]
 fn many_holes_repeat_nothing() {
-    // Every other segment was not captured; what came later fills the holes, and then one is repeated.
+    // Half of the segments were not captured. Later segments fill the holes, and then one is repeated.
     let mut talk = conversation((1, 1));
     let mut packets = opened(&mut talk);
     let segments: Vec<SegmentPlan> = (0..8_000).map(|_| talk.down(ACK, 10)).collect();
@@ -599,7 +599,7 @@ fn many_holes_repeat_nothing() {
     packets.extend(late.map(|plan| (200, plan.clone())));
     let accounting = accounted(&packets);
     assert_eq!(accounting.down.retransmitted_packets, 0);
-    // The last one is beyond all others.
+    // The last one lies beyond all others.
     assert_eq!(accounting.down.out_of_order_packets, 3_999);
     packets.push((300, segments[0].clone()));
     let accounting = accounted(&packets);
@@ -691,7 +691,7 @@ fn the_table_of_a_capture_with_four_taps() {
     insta::assert_snapshot!(accounting.table("four-taps.pcapng", false));
 }
 
-/// What one end of a random conversation does next.
+/// The next action of one end of a random conversation.
 fn arbitrary_segments() -> impl Strategy<Value = Vec<(bool, u8, u16, u32, u32, u16)>> {
     let sequence = prop_oneof![0u32..5_000, (u32::MAX - 5_000)..=u32::MAX, any::<u32>()];
     let segment = (

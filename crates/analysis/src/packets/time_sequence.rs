@@ -1,9 +1,8 @@
-//! What a time-sequence graph shows, as plain vectors (after Shepard's xplot and tcptrace).
+//! The data of a time-sequence graph, as plain vectors (after Shepard's xplot and tcptrace).
 //!
-//! For each direction of a connection: the segments with the sequence numbers they carry, the
-//! line of acknowledgements that came back, the line of the window's edge above it, and marks for
-//! what stands out. Sequence numbers are relative to the first one seen of the direction (the SYN
-//! is 0, the first octet 1).
+//! Each direction of a connection has the segments with their sequence numbers, the line of the
+//! acknowledgements that came back, the line of the window's edge above it, and marks for notable events.
+//! Sequence numbers are relative to the first one seen in the direction (the SYN is 0, the first byte 1).
 
 use std::net::SocketAddr;
 
@@ -15,7 +14,7 @@ use super::connection::{Novelty, Observed};
 use super::list::ConnectionList;
 use super::summary::Direction;
 
-/// Points kept of one direction; a graph shows no more.
+/// Largest number of points per direction; a graph cannot show more.
 const POINT_LIMIT: usize = 200_000;
 
 /// The time sequence of one connection.
@@ -23,9 +22,9 @@ const POINT_LIMIT: usize = 200_000;
 pub struct TimeSequence {
     /// Index into [`Accounting::connections`](super::Accounting::connections).
     pub connection: u32,
-    /// Who opened it.
+    /// The end that opened it.
     pub client: SocketAddr,
-    /// Who was asked.
+    /// The end that accepted it.
     pub server: SocketAddr,
     /// What the client sent.
     pub up: DirectionSequence,
@@ -43,16 +42,16 @@ impl TimeSequence {
     }
 }
 
-/// What one end sent, and what its peer said of it.
+/// What one end sent, and what its peer reported about it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionSequence {
     /// Segments that occupy sequence numbers, in the order seen.
     pub segments: Vec<SequenceSegment>,
-    /// Acknowledgements by the peer: when, and the first sequence number not acknowledged.
+    /// Acknowledgements by the peer: the time, and the first sequence number that is not acknowledged.
     pub acknowledgements: Vec<(Instant, u64)>,
-    /// The edge of the window that the peer announced: when, and the first number beyond.
+    /// The edge of the window that the peer announced: the time, and the first number beyond it.
     pub window_edges: Vec<(Instant, u64)>,
-    /// What stands out.
+    /// Notable events.
     pub marks: Vec<SequenceMark>,
 }
 
@@ -74,19 +73,19 @@ pub struct SequenceSegment {
     pub at: Instant,
     /// Its first sequence number.
     pub start: u64,
-    /// The first one behind it.
+    /// The sequence number after its last one.
     pub end: u64,
-    /// How it lies to what was seen before.
+    /// How it relates to what was seen before.
     pub kind: SegmentKind,
 }
 
-/// How a segment lies to what was seen before it.
+/// How a segment relates to what was seen before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SegmentKind {
     /// Beyond all of it.
     New,
-    /// Not seen before, but before what was seen.
+    /// Not seen before, but with lower sequence numbers than the highest seen.
     OutOfOrder,
     /// Seen before, at least in part.
     Repeated,
@@ -94,18 +93,18 @@ pub enum SegmentKind {
     Probe,
 }
 
-/// Something that stands out.
+/// A notable event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceMark {
-    /// When.
+    /// The time.
     pub at: Instant,
-    /// At which sequence number of the direction.
+    /// The sequence number of the direction.
     pub sequence: u64,
-    /// What.
+    /// The kind of event.
     pub kind: MarkKind,
 }
 
-/// What a mark means.
+/// The kind of a notable event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MarkKind {
@@ -121,13 +120,13 @@ pub enum MarkKind {
     ZeroWindow,
 }
 
-/// Takes down time sequences while a capture is counted.
+/// Records time sequences while a capture is counted.
 #[derive(Debug)]
 pub(super) struct Recorder {
     limit: usize,
-    /// By the accounting's index of the connection; those beyond the limit are left out.
+    /// By the accounting's index of the connection; connections beyond the limit are left out.
     connections: Vec<(u32, [Raw; 2])>,
-    /// Place in `connections` by index.
+    /// Position in `connections` by index.
     places: std::collections::HashMap<u32, usize>,
 }
 
@@ -139,7 +138,7 @@ struct Raw {
 }
 
 impl Recorder {
-    /// Takes down the first `limit` connections.
+    /// A recorder for the first `limit` connections.
     pub(super) fn new(limit: usize) -> Recorder {
         Recorder {
             limit,
@@ -148,7 +147,7 @@ impl Recorder {
         }
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Approximate memory, in bytes.
     pub(super) fn memory(&self) -> u64 {
         let ends = self.connections.iter().flat_map(|(_, ends)| ends);
         let points = ends.map(|raw| {
@@ -240,7 +239,8 @@ impl Recorder {
         }
     }
 
-    /// The sequences, with indices and numbers as the reader of an accounting knows them.
+    /// The sequences, with the indices of [`Accounting::connections`](super::Accounting::connections) and
+    /// relative numbers.
     pub(super) fn finish(self, places: &[u32], connections: &ConnectionList) -> Vec<TimeSequence> {
         let sequence = |(index, [up, down]): (u32, [Raw; 2])| {
             let connection = places[index as usize];
@@ -260,7 +260,7 @@ impl Recorder {
 impl Raw {
     fn relative(mut self) -> DirectionSequence {
         let sequence = &mut self.sequence;
-        // Without segments the first acknowledgement is as good a beginning as any.
+        // Without segments, the numbers start at the first acknowledgement.
         let first_acknowledged = sequence.acknowledgements.first().map(|point| point.1);
         let base = self.base.or(first_acknowledged).unwrap_or_default();
         for segment in &mut sequence.segments {

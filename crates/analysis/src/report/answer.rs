@@ -1,11 +1,11 @@
-//! The first screen: what came out, in sentences.
+//! The first screen: the results, in sentences.
 
 use maud::{Markup, html};
 
 use crate::claims::{ClaimResult, Verdict};
 use crate::digest::Digest;
 
-/// Claims that are named one by one; of more, the number is told.
+/// Largest number of claims that are named one by one; the others are only counted.
 const NAMED: usize = 8;
 
 /// The answer.
@@ -31,7 +31,7 @@ pub(super) fn answer(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// What became of the claims in one era; nothing where none was tested.
+/// The verdicts on the claims in one era; empty when none was tested.
 fn of_claims(digest: &Digest<'_>, era: &str) -> Markup {
     let of = |wanted: Verdict| -> Vec<&ClaimResult> {
         let claims = digest.claims.iter();

@@ -1,4 +1,5 @@
-//! How far to believe it: validity, the kernel's obedience, and every cell with its files.
+//! The evidence for the run's validity: invalid cells, settings that the kernel did not apply, and every cell
+//! with its files.
 
 use maud::{Markup, html};
 
@@ -9,7 +10,7 @@ use crate::run::{Cell, CellState, SettingState, stays_inside};
 use crate::statistics::Summary;
 use crate::tables::significant;
 
-/// The validity of the run as a whole, and every cell that is in doubt.
+/// The validity of the run as a whole, and every cell that is not fully valid.
 pub(super) fn validity(digest: &Digest<'_>) -> Markup {
     let summary = &digest.validity;
     let doubtful: Vec<&Cell> = digest
@@ -59,7 +60,7 @@ pub(super) fn validity(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// Every cell that the study asks for and that was not measured, with the reason.
+/// Every cell of the study that was not measured, with the reason.
 fn left_out(digest: &Digest<'_>) -> Markup {
     html! {
         @for (reason, cells) in digest.run.left_out() {
@@ -69,7 +70,7 @@ fn left_out(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// What each era asked of the kernel, and what it could not be made to do.
+/// The settings of each era, and those that the kernel cannot apply.
 pub(super) fn eras(digest: &Digest<'_>) -> Markup {
     html! {
         @if digest.run.info.eras.is_empty() {
@@ -126,7 +127,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
             blocks.push(&cell.block);
         }
     }
-    // The main block first; side blocks as they are named.
+    // The main block first, then the others by name.
     blocks.sort_by_key(|block| (*block != crate::study::MAIN_BLOCK, *block));
     let columns = &digest.study.cell_columns;
     html! {
@@ -215,7 +216,7 @@ fn state(cell: &Cell) -> Markup {
     }
 }
 
-/// A link for each replicate whose file is there.
+/// A link for each replicate whose file exists.
 fn links(digest: &Digest<'_>, cell: &Cell, file: &str) -> Markup {
     html! {
         @for replicate in &cell.replicates {

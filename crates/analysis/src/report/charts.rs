@@ -1,5 +1,5 @@
-//! Bars with their intervals and the published figures, a panel a table, or a panel a section where a
-//! table has several.
+//! Bars with their intervals and the published figures. A chart has one panel per table, or one panel per
+//! section if a table has several.
 
 use maud::{Markup, html};
 
@@ -109,7 +109,7 @@ fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
     })
 }
 
-/// What a panel shows: the tables of one name, one for each era, or a section of them.
+/// The content of a panel: the tables of one name, one for each era, or a section of them.
 struct Found<'a> {
     title: &'a str,
     section: Option<&'a str>,
@@ -127,7 +127,7 @@ fn sections<'a>(tables: &[&'a TableResult]) -> Vec<&'a str> {
     sections
 }
 
-/// The rows of all panels, in the order of the first that has each.
+/// The rows of all panels. Their order follows the first panel that has each of them.
 fn rows(panels: &[Found<'_>]) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     let all = panels.iter().flat_map(|panel| &panel.tables);
@@ -212,7 +212,7 @@ impl Panel<'_> {
         };
         let end = scale.place(estimate.value);
         let reach = estimate.interval.map_or(end, |i| scale.place(i.high));
-        // The figure stands clear of the whisker and of the published mark.
+        // The figure is placed clear of the whisker and of the published mark.
         let mark = datum.published.map(|p| scale.place(p.value) + 5.0);
         let clear = mark.filter(|mark| *mark > reach - 5.0 && *mark < reach + 44.0);
         let text = clear.unwrap_or(reach).max(reach) + 5.0;
@@ -243,7 +243,7 @@ impl Panel<'_> {
         Some((&table.columns[column], &row.data[group][column]))
     }
 
-    /// From zero, so that lengths are amounts, to the largest figure, with room for its digits.
+    /// From zero, so that lengths are proportional to values, to the largest figure, with room for its digits.
     fn scale(&self) -> Scale {
         let largest = self
             .found

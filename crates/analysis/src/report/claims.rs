@@ -120,7 +120,7 @@ fn one(claim: &ClaimResult, eras: &[String]) -> Markup {
     }
 }
 
-/// One test: a row an environment, every era on the same axis.
+/// One test: one row per environment, every era on the same axis.
 fn test(claim: &ClaimResult, label: &str, eras: &[String]) -> Markup {
     let part = |era: &String, environment: &str| {
         let verdict = claim.eras.iter().find(|verdict| verdict.era == *era)?;
@@ -142,7 +142,7 @@ fn test(claim: &ClaimResult, label: &str, eras: &[String]) -> Markup {
             environments.push(environment);
         }
     }
-    // An era without any of a test's cells has no rows where another has some.
+    // An era without cells for a test gets no rows of its own if another era has some.
     let is_named = |environment: &String| !environment.split(' ').any(|level| level == "*");
     if environments.iter().any(is_named) {
         environments.retain(is_named);
@@ -182,7 +182,7 @@ fn test(claim: &ClaimResult, label: &str, eras: &[String]) -> Markup {
     }
 }
 
-/// A bound in the signs that people write.
+/// A bound with mathematical signs.
 fn bound(bound: &Bound) -> String {
     let text = bound.to_string();
     text.replace(">=", "≥")
@@ -225,7 +225,7 @@ fn replicates(parts: &[Option<&Part>]) -> String {
 fn remarks(parts: &[Option<&Part>], eras: &[String]) -> Markup {
     html! {
         @for (part, era) in parts.iter().zip(eras) {
-            // What was not measured is said to be so in the row itself.
+            // If a part was not measured, its row already shows that.
             @let is_told = |part: &&Part| part.remark.is_empty() || part.remark == "not measured";
             @if let Some(part) = part.filter(|part| !is_told(part) && part.n != 1) {
                 tr.remark { td colspan="7" { "era " (era) ": " (part.remark) } }
@@ -286,7 +286,7 @@ fn end(scale: &Scale, value: f64) -> f64 {
     }
 }
 
-/// From the least to the greatest of what a test's rows show, by ratio where ratios are compared.
+/// From the smallest to the largest value in a test's rows; logarithmic where ratios are compared.
 fn scale(parts: &[&Part]) -> Scale {
     let mut values: Vec<f64> = Vec::new();
     for part in parts {

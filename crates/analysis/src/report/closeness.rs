@@ -1,4 +1,4 @@
-//! Our figures against the published ones, each on a line with its bar.
+//! Our figures compared with the published ones, each on a line with its tolerance.
 
 use maud::{Markup, html};
 
@@ -138,13 +138,13 @@ fn axis(scale: &Scale) -> Markup {
     }
 }
 
-/// With its sign, to a tenth; nothing is `-0.0`.
+/// With its sign and one decimal, without `-0.0`.
 fn signed(value: f64) -> String {
     let tenths = (10.0 * value).round() / 10.0;
     format!("{:+.1}", if tenths == 0.0 { 0.0 } else { tenths })
 }
 
-/// Wide enough for the bar and nearly every figure; what lies beyond gets an arrow.
+/// Wide enough for the tolerance and nearly every figure; a figure beyond it is drawn as an arrow.
 fn scale(bar: &Closeness) -> Scale {
     let mut sizes: Vec<f64> = bar
         .comparisons

@@ -13,11 +13,11 @@ const LEFT: f64 = 52.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 38.0;
 const RIGHT: f64 = 14.0;
-/// How much larger than drawn a curve is shown at most, so that one panel looks like one of two.
+/// The largest magnification of a curve, so that a chart with one panel looks like one with two.
 const LARGEST: f64 = 1.35;
-/// Panels beside each other.
+/// Number of panels in a row.
 const ACROSS: usize = 2;
-/// Looks that lines have; further lines begin again.
+/// Number of line styles; further lines start again with the first.
 const LOOKS: usize = 6;
 
 /// The section.
@@ -118,7 +118,7 @@ fn figure(curve: &CurveResult, level: f64, name_era: bool) -> Markup {
     }
 }
 
-/// The series of all panels, with their places.
+/// The series of all panels, with their positions.
 fn series(curve: &CurveResult) -> Vec<(&str, usize)> {
     let mut series: Vec<(&str, usize)> = Vec::new();
     for line in curve.panels.iter().flat_map(|panel| &panel.lines) {
@@ -139,7 +139,7 @@ fn sample(place: usize) -> Markup {
     }
 }
 
-/// A mark of its own for each line, so that colour is not all that tells them apart.
+/// A mark with its own shape for each line, so that lines differ not only in colour.
 fn mark(place: usize, x: f64, y: f64) -> Markup {
     let class = format!("point series{}", place % LOOKS);
     let (x0, y0) = (xy(x), xy(y));
@@ -154,7 +154,7 @@ fn mark(place: usize, x: f64, y: f64) -> Markup {
     html! { path class=(class) d=(path) {} }
 }
 
-/// A panel in its place.
+/// A panel at its position.
 struct Frame<'a> {
     curve: &'a CurveResult,
     panel: &'a PanelResult,
@@ -237,8 +237,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Where the horizontal axis has ticks: at the points themselves where equal ratios are equally far
-    /// apart, as they are few and double from one to the next.
+    /// The ticks of the horizontal axis. On a logarithmic axis they are at the points themselves, because these
+    /// are few and usually double from one to the next.
     fn columns(&self) -> Vec<f64> {
         let points = self.panel.lines.iter().flat_map(|line| &line.points);
         let mut places: Vec<f64> = points.map(|point| point.x).collect();
@@ -276,7 +276,7 @@ impl<'a> Frame<'a> {
         for line in &self.panel.lines {
             end = line.points.iter().map(|p| p.x).fold(end, f64::max);
         }
-        // As far as both axes go.
+        // The line ends where the shorter axis ends.
         if self.y.is_beyond(end) {
             end = self.y.ticks(20).last().copied().unwrap_or(0.0);
         }
@@ -284,7 +284,7 @@ impl<'a> Frame<'a> {
         html! { line.identity x1=(x1) y1=(y1) x2=(x2) y2=(y2) {} }
     }
 
-    /// The shade of a line's intervals: an area for each stretch of neighbouring points that have one.
+    /// The shaded intervals of a line: one area for each run of neighbouring points with an interval.
     fn reach(&self, line: &Line) -> Markup {
         let class = format!("reach series{}", line.place % LOOKS);
         let intervals = line.points.iter().map(|point| {
@@ -313,7 +313,7 @@ impl<'a> Frame<'a> {
             .map(|point| Some((self.x.place(point.x), self.y.place(point.estimate?.value))))
             .collect();
         let class = format!("line series{}", line.place % LOOKS);
-        // Points that have a line fitted to them are in no order of their own.
+        // Points with a fitted line have no order that a line could follow, so they are not joined.
         let is_joined = line.fit.is_none();
         html! {
             (self.fit(line))
@@ -334,7 +334,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The line fitted to the points, as far as they reach and the panel does.
+    /// The fitted line, within the range of the points and of the panel.
     fn fit(&self, line: &Line) -> Markup {
         let Some(fit) = line.fit else {
             return html! {};

@@ -1,4 +1,4 @@
-//! The run's drawings, inside the page.
+//! The run's plots, embedded in the page.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use crate::Error;
 use crate::run::Run;
 
-/// Every plot as an image of its own: what it names and styles stays inside it.
+/// Every plot as a separate image, so that its identifiers and styles do not affect the page.
 pub(super) fn plots(run: &Run) -> Result<Markup, Error> {
     let mut figures = Vec::new();
     for plot in &run.plots {
@@ -46,8 +46,8 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// A relative path of a run as a reference: octets outside RFC 3986's unreserved ones, the slash and
-/// the equals sign are escaped.
+/// A relative path of a run as a URL reference. Bytes other than RFC 3986's unreserved ones, the slash and the
+/// equals sign are escaped.
 pub(super) fn reference(path: &str) -> String {
     let mut text = String::with_capacity(path.len());
     for byte in path.bytes() {

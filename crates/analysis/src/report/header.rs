@@ -1,5 +1,5 @@
-//! What opens and closes the report: the title, the run in a few figures, what was run, what the words
-//! mean.
+//! The beginning and the end of the report: the title, the run in a few figures, what was run, and the
+//! definitions.
 
 use maud::{Markup, html};
 
@@ -124,7 +124,7 @@ pub(super) fn what_was_run(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// What the run and its files have to say against themselves.
+/// The warnings of the run and of its files.
 pub(super) fn notes(digest: &Digest<'_>) -> Markup {
     let info = &digest.run.info;
     html! {
@@ -137,7 +137,7 @@ pub(super) fn notes(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// The path profiles, as they were read.
+/// The path profiles, as read from the run.
 pub(super) fn paths(digest: &Digest<'_>) -> Markup {
     html! {
         div.profiles {
@@ -148,7 +148,7 @@ pub(super) fn paths(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// What the words mean.
+/// The definitions of terms.
 pub(super) fn definitions(digest: &Digest<'_>) -> Markup {
     html! {
         @if !digest.study.definitions.is_empty() {

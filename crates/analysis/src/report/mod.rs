@@ -1,8 +1,8 @@
-//! The report: one HTML file that opens anywhere, offline and without JavaScript, in the light and in
-//! the dark, and prints.
+//! The report: one HTML file that opens anywhere, offline and without JavaScript, in light and dark mode, and
+//! prints.
 //!
-//! Everything it needs is inside it, and its own content security policy forbids anything else. Only
-//! links to the run's files, which lie beside it, lead out of it.
+//! The file contains everything it needs, and its content security policy forbids anything else. The only links
+//! out of it go to the run's files, which are in the same folder.
 
 mod answer;
 mod cells;
@@ -29,28 +29,28 @@ use crate::{summary, sweep};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Writes `report.html`, `summary.json` and, where the study has curves, `curves.csv` into a run's
-/// folder, and says where the report is.
+/// Writes `report.html`, `summary.json` and, if the study has curves, `curves.csv` into a run's folder. Returns
+/// the path of the report.
 ///
 /// # Errors
-/// When the run cannot be read, or a file not be written.
+/// When the run cannot be read, or a file cannot be written.
 pub fn write_report(run_folder: &Path, study: &StudyData) -> Result<PathBuf, Error> {
     let digest = Digest::of(run_folder, study)?;
     write_digest(&digest)
 }
 
-/// The same for a digest that is already at hand.
+/// As [`write_report`], for a digest that already exists.
 ///
 /// # Errors
-/// When a plot cannot be read, or a file not be written.
+/// When a plot cannot be read, or a file cannot be written.
 pub fn write_digest(digest: &Digest<'_>) -> Result<PathBuf, Error> {
     write_digest_by(digest, &write)
 }
 
-/// The same by a `write` of the caller's, which writes a file whole or not at all.
+/// As [`write_digest`], with a `write` of the caller's that writes a file completely or not at all.
 ///
 /// # Errors
-/// When a plot cannot be read, or a file not be written.
+/// When a plot cannot be read, or a file cannot be written.
 pub fn write_digest_by(
     digest: &Digest<'_>,
     write: &dyn Fn(&Path, &str) -> io::Result<()>,
@@ -166,12 +166,13 @@ fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
             header::what_was_run(digest),
         ),
     ]);
-    // A run of some cells only need not have what a chart shows.
+    // A run of only some cells may lack the data of a chart.
     sections.retain(|section| !section.body.0.is_empty());
     Ok(sections)
 }
 
-/// Writes a file whole: to a neighbour first, then renamed, so that a full disk leaves the old one.
+/// Writes a file atomically: first a temporary file beside it, then a rename, so that a full disk keeps the old
+/// file.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let partial = path.with_extension("partial");
     fs::write(&partial, text)

@@ -1,4 +1,4 @@
-//! Bars of several parts: what a figure is the sum of, a panel a section of a table.
+//! Bars of several parts that add up to a figure, one panel per section of a table.
 
 use maud::{Markup, html};
 
@@ -14,7 +14,7 @@ const AXIS: f64 = 34.0;
 const BAR: f64 = 12.0;
 const BAR_GAP: f64 = 3.0;
 const ROW_GAP: f64 = 10.0;
-/// Looks that parts have; further parts begin again.
+/// Number of styles of parts; further parts start again with the first.
 const LOOKS: usize = 6;
 
 /// One chart; `None` when none of its tables was measured.
@@ -142,8 +142,8 @@ fn value(
     }
 }
 
-/// From zero to the largest bar of a section, with room for its digits: loads of different sizes have
-/// scales of their own, so that what the parts are of the whole can be seen in each.
+/// From zero to the largest bar of a section, with room for its digits. Each section has its own scale, so that
+/// the parts are visible for small loads too.
 fn scale(figure: &Figure, tables: &[&TableResult], section: &str, left: f64) -> Scale {
     let largest = tables
         .iter()

@@ -1,6 +1,6 @@
-//! What charts share: axes that read well.
+//! Code that charts share: scales, ticks and labels.
 
-/// Maps values to places on a line.
+/// Maps values to positions on a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Scale {
     low: f64,
@@ -11,7 +11,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Values from `low` to `high` evenly over the places from `start` to `end`.
+    /// A linear scale: values from `low` to `high` at positions from `start` to `end`.
     pub(super) fn linear(low: f64, high: f64, start: f64, end: f64) -> Scale {
         let high = if high > low { high } else { low + 1.0 };
         Scale {
@@ -23,7 +23,7 @@ impl Scale {
         }
     }
 
-    /// The same with equal ratios equally far apart. Both values are above zero.
+    /// The same with a logarithmic scale. Both values are above zero.
     pub(super) fn logarithmic(low: f64, high: f64, start: f64, end: f64) -> Scale {
         Scale {
             logarithmic: true,
@@ -31,7 +31,7 @@ impl Scale {
         }
     }
 
-    /// The place of a value; values beyond the ends stand at the ends.
+    /// The position of a value; values beyond an end get the position of that end.
     pub(super) fn place(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         let share = if self.logarithmic {
@@ -47,7 +47,7 @@ impl Scale {
         value < self.low || value > self.high
     }
 
-    /// Round values between the ends: about `count` of them.
+    /// About `count` round values between the ends.
     pub(super) fn ticks(&self, count: usize) -> Vec<f64> {
         if self.logarithmic {
             return self.logarithmic_ticks(count);
@@ -93,7 +93,7 @@ impl Scale {
     }
 }
 
-/// A tick's label: as few digits as tell it from its neighbours.
+/// A tick's label, with as few digits as distinguish it from its neighbours.
 pub(super) fn label(value: f64) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -103,20 +103,21 @@ pub(super) fn label(value: f64) -> String {
     }
 }
 
-/// A coordinate: tenths are finer than any screen.
+/// A coordinate in tenths, which are finer than a screen can show.
 pub(super) fn xy(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// The room for the rows' labels in front of the bars: what the longest takes, and a gap.
+/// The width for the rows' labels before the bars: the width of the longest label, and a gap.
 pub(super) fn label_width<'a>(labels: impl Iterator<Item = &'a str>) -> f64 {
-    /// Of a character of the report's sans serif at the size of labels, on average, generously.
+    /// The average width of a character of the report's sans serif at the size of labels, rounded up
+    /// generously.
     const CHARACTER: f64 = 6.7;
     let longest = labels.map(|label| label.chars().count()).max().unwrap_or(0);
     (longest as f64 * CHARACTER + 14.0).clamp(60.0, 320.0)
 }
 
-/// The style of a picture of this width: texts are hardly larger or smaller than those around it.
+/// The style of a picture of this width. It keeps the text about as large as the text around it.
 pub(super) fn natural_width(width: f64) -> String {
     format!(
         "max-width:{:.0}px;min-width:{:.0}px",
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(scale.place(10.0), 20.0);
         assert_eq!(scale.place(1e9), 30.0);
         assert!(scale.is_beyond(0.5));
-        // A scale without extent still has places.
+        // A scale of zero length still gives positions.
         assert_eq!(Scale::linear(2.0, 2.0, 0.0, 1.0).place(2.0), 0.0);
     }
 }

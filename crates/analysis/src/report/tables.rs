@@ -1,11 +1,11 @@
-//! Tables as HTML: ours with the interval, other servers, the paper's with the ratio.
+//! Tables as HTML: our figures with the interval, other servers, the paper's figures with the ratio.
 
 use maud::{Markup, html};
 
 use crate::digest::Digest;
 use crate::tables::{Column, Datum, Measured, RowResult, TableResult, significant};
 
-/// The paper's tables, and a word on those that are not there.
+/// The paper's tables, and a note on those that are missing.
 pub(super) fn of_the_paper(digest: &Digest<'_>) -> Markup {
     html! {
         @if !digest.study.layouts.is_empty() { p.lead {
@@ -133,8 +133,8 @@ fn one(table: &TableResult, index: usize, era: usize) -> Markup {
     }
 }
 
-/// Widths in percent, the same for every table of a shape, so that figures of several eras and
-/// servers stand under each other down the page.
+/// Widths in percent, the same for every table of a shape, so that the figures of several eras and servers
+/// align down the page.
 struct Widths {
     table: String,
     label: String,
@@ -256,7 +256,7 @@ fn ours(column: &Column, measured: &Measured) -> (Markup, Markup) {
     }
 }
 
-/// A ratio to the table's base has three significant digits, whatever its column's figures have.
+/// A ratio to the table's base has three significant digits, whatever the format of its column.
 fn relative(datum: &Datum) -> (Markup, Markup) {
     let Some(ratio) = datum.relative.and_then(|relative| relative.ours) else {
         return (html! {}, html! {});

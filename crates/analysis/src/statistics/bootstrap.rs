@@ -4,9 +4,9 @@
 //! T. C. Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician 69
 //! (2015).
 //!
-//! With n replicates no resample leaves the range of the sample, so whatever the method, an interval
-//! from n values covers the centre of a symmetric distribution with probability at most
-//! 1 - 2^(1-n): half at n = 2, 94 % at n = 5. Readers are told n and the coverage ([`coverage`](super::coverage)).
+//! With n replicates no resample leaves the range of the sample. So, whatever the method, an interval from n
+//! values covers the centre of a symmetric distribution with probability at most 1 - 2^(1-n): 50 % at n = 2,
+//! 94 % at n = 5. Reports state n and the coverage ([`coverage`](super::coverage)).
 
 use fathometer_model::Seed;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::distributions::{normal_cdf, normal_quantile, student_t_quantile};
 use super::{mean, quantile_of_sorted};
 
-/// The nominal level of intervals, unless another is asked for.
+/// The default nominal level of intervals.
 pub const LEVEL: f64 = 0.95;
 
 /// From `low` to `high`, both included.
@@ -27,20 +27,20 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether the value lies in it.
+    /// Whether the interval contains the value.
     pub fn contains(self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 }
 
-/// What was estimated, from how much, and how surely.
+/// An estimate with its number of replicates and its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// Replicates it stands on; of two sides that were not paired, those of the smaller.
+    /// Number of replicates; for two unpaired sides, that of the smaller side.
     pub n: usize,
-    /// The statistic of the samples as they are.
+    /// The statistic of the original samples.
     pub value: f64,
-    /// Its interval; `None` below two replicates, and where the resampled statistic is not always
+    /// The interval; `None` with fewer than two replicates, and when the resampled statistic is not always
     /// finite (a ratio whose denominator can be zero).
     pub interval: Option<Interval>,
 }
@@ -53,20 +53,20 @@ impl Estimate {
     }
 }
 
-/// How the distribution of the resampled statistic becomes an interval.
+/// How an interval is computed from the distribution of the resampled statistic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum IntervalMethod {
-    /// Its quantiles at the nominal level (Efron and Tibshirani, chapter 13). Too short when
-    /// replicates are few: at n = 5 a nominal 95 % covers about 83 %.
+    /// Its quantiles at the nominal level (Efron and Tibshirani, chapter 13). Too short for few replicates: at
+    /// n = 5 a nominal 95 % covers about 83 %.
     Percentile,
-    /// Its quantiles further out, by as much as makes the interval of a mean as wide as Student's
-    /// (Hesterberg, section 4.1: "expanded percentile"). Of two unpaired sides the smaller n counts.
+    /// Its quantiles further out, so that the interval of a mean is as wide as Student's (Hesterberg, section
+    /// 4.1: "expanded percentile"). For two unpaired sides, the smaller n is used.
     #[default]
     ExpandedPercentile,
-    /// Bias-corrected and accelerated (Efron and Tibshirani, section 14.3, with the acceleration of
-    /// several samples as in SciPy's `bootstrap`). Better for skewed statistics, and as short as the
-    /// percentile interval when replicates are few.
+    /// Bias-corrected and accelerated (Efron and Tibshirani, section 14.3, with the acceleration of several
+    /// samples as in SciPy's `bootstrap`). Better for skewed statistics, but for few replicates as short as the
+    /// percentile interval.
     Bca,
 }
 
@@ -74,23 +74,22 @@ pub enum IntervalMethod {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sides {
-    /// Value i of one side and value i of the other come from the same random numbers, and are
-    /// drawn together.
+    /// Value i of one side and value i of the other come from the same random numbers, and are drawn together.
     Paired,
-    /// Each side is drawn by itself.
+    /// Each side is drawn independently.
     Independent,
 }
 
-/// How to resample.
+/// The settings of the resampling.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bootstrap {
-    /// The origin of all draws.
+    /// The seed of all draws.
     pub seed: Seed,
-    /// How many resamples; at least 1.
+    /// The number of resamples; at least 1.
     pub resamples: u32,
     /// The nominal level of the interval, as in 0.95.
     pub level: f64,
-    /// How to make the interval.
+    /// How the interval is computed.
     pub method: IntervalMethod,
 }
 
@@ -110,7 +109,7 @@ impl Bootstrap {
         self.estimate(&[sample], Sides::Independent, &|sides| mean(sides[0]))
     }
 
-    /// The mean of `left` less the mean of `right`; `None` when a side is empty.
+    /// The mean of `left` minus the mean of `right`; `None` when a side is empty.
     pub fn difference(&self, left: &[f64], right: &[f64], sides: Sides) -> Option<Estimate> {
         self.estimate(&[left, right], sides, &|sides| {
             mean(sides[0]) - mean(sides[1])
@@ -208,7 +207,7 @@ impl Bootstrap {
                     let n = sample.len() as u64;
                     for (i, draw) in draws.iter_mut().enumerate() {
                         let bits = stream.draw(resample * n + i as u64);
-                        // The high word of the product: an index below n, even to 1 in 2^64 / n.
+                        // The high word of the product: an index below n, uniform to 1 in 2^64 / n.
                         let index = (u128::from(bits) * u128::from(n)) >> 64;
                         *draw = sample[index as usize];
                     }
@@ -220,20 +219,20 @@ impl Bootstrap {
     }
 }
 
-/// The tail probability at which the quantile of a bootstrap distribution lies as far out as
-/// Student's would: the bootstrap's standard error is short by sqrt((n-1)/n), and its tails are the
-/// normal's.
+/// The tail probability at which the quantile of a bootstrap distribution lies as far out as Student's
+/// quantile. The bootstrap's standard error is too small by the factor sqrt((n-1)/n), and its tails are those
+/// of the normal distribution.
 fn expanded_tail(tail: f64, n: usize) -> f64 {
     let n = n as f64;
     let student = student_t_quantile(tail, n as u32 - 1);
     normal_cdf((n / (n - 1.0)).sqrt() * student)
 }
 
-/// Where to read the sorted resamples for a bias-corrected and accelerated interval; `None` when no
-/// resample falls on one side of the value, which leaves the bias without an estimate.
+/// The two quantiles at which the sorted resamples are read for a bias-corrected and accelerated interval.
+/// `None` when all resamples fall on one side of the value, because the bias then has no estimate.
 fn bca_tails(resampled: &[f64], value: f64, acceleration: f64, tail: f64) -> Option<(f64, f64)> {
-    // Resamples that are the sample in another order differ from it by rounding alone, and with few
-    // replicates they are a good part of all: they count as equal.
+    // Resamples that hold the sample in another order differ from it only by rounding. With few replicates they
+    // are a large part of all resamples, so they count as equal.
     let rounding = 1e-12
         * value
             .abs()
@@ -251,8 +250,8 @@ fn bca_tails(resampled: &[f64], value: f64, acceleration: f64, tail: f64) -> Opt
     Some((moved(tail), moved(1.0 - tail)))
 }
 
-/// The acceleration from the jackknife; each side weighs by its own size. Paired sides lose a pair
-/// at a time.
+/// The acceleration from the jackknife. Each side is weighted by its size. In paired sides, the jackknife
+/// leaves out one pair at a time.
 fn acceleration(samples: &[&[f64]], paired: bool, statistic: &dyn Fn(&[&[f64]]) -> f64) -> f64 {
     let without = |side: usize, index: usize| -> f64 {
         let kept: Vec<Vec<f64>> = samples
@@ -307,7 +306,7 @@ mod tests {
     fn close(estimate: Option<Estimate>, value: f64, low: f64, high: f64) {
         let estimate = estimate.unwrap();
         let interval = estimate.interval.unwrap();
-        // Besides the draws' own noise, the mean of five values resampled is a lattice: a quantile
+        // The draws have noise. Besides, the resampled mean of five values takes discrete values, so a quantile
         // may fall on one of two neighbouring points.
         let slack = 0.03 * (high - low);
         assert!((estimate.value - value).abs() < 1e-9, "{estimate:?}");
@@ -317,8 +316,8 @@ mod tests {
 
     #[test]
     fn intervals_are_scipys() {
-        // SciPy 1.17.1, scipy.stats.bootstrap with 400 000 resamples; the expanded ones are NumPy
-        // quantiles of its bootstrap distribution at norm.cdf(sqrt(n/(n-1)) * t.ppf(0.025, n-1)).
+        // SciPy 1.17.1, scipy.stats.bootstrap with 400 000 resamples. The expanded ones are NumPy quantiles of
+        // its bootstrap distribution at norm.cdf(sqrt(n/(n-1)) * t.ppf(0.025, n-1)).
         use Sides::{Independent, Paired};
         let percentile = bootstrap(IntervalMethod::Percentile);
         close(percentile.mean(&LEFT), 6.64, 6.498, 6.802);
@@ -343,8 +342,8 @@ mod tests {
             2.66,
         );
         let bca = bootstrap(IntervalMethod::Bca);
-        // All 3125 resamples enumerated in whole hundredths; SciPy's own 6.512 comes from rounding
-        // among resamples that equal the mean.
+        // From all 3125 resamples, enumerated in whole hundredths; SciPy's own 6.512 comes from rounding among
+        // resamples that equal the mean.
         close(bca.mean(&LEFT), 6.64, 6.502, 6.826);
         close(bca.mean(&SKEWED), 1.55, 1.075, 2.6375);
         close(
@@ -419,7 +418,7 @@ mod tests {
         assert_eq!(bootstrap.mean(&[]), None);
         let single = bootstrap.mean(&[4.2]).unwrap();
         assert_eq!((single.n, single.value, single.interval), (1, 4.2, None));
-        // A denominator that can be resampled to zero has no interval, and no false one.
+        // A denominator that can be resampled to zero gives no interval rather than a wrong one.
         let ratio = bootstrap.ratio(&[1.0, 2.0], &[0.0, 1.0], Sides::Independent);
         assert_eq!(ratio.unwrap().interval, None);
     }
@@ -486,7 +485,7 @@ mod tests {
 
         #[test]
         fn what_pairs_share_cancels((sample, _) in samples(), shift in 1.0f64..10.0) {
-            // The same noise on both sides: the paired difference knows it exactly.
+            // The same noise on both sides: the paired difference is exact.
             let shifted: Vec<f64> = sample.iter().map(|v| v + shift).collect();
             let estimate = small(IntervalMethod::Percentile)
                 .difference(&shifted, &sample, Sides::Paired)

@@ -1,23 +1,24 @@
-//! What may be claimed of an interval from few replicates.
+//! The coverage of intervals from few replicates.
 //!
 //! No resample leaves the range of its sample. The range of n values misses the centre of a symmetric
-//! distribution when all of them fall on one side, with probability 2^(1-n): half the time at n = 2. An
-//! interval of a nominal level therefore covers no more than 1 - 2^(1-n), whatever its method. From five
-//! replicates on it covers somewhat less than that, since an expanded percentile lies within the range.
+//! distribution when all of them fall on one side, with probability 2^(1-n): half the time at n = 2. So an
+//! interval of a nominal level covers at most 1 - 2^(1-n), whatever its method. From five replicates on it
+//! covers somewhat less, because an expanded percentile lies within the range.
 
-/// The most that an interval of 2, 3, 4, 5 or 6 replicates covers: the bound up to 4, beyond that what was
-/// simulated for the mean of a normal distribution. Of a skewed one it is up to 6 points less.
+/// The largest coverage of an interval from 2, 3, 4, 5 or 6 replicates: up to 4 the bound, above that the
+/// simulated coverage for the mean of a normal distribution. For a skewed distribution it is up to 6 points
+/// lower.
 const MOST: [f64; 5] = [0.5, 0.75, 0.87, 0.92, 0.93];
 
-/// The share of intervals from `n` replicates that cover the true value, at a nominal `level`; `None` below
-/// two replicates, where there is no interval.
+/// The share of intervals from `n` replicates that cover the true value, at a nominal `level`; `None` with
+/// fewer than two replicates, which give no interval.
 pub fn coverage(n: usize, level: f64) -> Option<f64> {
     let place = n.checked_sub(2)?;
     Some(MOST.get(place).map_or(level, |most| most.min(level)))
 }
 
-/// The coverage of several intervals in words, each given by its replicates: `95 %`, `about 50 %`,
-/// `about 50 % to 95 %`. `None` where there is no interval.
+/// The coverage of several intervals in words, each given by its number of replicates: `95 %`, `about 50 %`,
+/// `about 50 % to 95 %`. `None` when there is no interval.
 pub fn coverage_text(replicates: impl IntoIterator<Item = usize>, level: f64) -> Option<String> {
     let covered = replicates.into_iter().filter_map(|n| coverage(n, level));
     let percents = covered.map(|share| (share * 100.0).round() as u32);
@@ -33,7 +34,7 @@ pub fn coverage_text(replicates: impl IntoIterator<Item = usize>, level: f64) ->
     }
 }
 
-/// The fewest replicates whose intervals cover the nominal level.
+/// The smallest number of replicates whose intervals cover the nominal level.
 pub fn enough_replicates(level: f64) -> usize {
     (2..64)
         .find(|&n| coverage(n, level).is_some_and(|share| share >= level))

@@ -1,15 +1,15 @@
-//! The normal distribution and Student's t, as far as bootstrap intervals need them.
+//! The normal distribution and Student's t distribution, as far as bootstrap intervals need them.
 //!
-//! Sums and fractions from Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964),
-//! chapter 26, whose every term is positive, so that nothing cancels. Quantiles are found by
-//! bisection: they are asked for a few times an interval, never in a loop over resamples.
+//! Sums and fractions are from Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964), chapter 26.
+//! Every term is positive, so no digits cancel. Quantiles are found by bisection: they are needed a few times
+//! per interval, never in a loop over resamples.
 
 use std::f64::consts::{PI, SQRT_2};
 
 /// The probability that a standard normal variable is at most `x`.
 ///
-/// Near the middle by the series 26.2.11, in the tails by the continued fraction 26.2.14, so that
-/// small probabilities keep their relative accuracy.
+/// The middle uses the series 26.2.11, and the tails use the continued fraction 26.2.14, so that small
+/// probabilities keep their relative accuracy.
 pub fn normal_cdf(x: f64) -> f64 {
     if x.is_nan() {
         return f64::NAN;

@@ -1,14 +1,14 @@
 //! Statistics over replicates: descriptions of one sample, and bootstrap intervals for means,
 //! differences and ratios of means.
 //!
-//! A cell has few replicates (the paper ran five), so nothing here leans on a normal limit. Every
-//! random choice comes from a [`Seed`](fathometer_model::Seed) that the caller passes in: the same
-//! records give the same interval on every machine. Nothing here knows what was measured.
+//! A cell has few replicates (the paper ran five), so nothing here assumes a normal limit. Every random choice
+//! comes from a [`Seed`](fathometer_model::Seed) of the caller: the same records give the same interval on
+//! every machine. The module does not depend on what was measured.
 //!
 //! - [`Summary`]: n, mean, median, standard deviation, extremes
-//! - [`Bootstrap`]: resampling, with three ways to make an interval of it
-//! - [`coverage`]: what may be claimed of an interval from few replicates
-//! - [`distributions`]: the normal and Student's t, as far as the intervals need them
+//! - [`Bootstrap`]: resampling, with three methods for the interval
+//! - [`coverage`]: the coverage of an interval from few replicates
+//! - [`distributions`]: the normal distribution and Student's t, as far as the intervals need them
 
 mod bootstrap;
 mod coverage;
@@ -17,16 +17,16 @@ pub mod distributions;
 pub use bootstrap::{Bootstrap, Estimate, Interval, IntervalMethod, LEVEL, Sides};
 pub use coverage::{coverage, coverage_text, enough_replicates};
 
-/// What one sample looks like.
+/// The description of one sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// How many values.
+    /// Number of values.
     pub n: usize,
     /// Their arithmetic mean.
     pub mean: f64,
     /// The middle value, or the mean of the two middle ones.
     pub median: f64,
-    /// The standard deviation with n - 1 in the denominator; `None` below two values.
+    /// The standard deviation with n - 1 in the denominator; `None` with fewer than two values.
     pub sd: Option<f64>,
     /// The smallest.
     pub min: f64,
@@ -55,7 +55,7 @@ impl Summary {
 
 /// The arithmetic mean; NaN for an empty sample.
 ///
-/// A sample of equal values has exactly that value as its mean, which a plain sum does not give.
+/// The mean of equal values is exactly that value, which a plain sum would not ensure.
 pub fn mean(sample: &[f64]) -> f64 {
     let Some(&origin) = sample.first() else {
         return f64::NAN;
@@ -63,7 +63,7 @@ pub fn mean(sample: &[f64]) -> f64 {
     origin + sample.iter().map(|v| v - origin).sum::<f64>() / sample.len() as f64
 }
 
-/// The standard deviation with n - 1 in the denominator; `None` below two values.
+/// The standard deviation with n - 1 in the denominator; `None` with fewer than two values.
 pub fn standard_deviation(sample: &[f64]) -> Option<f64> {
     if sample.len() < 2 {
         return None;

@@ -1,5 +1,5 @@
-//! Whether a study's texts agree with each other, and what to say when they do not: where, which word,
-//! and which words there are.
+//! Checks whether a study's texts agree with each other. An error names the place, the wrong word and the valid
+//! words.
 
 use super::{CLAIMS, Selection, StudyData, TABLES};
 use crate::Error;
@@ -202,7 +202,7 @@ impl StudyData {
         Ok(())
     }
 
-    /// The levels of a factor that curves run along.
+    /// The levels of a numeric factor, along which curves run.
     fn check_numeric(
         &self,
         file: &'static str,
@@ -212,7 +212,7 @@ impl StudyData {
         let known = self.factors.keys().map(String::as_str);
         known_word(file, place, "factor", factor, known)?;
         let levels = &self.factors[factor].levels;
-        // A word such as `none` beside numbers of one unit is a level, and no point of a curve.
+        // A word such as `none` beside numbers of one unit is a level, but not a point of a curve.
         let (numbers, words): (Vec<&String>, Vec<&String>) =
             levels.iter().partition(|level| number(level).is_some());
         let odd = match numbers.as_slice() {

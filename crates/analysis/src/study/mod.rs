@@ -1,5 +1,5 @@
-//! A study's data: what its tables look like, what was published, what is claimed, and how close
-//! is close. Read from texts, because the program carries its papers with it.
+//! A study's data: its tables, the published figures, the claims, and the tolerances for a comparison. They are
+//! parsed from texts, because the program contains its papers.
 //!
 //! Adding a paper means writing these three files and touches no code.
 
@@ -24,50 +24,50 @@ use crate::tables::{Column, Layout, Table};
 const TABLES: &str = "tables.toml";
 const CLAIMS: &str = "claims.toml";
 
-/// The texts of a study, as they stand in `papers/<key>/`.
+/// The texts of a study, with the content of the files in `papers/<key>/`.
 #[derive(Debug, Clone, Copy)]
 pub struct StudySources<'a> {
     /// `tables.toml`: factors, metrics, layouts, tables, curves, figures, acceptance, definitions.
     pub tables: &'a str,
     /// `claims.toml`.
     pub claims: &'a str,
-    /// `figures.csv`: what was published.
+    /// `figures.csv`: the published figures.
     pub figures: &'a str,
 }
 
-/// A study's data, checked against itself.
+/// A study's data, checked for consistency.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StudyData {
-    /// What study this is.
+    /// The description of the study.
     pub about: About,
-    /// What it varies.
+    /// The factors that it varies.
     pub factors: BTreeMap<String, Factor>,
-    /// What it measures, by name; empty where it does not say. Where it does, no table, curve or claim
-    /// names another.
+    /// The metrics that it measures, by name; may be empty. If not empty, every table, curve and claim uses
+    /// only these.
     pub metrics: BTreeMap<String, String>,
-    /// Shapes that tables share.
+    /// Layouts that tables share.
     pub layouts: Vec<Layout>,
     /// Its tables.
     pub tables: Vec<Table>,
     /// Its curves.
     pub curves: Vec<Curve>,
-    /// What the list of all cells shows of each; empty: packets and seconds.
+    /// The columns of the list of all cells; empty: packets and seconds.
     pub cell_columns: Vec<Column>,
     /// Its charts.
     pub figures: Vec<Figure>,
-    /// How close our figures should come to the published ones.
+    /// The tolerances for our figures against the published ones.
     pub acceptance: Vec<Acceptance>,
-    /// What explains a figure that does not.
+    /// The explanations of figures that miss a tolerance.
     pub explanations: Vec<Explanation>,
-    /// What the words mean.
+    /// The definitions of terms.
     pub definitions: Vec<Definition>,
-    /// What was published.
+    /// The published figures.
     pub published: Published,
-    /// What is claimed.
+    /// The claims.
     pub claims: Vec<Claim>,
 }
 
-/// What study this is.
+/// The description of a study.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct About {
@@ -79,18 +79,18 @@ pub struct About {
     pub citation: String,
     /// What is measured, in a few sentences.
     pub summary: String,
-    /// What the headings of the tables' columns mean, in a line or two.
+    /// The meaning of the headings of the tables' columns, in a line or two.
     #[serde(default)]
     pub columns: String,
 }
 
-/// A chart: one column of some tables, a panel each.
+/// A chart: one column of some tables, with one panel per table.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// Its heading.
     pub title: String,
-    /// What is to be seen in it.
+    /// What the chart shows.
     pub caption: String,
     /// The tables, in the order of the panels.
     pub tables: Vec<String>,
@@ -98,22 +98,22 @@ pub struct Figure {
     pub group: String,
     /// The column.
     pub column: String,
-    /// The columns that it is the sum of: each a part of its bar, and a panel a section of the tables.
-    /// None: bars of one part, a panel a table.
+    /// The columns that add up to the figure: each is a part of its bar, and a panel shows one section of the
+    /// tables. Empty: bars of one part, one panel per table.
     #[serde(default)]
     pub stack: Vec<String>,
-    /// What the axis counts, as in `seconds`.
+    /// The label of the axis, as in `seconds`.
     pub axis: String,
-    /// Whether it opens the report rather than closing it.
+    /// Whether it is at the beginning of the report rather than at its end.
     #[serde(default)]
     pub headline: bool,
 }
 
-/// What a word means.
+/// The definition of a term.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
-    /// The word.
+    /// The term.
     pub term: String,
     /// Its meaning.
     pub text: String,
@@ -151,11 +151,11 @@ struct ClaimsFile {
 }
 
 impl StudyData {
-    /// Reads a study's texts and checks them against each other.
+    /// Parses a study's texts and checks them against each other.
     ///
     /// # Errors
-    /// When a text is not of its form, or names a factor, level, layout, table, row, group or column
-    /// that is not declared. The message names the file and says what is known.
+    /// When a text does not have its format, or names a factor, level, layout, table, row, group or column that
+    /// is not declared. The message names the file and lists the valid names.
     pub fn parse(sources: StudySources<'_>) -> Result<StudyData, Error> {
         let file: TablesFile =
             toml::from_str(sources.tables).map_err(|e| Error::study(TABLES, e.to_string()))?;
@@ -180,7 +180,8 @@ impl StudyData {
         Ok(study)
     }
 
-    /// Of a study that has no files for it: every cell is listed, with these columns, and nothing is judged.
+    /// The data for a study without such files: every cell is listed, with these columns, and nothing is
+    /// judged.
     pub fn without_paper(name: &str, title: &str, cell_columns: Vec<Column>) -> StudyData {
         StudyData {
             about: About {
@@ -208,7 +209,7 @@ impl StudyData {
     /// The layout of a table.
     ///
     /// # Panics
-    /// When the table is not of this study.
+    /// When the table does not belong to this study.
     pub fn layout(&self, table: &Table) -> &Layout {
         self.layouts
             .iter()
@@ -279,7 +280,8 @@ mod tests {
             let id = format!("F{figure}");
             assert!(study.curves.iter().any(|curve| curve.id == id), "{id}");
         }
-        // What a load study records of each replicate; that nothing else is named was checked above.
+        // The metrics that a load study records of each replicate. The check above ensures that nothing else is
+        // named.
         let metrics: Vec<&str> = study.metrics.keys().map(String::as_str).collect();
         assert_eq!(
             metrics,
@@ -319,7 +321,7 @@ mod tests {
         );
     }
 
-    /// Every level that the design in `study.toml` runs is declared, where the factor is.
+    /// Every level that the design in `study.toml` runs is declared, if its factor is.
     fn every_level_is_declared(study: &StudyData, design: &str) {
         let design: toml::Table = toml::from_str(design).unwrap();
         for block in design["block"].as_array().unwrap() {
@@ -347,7 +349,7 @@ mod tests {
         let ids: Vec<&str> = study.claims.iter().map(|claim| claim.id.as_str()).collect();
         let all: Vec<String> = (1..=10).map(|n| format!("F{n:02}")).collect();
         assert_eq!(ids, all);
-        // Every figure of the paper's tables 3 to 7 stands in its place.
+        // Every figure of the paper's tables 3 to 7 is in its place.
         for (id, rows) in [
             ("T3", 3),
             ("T4", 3),
@@ -372,7 +374,7 @@ mod tests {
                         .find(published, environment, variant, metric);
                     found.is_some_and(|figure| figure.value.is_some())
                 });
-                // Of HTTP/1.0, in percent of itself, the paper prints the server's processor alone.
+                // For HTTP/1.0, in percent of itself, the paper prints only the server's processor.
                 let rows = match metric {
                     "client_cpu_rel_http10" => 2,
                     _ => rows,

@@ -22,18 +22,18 @@ pub struct PublishedFigure {
     pub environment: String,
     /// The row.
     pub variant: String,
-    /// What was measured, as in `first.elapsed`.
+    /// The metric, as in `first.elapsed`.
     pub metric: String,
     /// The value; `None` where the paper gives no number (`<1`).
     pub value: Option<f64>,
     /// Its unit.
     pub unit: String,
-    /// How it was obtained.
+    /// Its source.
     pub note: String,
 }
 
 impl PublishedFigure {
-    /// Whether the paper does not print it and it was worked out from what it prints.
+    /// Whether the figure was derived: the paper does not print it, but it follows from what it prints.
     pub fn is_derived(&self) -> bool {
         self.note.starts_with("derived")
     }
@@ -49,7 +49,7 @@ impl Published {
     /// Reads `figures.csv`.
     ///
     /// # Errors
-    /// When the text is not RFC 4180, or its columns are others than expected.
+    /// When the text is not RFC 4180, or its columns differ from the expected ones.
     pub fn parse(text: &str) -> Result<Published, Error> {
         let records = csv::records(text)
             .map_err(|(line, what)| Error::study(FILE, format!("line {line}: {what}")))?;
@@ -84,7 +84,7 @@ impl Published {
         Ok(Published { figures })
     }
 
-    /// The figure of a table's row.
+    /// The figure of a table's row and metric.
     pub fn find(
         &self,
         table: &str,

@@ -1,4 +1,4 @@
-//! Which cell is meant: a block and some levels.
+//! Selections of cells: a block and some levels.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::{Cell, Run};
 
-/// The block that a selection means when it names none.
+/// The default block of a selection.
 pub const MAIN_BLOCK: &str = "main";
 
 /// A factor of the study.
@@ -15,12 +15,12 @@ pub const MAIN_BLOCK: &str = "main";
 pub struct Factor {
     /// Its levels.
     pub levels: Vec<String>,
-    /// The level of a cell of the main block that names none, and of a selection that names none.
+    /// The default level: that of a cell of the main block, or of a selection, that does not name a level.
     pub default: Option<String>,
 }
 
-/// Some levels, and a block. Written as a table of words: `{ policy = "h1.1", visit = "first" }`,
-/// with the block as one more (`block = "nagle"`).
+/// Some levels, and a block. It is written as a table of words, `{ policy = "h1.1", visit = "first" }`, with
+/// the block as one more word (`block = "nagle"`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
 pub struct Selection {
@@ -49,17 +49,17 @@ impl From<Selection> for BTreeMap<String, String> {
     }
 }
 
-/// Why a selection is not a cell.
+/// The reason why a selection does not resolve to a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unresolved {
     /// The run has no such cell.
     NotMeasured,
-    /// It has several: the factors that tell them apart.
+    /// The run has several such cells; these factors distinguish them.
     Ambiguous(Vec<String>),
 }
 
 impl Selection {
-    /// This selection with the block and levels of another put over its own.
+    /// This selection, overridden by the block and the levels of `other`.
     pub fn with(&self, other: &Selection) -> Selection {
         let mut merged = self.clone();
         if other.block.is_some() {
@@ -71,23 +71,23 @@ impl Selection {
         merged
     }
 
-    /// This selection with one level more.
+    /// This selection with one more level.
     pub fn at(mut self, factor: &str, level: &str) -> Selection {
         self.levels.insert(factor.to_owned(), level.to_owned());
         self
     }
 
-    /// The block meant.
+    /// The selected block.
     pub fn block(&self) -> &str {
         self.block.as_deref().unwrap_or(MAIN_BLOCK)
     }
 
-    /// Whether any cell agrees with it.
+    /// Whether any cell matches.
     pub fn has_match(&self, run: &Run, factors: &BTreeMap<String, Factor>) -> bool {
         self.matching(run, factors).next().is_some()
     }
 
-    /// Every cell that agrees with it.
+    /// Every cell that matches.
     pub(crate) fn matching<'a>(
         &self,
         run: &'a Run,
@@ -96,14 +96,14 @@ impl Selection {
         run.cells.iter().filter(|cell| self.agrees(cell, factors))
     }
 
-    /// The one cell meant.
+    /// The one cell that matches.
     ///
-    /// In the main block a factor that the selection leaves out stands at its default, so that an
-    /// unfinished run is never read as another cell than the one meant. A side block varies few
-    /// factors, and what the selection leaves out there may be anything.
+    /// In the main block, a factor that the selection leaves out has its default level. So in an unfinished
+    /// run, no other cell can take the place of the selected one. A side block varies few factors, and a factor
+    /// that the selection leaves out there may have any level.
     ///
     /// # Errors
-    /// When the run has none, or more than one.
+    /// When the run has no such cell, or more than one.
     pub fn resolve<'a>(
         &self,
         run: &'a Run,
@@ -134,7 +134,7 @@ impl Selection {
     }
 }
 
-/// The factors that tell cells apart.
+/// The factors in which cells differ.
 pub(crate) fn differing_factors(cells: &[&Cell]) -> Vec<String> {
     let mut factors: Vec<String> = cells
         .iter()

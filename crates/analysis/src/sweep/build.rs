@@ -1,4 +1,4 @@
-//! Looks a curve's cells up in a run, and estimates them.
+//! Finds a curve's cells in a run, and estimates its points.
 
 use super::family::{is_family, members};
 use super::shape::slope;
@@ -9,8 +9,8 @@ use crate::run::{Cell, CellState, Run};
 use crate::statistics::{Bootstrap, Sides, mean};
 use crate::study::{Selection, StudyData};
 
-/// Every curve of a study in every era of a run, in the order of the study, then of the eras. A curve
-/// with nothing measured is among them ([`CurveResult::is_measured`]).
+/// Every curve of a study in every era of a run, in the order of the study, then of the eras. A curve without
+/// measured points is included ([`CurveResult::is_measured`]).
 pub fn build(run: &Run, study: &StudyData, bootstrap: &Bootstrap) -> Vec<CurveResult> {
     let eras = run.levels("era");
     let builder = Builder {
@@ -110,7 +110,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A point for each level of the factor, in the order of their places.
+    /// One point for each level of the factor, in ascending order on the axis.
     fn points(&self, selection: &Selection, along: &str, panel: &Panel) -> Vec<CurvePoint> {
         let mut cells: Vec<(f64, &Cell)> = selection
             .matching(self.run, &self.study.factors)
@@ -131,7 +131,7 @@ impl Builder<'_> {
         points
     }
 
-    /// A point for each step of one cell's distribution.
+    /// One point for each step of one cell's distribution.
     fn distribution(&self, selection: &Selection, family: &str) -> Vec<CurvePoint> {
         let cells: Vec<&Cell> = selection.matching(self.run, &self.study.factors).collect();
         if cells.is_empty() {
@@ -146,7 +146,7 @@ impl Builder<'_> {
             .collect()
     }
 
-    /// The line through the cells' means; `None` below two cells that have both metrics in the same
+    /// The line through the cells' means; `None` with fewer than two cells that have both metrics in the same
     /// replicates.
     fn fit(&self, cells: &[(f64, &Cell)], per: &str, metric: &str) -> Option<Fit> {
         let mut numbers: Vec<Vec<u32>> = Vec::new();
@@ -159,7 +159,7 @@ impl Builder<'_> {
                 both.push((xs, ys));
             }
         }
-        // What is resampled are the replicates' places in their cells, the same for both metrics.
+        // The resampling draws indices of replicates in each cell, and uses the same indices for both metrics.
         let places: Vec<Vec<f64>> = numbers
             .iter()
             .map(|numbers| (0..numbers.len()).map(|place| place as f64).collect())
@@ -190,8 +190,7 @@ impl Builder<'_> {
         })
     }
 
-    /// The point of the cells at one level, of which there should be one; `None` when it does not
-    /// have the metric.
+    /// The point of the cells at one level, of which there should be only one; `None` when it lacks the metric.
     fn point(&self, cells: &[(f64, &Cell)], metric: &str) -> Option<CurvePoint> {
         let (x, cell) = cells[0];
         if cells.len() > 1 {
@@ -208,7 +207,7 @@ impl Builder<'_> {
         let remark = match cell.state() {
             CellState::Valid => String::new(),
             CellState::Invalid => format!("INVALID: {}", cell.reasons().join("; ")),
-            // The list of all cells says why.
+            // The list of all cells shows the reason.
             CellState::PartlyValid => {
                 format!("{} of {all} replicates invalid and left out", all - left)
             }

@@ -1,12 +1,12 @@
-//! Curves as comma-separated values, a point a line.
+//! Curves as comma-separated values, one point per line.
 
 use super::CurveResult;
 
 const HEADER: &str = "figure,panel,metric,unit,era,series,factor,level,n,mean,low,high,remark\r\n";
 
-/// The curves as CSV (RFC 4180), a header and a line for each point: `mean` with the interval from
-/// `low` to `high`, all empty where the point has no valid replicate, and the interval where it has
-/// one alone. Numbers have every digit that they were computed with.
+/// The curves as CSV (RFC 4180), with a header and one line per point: `mean` with the interval from `low` to
+/// `high`. All three are empty for a point without a valid replicate. The interval is empty for a point with
+/// only one. Numbers have full precision.
 pub fn csv_text(curves: &[CurveResult]) -> String {
     let mut text = HEADER.to_owned();
     for curve in curves {

@@ -1,14 +1,14 @@
-//! Families of metrics: one for each step of a distribution, as in `cwnd_le_1_pct`, `cwnd_le_2_pct` …,
-//! written `cwnd_le_*_pct`.
+//! Families of metrics, written `cwnd_le_*_pct`: one metric for each step of a distribution, as in
+//! `cwnd_le_1_pct`, `cwnd_le_2_pct` …
 
 use std::collections::BTreeMap;
 
-/// Whether a name means a family.
+/// Whether a name is that of a family.
 pub(crate) fn is_family(name: &str) -> bool {
     name.contains('*')
 }
 
-/// The metrics of a family among those declared, by ascending step.
+/// The declared metrics of a family, by ascending step.
 pub(crate) fn members<'a>(
     metrics: &'a BTreeMap<String, String>,
     family: &str,

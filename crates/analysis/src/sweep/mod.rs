@@ -1,11 +1,11 @@
 //! Sweeps: metrics as functions of a numeric factor.
 //!
-//! A study that varies a factor such as the number of clients over many levels is read as curves, one
-//! for each combination of its other factors. [`build`] estimates the curves that a study wants shown
-//! ([`Curve`]); [`shape`] is what can be asked of one, as claims do; [`csv_text`] exports them.
+//! A study that varies a factor such as the number of clients over many levels gives curves, one for each
+//! combination of its other factors. [`build`] estimates the curves that a study defines ([`Curve`]); [`shape`]
+//! computes the features of a curve that claims use; [`csv_text`] exports the curves.
 //!
-//! A level without a valid replicate is left out of its curve and said to be; nothing is interpolated
-//! in its place.
+//! A level without a valid replicate is left out of its curve, with a remark. No value is interpolated in its
+//! place.
 
 mod build;
 mod export;
@@ -25,21 +25,21 @@ use shape::Knee;
 
 /// A figure of curves, as a study describes it: panels with the same quantity on the horizontal axis.
 ///
-/// That is a numeric factor, whose levels are the points. A panel may be of a family of metrics instead
-/// (`cwnd_le_*_pct`), whose steps are the points of one cell's distribution; or it may have a
-/// metric in place of the levels ([`Panel::per`]).
+/// That quantity is a numeric factor, whose levels are the points. Two other kinds of panel exist. A panel of a
+/// family of metrics (`cwnd_le_*_pct`) shows one cell's distribution, with the steps as points. A panel with a
+/// metric in place of the levels has that metric's means on the axis ([`Panel::per`]).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
-    /// Its name: the paper's (`F1`), or one of ours.
+    /// Its identifier: the paper's (`F1`), or one of ours.
     pub id: String,
-    /// What it shows.
+    /// Its title.
     pub title: String,
-    /// The numeric factor on the horizontal axis; a word for the steps where every panel is of a family.
+    /// The numeric factor on the horizontal axis; if every panel shows a family, a name for the steps.
     pub along: String,
-    /// What that axis counts, as in `concurrent clients`.
+    /// The label of that axis, as in `concurrent clients`.
     pub axis: String,
-    /// Whether equal ratios are equally far apart on that axis.
+    /// Whether that axis is logarithmic.
     #[serde(default)]
     pub logarithmic: bool,
     /// The factor whose levels are the lines.
@@ -50,16 +50,16 @@ pub struct Curve {
     /// The panels.
     #[serde(rename = "panel")]
     pub panels: Vec<Panel>,
-    /// Which published figures stand beside it.
+    /// The published figures beside it.
     #[serde(default)]
     pub published: Vec<PublishedNote>,
-    /// What is to be seen in it.
+    /// What the figure shows.
     #[serde(default)]
     pub caption: String,
-    /// What a reader should know, as that the paper prints the curve and no numbers.
+    /// A note for readers, for example that the paper prints the curve but no numbers.
     #[serde(default)]
     pub note: String,
-    /// Whether it is one of the paper's figures, rather than one of ours.
+    /// Whether it is one of the paper's figures rather than one of ours.
     #[serde(default)]
     pub of_the_paper: bool,
 }
@@ -74,52 +74,52 @@ pub struct Panel {
     pub metric: String,
     /// Its unit, as in `kB/s`.
     pub unit: String,
-    /// A metric whose means stand on the horizontal axis in place of the levels. A straight line of least
-    /// squares is fitted to the points: what one more of it costs.
+    /// A metric whose means replace the levels on the horizontal axis. A straight line is fitted to the points
+    /// by least squares; its slope is the cost of one more of that metric.
     pub per: Option<String>,
     /// Levels of its own.
     #[serde(default)]
     pub select: Selection,
-    /// Where its lines have their knees, to be marked.
+    /// The rule for the knees of its lines, if they are to be marked.
     pub knee: Option<Knee>,
     /// Whether the line y = x is drawn.
     #[serde(default)]
     pub identity: bool,
 }
 
-/// Published figures of one metric, of all its variants.
+/// Published figures of one metric, for all its variants.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedNote {
     /// The published metric.
     pub metric: String,
-    /// What the figures say, as in `throughput greatest at`.
+    /// The meaning of the figures, as in `throughput greatest at`.
     pub text: String,
-    /// Whether the figures are levels of the horizontal axis, and are drawn there.
+    /// Whether the figures are levels of the horizontal axis and are drawn there.
     #[serde(default)]
     pub line: bool,
 }
 
-/// A figure of curves, estimated, in one era.
+/// A figure of curves in one era, estimated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CurveResult {
-    /// Its name.
+    /// Its identifier.
     pub id: String,
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// The era.
     pub era: String,
     /// The numeric factor on the horizontal axis.
     pub along: String,
-    /// What that axis counts.
+    /// The label of that axis.
     pub axis: String,
-    /// Whether equal ratios are equally far apart on that axis.
+    /// Whether that axis is logarithmic.
     pub logarithmic: bool,
-    /// What is to be seen in it.
+    /// What the figure shows.
     pub caption: String,
-    /// What a reader should know.
+    /// A note for readers.
     pub note: String,
-    /// Whether it is one of the paper's.
+    /// Whether it is one of the paper's figures.
     pub of_the_paper: bool,
     /// The panels.
     pub panels: Vec<PanelResult>,
@@ -128,7 +128,7 @@ pub struct CurveResult {
 }
 
 impl CurveResult {
-    /// Whether the run has anything for it.
+    /// Whether the run has any value for it.
     pub fn is_measured(&self) -> bool {
         self.points().next().is_some()
     }
@@ -145,8 +145,7 @@ impl CurveResult {
         Some((n().min()?, n().max()?))
     }
 
-    /// What is odd about points, each remark once, with where it applies: `h1.0 clients 1, 4; h1.1
-    /// clients 1`.
+    /// Remarks about points, each once, with the places where it applies: `h1.0 clients 1, 4; h1.1 clients 1`.
     pub fn remarks(&self) -> Vec<(&str, String)> {
         let mut remarks: Vec<(&str, Places<'_>)> = Vec::new();
         for line in self.panels.iter().flat_map(|panel| &panel.lines) {
@@ -172,10 +171,10 @@ impl CurveResult {
     }
 }
 
-/// Levels at which something is to be said, by series.
+/// Levels with a remark, by series.
 type Places<'a> = Vec<(&'a str, Vec<f64>)>;
 
-/// What belongs to a key, in the order in which keys came.
+/// The value of a key in a list that keeps the keys' first order; an absent key is added.
 fn entry<'v, 'k, T: Default>(list: &'v mut Vec<(&'k str, T)>, key: &'k str) -> &'v mut T {
     let place = list.iter().position(|(known, _)| *known == key);
     let place = place.unwrap_or_else(|| {
@@ -194,11 +193,11 @@ pub struct PanelResult {
     pub metric: String,
     /// Its unit.
     pub unit: String,
-    /// What is on its horizontal axis: the factor, the family of metrics, or the metric.
+    /// The quantity on its horizontal axis: the factor, the family of metrics, or the metric.
     pub along: String,
     /// Whether the line y = x is drawn.
     pub identity: bool,
-    /// A line for each level of the series' factor that was measured.
+    /// One line for each measured level of the series' factor.
     pub lines: Vec<Line>,
 }
 
@@ -207,18 +206,18 @@ pub struct PanelResult {
 pub struct Line {
     /// The level of the series' factor.
     pub series: String,
-    /// The place of that level among the factor's, from 0: the same level looks the same everywhere.
+    /// The index of that level among the factor's levels, from 0. The same level looks the same everywhere.
     pub place: usize,
     /// Its points, by ascending level.
     pub points: Vec<CurvePoint>,
-    /// Its knee in the means, where the panel wants it marked and there is one.
+    /// Its knee in the means, if the panel marks knees and the line has one.
     pub knee: Option<f64>,
-    /// The straight line through its points, where the panel is per a metric.
+    /// The straight line through its points, if the panel is per a metric.
     pub fit: Option<Fit>,
 }
 
 impl Line {
-    /// `h1.0 378 [350, 402]`: the slope of its fit, where it has one.
+    /// `h1.0 378 [350, 402]`: the slope of its fit, if it has one.
     pub fn slope_text(&self) -> Option<String> {
         let slope = self.fit?.slope;
         let mut text = format!("{} {}", self.series, significant(slope.value));
@@ -230,34 +229,34 @@ impl Line {
     }
 }
 
-/// A straight line of least squares.
+/// A straight line fitted by least squares.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Fit {
     /// Its height at zero.
     pub intercept: f64,
-    /// Its slope; `n` is of the level with the fewest replicates.
+    /// Its slope; `n` is that of the level with the fewest replicates.
     pub slope: Estimate,
 }
 
 /// One point of a line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CurvePoint {
-    /// Its place on the horizontal axis.
+    /// Its position on the horizontal axis.
     pub x: f64,
-    /// The level of the numeric factor: its place, but where a panel is per a metric.
+    /// The level of the numeric factor; it equals the position unless the panel is per a metric.
     pub level: f64,
-    /// The mean over valid replicates; `None` when there are none.
+    /// The mean over valid replicates; `None` without valid replicates.
     pub estimate: Option<Estimate>,
-    /// Why it is missing or stands on fewer replicates than were made; empty otherwise.
+    /// Why it is missing or has fewer replicates than were run; empty otherwise.
     pub remark: String,
 }
 
-/// Published figures, beside a curve.
+/// Published figures beside a curve.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PublishedLine {
-    /// What they say.
+    /// The meaning of the figures.
     pub text: String,
-    /// Each with its variant (empty where the paper names none).
+    /// Each figure with its variant (empty if the paper names none).
     pub figures: Vec<(String, f64)>,
     /// Their unit.
     pub unit: String,
@@ -277,23 +276,23 @@ impl PublishedLine {
     }
 }
 
-/// The cells of a curve by ascending level, and what was left out.
+/// The cells of a curve by ascending level, and the levels that were left out.
 pub(crate) struct Levels<'a> {
     pub cells: Vec<(f64, &'a Cell)>,
-    /// Levels whose cells are invalid, a remark each.
+    /// One remark for each level whose cell is invalid.
     pub left_out: Vec<String>,
 }
 
-/// Why there is no curve.
+/// The reason why there is no curve.
 pub(crate) enum NoCurve {
     /// The run has no such cells.
     NotMeasured,
-    /// Several cells stand at one level: the factors that tell them apart.
+    /// Several cells have the same level; these factors distinguish them.
     Ambiguous(Vec<String>),
 }
 
-/// The cells that a selection means along a numeric factor, those with a valid replicate; levels that
-/// are no numbers are not levels of a curve.
+/// The valid and partly valid cells of a selection along a numeric factor. Levels that are not numbers are not
+/// part of a curve.
 pub(crate) fn levels<'a>(
     run: &'a Run,
     study: &StudyData,
@@ -322,15 +321,15 @@ pub(crate) fn levels<'a>(
     Ok(Levels { cells, left_out })
 }
 
-/// A level that is a number, alone (`32`), with a unit behind it (16 of `16M`), or as the last setting of
-/// a word (43 of `microscape:files=43`).
+/// The value of a numeric level: a plain number (`32`), a number with a unit (16 of `16M`), or the last setting
+/// of a word (43 of `microscape:files=43`).
 pub(crate) fn number(level: &str) -> Option<f64> {
     let setting = level.rsplit('=').next().unwrap_or(level);
     let value: f64 = setting.parse().or_else(|_| bare(setting).parse()).ok()?;
     value.is_finite().then_some(value)
 }
 
-/// The unit behind a level that is a number: nothing, or as in `16M`.
+/// The unit of a numeric level: empty, or for example the `M` of `16M`.
 pub(crate) fn unit(level: &str) -> &str {
     &level[bare(level).len()..]
 }

@@ -1,41 +1,40 @@
-//! The shape of a curve: where its knee is, how it rises and falls. Pure functions of levels in
-//! ascending order and the value at each; noise is the bootstrap's business, which calls them once a
-//! resample.
+//! The shape of a curve: its knee, its rise and its fall. These are pure functions of levels in ascending order
+//! and the value at each. They do not model noise: the bootstrap calls them once per resample.
 //!
-//! *The knee* is where more load brings little more work done: R. Jain, "The Art of Computer Systems
-//! Performance Analysis" (1991), section 3.3, "knee capacity". How little is little is a convention;
-//! [`Rule`] has three, each stated with the figures that depend on it.
+//! *The knee* is the point after which more load gives little more throughput: R. Jain, "The Art of Computer
+//! Systems Performance Analysis" (1991), section 3.3, "knee capacity". What counts as little is a convention.
+//! [`Rule`] has three conventions, and the figures that depend on one state which.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The share of a curve's maximum that counts as saturated, where nothing else is said.
+/// The default share of a curve's maximum that counts as saturated.
 pub const SATURATED: f64 = 0.95;
 
-/// Where a curve has its knee, as in `{ of = "connections_per_s", share = 0.95 }`.
+/// The rule for a curve's knee, as in `{ of = "connections_per_s", share = 0.95 }`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "KneeText")]
 pub struct Knee {
-    /// The metric whose curve is looked at.
+    /// The metric of the curve.
     pub of: String,
-    /// How the knee is found.
+    /// The rule.
     pub rule: Rule,
 }
 
-/// How a knee is found.
+/// A rule that finds a knee.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rule {
-    /// The least level at which the curve reaches this share of its maximum. The knee proper lies
-    /// between that level and the one before.
-    Share(f64),
-    /// The onset: the least level at which the curve is above this value. It too lies between that
+    /// The smallest level at which the curve reaches this share of its maximum. The true knee lies between that
     /// level and the one before.
+    Share(f64),
+    /// The onset: the smallest level at which the curve is above this value. It also lies between that level
+    /// and the one before.
     Above(f64),
-    /// Where the two asymptotes of a closed system cross: the maximum over the value that one client
-    /// gets (P. J. Denning and J. P. Buzen, "The Operational Analysis of Queueing Network Models", ACM
-    /// Computing Surveys 10 (1978), "saturation point" N*). It is no level of the sweep.
+    /// The intersection of the two asymptotes of a closed system: the maximum over the value for one client (P.
+    /// J. Denning and J. P. Buzen, "The Operational Analysis of Queueing Network Models", ACM Computing Surveys
+    /// 10 (1978), "saturation point" N*). It is not necessarily a level of the sweep.
     Bounds,
 }
 
@@ -98,7 +97,7 @@ impl TryFrom<KneeText> for Knee {
     }
 }
 
-/// Which levels of a curve are meant.
+/// A selection of levels of a curve.
 ///
 /// Written as a word (`all`, `first`, `last`, `knee`, `below`, `rise`, `to-knee`, `past`), one level
 /// (`32`) or a range with its ends (`16..64`, `16..`, `..16`).
@@ -108,19 +107,19 @@ pub enum Place {
     /// All.
     #[default]
     All,
-    /// The least level.
+    /// The smallest level.
     First,
-    /// The greatest level.
+    /// The largest level.
     Last,
     /// The knee.
     Knee,
     /// Below the knee.
     Below,
-    /// Up to half the knee, where a curve is still far from bending.
+    /// Up to half the knee, where the curve does not bend yet.
     Rise,
-    /// Up to the knee, and the knee.
+    /// Up to and including the knee.
     ToKnee,
-    /// The knee, and past it.
+    /// From the knee on.
     Past,
     /// One level.
     Level(f64),
@@ -129,14 +128,14 @@ pub enum Place {
 }
 
 impl Place {
-    /// Whether there has to be a knee.
+    /// Whether the selection depends on a knee.
     pub fn needs_knee(self) -> bool {
         use Place::{Below, Knee, Past, Rise, ToKnee};
         matches!(self, Knee | Below | Rise | ToKnee | Past)
     }
 
-    /// Which of the levels are meant. `knees` are the least and the greatest knee of the curves that
-    /// are looked at together: what is before a knee is before all, what is past one past all.
+    /// The indices of the selected levels. `knees` are the smallest and the largest knee of the curves that are
+    /// compared. A level is before the knee if it is before all knees, and after it if it is after all.
     pub fn levels(self, xs: &[f64], knees: Option<(f64, f64)>) -> Vec<usize> {
         let (low, high) = knees.unwrap_or((f64::NAN, f64::NAN));
         let is_meant = |x: f64| match self {
@@ -176,7 +175,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Why a text is not a place.
+/// The error for a text that is not a place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a place of a curve: write all, first, last, knee, below, rise, to-knee, past, a level \
@@ -229,14 +228,14 @@ pub enum Pick {
     /// Their mean.
     #[default]
     Mean,
-    /// The least: what holds for it as a lower bound holds for all.
+    /// The smallest: a lower bound that it meets is met by all.
     Least,
-    /// The greatest.
+    /// The largest.
     Greatest,
 }
 
 impl Pick {
-    /// The one figure of at least one.
+    /// The one figure for at least one value.
     pub fn of(self, values: &[f64]) -> f64 {
         match self {
             Pick::Mean => crate::statistics::mean(values),
@@ -246,7 +245,7 @@ impl Pick {
     }
 }
 
-/// The slope of the straight line of least squares; NaN below two levels.
+/// The slope of the straight line by least squares; NaN with fewer than two levels.
 pub fn slope(xs: &[f64], ys: &[f64]) -> f64 {
     let (x0, y0) = (crate::statistics::mean(xs), crate::statistics::mean(ys));
     let products: f64 = xs.iter().zip(ys).map(|(x, y)| (x - x0) * (y - y0)).sum();
@@ -257,9 +256,9 @@ pub fn slope(xs: &[f64], ys: &[f64]) -> f64 {
     products / squares
 }
 
-/// How steadily a curve rises: Kendall's tau-b of levels and values (M. G. Kendall, "The Treatment of
-/// Ties in Ranking Problems", Biometrika 33 (1945)). 1 where every level lies above all before it, -1
-/// where it lies below, 0 for a flat curve, which neither rises nor falls; NaN below two levels.
+/// How steadily a curve rises: Kendall's tau-b of levels and values (M. G. Kendall, "The Treatment of Ties in
+/// Ranking Problems", Biometrika 33 (1945)). It is 1 where every level lies above all before it, -1 where every
+/// level lies below all before it, and 0 for a flat curve; NaN with fewer than two levels.
 pub fn steadiness(ys: &[f64]) -> f64 {
     let n = ys.len();
     if n < 2 {
@@ -289,7 +288,7 @@ mod tests {
 
     const XS: [f64; 7] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 
-    /// A closed system without queueing: linear to its asymptote, level from there.
+    /// A closed system without queueing: linear up to its asymptote, then constant.
     fn throughput(knee: f64) -> Vec<f64> {
         XS.iter().map(|x| 50.0 * x.min(knee)).collect()
     }
@@ -299,7 +298,7 @@ mod tests {
         let ys = throughput(8.0);
         assert_eq!(Rule::Share(SATURATED).find(&XS, &ys), Some(8.0));
         assert_eq!(Rule::Bounds.find(&XS, &ys), Some(8.0));
-        // Between levels the first level that is saturated is told; the asymptotes tell more.
+        // Between two levels, this rule gives the first saturated level; the asymptotes are more exact.
         let ys = throughput(11.0);
         assert_eq!(Rule::Share(SATURATED).find(&XS, &ys), Some(16.0));
         assert_eq!(Rule::Bounds.find(&XS, &ys), Some(11.0));
@@ -335,7 +334,8 @@ mod tests {
 
     #[test]
     fn slopes_and_steadiness_are_those_worked_by_hand() {
-        // Sums of products 33.2 and of squares 148.8; of ten pairs six rise, three fall, one is tied.
+        // The sum of products is 33.2 and the sum of squares 148.8; of ten pairs, six rise, three fall and one
+        // is tied.
         let xs = [1.0, 2.0, 4.0, 8.0, 16.0];
         let ys = [3.0, 2.0, 2.0, 7.0, 5.0];
         assert!((slope(&xs, &ys) - 33.2 / 148.8).abs() < 1e-12);

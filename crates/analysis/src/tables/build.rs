@@ -1,4 +1,4 @@
-//! Looks a table's cells up in a run, and estimates them.
+//! Finds a table's cells in a run, and estimates its figures.
 
 use super::{
     Column, Datum, Layout, Measured, PublishedValue, Relative, Row, RowResult, Section, Table,
@@ -8,8 +8,8 @@ use crate::run::{CellState, Run};
 use crate::statistics::{Bootstrap, Estimate, Interval, Sides};
 use crate::study::{Selection, StudyData, Unresolved};
 
-/// Every table of a study in every era of a run, in the order of the study, then of the eras. A table
-/// with nothing measured is among them ([`TableResult::is_measured`]).
+/// Every table of a study in every era of a run, in the order of the study, then of the eras. A table without
+/// measured figures is included ([`TableResult::is_measured`]).
 pub fn build(run: &Run, study: &StudyData, bootstrap: &Bootstrap) -> Vec<TableResult> {
     let eras = run.levels("era");
     study
@@ -135,7 +135,7 @@ impl Builder<'_> {
         }
     }
 
-    /// One cell over another, replicate by replicate where both have the same.
+    /// The ratio of two cells; replicates are paired if both cells have the same ones.
     fn ratio(&self, one: &Selection, base: &Selection, column: &Column) -> Option<Estimate> {
         let values = |selection: &Selection| -> Option<(Vec<u32>, Vec<f64>)> {
             let cell = selection.resolve(self.run, &self.study.factors).ok()?;
@@ -150,7 +150,7 @@ impl Builder<'_> {
         ratio.filter(|ratio| ratio.value.is_finite())
     }
 
-    /// The figure of a place, in percent of that of the row `whole` where there is one.
+    /// The figure of a place, in percent of the figure of the row `whole` if there is one.
     fn measured(
         &mut self,
         selection: &Selection,
@@ -178,7 +178,7 @@ impl Builder<'_> {
             }
             CellState::PartlyValid => {
                 let out = all - left;
-                // The list of all cells says why.
+                // The list of all cells shows the reason.
                 let text = format!(
                     "{out} of {all} replicates invalid and left out: {}",
                     self.run.name(cell)

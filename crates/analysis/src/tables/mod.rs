@@ -1,8 +1,8 @@
-//! Tables: a paper's own, with the published figures beside ours, and those of side blocks.
+//! Tables: the paper's own, with the published figures beside ours, and tables of side blocks.
 //!
-//! A table's data say which cell stands in which place ([`Table`], [`Layout`]); [`build`] looks the
-//! cells up in a run and estimates them ([`TableResult`]). How a table looks is for
-//! [`terminal`](crate::terminal) and [`report`](crate::report).
+//! A table's data define which cell belongs in which place ([`Table`], [`Layout`]). [`build`] finds the cells
+//! in a run and estimates them ([`TableResult`]). [`terminal`](crate::terminal) and [`report`](crate::report)
+//! define how a table looks.
 
 mod build;
 
@@ -14,7 +14,7 @@ use crate::run::Cell;
 use crate::statistics::Estimate;
 use crate::study::Selection;
 
-/// A shape that tables share: columns, in groups, and rows.
+/// A layout that tables share: columns, in groups, and rows.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
@@ -29,11 +29,11 @@ pub struct Layout {
     /// The rows.
     #[serde(rename = "row")]
     pub rows: Vec<Row>,
-    /// Parts of the table, each of which has all rows: loads, as in 40 users. None: the rows stand once.
+    /// Parts of the table, each with all rows, as for a load of 40 users. Empty: the table has only one part.
     #[serde(default, rename = "section")]
     pub sections: Vec<Section>,
-    /// The heading of the row that others of its section are shown relative to as well, where figures
-    /// of two machines can be compared by their ratios alone.
+    /// The heading of the row to which the other rows of its section are compared as ratios. Absolute figures
+    /// of two machines cannot be compared, but these ratios can.
     pub relative_to: Option<String>,
 }
 
@@ -46,11 +46,11 @@ pub struct Section {
     /// Its levels.
     #[serde(default)]
     pub select: Selection,
-    /// The published environment, where neither the group nor the table names it.
+    /// The published environment, if neither the group nor the table names it.
     pub environment: Option<String>,
 }
 
-/// A column: a metric.
+/// A column, which shows a metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
@@ -58,20 +58,21 @@ pub struct Column {
     pub label: String,
     /// The metric.
     pub metric: String,
-    /// A metric that is added to it, replicate by replicate.
+    /// A metric that is added to it in each replicate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plus: Option<String>,
-    /// The name of the published metric, after the group's prefix; absent when none was published.
+    /// The name of the published metric, after the group's prefix; absent when no figure was published.
     pub published: Option<String>,
-    /// What the published figures are multiplied by to have our unit, as in a million; absent: 1.
+    /// The factor that converts published figures to our unit, for example a million; absent: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_times: Option<f64>,
-    /// The heading of a row: figures are shown in percent of that row's, as are the published.
+    /// The heading of the reference row: figures are shown in percent of that row's figure, and so are the
+    /// published ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent_of: Option<String>,
-    /// Digits after the point; absent: three significant digits, as for times.
+    /// Digits after the decimal point; absent: three significant digits, as for times.
     pub decimals: Option<u8>,
-    /// Whether it belongs in the short form of the table.
+    /// Whether it appears in the short form of the table.
     #[serde(default)]
     pub brief: bool,
 }
@@ -91,13 +92,13 @@ impl Column {
         values
     }
 
-    /// A value as this column shows it.
+    /// A value in this column's format.
     pub fn format(&self, value: f64) -> String {
         format!("{value:.*}", self.decimals(value))
     }
 
-    /// The longer half of an estimate's interval to as many digits after the point as the estimate
-    /// itself has; `None` when there is no interval, and when these digits are all zero.
+    /// The longer half of an estimate's interval, with as many decimals as the estimate; `None` when there is
+    /// no interval, or when these digits are all zero.
     pub fn spread(&self, estimate: &Estimate) -> Option<String> {
         let text = format!(
             "{:.*}",
@@ -113,7 +114,7 @@ impl Column {
     }
 }
 
-/// Three significant digits, at most three after the point: `63.8`, `4.17`, `0.094`, `1204`.
+/// Three significant digits, but at most three decimals: `63.8`, `4.17`, `0.094`, `1204`.
 pub fn significant(value: f64) -> String {
     format!("{value:.*}", decimals(value))
 }
@@ -127,36 +128,36 @@ fn decimals(value: f64) -> usize {
     }
 }
 
-/// A group of columns, as in the first retrieval.
+/// A group of columns, such as the first retrieval.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
-    /// The word that charts name it by.
+    /// The identifier that charts use for it.
     pub key: String,
     /// Its heading.
     pub label: String,
     /// Its levels.
     #[serde(default)]
     pub select: Selection,
-    /// What stands before the published metric's name, as in `first.`.
+    /// The prefix of the published metric's name, as in `first.`.
     #[serde(default)]
     pub prefix: String,
-    /// What stands behind the names of the rows in the published figures, as in ` 4KB`.
+    /// The suffix of the rows' names in the published figures, as in ` 4KB`.
     #[serde(default)]
     pub suffix: String,
-    /// The published environment, where the table does not name it.
+    /// The published environment, if the table does not name it.
     pub environment: Option<String>,
 }
 
-/// A row, as in a policy.
+/// A row, for example a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
     /// Its heading.
     pub label: String,
-    /// A shorter heading, where space is short.
+    /// A shorter heading, for narrow output.
     pub brief: Option<String>,
-    /// Its name in the published figures; absent: the paper has no such row.
+    /// Its name in the published figures; absent: not in the paper.
     pub variant: Option<String>,
     /// Its levels.
     #[serde(default)]
@@ -167,31 +168,31 @@ pub struct Row {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// Its name: the paper's (`T6`), or one of ours.
+    /// Its identifier: the paper's (`T6`), or one of ours.
     pub id: String,
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// A title of a word or two, for the panel of a chart.
     #[serde(default)]
     pub panel: String,
     /// The name of its [`Layout`].
     pub layout: Option<String>,
-    /// Why the study has no such table.
+    /// The reason why the study has no such table.
     pub absent: Option<String>,
     /// The levels that all its cells share.
     #[serde(default)]
     pub select: Selection,
     /// The environment of its published figures.
     pub environment: Option<String>,
-    /// The paper's name for it, where it is a part of one of the paper's tables.
+    /// The paper's name of the table that it is a part of, if any.
     pub part_of: Option<String>,
-    /// The same cells of other servers, as in a real one beside ours.
+    /// The same cells for other servers, for example a real server beside ours.
     #[serde(default)]
     pub also: Vec<Also>,
-    /// What a reader should know.
+    /// A note for readers.
     #[serde(default)]
     pub note: String,
-    /// Whether it is one of the paper's tables, rather than one of ours.
+    /// Whether it is one of the paper's tables rather than one of ours.
     #[serde(default)]
     pub of_the_paper: bool,
 }
@@ -200,7 +201,7 @@ pub struct Table {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Also {
-    /// What to call them.
+    /// The name of these levels.
     pub label: String,
     /// The levels that differ.
     pub select: Selection,
@@ -209,63 +210,63 @@ pub struct Also {
 /// A table with its figures, in one era.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TableResult {
-    /// Its name.
+    /// Its identifier.
     pub id: String,
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// The era.
     pub era: String,
-    /// What a reader should know.
+    /// A note for readers.
     pub note: String,
-    /// Whether it is one of the paper's.
+    /// Whether it is one of the paper's tables.
     pub of_the_paper: bool,
     /// The columns of each group.
     pub columns: Vec<Column>,
-    /// The headings of the groups, with the words that charts name them by.
+    /// The headings of the groups, with the identifiers that charts use.
     pub groups: Vec<(String, String)>,
-    /// What the other servers are called.
+    /// The names of the other servers.
     pub also: Vec<String>,
-    /// The heading of the row that others are relative to.
+    /// The heading of the row to which the others are compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relative_to: Option<String>,
     /// The rows.
     pub rows: Vec<RowResult>,
-    /// Remarks that figures refer to by number, from 1.
+    /// Footnotes, to which figures refer by number, from 1.
     pub footnotes: Vec<String>,
     /// The fewest and the most replicates behind a figure; `None` when nothing was measured.
     pub replicates: Option<(usize, usize)>,
 }
 
 impl TableResult {
-    /// Whether the run has anything for it.
+    /// Whether the run has any figure for it.
     pub fn is_measured(&self) -> bool {
         let is_there = |value: &Measured| !matches!(value, Measured::Missing);
         self.data()
             .any(|datum| is_there(&datum.ours) || datum.also.iter().any(is_there))
     }
 
-    /// Whether anything in it was published.
+    /// Whether it has any published figure.
     pub fn has_published(&self) -> bool {
         self.data().any(|datum| datum.published.is_some())
     }
 
-    /// Whether its columns stand in groups that have headings.
+    /// Whether its groups of columns have headings.
     pub fn has_named_groups(&self) -> bool {
         self.groups.iter().any(|(_, label)| !label.is_empty())
     }
 
-    /// Whether a published figure in it was derived rather than printed.
+    /// Whether it has a published figure that was derived rather than printed.
     pub fn has_derived(&self) -> bool {
         self.data()
             .any(|datum| datum.published.is_some_and(|p| p.derived))
     }
 
-    /// The place of a group.
+    /// The index of a group.
     pub fn group(&self, key: &str) -> Option<usize> {
         self.groups.iter().position(|(k, _)| k == key)
     }
 
-    /// The place of a column.
+    /// The index of a column.
     pub fn column(&self, label: &str) -> Option<usize> {
         self.columns.iter().position(|c| c.label == label)
     }
@@ -278,21 +279,21 @@ impl TableResult {
 /// A row with its figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RowResult {
-    /// The heading of its section; empty where the table has none.
+    /// The heading of its section; empty if the table has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub section: String,
     /// Its heading.
     pub label: String,
-    /// A shorter one.
+    /// A shorter heading.
     pub brief: String,
     /// Whether the paper has this row in its tables.
     pub in_the_paper: bool,
-    /// By group and column.
+    /// The figures, by group and column.
     pub data: Vec<Vec<Datum>>,
 }
 
 impl RowResult {
-    /// Whether there is anything to show: a figure of ours or of the paper's.
+    /// Whether it has no figure to show, neither ours nor the paper's.
     pub fn is_empty(&self) -> bool {
         self.data.iter().flatten().all(|datum| {
             datum.published.is_none()
@@ -305,36 +306,36 @@ impl RowResult {
 /// One place of a table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Datum {
-    /// What we measured.
+    /// Our figure.
     pub ours: Measured,
-    /// What we measured on the other servers.
+    /// Our figures for the other servers.
     pub also: Vec<Measured>,
-    /// What was published.
+    /// The published figure.
     pub published: Option<PublishedValue>,
-    /// Both over those of the row that the table is relative to; absent in that row, and where there is
-    /// none.
+    /// Both figures over those of the table's reference row; absent in that row, and if there is no reference
+    /// row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relative: Option<Relative>,
 }
 
-/// A place of a table over the same place of another row.
+/// The ratio of a place of a table to the same place in another row.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Relative {
-    /// Ours over ours.
+    /// The ratio of our figures.
     pub ours: Option<Estimate>,
-    /// The published over the published.
+    /// The ratio of the published figures.
     pub published: Option<f64>,
 }
 
 impl Relative {
-    /// Our ratio over the published.
+    /// Our ratio over the published ratio.
     pub fn ratio(&self) -> Option<f64> {
         Some(self.ours?.value / self.published.filter(|published| *published != 0.0)?)
     }
 }
 
 impl Datum {
-    /// Ours over the published.
+    /// Our figure over the published one.
     pub fn ratio(&self) -> Option<f64> {
         match (&self.ours, self.published) {
             (Measured::Value { estimate, .. }, Some(published)) if published.value != 0.0 => {
@@ -350,11 +351,11 @@ impl Datum {
 pub struct PublishedValue {
     /// The figure.
     pub value: f64,
-    /// Whether the paper does not print it and it was worked out from what it prints.
+    /// Whether the figure was derived: the paper does not print it, but it follows from what it prints.
     pub derived: bool,
 }
 
-/// What was measured for one place of a table.
+/// The measured figure of a place of a table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
@@ -365,17 +366,17 @@ pub enum Measured {
         /// A footnote, from 1.
         footnote: Option<usize>,
     },
-    /// Figures that may not be believed.
+    /// Invalid figures.
     Invalid {
         /// The reason, as a footnote from 1.
         footnote: usize,
     },
-    /// Several cells stand in this place.
+    /// Several cells fit this place.
     Ambiguous {
-        /// What tells them apart, as a footnote from 1.
+        /// The factors in which they differ, as a footnote from 1.
         footnote: usize,
     },
-    /// Nothing.
+    /// No figure.
     Missing,
 }
 

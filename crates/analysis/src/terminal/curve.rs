@@ -1,16 +1,16 @@
-//! Curves as text: a line for each series, some of its levels as numbers and all as a small picture.
+//! Curves as text: one line for each series, with some of its levels as numbers and all levels as a sparkline.
 
 use super::WIDTH;
 use crate::sweep::{CurveResult, Line, PanelResult};
 use crate::tables::significant;
 use crate::text::{Align, Grid, hanging, wrap};
 
-/// Levels shown as numbers.
+/// Number of levels that are shown as numbers.
 const SHOWN: usize = 8;
 const TITLE: usize = 17;
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A figure of curves in one era, which is named where there are several.
+/// A figure of curves in one era; the era is named if there are several.
 pub(super) fn full(curve: &CurveResult, name_era: bool) -> String {
     let mut heading = format!("{}: {}", curve.id, curve.title);
     if name_era {
@@ -83,7 +83,7 @@ pub(super) fn full(curve: &CurveResult, name_era: bool) -> String {
     text
 }
 
-/// What the signs mean.
+/// The meaning of the signs.
 pub(super) fn legend() -> String {
     hanging(
         "",
@@ -93,7 +93,7 @@ pub(super) fn legend() -> String {
     )
 }
 
-/// Every level of any line.
+/// All levels of all lines.
 fn levels(curve: &CurveResult) -> Vec<f64> {
     let mut levels: Vec<f64> = curve.points().map(|point| point.level).collect();
     levels.sort_by(f64::total_cmp);
@@ -101,7 +101,7 @@ fn levels(curve: &CurveResult) -> Vec<f64> {
     levels
 }
 
-/// Few of many levels, evenly, with the first and the last.
+/// At most `SHOWN` levels, evenly spread, with the first and the last.
 fn shown(levels: &[f64]) -> Vec<f64> {
     if levels.len() <= SHOWN {
         return levels.to_vec();
@@ -134,7 +134,7 @@ fn picture(line: &Line, levels: &[f64], greatest: f64) -> String {
     levels.iter().map(block).collect()
 }
 
-/// The greatest mean of a panel; 1 where none is above zero.
+/// The largest mean of a panel; 1 if none is above zero.
 fn greatest(panel: &PanelResult) -> f64 {
     let points = panel.lines.iter().flat_map(|line| &line.points);
     let most = points
@@ -150,7 +150,7 @@ fn knee(x: f64) -> String {
     significant(x)
 }
 
-/// What is odd about points, and where.
+/// The remarks about points, and where they apply.
 fn remarks(curve: &CurveResult) -> String {
     let mut text = String::new();
     for (remark, places) in curve.remarks() {

@@ -1,5 +1,5 @@
-//! What a study prints when it ends: tables, how close they come, claims, validity. At most 110
-//! columns, readable without colour.
+//! What a study prints at its end: tables, how close they are to the published ones, claims, validity. At most
+//! 110 columns, readable without colour.
 
 mod curve;
 mod table;
@@ -17,7 +17,7 @@ use crate::tables::significant;
 use crate::text::{Align, Grid, columns_of, hanging, superscript, wrap};
 
 const WIDTH: usize = 110;
-/// Invalid cells, and settings, named before the rest is left to the report.
+/// Largest number of invalid cells, and of settings, that are named; the others are only in the report.
 const NAMED: usize = 12;
 
 /// What `fathometer study` prints of a finished, unfinished or old run.
@@ -28,7 +28,7 @@ pub fn render_terminal(run_folder: &Path, study: &StudyData) -> Result<String, E
     Ok(render(&Digest::of(run_folder, study)?))
 }
 
-/// The whole text. A quick run is shown short.
+/// The whole text. A quick run gets the short form.
 pub fn render(digest: &Digest<'_>) -> String {
     let mut text = heading(digest);
     let is_quick = digest.run.info.mode == Mode::Quick;
@@ -143,7 +143,7 @@ fn closeness(digest: &Digest<'_>) -> String {
     text
 }
 
-/// The comparisons that miss a bar, and what explains them, each explanation once.
+/// The comparisons that miss a tolerance, and their explanations, each once.
 fn outside(bar: &Closeness) -> String {
     let mut grid = Grid::new(
         vec![
@@ -203,7 +203,7 @@ fn outside(bar: &Closeness) -> String {
     text
 }
 
-/// Tables that are not there, by the reason. A short text tells of the paper's alone.
+/// Tables that are missing, grouped by reason. The short form lists only the paper's tables.
 fn unmeasured<'a>(digest: &'a Digest<'_>, is_quick: bool) -> Vec<(Vec<&'a str>, &'a str)> {
     let mut reasons: Vec<(Vec<&str>, &str)> = Vec::new();
     for (id, reason) in digest.unmeasured_tables() {
@@ -267,7 +267,7 @@ fn claims(digest: &Digest<'_>, is_quick: bool) -> String {
     text
 }
 
-/// `undecided (holds?)`: the verdict, and what the estimates alone would give.
+/// `undecided (holds?)`: the verdict, and the verdict that the estimates alone would give.
 pub(crate) fn verdict_text(verdict: &EraVerdict) -> String {
     match verdict.leaning {
         Some(leaning) => format!("{} ({leaning}?)", verdict.verdict),
@@ -275,8 +275,8 @@ pub(crate) fn verdict_text(verdict: &EraVerdict) -> String {
     }
 }
 
-/// The estimates of each test: their range over environments in each era, and the environments that
-/// keep the claim from holding.
+/// The estimates of each test: their range over environments in each era, and the environments in which the
+/// claim does not hold.
 fn evidence(eras: &[EraVerdict], published: &str) -> String {
     let mut text = hanging("       paper: ", published, WIDTH);
     let mut labels: Vec<&str> = Vec::new();
@@ -360,7 +360,7 @@ fn part_text(part: &Part) -> String {
     text
 }
 
-/// The cells that a study asks for and that were not measured, with the reason.
+/// The cells of a study that were not measured, with the reason.
 pub fn left_out(run: &Run) -> String {
     let mut text = String::new();
     for (reason, cells) in run.left_out() {

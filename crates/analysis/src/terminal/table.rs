@@ -7,7 +7,7 @@ use crate::text::{Align, Grid, hanging, superscript, wrap};
 
 const LABEL: usize = 21;
 
-/// A table of one era with everything: ours, its interval, other servers, the paper, the ratio.
+/// A table of one era with all figures: ours, the interval, other servers, the paper, the ratio.
 pub(super) fn full(table: &TableResult) -> String {
     let heading = format!("{}, era {}{}", title(table), table.era, replicates(table));
     let mut text = hanging("", &heading, WIDTH);
@@ -63,7 +63,7 @@ pub(super) fn full(table: &TableResult) -> String {
     text
 }
 
-/// The lines of a row: what kind each is, and its fields.
+/// The lines of a row: the kind of each, and its fields.
 fn lines(table: &TableResult, row: &RowResult) -> Vec<(String, Vec<String>)> {
     let mut lines = Vec::new();
     let of = |field: &dyn Fn(&Column, &Datum) -> String| -> Vec<String> {
@@ -118,7 +118,7 @@ fn lines(table: &TableResult, row: &RowResult) -> Vec<(String, Vec<String>)> {
     lines
 }
 
-/// A table of all eras, short: the columns that matter most, each era beside the paper.
+/// The short form of a table for all eras: the most important columns, each era beside the paper.
 pub(super) fn brief(eras: &[&TableResult]) -> String {
     let first = eras[0];
     let columns: Vec<usize> = (0..first.columns.len())
@@ -159,7 +159,7 @@ pub(super) fn brief(eras: &[&TableResult]) -> String {
         );
     }
     grid.line(header);
-    // Eras may differ in which rows they have: the union, in the order of the first that has each.
+    // Eras may differ in their rows. This is the union, in the order of the first era that has each row.
     let mut labels: Vec<&RowResult> = Vec::new();
     let is_same = |one: &RowResult, other: &RowResult| {
         one.label == other.label && one.section == other.section
@@ -204,12 +204,12 @@ pub(super) fn brief(eras: &[&TableResult]) -> String {
     text
 }
 
-/// The longer half of a ratio's interval, where the digits show it.
+/// The longer half of a ratio's interval, if it is large enough to show in the digits.
 fn shown_half(ratio: Estimate) -> Option<f64> {
     ratio.half_length().filter(|half| *half >= 0.0005)
 }
 
-/// A relative table is shown short by its ratios alone.
+/// Of a relative table, the short form shows only the ratios.
 fn brief_ours(table: &TableResult, column: usize, datum: &Datum) -> String {
     match datum.relative {
         None => measured(&table.columns[column], &datum.ours),
@@ -228,9 +228,9 @@ fn brief_published(table: &TableResult, column: usize, datum: &Datum) -> String 
     }
 }
 
-/// What the headings of a study's columns and the marks in its tables mean.
+/// The meaning of the headings of a study's columns and of the marks in its tables.
 ///
-/// `covered` is what their intervals cover.
+/// `covered` is the coverage of their intervals.
 pub(super) fn legend(
     columns: &str,
     covered: Option<&str>,
@@ -268,7 +268,7 @@ fn replicates(table: &TableResult) -> String {
     }
 }
 
-/// Every field ends in a space or in its footnote's mark, so that digits stand under digits.
+/// Every field ends with a space or with its footnote's mark, so that digits are aligned.
 fn measured(column: &Column, measured: &Measured) -> String {
     match measured {
         Measured::Value { estimate, footnote } => {

@@ -1,5 +1,5 @@
-//! A synthetic load study: closed systems with a knee that is known, so that curves and the claims on
-//! them can be tested without a network. Nothing here was measured, and the run says so in its title.
+//! A synthetic load study: closed systems with a known knee, so that tests of curves and of their claims need
+//! no network. Nothing here was measured, and the run's title says so.
 
 #![allow(
     dead_code,
@@ -30,7 +30,7 @@ const FULL: [&str; 16] = [
     "1", "2", "5", "10", "15", "20", "25", "30", "35", "40", "45", "50", "55", "60", "80", "100",
 ];
 
-/// A run of all blocks of the study with figures under which every claim holds.
+/// A run of all blocks of the study, with figures for which every claim holds.
 pub fn run(mode: Mode, replicates: u32) -> Fixture {
     let mut fixture = Fixture {
         info: info(mode),
@@ -148,7 +148,7 @@ fn record(block: &str, cell: &CellKey, replicate: u32) -> ReplicateRecord {
     }
 }
 
-/// The clients at which a server is exhausted.
+/// The number of clients at which a server is exhausted.
 pub fn saturation(server: &str) -> f64 {
     match server {
         "httpd" => 7.6,
@@ -157,8 +157,8 @@ pub fn saturation(server: &str) -> f64 {
     }
 }
 
-/// A closed system: every client brings the same until the processor is exhausted; past that each
-/// further one takes a little away.
+/// A closed system: every client adds the same throughput until the processor is exhausted. After that, each
+/// further client reduces it slightly.
 fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
     let level = |factor: &str| cell.level(factor).unwrap_or_default();
     let noise = |name: &str, size: f64| {
@@ -169,7 +169,7 @@ fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
     let is_b = level("workload") == "almeida-b";
     let speed = if level("cpu") == "75" { 0.75 } else { 1.0 };
     let knee = saturation(level("server")) * speed;
-    // One server is better with the many small files, another with the large ones.
+    // One server is better with many small files, another with large ones.
     let alone = match (level("server"), is_b) {
         ("nginx", false) => 105.0,
         ("nginx", true) => 60.0,

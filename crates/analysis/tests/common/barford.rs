@@ -1,5 +1,5 @@
-//! A synthetic run of barford98: cells like those of the study, with figures of a system whose costs are known,
-//! under which every claim holds. Nothing here was measured, and the run says so in its title.
+//! A synthetic run of barford98: cells like those of the study, with figures of a system with known costs, for
+//! which every claim holds. Nothing here was measured, and the run's title says so.
 
 #![allow(
     dead_code,
@@ -32,7 +32,7 @@ pub fn study() -> StudyData {
     StudyData::parse(SOURCES).unwrap()
 }
 
-/// What of the study's design makes its cells.
+/// The part of the study's design that determines its cells.
 #[derive(Deserialize)]
 struct Design {
     defaults: BTreeMap<String, String>,
@@ -151,15 +151,15 @@ fn info(mode: Mode) -> RunInfo {
     }
 }
 
-/// Files of a page, and pages of a connection that is kept.
+/// Number of files per page, and of pages per persistent connection.
 pub const FILES: f64 = 1.5;
 pub const PAGES: f64 = 3.65;
-/// What a connection costs a server that has a process for each, in kB.
+/// The memory cost of a connection for a server with one process per connection, in kB.
 pub const IDLE_KB: f64 = 81.0;
 pub const ACTIVE_KB: f64 = 378.0;
 
-/// Users bring the same until something runs out: a processor past 250 of them, or a memory that does not
-/// hold the files and the connections.
+/// Users add the same throughput until a resource is exhausted: the processor above 250 users, or a memory too
+/// small for the files and the connections.
 fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
     let level = |factor: &str| cell.level(factor).unwrap_or_default();
     let noise = |name: &str, size: f64| {
@@ -171,7 +171,7 @@ fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
     let users: f64 = level("ues").parse().unwrap_or(40.0);
     let is_process = server == "httpd-prefork";
     let is_kept = policy.starts_with("h1.1") && policy != "h1.1-early-close";
-    // Connections for each exchange.
+    // Connections per exchange.
     let opened = match policy {
         "h1.0" => 1.0,
         "h1.1-early-close" => 1.0 / FILES,
@@ -204,7 +204,7 @@ fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
     let waits = (users * 0.9 / rate).max(1.0);
     let response = if policy == "h1.0" { 5.0 } else { 4.6 } * waits * noise("response", 0.02);
     let busy = (100.0 * rate * cost / 1e6 / quota).min(100.0);
-    // A page of many files lets a pipeline fill its packets.
+    // With many files per page, a pipeline can fill its packets.
     let files: f64 = match level("workload").split_once("microscape:files=") {
         Some((_, files)) => files.parse().unwrap(),
         None => FILES,
@@ -239,7 +239,7 @@ fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
     });
     let grown = if is_kept { 14.0 } else { 0.6 };
     let share = |limit: f64| {
-        // An exponential law beyond the window that a connection begins with.
+        // An exponential distribution above the initial window.
         let beyond = limit - start;
         let at_most = 1.0 - (-(beyond + 1.0) / grown).exp();
         if beyond < 0.0 { 0.0 } else { 100.0 * at_most }

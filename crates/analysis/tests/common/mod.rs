@@ -1,6 +1,5 @@
-//! A synthetic run: every cell of the study with made-up figures near the published ones, so that
-//! tables, claims and the report can be tested without a network. Nothing here was measured, and the
-//! run says so in its title.
+//! A synthetic run: every cell of the study with made-up figures near the published ones, so that tests of
+//! tables, claims and the report need no network. Nothing here was measured, and the run's title says so.
 
 #![allow(
     dead_code,
@@ -33,7 +32,7 @@ pub fn study() -> StudyData {
     .unwrap()
 }
 
-/// What `run.json` says of the synthetic run.
+/// The content of `run.json` for the synthetic run.
 pub fn run_info(mode: Mode) -> RunInfo {
     let setting = |name: &str, wanted: &str, state, detail: Option<&str>| Setting {
         name: name.to_owned(),
@@ -124,7 +123,7 @@ pub fn run_info(mode: Mode) -> RunInfo {
     }
 }
 
-/// What a study prints of a run, which fits a terminal.
+/// The text that a study prints for a run; checks that it fits a terminal.
 pub fn printed(fixture: &Fixture, study: &StudyData) -> String {
     let folder = tempfile::tempdir().unwrap();
     fixture.write(folder.path());
@@ -137,14 +136,14 @@ pub fn printed(fixture: &Fixture, study: &StudyData) -> String {
     text
 }
 
-/// Which of a study's texts is meant.
+/// One of a study's texts.
 #[derive(Clone, Copy)]
 pub enum Text {
     Claims,
     Tables,
 }
 
-/// Why a study is refused whose text has `to` in the first place of `from`.
+/// The error for a study in whose text the first `from` is replaced by `to`.
 pub fn refusal(sources: StudySources<'_>, text: Text, from: &str, to: &str) -> String {
     let whole = match text {
         Text::Claims => sources.claims,
@@ -301,7 +300,7 @@ impl Fixture {
         assert!(found > 0, "no replicate to invalidate: {levels:?}");
     }
 
-    /// Keeps the records that a test wants.
+    /// Keeps the records for which `keep` is true.
     pub fn keep(&mut self, keep: impl Fn(&ReplicateRecord) -> bool) {
         self.records.retain(keep);
     }
@@ -318,7 +317,7 @@ impl Fixture {
         fs::write(folder.join("replicates.ndjson"), lines).unwrap();
     }
 
-    /// Writes two drawings and their list.
+    /// Writes two plots and their list.
     pub fn write_plots(folder: &Path) {
         fs::create_dir_all(folder.join("plots")).unwrap();
         let mut plots = Vec::new();
@@ -368,8 +367,8 @@ pub fn certificate(seed: Seed) -> PathCertificate {
     }
 }
 
-/// Made-up figures: the published ones of a policy, bent by path, server and era, with noise that
-/// replicates of the same number share in part.
+/// Made-up figures: the published ones of a policy, adjusted for path, server and era. Replicates of the same
+/// number share a part of the noise.
 fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
     let level = |factor: &str| cell.level(factor).unwrap_or_default();
     let is_first = level("visit") == "first";

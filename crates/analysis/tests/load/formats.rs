@@ -1,4 +1,4 @@
-//! Others' formats, read back as their readers do.
+//! The export formats, parsed as their readers do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -125,8 +125,8 @@ fn decoded(text: &str) -> Vec<u8> {
 /// A sample: its name, its labels, its value.
 type Sample = (String, Vec<(String, String)>, f64);
 
-/// Reads the text format 0.0.4 strictly: every sample belongs to the family last declared, families
-/// are declared once, with help and type.
+/// Parses the text format 0.0.4 strictly: every sample belongs to the family that was declared last, and a
+/// family is declared once, with help and type.
 fn exposition(text: &str) -> BTreeMap<String, (String, Vec<Sample>)> {
     let mut families: BTreeMap<String, (String, Vec<Sample>)> = BTreeMap::new();
     let mut helped = String::new();
@@ -243,7 +243,7 @@ fn buckets_hold_what_their_bounds_say() {
             .unwrap()
             .2
     };
-    // 9 001 never queued; of the others one waited n ms for every n from 1 to 999.
+    // Of the exchanges, 9 001 never queued; of the others, one waited n ms for every n from 1 to 999.
     assert_eq!(bucket("queue", "0.00001"), 9_001.0);
     assert_eq!(bucket("queue", "0.1"), 9_101.0);
     assert_eq!(bucket("queue", "1"), 10_000.0);

@@ -1,4 +1,4 @@
-//! A load test's result in every form it is shown in.
+//! A load test's result in every output format.
 
 mod formats;
 mod promises;

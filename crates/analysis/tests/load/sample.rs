@@ -1,4 +1,4 @@
-//! Results made by hand, with figures that can be worked out by hand.
+//! Hand-made results whose figures can be calculated by hand.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,9 +56,9 @@ fn setup(kind: LoopKind) -> Setup {
     }
 }
 
-/// Ten seconds of 1000 requests a second, one connection each, to a server that answers in 1 ms and
-/// does nothing for one whole second: the 1000 requests planned meanwhile wait 1000, 999 … 1 ms and
-/// fill the queue; the one under way waits a second too.
+/// Ten seconds of 1000 requests per second, each on its own connection, to a server that responds in 1 ms and
+/// stalls for one whole second. The 1000 requests planned during the stall wait 1000, 999 … 1 ms and fill the
+/// queue; the request in flight waits a second too.
 pub fn stalled() -> LoadResult {
     let mut latency = Latency::default();
     for n in 0..10_000_u64 {
@@ -110,7 +110,7 @@ pub fn stalled() -> LoadResult {
             connected: 64,
             ..Ended::default()
         },
-        // All of them are open from the start to beyond the end, and busy for 10.9951 s.
+        // All connections are open from the start until after the end, and busy for 10.9951 s.
         connections: Connections {
             open: Duration::from_secs(640),
             idle: Duration::from_secs(640) - micros(10_995_100),
@@ -195,8 +195,8 @@ pub fn stalled() -> LoadResult {
     }
 }
 
-/// A closed loop of users that fetch pages of several files from a server that breaks down, on a
-/// machine that is itself at its end.
+/// A closed loop of users that fetch pages of several files from a server that breaks down, on an overloaded
+/// machine.
 pub fn broken() -> LoadResult {
     let mut result = stalled();
     result.setup.kind = LoopKind::Closed { users: 1_200 };
@@ -274,7 +274,7 @@ pub fn broken() -> LoadResult {
     result
 }
 
-/// A test in which nothing at all happened.
+/// A test without any event.
 pub fn nothing() -> LoadResult {
     let mut result = stalled();
     result.measured = Window::default();
@@ -288,7 +288,7 @@ pub fn nothing() -> LoadResult {
     result
 }
 
-/// A server that takes connections and never answers: ten requests timed out, five were left.
+/// A server that accepts connections and never responds: ten requests timed out, five were unfinished.
 pub fn silent() -> LoadResult {
     let mut result = stalled();
     result.setup.kind = LoopKind::Closed { users: 15 };
@@ -315,8 +315,8 @@ pub fn silent() -> LoadResult {
     result
 }
 
-/// The stalled server, watched on a machine whose processors are used up and whose kernel does not
-/// tell everything.
+/// The stalled server, with probes, on a machine whose processors are exhausted and whose kernel does not
+/// report everything.
 pub fn watched() -> LoadResult {
     let mut result = stalled();
     result.server = Some(ServerProbes {
@@ -378,7 +378,7 @@ pub fn watched() -> LoadResult {
     result
 }
 
-/// The stalled server asked over TLS with HTTP/2: 48 handshakes anew and 16 that resumed.
+/// The stalled server over TLS with HTTP/2: 48 full handshakes and 16 resumed ones.
 pub fn multiplexed() -> LoadResult {
     let mut result = stalled();
     result.setup.url = "https://127.0.0.1:8443/".to_owned();
@@ -431,7 +431,7 @@ pub fn multiplexed() -> LoadResult {
     result
 }
 
-/// All of them by name.
+/// All results by name.
 pub fn all() -> [(&'static str, LoadResult); 6] {
     [
         ("multiplexed", multiplexed()),

@@ -1,7 +1,7 @@
-//! The published schema: up to date, and kept by everything that is written.
+//! The published schema: it is up to date, and all output conforms to it.
 //!
-//! The judge of instances here knows the keywords that the schema uses and refuses to judge by a
-//! schema with any other, so that nothing in it goes unjudged.
+//! The validator here supports the keywords that the schema uses. It rejects a schema with any other keyword,
+//! so that every keyword is checked.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::sample;
 
-/// Set to write the schema instead of comparing it.
+/// If set, the schema is written instead of compared.
 const UPDATE: &str = "FATHOMETER_UPDATE_SCHEMA";
 
 #[test]
@@ -21,7 +21,7 @@ fn the_published_schema_is_that_of_the_types() {
         std::fs::write(&path, &schema).unwrap();
     }
     let published = std::fs::read_to_string(&path).unwrap_or_default();
-    // The order of members depends on who else uses the library that writes them.
+    // The order of members depends on features that other crates enable in the library.
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     assert!(
         value(&published) == value(&schema),
@@ -104,7 +104,7 @@ fn schema() -> Value {
     serde_json::from_str(&Summary::schema()).unwrap()
 }
 
-/// Judges `value` by `schema`, the root.
+/// Validates `value` against `schema`; `root` is the whole schema.
 fn judge(schema: &Value, value: &Value) -> Result<(), String> {
     Judge { root: schema }.judge(schema, value, "$")
 }
@@ -136,7 +136,7 @@ impl Judge<'_> {
     ) -> Result<(), String> {
         let fail = |why: &str| Err(format!("{at}: {value} {why}"));
         match keyword {
-            // Words for people, and what `$ref` and `type` need.
+            // Texts for people, and keywords that `$ref` and `type` use.
             "$schema" | "$defs" | "title" | "description" | "format" => Ok(()),
             "$ref" => {
                 let path = rule.as_str().unwrap().strip_prefix('#').unwrap();

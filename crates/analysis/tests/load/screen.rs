@@ -1,4 +1,4 @@
-//! The closing screen and WebStone's report.
+//! The final screen and WebStone's report.
 
 use fathometer_analysis::load::{Slo, Summary, findings, screen, webstone};
 

@@ -1,13 +1,13 @@
-//! The search for what limits a server: trials of a set-up as it is and with one limit after another
-//! changed by a step, and what the judge of [`fathometer_analysis::bottleneck`] makes of them.
+//! The search for the resource that limits a server. It runs trials of a set-up unchanged, and with one limit
+//! after another varied by a step; [`fathometer_analysis::bottleneck`] derives the verdict.
 //!
-//! - [`setup`]: a server on a host with limits, a path and a load, and changes of it
-//! - [`server`], [`site`]: the server that is judged, and what it serves
+//! - [`setup`]: a server on a host with limits, a path and a load, and its variations
+//! - [`server`], [`site`]: the server under test, and its site
 //! - [`run`]: the trials
-//! - [`signals`]: what probes, path and clients say of one
-//! - [`record`]: what a search leaves on the screen and in a folder
-//! - [`plants`], [`self_test`]: set-ups whose limit is known because it was built in, to judge the judge by
-//! - [`slow_server`]: a server with a fault in its handler, for them
+//! - [`signals`]: what probes, path and clients report about a trial
+//! - [`record`]: the output of a search on the screen and in a folder
+//! - [`plants`], [`self_test`]: planted bottlenecks, set-ups with a known limit that test the method
+//! - [`slow_server`]: their server, which has a fault in its handler
 
 pub mod plants;
 pub mod record;

@@ -1,7 +1,6 @@
-//! Set-ups whose limit is known because it was built in: what the judge is judged by.
+//! Planted bottlenecks: set-ups with a known limit, which test the method.
 //!
-//! Each has one thing that is too small by far, or a fault in the server's handler, and enough of
-//! everything else.
+//! In each, one resource is far too small, or the server's handler has a fault; everything else is sufficient.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,26 +16,26 @@ use super::site::SiteOnDisk;
 use crate::command::Failure;
 use crate::era::Era;
 
-/// A set-up with a limit that was built in.
+/// A set-up with a planted bottleneck.
 pub struct Plant {
-    /// A word to name it by.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What was built in.
+    /// A description of the planted bottleneck.
     pub built_in: &'static str,
     /// The resource that limits it.
     pub limit: Resource,
-    /// What limits are multiplied by.
+    /// The factor by which limits are varied.
     pub step: f64,
     make: fn(Bed) -> Result<Setup, Failure>,
 }
 
-/// What most plants have in common.
+/// The settings that most planted bottlenecks share.
 struct Bed {
     setup: Setup,
     seed: Seed,
 }
 
-/// A path that is in nobody's way: 200 Mbit/s, and a round trip of a millisecond.
+/// A path that does not limit: 200 Mbit/s, and a round trip of a millisecond.
 const PATH: &str = r#"
 name = "planted"
 source = "A definition: in nobody's way, unless a plant makes it so."
@@ -48,15 +47,15 @@ framing = "ethernet"
 queue = { packets = 1000 }
 "#;
 
-/// Larger than the usual one: plants are small and quick, and have few repetitions.
+/// Larger than the default, because these trials are small and short, with few replicates.
 const STEP: f64 = 1.5;
 
-/// How long a trial runs before it is measured, and how long it is: some hundred exchanges.
+/// Warm-up and measured window of a trial: a few hundred exchanges.
 const QUICK: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(700)];
-/// The same where exchanges are few, or caches have to fill.
+/// The same for set-ups with few exchanges, or whose caches must fill.
 const SLOW: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(1000)];
 
-/// All plants.
+/// All planted bottlenecks.
 pub const PLANTS: [Plant; 13] = [
     Plant {
         name: "cpu-quota",
@@ -64,7 +63,7 @@ pub const PLANTS: [Plant; 13] = [
         limit: Resource::Cpu,
         step: STEP,
         make: |bed| {
-            // What a request costs a server that hardly computes varies by a third.
+            // Without this work, the CPU time per request varies by a third.
             bed.with_server("work=150000")?.with(|setup| {
                 setup.host.cpu = Some(0.15);
                 setup.load.demand = Demand::Busy(32);
@@ -155,7 +154,7 @@ pub const PLANTS: [Plant; 13] = [
         limit: Resource::RoundTrip,
         step: STEP,
         make: |bed| {
-            // Few: each is asked for once before, by way of this path.
+            // Only a few files, because the warm-up requests each of them over this path.
             bed.with_files(4, 64_000)?.with(|setup| {
                 setup.window = Some(8 << 10);
                 [setup.warm_up, setup.duration] = SLOW;
@@ -216,7 +215,7 @@ pub const PLANTS: [Plant; 13] = [
 ];
 
 impl Plant {
-    /// Makes it.
+    /// Builds the set-up.
     pub fn setup(&self, seed: Seed) -> Result<Setup, Failure> {
         (self.make)(Bed::new(seed)?)
     }

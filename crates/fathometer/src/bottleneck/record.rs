@@ -1,5 +1,5 @@
-//! What a search leaves: the verdict on the screen, and a folder with every observation, from which the
-//! verdict can be had again.
+//! The output of a search: the verdict on the screen, and a folder with every observation, from which the
+//! verdict can be derived again.
 //!
 //! ```text
 //! FOLDER/
@@ -30,7 +30,7 @@ use crate::progress::say;
 use crate::study::run::machine_facts;
 use crate::whole_file;
 
-/// What was judged, where and how.
+/// The set-up, the machine and the parameters of a search.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Facts {
     /// The program's version.
@@ -41,41 +41,41 @@ pub struct Facts {
     pub machine: BTreeMap<String, String>,
     /// Start, in seconds since the Unix epoch.
     pub started: f64,
-    /// Where everything random came from.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// What limits were multiplied by.
+    /// The factor by which limits were varied.
     pub step: f64,
-    /// Repetitions of every trial, or the most of them.
+    /// Replicates of every trial, or their maximum.
     pub replicates: u32,
-    /// The fewest repetitions after which the search ended as soon as the verdict was settled; `None`
-    /// where their number was fixed.
+    /// The minimum of replicates after which the search ended once the verdict was settled; `None` if their
+    /// number was fixed.
     #[serde(default)]
     pub until_settled: Option<u32>,
-    /// The set-up in words, every limit and default in it.
+    /// The set-up as text, with all limits and defaults.
     pub setup: Vec<(String, String)>,
 }
 
-/// A record under way.
+/// A record that is being written.
 #[derive(Debug)]
 pub struct Record {
     facts: Facts,
     folder: Option<(PathBuf, File)>,
 }
 
-/// A search that was made.
+/// The result of a search.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// What was judged.
+    /// What was searched, and how.
     pub facts: Facts,
-    /// What the judge made of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What was not varied.
+    /// The resources that were not varied.
     pub skipped: Vec<Skipped>,
-    /// The limits of the host as they read back.
+    /// The limits of the host, as read back from the kernel.
     pub limits: Vec<AppliedLimit>,
 }
 
-/// `verdict.json` and `--json`.
+/// The content of `verdict.json` and of `--json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Published {
     setup: Facts,
@@ -92,7 +92,7 @@ const OBSERVATIONS: &str = "observations.ndjson";
 const VERDICT: &str = "verdict.json";
 
 impl Record {
-    /// Begins a record, in a folder that does not exist yet when one is wanted.
+    /// Starts a record, in a new folder if one is given. The folder must not exist yet.
     pub fn begin(request: &Request, folder: Option<&Path>) -> Result<Record, Failure> {
         let facts = Facts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -123,12 +123,12 @@ impl Record {
         Ok(Record { facts, folder })
     }
 
-    /// The set-up, a line for each part.
+    /// The set-up as text, one line per part.
     pub fn description(&self) -> String {
         description(&self.facts)
     }
 
-    /// Writes an observation down.
+    /// Writes an observation.
     pub fn keep(&mut self, observation: &Observation) -> Result<(), Failure> {
         if let Some((folder, lines)) = &mut self.folder {
             let mut line = serde_json::to_vec(observation)?;
@@ -140,7 +140,7 @@ impl Record {
         Ok(())
     }
 
-    /// Judges what was found, and writes that down.
+    /// Derives the verdict and writes it.
     pub fn end(self, findings: Findings) -> Result<Found, Failure> {
         let found = Found {
             verdict: judge(&findings.observations, Seed(self.facts.seed)),
@@ -158,7 +158,7 @@ impl Record {
     }
 }
 
-/// Reads a folder and judges its observations. A search that was broken off is judged by what it had.
+/// Reads a folder and derives the verdict from its observations, also if the search was interrupted.
 pub fn read(folder: &Path) -> Result<Found, Failure> {
     let text = |name: &str| {
         let path = folder.join(name);
@@ -168,7 +168,7 @@ pub fn read(folder: &Path) -> Result<Found, Failure> {
     let facts: Facts = serde_json::from_str(&text(SETUP)?)
         .map_err(|error| format!("{SETUP} is not of the form: {error}"))?;
     let lines = text(OBSERVATIONS)?;
-    // The last line of a record whose writer was killed may be cut off.
+    // If the writer was killed, the last line may be truncated.
     let whole = lines.rfind('\n').map_or("", |end| &lines[..end]);
     let observations = whole
         .lines()
@@ -182,7 +182,7 @@ pub fn read(folder: &Path) -> Result<Found, Failure> {
         Err(_) => (Vec::new(), Vec::new()),
         Ok(text) => match serde_json::from_str::<Published>(&text) {
             Ok(published) => (published.not_varied, published.limits),
-            // The verdict is made of the observations: only these two lists are lost with the file.
+            // The verdict is derived from the observations; only these two lists depend on this file.
             Err(error) => {
                 say(format_args!(
                     "warning: {} cannot be read: {error}: what was not varied, and the host's limits, are not shown",
@@ -214,12 +214,12 @@ impl Found {
         }
     }
 
-    /// What was named.
+    /// The resource that the verdict names.
     pub fn named(&self) -> Named {
         self.verdict.as_named()
     }
 
-    /// Prints the verdict; gives the exit code that says what became of the question.
+    /// Prints the verdict and returns the exit code of its outcome.
     pub fn publish(&self, json: bool) -> Result<ExitCode, Failure> {
         if json {
             println!("{}", serde_json::to_string_pretty(&self.published())?);
@@ -240,7 +240,7 @@ impl Found {
     }
 }
 
-/// The set-up, a line for each part.
+/// The set-up as text, one line per part.
 fn description(facts: &Facts) -> String {
     let lines = facts
         .setup
@@ -249,7 +249,7 @@ fn description(facts: &Facts) -> String {
     lines.collect()
 }
 
-/// Every part of a set-up with its value; what is not limited says so.
+/// Every part of a set-up with its value, including limits that are not set.
 fn words(setup: &Setup) -> Vec<(String, String)> {
     let host = &setup.host;
     let or = |value: Option<String>, none: &str| value.unwrap_or_else(|| none.to_owned());

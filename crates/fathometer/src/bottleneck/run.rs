@@ -1,12 +1,11 @@
-//! The trials: the set-up as it is, and with one limit after another changed by a step, again and
-//! again.
+//! The trials: the set-up unchanged, and with one limit after another varied by a step, in several replicates.
 //!
-//! Either as often as was asked for, an invalid trial being made again; or until the verdict is settled
-//! ([`Repetitions`]).
+//! The number of replicates is fixed, and invalid trials are repeated; or trials continue until the verdict is
+//! settled ([`Repetitions`]).
 //!
-//! All trials of a replicate have the same random numbers: what users ask for, when, and what the path
-//! does to their packets. Their order is drawn anew for every replicate, so that what the machine does
-//! besides falls on all of them alike.
+//! All trials of a replicate use common random numbers: for the users' requests, their times, and the path's
+//! treatment of packets. The order of trials is drawn again for every replicate, so that other activity of the
+//! machine affects all variants equally.
 
 use std::sync::Mutex;
 
@@ -22,30 +21,30 @@ use crate::command::Failure;
 use crate::progress::Progress;
 use crate::trial::{Measured, TrialError};
 
-/// How often a trial that turned out invalid is made again, where the number of repetitions is fixed.
+/// How often an invalid trial is repeated, if the number of replicates is fixed.
 const SECOND_CHANCES: u32 = 2;
 
-/// How often every trial is made.
+/// The number of replicates of every trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repetitions {
-    /// So often. What turns out invalid is made again at once, a few times.
+    /// This number. An invalid trial is repeated at once, at most twice.
     Fixed(u32),
-    /// Until the verdict is settled ([`Verdict::is_settled`]), and between so often and so often. What
-    /// turns out invalid is left out: the next repetition makes up for it, at another moment. A verdict
-    /// that is invalid after one repetition more than the least ends it too: this machine is not to be
-    /// measured on now.
+    /// Until the verdict is settled ([`Verdict::is_settled`]), between `least` and `most` replicates. Invalid
+    /// trials are left out: the next replicate replaces them at a later time. The search also ends if the
+    /// verdict is still invalid one replicate after the minimum: then the machine is currently too noisy to
+    /// measure.
     ///
     /// [`Verdict::is_settled`]: fathometer_analysis::bottleneck::Verdict::is_settled
     UntilSettled {
-        /// The fewest, 2 at least.
+        /// The minimum, at least 2.
         least: u32,
-        /// The most.
+        /// The maximum.
         most: u32,
     },
 }
 
 impl Repetitions {
-    /// The most that there may be.
+    /// The maximum number of replicates.
     pub const fn most(self) -> u32 {
         match self {
             Repetitions::Fixed(count) => count,
@@ -53,7 +52,7 @@ impl Repetitions {
         }
     }
 
-    /// The fewest after which there may be an end, where that is open.
+    /// The minimum number of replicates, if their number is open.
     pub const fn least(self) -> Option<u32> {
         match self {
             Repetitions::Fixed(_) => None,
@@ -61,7 +60,7 @@ impl Repetitions {
         }
     }
 
-    /// How often a trial that turns out invalid is made again at once.
+    /// How often an invalid trial is repeated at once.
     const fn second_chances(self) -> u32 {
         match self {
             Repetitions::Fixed(_) => SECOND_CHANCES,
@@ -69,7 +68,7 @@ impl Repetitions {
         }
     }
 
-    /// Whether nothing more is to be learnt after so many.
+    /// Whether further replicates cannot change the verdict.
     fn are_enough(self, made: u32, observations: &[Observation], seed: Seed) -> bool {
         let Some(least) = self.least().filter(|least| made >= *least) else {
             return false;
@@ -78,7 +77,7 @@ impl Repetitions {
         if made > least && matches!(verdict.outcome, Outcome::Invalid { .. }) {
             return true;
         }
-        // Of what was never valid there is no elasticity.
+        // Without a valid trial there is no elasticity.
         let known = |change: Change| {
             let mut ranking = verdict.ranking.iter();
             ranking.any(|r| r.resource == change.resource && r.elasticity.is_some())
@@ -88,42 +87,42 @@ impl Repetitions {
     }
 }
 
-/// What is to be found out.
+/// A search to run.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Of what.
+    /// The set-up to examine.
     pub setup: Setup,
-    /// The resources that are to be varied, if they can be.
+    /// The resources to vary, if possible.
     pub resources: Vec<Resource>,
-    /// What limits are multiplied by, above 1.
+    /// The factor by which limits are varied, above 1.
     pub step: f64,
-    /// Repetitions of every trial.
+    /// The number of replicates of every trial.
     pub repetitions: Repetitions,
-    /// Where everything random comes from.
+    /// The seed of all random choices.
     pub seed: Seed,
-    /// No progress.
+    /// Show no progress.
     pub quiet: bool,
 }
 
-/// What was seen.
+/// The result of all trials.
 #[derive(Debug, Clone, Default)]
 pub struct Findings {
-    /// Every trial, in the order in which they were made, those that are invalid included.
+    /// Every trial, including invalid ones, in the order of execution.
     pub observations: Vec<Observation>,
-    /// What was not varied.
+    /// The resources that were not varied.
     pub skipped: Vec<Skipped>,
-    /// The limits of the host as they read back.
+    /// The limits of the host, as read back from the kernel.
     pub limits: Vec<AppliedLimit>,
-    /// Whether the user ended it early.
+    /// Whether the user interrupted the search.
     pub interrupted: bool,
 }
 
 /// A resource that was not varied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Which.
+    /// The resource.
     pub resource: Resource,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
@@ -133,13 +132,13 @@ pub fn resources() -> Vec<Resource> {
     all.filter(|resource| resource.can_be_varied()).collect()
 }
 
-/// A set-up as it is, or with one limit changed.
+/// A set-up unchanged, or with one limit varied.
 struct Variant {
     setup: Setup,
     change: Option<Change>,
 }
 
-/// Makes all trials. `record` is given each as it ends.
+/// Runs all trials. Passes each observation to `record` when its trial ends.
 pub fn explore(
     request: &Request,
     interrupted: &(dyn Fn() -> bool + Sync),
@@ -158,7 +157,7 @@ pub fn explore(
         building: Mutex::new(()),
         clock: Clock::start(),
     };
-    // What cannot be run at all is told before anything else is tried.
+    // If the set-up cannot run at all, report it before any other trial.
     let Some(pilot) = trials.make(&variants[0], 0, &mut findings.observations)? else {
         findings.interrupted = true;
         return Ok(findings);
@@ -201,7 +200,7 @@ pub fn explore(
     Ok(findings)
 }
 
-/// The set-up with this resource changed: relieved where that can be, else squeezed.
+/// The set-up with this resource varied: relieved if possible, else squeezed.
 fn variant(request: &Request, resource: Resource, pilot: &Measured) -> Result<Variant, String> {
     let used = usage(pilot);
     if resource == Resource::OneCore
@@ -214,7 +213,7 @@ fn variant(request: &Request, resource: Resource, pilot: &Measured) -> Result<Va
     let setup = &request.setup;
     let vary = |how| setup.varied(resource, request.step, how);
     let varied = match resource {
-        // Nobody can make a core faster than it is.
+        // A core cannot be made faster than it is.
         Resource::OneCore => vary(How::Squeezed),
         _ => vary(How::Relieved).or_else(|reason| vary(How::Squeezed).map_err(|_| reason)),
     };
@@ -228,7 +227,7 @@ fn variant(request: &Request, resource: Resource, pilot: &Measured) -> Result<Va
     })
 }
 
-/// What the host used in a trial.
+/// Resource use of the host in a trial.
 #[derive(Debug, Clone, Copy, Default)]
 struct Used {
     cores: Option<f64>,
@@ -247,7 +246,7 @@ fn usage(measured: &Measured) -> Used {
     })
 }
 
-/// The places of so many variants in the order that a replicate tries them in.
+/// The order in which a replicate tries `count` variants.
 fn order(count: usize, seed: Seed, replicate: u32) -> Vec<usize> {
     let draws = seed.stream("order").child(u64::from(replicate));
     let mut places: Vec<usize> = (0..count).collect();
@@ -264,14 +263,14 @@ struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// Makes one trial, and maybe again when it is invalid; `None` when the user wants to end.
+    /// Runs one trial, and repeats it if it is invalid and repeats are allowed; `None` if the user interrupts.
     fn make(
         &mut self,
         variant: &Variant,
         replicate: u32,
         observations: &mut Vec<Observation>,
     ) -> Result<Option<Measured>, Failure> {
-        // Common random numbers: none of this depends on what is changed.
+        // Common random numbers: the seed does not depend on the varied resource.
         let seed = self.request.seed.child(u64::from(replicate));
         for chance in 0.. {
             let trial = variant.setup.trial(seed, self.clock)?;
@@ -302,7 +301,7 @@ impl std::fmt::Display for Variant {
     }
 }
 
-/// A moment in universal time, in seconds, for records.
+/// The current time in seconds since the Unix epoch, for records.
 pub fn now() -> f64 {
     Clock::start().realtime_of(Instant::ZERO).as_secs_f64()
 }

@@ -1,4 +1,4 @@
-//! The judge, judged: every plant is tried, and what was named stands beside what was built in.
+//! The self-test: runs every planted bottleneck and compares the verdict with it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,57 +14,57 @@ use crate::command::Failure;
 use crate::progress::say;
 use crate::whole_file;
 
-/// Repetitions of every trial, at least: two that agree name what limits by far.
+/// Minimum number of replicates: two that agree are enough for a clear bottleneck.
 const LEAST: u32 = 2;
 
-/// What is tried.
+/// Options of the self-test.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Names of plants; none means all.
+    /// Names of planted bottlenecks; empty means all.
     pub only: Vec<String>,
-    /// Repetitions of every trial, at most: they end as soon as the verdict is settled.
+    /// Maximum number of replicates: trials end once the verdict is settled.
     pub most_replicates: u32,
-    /// Where everything random comes from.
+    /// The seed of all random choices.
     pub seed: Seed,
-    /// Where observations and the table are kept.
+    /// The folder for the observations and the table.
     pub folder: Option<PathBuf>,
-    /// No progress.
+    /// Show no progress.
     pub quiet: bool,
 }
 
-/// What became of one plant.
+/// The result of one planted bottleneck.
 #[derive(Debug, Clone, Serialize)]
 pub struct Tried {
     /// Its name.
     pub plant: String,
-    /// What was built in, in words.
+    /// A description of the planted bottleneck.
     pub built_in: String,
-    /// The resource that limits.
+    /// The resource that is the bottleneck.
     pub limit: Resource,
-    /// What was named; `None` when it could not be tried.
+    /// The verdict; `None` if the set-up could not run.
     pub named: Option<Named>,
-    /// The verdict in a sentence; or why it could not be tried.
+    /// The verdict in a sentence, or the reason why the set-up could not run.
     pub verdict: String,
-    /// What became of it.
+    /// Whether the verdict was right.
     pub outcome: Became,
 }
 
-/// What became of a plant.
+/// The outcome of a planted bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Became {
-    /// What was built in was named.
+    /// The verdict named the planted bottleneck.
     Right,
-    /// Something else was named, or nothing although the measurements were valid.
+    /// The measurements were valid, but the verdict named another resource or none.
     Wrong,
-    /// This machine was too busy, or not able.
+    /// The measurements were invalid: this machine was too busy, or not able.
     Invalid,
-    /// This machine cannot make it.
+    /// The set-up cannot run on this machine.
     Impossible,
 }
 
 impl Became {
-    /// In a word.
+    /// The outcome in a word.
     pub const fn word(self) -> &'static str {
         match self {
             Became::Right => "right",
@@ -75,8 +75,8 @@ impl Became {
     }
 }
 
-/// Tries the plants and prints the table. Exit code 4 when something was named wrongly, 3 when a plant
-/// could not be measured.
+/// Runs the planted bottlenecks and prints the table. Exit code 4 if a verdict was wrong, 3 if a set-up could
+/// not be measured.
 pub fn run(
     options: &Options,
     json: bool,
@@ -145,7 +145,7 @@ pub fn run(
     })
 }
 
-/// Tries one plant.
+/// Runs one planted bottleneck.
 pub fn attempt(
     plant: &Plant,
     options: &Options,
@@ -194,7 +194,7 @@ pub fn attempt(
     Ok((tried, Some(found.verdict)))
 }
 
-/// What was named against what was built in.
+/// The confusion table: named resources against planted ones.
 pub fn confusion(tried: &[Tried]) -> Confusion {
     let mut table = Confusion::new();
     for one in tried {
@@ -205,7 +205,7 @@ pub fn confusion(tried: &[Tried]) -> Confusion {
     table
 }
 
-/// The table, and why what was not named rightly was not.
+/// The table, and the reasons for all outcomes other than right.
 pub fn text(tried: &[Tried]) -> String {
     let mut text = confusion(tried).text(WIDTH);
     for one in tried.iter().filter(|one| one.outcome != Became::Right) {

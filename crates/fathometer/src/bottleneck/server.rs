@@ -1,4 +1,4 @@
-//! The server that is judged: one of `servers/`, or whatever command line its user has.
+//! The server under test: one of `servers/`, or a command line of the user.
 
 use crate::command::Failure;
 use crate::server::definition::Definition;
@@ -29,9 +29,9 @@ impl Server {
         })
     }
 
-    /// A command line, with `{address}` and `{port}` where it is to listen, `{root}` for the folder
-    /// that it is to serve, `{runtime}` for one that is its own, and `{connections}` for how many it
-    /// is to serve at a time, if it can be told.
+    /// A command line. `{address}` and `{port}` are where it must listen, `{root}` is the folder to serve,
+    /// `{runtime}` a folder for its own use, and `{connections}` the number of connections to serve at a time,
+    /// if the program has such a setting.
     pub fn command(line: &[String]) -> Result<Server, Failure> {
         let title = line.first().cloned().unwrap_or_default();
         let mut capabilities = toml::Table::new();
@@ -42,8 +42,8 @@ impl Server {
         if line.iter().any(|word| word.contains("{connections}")) {
             capabilities.insert("connections".to_owned(), able("default", 1024.into()));
         }
-        // Started by env(1), which can be asked for its version without harm: nobody knows what an
-        // unknown program does when it is.
+        // Run it through env(1), whose version can be queried safely: an unknown program may do anything when
+        // it gets `--version`.
         let mut definition = toml::toml! {
             name = "command"
             title = "command"
@@ -73,7 +73,7 @@ impl Server {
         })
     }
 
-    /// A server with a fault in its handler. `{connections}` may be in it.
+    /// A server with a fault in its handler. `faults` may contain `{connections}`.
     pub fn slow(faults: &str) -> Result<Server, Failure> {
         let program = std::env::current_exe()?;
         let line = [
@@ -91,7 +91,7 @@ impl Server {
         Ok(server)
     }
 
-    /// What it is.
+    /// The server's name and version, or the command.
     pub fn title(&self) -> String {
         match &self.installed {
             Some(installed) if self.definition.name != "command" => {
@@ -107,12 +107,15 @@ impl Server {
         &self.definition
     }
 
-    /// Its program, where it is one.
+    /// The installed program, if the server is not built in.
     pub fn installed(&self) -> Option<&Installed> {
         self.installed.as_ref()
     }
 
-    /// Why it cannot limit its connections so; nothing when it can.
+    /// Checks that the server can limit its connections this way.
+    ///
+    /// # Errors
+    /// The reason why it cannot.
     pub fn can(&self, throttle: &Throttle) -> Result<(), String> {
         self.definition.refusal(throttle).map_or(Ok(()), Err)
     }

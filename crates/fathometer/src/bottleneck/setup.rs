@@ -1,4 +1,4 @@
-//! A server on a host with limits, a path and a load: what is judged, and what is varied of it.
+//! The set-up under test, a server on a host with limits, a path and a load, and its variations.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,96 +22,96 @@ use crate::server::{PORT, Throttle};
 use crate::trial::Trial;
 use crate::wire;
 
-/// What is judged. A change of one limit is a copy with that limit changed.
+/// The set-up under test. A variation is a copy with one limit changed.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// The server.
     pub server: Arc<Server>,
-    /// What is asked for.
+    /// The site to serve and request.
     pub site: Arc<SiteOnDisk>,
     /// The path.
     pub profile: Profile,
-    /// The TCP of both hosts.
+    /// The TCP profile of both hosts.
     pub era: Arc<Era>,
-    /// The clients' receive window in octets; `None` leaves it to the kernel.
+    /// The clients' receive window in bytes; `None`: the kernel's choice.
     pub window: Option<u32>,
-    /// What the server's host may use.
+    /// The limits of the server's host.
     pub host: HostLimits,
-    /// Who asks.
+    /// The load.
     pub load: Load,
-    /// Whether every page is asked for once before, so that the host has in memory what fits.
+    /// Whether every page is requested once before, so that the cache is warm as far as the site fits.
     pub warm: bool,
-    /// Time before the measured window.
+    /// Length of the warm-up before the measured window.
     pub warm_up: Duration,
-    /// The measured window.
+    /// Length of the measured window.
     pub duration: Duration,
-    /// How long an exchange may take.
+    /// Timeout of an exchange.
     pub timeout: Duration,
 }
 
-/// What a host may use. `None` is no limit.
+/// The limits of a host. `None` is no limit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostLimits {
-    /// Processor time, in cores.
+    /// CPU time, in cores.
     pub cpu: Option<f64>,
-    /// Processors.
+    /// Number of processors.
     pub cores: Option<usize>,
-    /// Memory, page cache counted in.
+    /// Memory, including the page cache.
     pub memory: Option<Bytes>,
-    /// Read operations of the disk, a second.
+    /// Read operations of the disk, per second.
     pub disk_operations: Option<u64>,
-    /// Octets read from the disk, a second.
+    /// Bytes read from the disk, per second.
     pub disk_bytes: Option<u64>,
-    /// Connections that may wait to be accepted.
+    /// Listen backlog: connections that may wait to be accepted.
     pub backlog: Option<u32>,
-    /// Connections that are served at a time.
+    /// Connections served at a time.
     pub workers: Option<u32>,
 }
 
-/// Who asks, and how.
+/// A load and its connection policy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Load {
-    /// How many, or how often.
+    /// The number of users, or the rate.
     pub demand: Demand,
-    /// How connections are used.
+    /// The connection policy.
     pub policy: Policy,
 }
 
-/// How much is asked for.
+/// The demand of a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Demand {
-    /// So many users that ask without a pause.
+    /// Closed-loop users without pauses.
     Busy(u32),
-    /// So many users that pause as the workload says.
+    /// Closed-loop users with the pauses of the workload.
     Pausing(u32),
-    /// So many sessions a second, at independent instants.
+    /// Sessions per second with Poisson arrivals.
     Rate(f64),
 }
 
-/// The most connections of an open loop.
+/// Maximum number of connections of an open loop.
 const CONNECTIONS: u32 = 512;
 
-/// How long exchanges that are under way when the measured window ends are waited for, at most.
+/// Longest wait for exchanges in flight when the measured window ends.
 const LONGEST_DRAIN: Duration = Duration::from_secs(1);
 
-/// The least that the kernel takes as a quota over periods of 10 ms, in cores.
+/// The smallest quota that the kernel accepts over periods of 10 ms, in cores.
 const LEAST_CPU: f64 = 0.1;
 
 impl Setup {
-    /// The processors of this machine that the host could have.
+    /// The processors of this machine that the host could use.
     fn machine_cores() -> Vec<usize> {
         fathometer_sys::sched::processors().unwrap_or_else(|_| vec![0])
     }
 
-    /// Processor time that the host may use, in cores.
+    /// CPU time that the host may use, in cores.
     pub fn capacity(&self) -> f64 {
         let machine = Setup::machine_cores().len();
         let cores = self.host.cores.unwrap_or(machine).min(machine) as f64;
         self.host.cpu.map_or(cores, |quota| quota.min(cores))
     }
 
-    /// This set-up with a resource multiplied by about `step` (above 1), or divided by it; what was
-    /// done exactly is in the [`Change`]. An error says why it cannot be.
+    /// This set-up with a resource multiplied or divided by about `step` (above 1). The [`Change`] has the
+    /// exact factor. An error says why the resource cannot be varied.
     pub fn varied(
         &self,
         resource: Resource,
@@ -191,7 +191,7 @@ impl Setup {
         Ok(self.capacity() / before)
     }
 
-    /// Makes one core slower than it is, by giving the host less than one.
+    /// Slows a single core by limiting the host to less than one core.
     fn slow_core(&mut self, factor: f64) -> Result<f64, String> {
         if factor > 1.0 {
             return Err("a core cannot be made faster".to_owned());
@@ -214,7 +214,7 @@ impl Setup {
         Ok(self.profile.round_trip().as_secs_f64() / before.as_secs_f64())
     }
 
-    /// Why the disk cannot be limited, when it cannot.
+    /// The block device of the site's folder; an error if the disk cannot be limited.
     pub fn disk(&self) -> Result<BlockDevice, fathometer_sys::Error> {
         BlockDevice::of_path(&self.site.folder)
     }
@@ -239,8 +239,8 @@ impl Setup {
         })
     }
 
-    /// How late the path may be. What is measured is a rate over the whole window, which a packet in a
-    /// hundred that is some milliseconds late does not move.
+    /// The limits of the path's lateness. They are loose, because the result is a rate over the whole window:
+    /// one late packet in a hundred, by some milliseconds, does not change it.
     fn wire_limits(&self) -> wire::Limits {
         let round_trip = self.profile.round_trip();
         wire::Limits {
@@ -249,7 +249,7 @@ impl Setup {
         }
     }
 
-    /// What is asked of the server about its connections.
+    /// The connection limits requested from the server.
     pub fn throttle(&self) -> Throttle {
         Throttle {
             backlog: self.host.backlog,
@@ -275,7 +275,7 @@ impl Setup {
             cpu: host.cpu.map(CpuLimit::cores),
             memory: host.memory,
             disk,
-            // The last ones: interrupts and what else goes on favour the first.
+            // The last processors: interrupts and other work prefer the first ones.
             cores: host
                 .cores
                 .map(|count| machine[machine.len().saturating_sub(count)..].to_vec()),
@@ -286,6 +286,8 @@ impl Setup {
     fn every_page_once(&self, seed: Seed) -> Options {
         let mut plan = Plan::clone(&self.site.plan);
         let pages = plan.pages.len() as u32;
+        let files = (0..pages).map(|page| plan.pages.get(PageId(page)).members.len() as u64);
+        let files = files.sum();
         plan.choice = Choice::Sequence((0..pages).map(PageId).collect());
         plan.sessions = Sessions::ENDLESS;
         plan.recorded = None;
@@ -293,7 +295,7 @@ impl Setup {
             plan: Arc::new(plan),
             users: Users::closed(2),
             warm_up: Duration::ZERO,
-            limit: Limit::Exchanges(u64::from(pages)),
+            limit: Limit::Exchanges(files),
             ..self.options(seed)
         }
     }
@@ -306,7 +308,7 @@ impl Setup {
         let users = match self.load.demand {
             Demand::Busy(users) | Demand::Pausing(users) => Users::Closed {
                 users,
-                // All at once would be one burst of connections that the warm-up may not outlive.
+                // Starting all users at once would cause a burst of connections that might outlast the warm-up.
                 start_interval: self.warm_up / 4 / users.max(1),
                 steps: Vec::new(),
             },
@@ -327,9 +329,9 @@ impl Setup {
             connect_timeout: self.timeout,
             warm_up: self.warm_up,
             limit: Limit::Time(self.duration),
-            // Who waits longer than that counts with what he waited.
+            // A request that waits longer than this is counted with its wait so far.
             drain: self.timeout.min(self.duration / 3).min(LONGEST_DRAIN),
-            // As with the path: a rate over the whole window is not moved by this.
+            // As for the path: this lag does not change a rate over the whole window.
             send_lag: self.duration / 50,
             seed,
             sockets: SocketOptions {
@@ -341,22 +343,22 @@ impl Setup {
         }
     }
 
-    /// The folder of the site.
+    /// The site's folder.
     pub fn folder(&self) -> &PathBuf {
         &self.site.folder
     }
 }
 
-/// Whether a change gives or takes.
+/// Whether a variation relieves or tightens a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// More of what helps, less of what hinders.
+    /// More of a resource, or less of an obstacle.
     Relieved,
-    /// The other way.
+    /// The opposite.
     Squeezed,
 }
 
-/// Multiplies a large number; the factor that was applied.
+/// Multiplies a large number and returns the applied factor.
 fn scaled(value: &mut u64, factor: f64) -> Result<f64, String> {
     let before = *value as f64;
     *value = (before * factor).round() as u64;
@@ -366,7 +368,7 @@ fn scaled(value: &mut u64, factor: f64) -> Result<f64, String> {
     }
 }
 
-/// Multiplies a small number, by one at least; the factor that was applied.
+/// Multiplies a small number, changing it by at least one, and returns the applied factor.
 fn whole(value: &mut u32, factor: f64) -> Result<f64, String> {
     let before = *value;
     let wanted = (f64::from(before) * factor).round() as u32;
@@ -380,7 +382,7 @@ fn whole(value: &mut u32, factor: f64) -> Result<f64, String> {
     }
 }
 
-/// Multiplies the rates that there are; `None` when there is none.
+/// Multiplies the rates that are set; `None` if neither is set.
 fn vary_rates(directions: [&mut DirectionProfile; 2], factor: f64) -> Option<f64> {
     let mut applied = None;
     for direction in directions {

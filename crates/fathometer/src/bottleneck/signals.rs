@@ -1,8 +1,7 @@
-//! What a trial says of its resources: the readings of its probes, of the path and of the clients, as
-//! the judge wants them.
+//! Extracts the signals of a trial for the verdict, from the readings of the probes, the path and the clients.
 //!
-//! What was not measured is absent. Readings of the whole machine stand for the host's where nobody
-//! else of the trial uses the resource: paging, which the generator does not cause.
+//! Figures that were not measured are absent. Figures of the whole machine stand for the host's if no other
+//! part of the trial uses the resource: paging, which the generator does not cause.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,20 +16,20 @@ use fathometer_sys::probe::{Sample, Step};
 use super::setup::{Demand, Setup};
 use crate::trial::Measured;
 
-/// Above this share of a second in which it does not wait, the generator itself is the limit.
+/// Above this busy share of its time, the generator itself is the bottleneck.
 const GENERATOR_BUSY: f64 = 0.85;
 
-/// A machine that is idle for less than this share of its processor time has nothing to spare.
+/// A machine whose idle share of CPU time is below this has no capacity to spare.
 const SPARE: f64 = 0.05;
-/// A host that used this share of what it may had enough of it.
+/// A host that used at least this share of its quota was not starved.
 const USED_UP: f64 = 0.9;
-/// Waiting for a processor, or a disk, for more than this share of the time is more than taking turns.
+/// Waiting for a processor or a disk for more than this share of the time exceeds normal sharing.
 const WAITED: f64 = 0.25;
 
-/// A disk that is busy for more than this share of the time makes whoever comes wait.
+/// Above this busy share of its time, a disk makes its users wait.
 const DISK_BUSY: f64 = 0.5;
 
-/// What a trial of a set-up has shown.
+/// The observation from a trial of a set-up.
 pub fn observation(
     setup: &Setup,
     change: Option<Change>,
@@ -81,8 +80,8 @@ fn signals(setup: &Setup, measured: &Measured, validity: &mut Validity) -> Signa
     signals
 }
 
-/// Why the host did not get the processor time that it may use: it waited for it without having used
-/// up its quota, on a machine that had nothing to spare. `None` when it did.
+/// Why the host did not get its CPU time: it waited for processors without using up its quota, on a machine
+/// without spare capacity. `None` if it got it.
 fn starved(measured: &Measured, signals: &Signals) -> Option<String> {
     let step = measured.samples.between(measured.from, measured.to)?;
     let spare = step.change.system.as_ref()?.spare()?;
@@ -101,8 +100,8 @@ fn starved(measured: &Measured, signals: &Signals) -> Option<String> {
     })
 }
 
-/// Why the host could not read what it may: it waited for a disk that others kept busy. `None` when it
-/// could, or when nobody knows.
+/// Why the host could not use its disk limit: it waited for a disk that other programs kept busy. `None` if it
+/// could, or if this is unknown.
 fn starved_of_disk(setup: &Setup, measured: &Measured, signals: &Signals) -> Option<String> {
     let step = measured.samples.between(measured.from, measured.to)?;
     let own = step.change.groups.first()?.as_ref()?.disk?;
@@ -130,7 +129,7 @@ fn starved_of_disk(setup: &Setup, measured: &Measured, signals: &Signals) -> Opt
     })
 }
 
-/// What the clients saw, and how the generator fared.
+/// The signals of the clients and the generator.
 fn of_clients(setup: &Setup, measured: &Measured) -> Signals {
     let window = &measured.result.measured;
     let counts = &window.counts;
@@ -152,7 +151,7 @@ fn of_clients(setup: &Setup, measured: &Measured) -> Signals {
         send_lag_p99: latency.send_lag.quantile(0.99),
         generator_busy: workers.iter().map(|worker| worker.busy).reduce(f64::max),
         concurrency: Some(match setup.load.demand {
-            // One that is still connecting when the window ends has no latency yet, and waits too.
+            // A user that is still connecting when the window ends has no latency yet, but waits too.
             Demand::Busy(users) => f64::from(users),
             Demand::Pausing(_) | Demand::Rate(_) => latency.corrected.sum().as_secs_f64() / seconds,
         }),
@@ -170,8 +169,8 @@ fn of_clients(setup: &Setup, measured: &Measured) -> Signals {
     }
 }
 
-/// How fast responses come once they have begun, of what the clients' window lets through: a window
-/// in a round trip. The first window's worth comes with the first octet.
+/// The transfer rate of responses after their first byte, relative to one receive window per round trip. The
+/// first window arrives together with the first byte.
 fn rate_of_window(setup: &Setup, window: &Window, transfer: &Distribution) -> Option<f64> {
     let size = f64::from(setup.window?);
     let each = window.octets.response_bodies.as_f64() / window.counts.completed as f64;
@@ -181,7 +180,7 @@ fn rate_of_window(setup: &Setup, window: &Window, transfer: &Distribution) -> Op
     (each > 2.0 * size && share.is_finite()).then_some(share.min(1.0))
 }
 
-/// What the probes of the server's host saw.
+/// The signals of the probes of the server's host.
 fn of_probes(signals: &mut Signals, setup: &Setup, measured: &Measured, step: &Step) {
     let change = &step.change;
     let group = change.groups.first().and_then(Option::as_ref);
@@ -193,13 +192,13 @@ fn of_probes(signals: &mut Signals, setup: &Setup, measured: &Measured, step: &S
     signals.machine_idle = change.system.as_ref().and_then(|system| system.spare());
     if let Some(cpu) = group.and_then(|group| group.cpu.as_ref()) {
         signals.cpu_of_quota = step.share(cpu.total).map(|cores| cores / capacity);
-        // Without a quota the counters are there and say nothing.
+        // Without a quota these counters exist but have no meaning.
         signals.throttled_periods = setup
             .host
             .cpu
             .and(cpu.throttled_periods.zip(cpu.periods))
             .and_then(|(throttled, periods)| share(throttled, periods));
-        // Of all that ended while the processor was watched, which is a little longer.
+        // Scaled to the probes' interval, which is slightly longer than the window.
         let completed = measured.result.measured.ended.completed as f64;
         let window = measured.result.measured.duration.as_secs_f64();
         let each = cpu.total.as_secs_f64() * window / step.length().as_secs_f64() / completed;
@@ -252,14 +251,14 @@ fn of_probes(signals: &mut Signals, setup: &Setup, measured: &Measured, step: &S
         readings.filter_map(|reading| reading.networks.first()?.as_ref()?.table.as_ref())
     };
     signals.accept_queue = mean(tables().map(|table| table.to_be_accepted as f64));
-    // Those that wait are established for the kernel already.
+    // For the kernel, connections that wait to be accepted are already established.
     signals.established =
         mean(tables().map(|table| table.established.saturating_sub(table.to_be_accepted) as f64));
     signals.backlog = setup.host.backlog.map(f64::from);
     signals.worker_limit = setup.host.workers.map(f64::from);
 }
 
-/// What the path carried.
+/// The signals of the path.
 fn of_path(signals: &mut Signals, setup: &Setup, measured: &Measured) {
     signals.round_trip = Some(setup.profile.round_trip());
     let Some(packets) = &measured.packets else {
@@ -277,13 +276,13 @@ fn of_path(signals: &mut Signals, setup: &Setup, measured: &Measured) {
         .iter()
         .filter_map(|direction| direction.drops.get("queue-full"))
         .sum::<u64>();
-    // The path counts its drops from its beginning, which includes what is not measured.
+    // The path counts drops from its start, including the warm-up.
     let result = &measured.result;
     let whole = result.setup.warm_up.as_secs_f64() + seconds;
     signals.queue_drops_per_s = Some(drops as f64 / whole);
 }
 
-/// The share of its time that a link was sending; `None` when it has no rate.
+/// The share of time in which a link was sending; `None` if it has no rate.
 fn utilisation(
     profile: &DirectionProfile,
     packets: u64,
@@ -292,7 +291,7 @@ fn utilisation(
 ) -> Option<f64> {
     let rate = profile.rate?.as_bits_per_second() as f64;
     let each = u32::try_from(octets.0.checked_div(packets)?).ok()?;
-    // Framing of the mean packet: exact where it is the same for all, near where it is padding.
+    // Framing of the mean packet: exact if framing adds a constant, approximate if it pads.
     let on_link = profile.framing.on_link(each) * packets;
     Some(on_link as f64 * 8.0 / rate / seconds)
 }

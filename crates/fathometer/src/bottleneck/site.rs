@@ -1,4 +1,4 @@
-//! What is asked for: a workload's site, written to a folder of its own, or a folder that is there.
+//! The site to request: a workload's site, written to a temporary folder, or an existing folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use crate::server::Scratch;
 use crate::site_folder;
 use crate::workload;
 
-/// A site on disk, and who asks for what of it.
+/// A site on disk, and the plan of its requests.
 #[derive(Debug)]
 pub struct SiteOnDisk {
     /// Its name on the command line.
     pub name: String,
-    /// What is asked for.
+    /// The requests.
     pub plan: Arc<Plan>,
-    /// Where its files are.
+    /// The folder with its files.
     pub folder: PathBuf,
-    /// Octets of all its files.
+    /// The total size of its files, in bytes.
     pub size: Bytes,
-    /// What the workload's reader should know.
+    /// Notes about the workload for the user.
     pub notes: Vec<String>,
-    // Goes with the site.
+    // Removed together with the site.
     _scratch: Option<Scratch>,
 }
 
 impl SiteOnDisk {
-    /// The folder of this name when there is one, else the workload of this name.
+    /// The folder of this name if it exists, else the workload of this name.
     pub fn of(name: &str, seed: Seed) -> Result<SiteOnDisk, Failure> {
         let path = Path::new(name);
         if path.is_dir() {
@@ -42,7 +42,7 @@ impl SiteOnDisk {
         SiteOnDisk::write(name, &site, loaded.into_plan(), notes)
     }
 
-    /// `count` files of `octets` each, all alike probable.
+    /// `count` files of `octets` bytes each, with equal probability.
     pub fn alike(count: u32, octets: u64, seed: Seed) -> Result<SiteOnDisk, Failure> {
         let lines: String = (0..count)
             .map(|n| format!("/file{n}.bin 1 #{octets}\n"))
@@ -60,9 +60,9 @@ impl SiteOnDisk {
         notes: Vec<String>,
     ) -> Result<SiteOnDisk, Failure> {
         let scratch = Scratch::new()?;
-        // Not the folder itself: a server's files may lie beside the site, not in it.
+        // A subfolder, so that a server's own files can be beside the site and not in it.
         let folder = scratch.path().join("site");
-        site_folder::write(site, &folder)?;
+        site_folder::write_for_servers(site, &folder)?;
         Ok(SiteOnDisk {
             name: name.to_owned(),
             plan: Arc::new(plan),
@@ -73,7 +73,7 @@ impl SiteOnDisk {
         })
     }
 
-    /// Every file of the folder is a page, all alike probable.
+    /// Every file of the folder is a page, with equal probability.
     fn folder(name: &str, path: &Path) -> Result<SiteOnDisk, Failure> {
         let site = site_folder::read(path)?;
         let targets: Vec<Target> = site

@@ -1,9 +1,9 @@
-//! A server with a known fault, to try the judge on: each request waits, works, or waits behind all
-//! others; or connections are accepted now and then.
+//! A server with a known fault, for the self-test: each request waits, uses CPU time, or waits for a lock; or
+//! connections are accepted only at intervals.
 //!
-//! A thread serves each connection, so that nothing but the fault limits how many requests are worked
-//! on at a time, unless it is told how many connections to serve. The protocol is that of the embedded
-//! origin; files are read before the first request.
+//! Each connection has its own thread, so that only the fault limits concurrency, unless a maximum number of
+//! connections is given. The protocol code is that of the embedded origin; files are read before the first
+//! request.
 
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -23,33 +23,34 @@ use crate::server;
 use crate::server::definition::Definition;
 use crate::site_folder;
 
-/// What becomes of every request before it is answered, or of every connection.
+/// The fault of every request, or of every connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It waits, beside others.
+    /// The request waits, in parallel with others.
     Sleep(Duration),
-    /// It waits, and all others wait for it.
+    /// The request waits while it holds a lock.
     Lock(Duration),
-    /// It takes processor time on the thread of its connection: so many rounds of a mixing function
-    /// of some nanoseconds.
+    /// The request uses CPU time on the thread of its connection: this number of rounds of a mixing function,
+    /// each of some nanoseconds.
     Work(u64),
-    /// The same, on one thread for all.
+    /// The same, on a single thread for all requests.
     Serial(u64),
-    /// Its connection was accepted at one of moments so far apart, with all that waited then: as by a
-    /// loop that does something else in between.
+    /// Connections are accepted at intervals of this length, all pending ones together: like an event loop that
+    /// does other work in between.
     Accept(Duration),
 }
 
-/// A fault, and how many connections are served at a time.
+/// A fault, and the maximum number of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Faults {
-    /// What becomes of every request.
+    /// The fault.
     pub fault: Fault,
-    /// Connections served at a time; the others are not accepted.
+    /// Connections served at a time; others are not accepted.
     pub connections: Option<usize>,
 }
 
-/// `sleep=5ms`, `lock=5ms`, `work=100000`, `serial=100000` or `accept=5ms`; with `,connections=4` behind it.
+/// `sleep=5ms`, `lock=5ms`, `work=100000`, `serial=100000` or `accept=5ms`, optionally followed by
+/// `,connections=4`.
 impl FromStr for Faults {
     type Err = String;
     fn from_str(text: &str) -> Result<Faults, String> {
@@ -78,7 +79,7 @@ impl FromStr for Faults {
     }
 }
 
-/// Serves a folder until it is killed.
+/// Serves a folder until the process is killed.
 pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), Failure> {
     let definition = Definition::load("embedded")?;
     let Some(embedded) = &definition.embedded else {
@@ -104,7 +105,7 @@ pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), F
             let stream = door.next()?;
             let service = &service;
             scope.spawn(move || {
-                // A connection that breaks is its client's business.
+                // A broken connection affects only its client.
                 let _ = service.converse(stream);
                 drop(place);
             });
@@ -112,10 +113,10 @@ pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), F
     })
 }
 
-/// Where connections come from.
+/// The listener, with the accept fault.
 struct Door {
     listener: TcpListener,
-    /// How long nobody is at the door once nobody is before it; `None`: never.
+    /// How long accepting pauses when no connection is pending; `None`: accept blocks instead.
     away: Option<Duration>,
 }
 
@@ -147,7 +148,7 @@ impl Door {
     }
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Service {
     origin: Arc<Origin>,
     config: Arc<ServerConfig>,
@@ -158,11 +159,11 @@ struct Service {
     clock: Clock,
 }
 
-/// Rounds to be done, and whom to tell.
+/// The number of rounds, and the channel that reports their completion.
 type Job = (u64, SyncSender<()>);
 
 impl Service {
-    /// Serves one connection to its end.
+    /// Serves one connection until it ends.
     fn converse(&self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let now = || self.clock.now();
@@ -201,7 +202,7 @@ impl Service {
 
     fn suffer(&self) {
         match self.fault {
-            // Its connection has.
+            // The fault was applied when the connection was accepted.
             Fault::Accept(_) => {}
             Fault::Sleep(time) => std::thread::sleep(time),
             Fault::Lock(time) => {
@@ -211,7 +212,7 @@ impl Service {
             Fault::Work(rounds) => mix(rounds),
             Fault::Serial(rounds) => {
                 let (tell, told) = sync_channel(1);
-                // The thread that does the jobs ends with the program.
+                // The thread that runs the jobs exits with the program.
                 if self.jobs.send((rounds, tell)).is_ok() {
                     let _ = told.recv();
                 }
@@ -227,7 +228,7 @@ fn do_jobs(queue: &Receiver<Job>) {
     }
 }
 
-/// Takes processor time and nothing else.
+/// Uses CPU time.
 fn mix(rounds: u64) {
     let mut word = Seed(rounds);
     for round in 0..rounds {
@@ -236,11 +237,11 @@ fn mix(rounds: u64) {
     std::hint::black_box(word);
 }
 
-/// How many connections may be served besides those that are.
+/// The number of further connections that may be served.
 #[derive(Clone)]
 struct Places(Arc<(Mutex<usize>, Condvar)>);
 
-/// A place that is taken, until it is dropped.
+/// A slot that is taken until this is dropped.
 struct Place(Places);
 
 impl Places {
@@ -248,7 +249,7 @@ impl Places {
         Places(Arc::new((Mutex::new(count), Condvar::new())))
     }
 
-    /// Waits for a place.
+    /// Waits for a free slot.
     fn take(&self) -> Place {
         let (left, freed) = &*self.0;
         let left = left.lock().unwrap_or_else(PoisonError::into_inner);
@@ -312,7 +313,7 @@ mod tests {
         let address = door.listener.local_addr().unwrap();
         let clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address)).collect();
         for client in clients {
-            // Which of them it is, and that it waits for octets.
+            // Check that this is the client's connection, and that it blocks until data arrive.
             let mut client = client.unwrap();
             let mut let_in = door.next().unwrap();
             assert_eq!(let_in.peer_addr().unwrap(), client.local_addr().unwrap());
@@ -320,7 +321,7 @@ mod tests {
             let_in.read_exact(&mut [0]).unwrap();
         }
         assert!(door.listener.accept().is_err(), "nobody else");
-        // Who comes later is let in when somebody looks again.
+        // A later connection is accepted at the next check.
         std::thread::scope(|scope| {
             let late = scope.spawn(move || TcpStream::connect(address).unwrap());
             let let_in = door.next().unwrap();

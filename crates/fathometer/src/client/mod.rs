@@ -1,10 +1,9 @@
-//! Hosts a page driver on kernel sockets: one thread, one poll loop, as many connections as the
-//! policy opens. Its waits end when they should, to the kernel's timers: QUIC paces by microseconds.
+//! Hosts a page driver on kernel sockets: one thread, one poll loop, as many connections as the policy opens.
+//! Its waits are as exact as the kernel's timers, because QUIC paces by microseconds.
 //!
-//! The loop adds no policy: it opens, writes and closes when the driver says so, and hands over
-//! bytes as soon as the kernel has them. What it does decide is what the kernel needs to be told
-//! of a socket ([`ClientSockets`]), and that TLS, where the policy wants it, lies between a
-//! connection's machine and its socket (`transport`).
+//! The loop adds no policy: it opens, writes and closes when the driver requests it, and hands over bytes as
+//! soon as the kernel has them. It decides only the socket options ([`ClientSockets`]). If the policy has TLS,
+//! the loop puts it between a connection's machine and its socket (`transport`).
 
 mod quic;
 mod transport;
@@ -28,21 +27,21 @@ use self::transport::Transport;
 use crate::quic::Batches;
 use crate::quic::client::ClientSettings as QuicSettings;
 
-/// What the client asks of its sockets.
+/// The options of the client's sockets.
 #[derive(Debug, Clone)]
 pub struct ClientSockets {
-    /// What is set before the handshake.
+    /// The options that are set before the handshake.
     pub options: SocketOptions,
-    /// TCP_QUICKACK, set when connected and anew after every read, as the kernel leaves the mode by
-    /// itself: `Some(true)` acknowledges at once, `Some(false)` delays from the first segment on,
-    /// `None` leaves the kernel alone.
+    /// TCP_QUICKACK, set after connecting and again after every read, because the kernel leaves the mode by
+    /// itself. `Some(true)` acknowledges at once, `Some(false)` delays from the first segment on, `None` keeps
+    /// the kernel's default.
     pub quick_ack: Option<bool>,
-    /// What TLS is begun with, for policies that want it; shared, so that later connections can resume
-    /// the sessions of earlier ones.
+    /// The TLS settings, for policies with TLS; shared, so that later connections can resume the sessions of
+    /// earlier ones.
     pub tls: Option<Arc<ClientSettings>>,
-    /// What QUIC is begun with, for policies of HTTP/3; likewise.
+    /// The QUIC settings, for policies of HTTP/3; shared likewise.
     pub quic: Option<Arc<QuicSettings>>,
-    /// What QUIC's identifiers and the like are drawn from.
+    /// The seed of QUIC's identifiers and other random values.
     pub seed: Seed,
 }
 
@@ -58,31 +57,31 @@ impl Default for ClientSockets {
     }
 }
 
-/// How the loop itself fared: the proof that the client was not what limited.
+/// Statistics of the loop itself: they show whether the client limited the result.
 #[derive(Debug, Clone, Default)]
 pub struct LoopStatistics {
-    /// Longest time from the return of a poll to the next one: how long anything could have waited
+    /// Longest time from the return of a poll to the next one: the longest time that anything could have waited
     /// for this loop.
     pub busy_max: Duration,
-    /// How late the driver's own timers were served, at most.
+    /// The largest delay of the driver's own timers.
     pub timer_lag_max: Duration,
-    /// Waits for timers of QUIC (pacing, losses, acknowledgements) that nothing else ended.
+    /// Waits for timers of QUIC (pacing, losses, acknowledgements) that no other event ended.
     pub transport_waits: u64,
-    /// How late these ended, in all.
+    /// The total delay of these waits.
     pub transport_lag: Duration,
-    /// In how many pieces datagrams of QUIC went to the kernel and came from it.
+    /// The number of system calls and buffers that carried QUIC datagrams.
     pub datagrams: Batches,
-    /// Processor time of the thread from the first connection to the end of the last: the driver's, the
-    /// loop's, and the kernel's on its behalf.
+    /// CPU time of the thread from the first connection to the end of the last: of the driver, of the loop, and
+    /// of the kernel on its behalf.
     pub cpu_time: Duration,
-    /// Whether the deadline ended it.
+    /// Whether the retrieval reached the deadline.
     pub timed_out: bool,
-    /// What was wrong with the first connection that TLS failed on, in words.
+    /// The error of the first connection on which TLS failed.
     pub tls_failure: Option<String>,
 }
 
 impl LoopStatistics {
-    /// Those of two loops, one after the other.
+    /// The statistics of two loops, one after the other.
     #[must_use]
     pub fn and(self, later: LoopStatistics) -> LoopStatistics {
         LoopStatistics {
@@ -98,28 +97,28 @@ impl LoopStatistics {
     }
 }
 
-/// Why the loop could not go on. Failures of the network or the peer are the driver's business
-/// and are not errors here.
+/// Why the loop could not continue. The driver handles failures of the network or the peer; they are not errors
+/// here.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The poller or a socket could not be had.
+    /// The poller or a socket failed.
     #[error("failed to set up the client's sockets: {0}")]
     System(#[from] io::Error),
-    /// The policy wants TLS, and nobody said how.
+    /// The policy has TLS, and there are no settings for it.
     #[error("the policy {0} needs settings for TLS")]
     NoTls(String),
-    /// The policy wants QUIC, and nobody said how.
+    /// The policy has QUIC, and there are no settings for it.
     #[error("the policy {0} needs settings for QUIC")]
     NoQuic(String),
 }
 
-/// Sockets whose readiness is learnt at a time.
+/// Ready sockets reported at a time.
 const EVENTS: usize = 256;
-/// The longest wait between two looks at what might end the retrieval.
+/// The longest wait before the deadline and `interrupted` are checked again.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Drives a retrieval to its end, to `deadline`, or until `interrupted` says so (asked at least
-/// every 100 ms).
+/// Drives a retrieval to its end, to `deadline`, or until `interrupted` returns true (called at least every 100
+/// ms).
 pub fn drive(
     driver: &mut PageDriver,
     server: SocketAddr,
@@ -171,12 +170,16 @@ pub fn drive(
         let of_quic = host.quic_timeout();
         let due = earlier(host.driver.poll_timeout(), of_quic);
         let wake = earlier(due, Some(deadline)).unwrap_or(deadline);
-        let wait = wake.since(now).min(LOOK);
+        let wait = match host.has_unread() {
+            true => Duration::ZERO,
+            false => wake.since(now).min(LOOK),
+        };
         let ready = poller.wait(Some(wait)).map_err(io::Error::other)?;
         woken = clock.now();
         for place in 0..ready {
-            host.handle(poller.ready(place), &mut buffer, woken)?;
+            host.handle(poller.ready(place), woken)?;
         }
+        host.read(&mut buffer);
         if let Some(due) = of_quic.filter(|due| ready == 0 && *due > now && *due <= woken) {
             host.statistics.transport_waits += 1;
             host.statistics.transport_lag += woken.since(due);
@@ -201,7 +204,7 @@ fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     [one, other].into_iter().flatten().min()
 }
 
-/// What the loop holds.
+/// The state of the loop.
 struct Host<'a> {
     driver: &'a mut PageDriver,
     open: BTreeMap<ConnectionId, Transport>,
@@ -221,7 +224,7 @@ fn identity(token: u64) -> ConnectionId {
 }
 
 impl Host<'_> {
-    /// Carries out what the driver wants done with its connections.
+    /// Carries out the driver's actions on its connections.
     fn obey(&mut self, poller: &Poller) -> io::Result<()> {
         while let Some(action) = self.driver.poll_action() {
             match action {
@@ -286,7 +289,7 @@ impl Host<'_> {
         Ok(())
     }
 
-    /// Writes what may be written; tells whether anything was.
+    /// Writes what may be written; returns whether anything was.
     fn write(&mut self) -> bool {
         let mut progress = false;
         for (&id, transport) in &mut self.open {
@@ -295,7 +298,7 @@ impl Host<'_> {
         progress
     }
 
-    /// Works on every connection of QUIC.
+    /// Advances every QUIC connection.
     fn work(&mut self, datagrams: &mut ReceiveBuffer) {
         for (&id, transport) in &mut self.quic {
             transport.work(id, self.driver, datagrams, self.clock.now());
@@ -305,18 +308,37 @@ impl Host<'_> {
         }
     }
 
-    /// When something is due for QUIC if nothing happens before.
+    /// When QUIC needs a turn if nothing happens before.
     fn quic_timeout(&mut self) -> Option<Instant> {
         let transports = self.quic.values_mut();
         transports.filter_map(QuicTransport::poll_timeout).min()
     }
 
-    /// Counts what a connection of QUIC that is over was sent and received in.
+    /// Adds the counts of a QUIC connection that is over.
     fn retire(&mut self, batches: Batches) {
         self.statistics.datagrams = self.statistics.datagrams.and(batches);
     }
 
-    fn handle(&mut self, ready: Ready, buffer: &mut [u8], now: Instant) -> io::Result<()> {
+    /// Whether a connection may have more to read at once.
+    fn has_unread(&self) -> bool {
+        self.open.values().any(Transport::is_unread) || self.quic.values().any(|quic| quic.more)
+    }
+
+    /// Reads from every connection that has something to read, for one turn: a connection that always has more must
+    /// keep neither the others nor the deadline waiting.
+    fn read(&mut self, buffer: &mut [u8]) {
+        let quick_ack = self.sockets.quick_ack;
+        for (&id, transport) in &mut self.open {
+            if transport.is_unread() {
+                transport.read(id, self.driver, buffer, quick_ack, self.clock);
+            }
+            if let Some(failure) = transport.tls_failure.take() {
+                self.statistics.tls_failure.get_or_insert(failure);
+            }
+        }
+    }
+
+    fn handle(&mut self, ready: Ready, now: Instant) -> io::Result<()> {
         let id = identity(ready.token);
         if let Some(transport) = self.quic.get_mut(&id) {
             transport.handle_ready(ready.readable, ready.writable);
@@ -332,11 +354,7 @@ impl Host<'_> {
             transport.wants_write = true;
         }
         if ready.readable {
-            let quick_ack = self.sockets.quick_ack;
-            transport.read_all(id, self.driver, buffer, quick_ack, self.clock);
-        }
-        if let Some(failure) = transport.tls_failure.take() {
-            self.statistics.tls_failure.get_or_insert(failure);
+            transport.note_readable();
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! One connection of HTTP/3: its machine is below the driver, with QUIC's streams.
+//! One connection of HTTP/3: its machine works below the driver, on QUIC's streams.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,9 @@ pub(super) struct QuicTransport {
     client: Http3Client,
     begun: Instant,
     is_over: bool,
-    /// What the connection failed on, in words, until it is taken.
+    /// There may be more to receive at once.
+    pub(super) more: bool,
+    /// The error that the connection failed with, until it is taken.
     pub(super) failure: Option<String>,
 }
 
@@ -31,7 +33,7 @@ impl AsFd for QuicTransport {
 }
 
 impl QuicTransport {
-    /// Begins a connection to the host that the driver wants.
+    /// Begins a connection to the host that the driver has chosen.
     pub(super) fn connect(
         id: ConnectionId,
         driver: &PageDriver,
@@ -47,27 +49,28 @@ impl QuicTransport {
             client,
             begun: now,
             is_over: false,
+            more: false,
             failure: None,
         })
     }
 
-    /// Takes note of what the poll said of its socket.
+    /// Records the readiness that the poll reported.
     pub(super) fn handle_ready(&mut self, readable: bool, writable: bool) {
         self.client.handle_ready(readable, writable);
     }
 
-    /// When it wants to be worked on at the latest.
+    /// When it needs `work` at the latest.
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
         self.client.poll_timeout()
     }
 
-    /// In how many pieces its datagrams went to the kernel and came from it.
+    /// The number of system calls and buffers that carried its datagrams.
     pub(super) fn batches(&self) -> Batches {
         self.client.batches()
     }
 
-    /// Does all that can be done: requests of the driver go in, what came is handed over, and what is to
-    /// be sent leaves.
+    /// Does what can be done without waiting, for one turn: takes the driver's requests, hands over what arrived,
+    /// and sends what may be sent. [`more`](Self::more) tells whether another turn would receive more.
     pub(super) fn work(
         &mut self,
         id: ConnectionId,
@@ -78,18 +81,13 @@ impl QuicTransport {
         if self.client.poll_timeout().is_some_and(|due| due <= now) {
             self.client.handle_timeout(now);
         }
-        loop {
-            let more = self.client.receive(buffer, now);
-            self.tell_progress(id, driver, now);
+        self.more = self.client.receive(buffer, now);
+        self.tell_progress(id, driver, now);
+        self.take_requests(id, driver, now);
+        while self.take_event(id, driver, now) {
             self.take_requests(id, driver, now);
-            while self.take_event(id, driver, now) {
-                self.take_requests(id, driver, now);
-            }
-            self.client.flush(now);
-            if !more {
-                break;
-            }
         }
+        self.client.flush(now);
         self.tell_progress(id, driver, now);
     }
 
@@ -112,7 +110,7 @@ impl QuicTransport {
         }
     }
 
-    /// Hands the next event on; says whether there was one.
+    /// Hands over the next event; returns whether there was one.
     fn take_event(&mut self, id: ConnectionId, driver: &mut PageDriver, now: Instant) -> bool {
         match self.client.poll_event(now) {
             None => return false,
@@ -147,7 +145,7 @@ impl QuicTransport {
         true
     }
 
-    /// Tells the server that it is over.
+    /// Closes the connection and notifies the server.
     pub(super) fn close(&mut self, now: Instant) {
         if !self.is_over {
             self.client.close(now);
@@ -156,7 +154,7 @@ impl QuicTransport {
     }
 }
 
-/// Makes a request of the driver's on the machine.
+/// Makes a request of the driver on the machine.
 fn make(
     http: &mut h3::client::Connection,
     request: &HostedRequest,

@@ -1,7 +1,7 @@
-//! One connection of the client below its machine: a socket, and TLS on it where the policy wants it.
+//! One connection of the client below its machine: a socket, and TLS on it if the policy has TLS.
 //!
-//! What the driver offers at one time is one flush: it becomes one write, with TLS the records of one
-//! turn, so that the network sees the client's buffering and no other.
+//! What the driver offers at one time is one flush: it becomes one write, with TLS the records of one turn. So
+//! the network sees only the client's buffering.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -15,6 +15,9 @@ use fathometer_tls::{ClientSettings, EarlyData, Resumption, Session, TlsFailure}
 
 use super::ClientSockets;
 
+/// Reads from one connection before the loop looks at everything else again.
+const READS_IN_A_ROW: usize = 8;
+
 /// One connection's socket and TLS.
 pub(super) struct Transport {
     stream: TcpStream,
@@ -23,37 +26,40 @@ pub(super) struct Transport {
     /// Nothing more can be read.
     ended: bool,
     pub(super) wants_write: bool,
-    /// The client's side is to be ended when all is written.
+    /// The poller has reported data, and not all of it has been read.
+    readable: bool,
+    /// The client's side is to be closed when all data is written.
     ending: bool,
     tls: Option<Box<Tls>>,
-    /// What TLS failed on, in words, until it is taken.
+    /// The error that TLS failed with, until it is taken.
     pub(super) tls_failure: Option<String>,
 }
 
 struct Tls {
     session: Session,
     begun: Instant,
-    /// What was written before the handshake was over: to be written again if the server refuses it.
+    /// Data written before the handshake was complete; it is written again if the server rejects it.
     early: Vec<u8>,
-    /// The driver knows that the handshake is over.
+    /// The driver was notified that the handshake is complete.
     told: bool,
 }
 
 impl Transport {
-    /// Begins with a socket that is being connected.
+    /// Begins with a socket that is connecting.
     pub(super) fn new(stream: TcpStream) -> Transport {
         Transport {
             stream,
             connected: false,
             ended: false,
             wants_write: false,
+            readable: false,
             ending: false,
             tls: None,
             tls_failure: None,
         }
     }
 
-    /// Looks whether the socket is connected by now; says so.
+    /// Checks whether the socket is connected, and returns that.
     pub(super) fn handle_progress(
         &mut self,
         id: ConnectionId,
@@ -101,7 +107,7 @@ impl Transport {
                 });
                 if tls.session.may_send_early() {
                     driver.handle_connected(id, now);
-                    // The first requests go along with the first octets of the handshake.
+                    // The first requests leave with the first bytes of the handshake.
                     while tls.take(id, driver, now) > 0 {}
                 }
                 self.tls = Some(tls);
@@ -110,7 +116,7 @@ impl Transport {
         }
     }
 
-    /// Writes what there is to write, as far as the socket takes it; tells whether anything was.
+    /// Writes what there is to write, as far as the socket takes it; returns whether anything was written.
     pub(super) fn write(
         &mut self,
         id: ConnectionId,
@@ -151,7 +157,7 @@ impl Transport {
                     self.wants_write = false;
                 }
                 Err(error) => {
-                    // What the peer sent before it went is still to be read: a reset shows there.
+                    // What the peer sent before it closed is still to be read: a reset shows there.
                     if error.kind() != io::ErrorKind::BrokenPipe {
                         self.ended = true;
                         driver.handle_failure(id, socket::classify(&error), clock.now());
@@ -163,14 +169,24 @@ impl Transport {
         }
         if self.ending && self.wants_write {
             self.ending = false;
-            // A peer that has reset the connection meanwhile makes this fail, harmlessly.
+            // It fails if the peer has reset the connection meanwhile, which does no harm.
             let _ = self.stream.shutdown(Shutdown::Write);
         }
         progress
     }
 
-    /// Reads all there is and hands it over.
-    pub(super) fn read_all(
+    /// Records that the poller has reported data.
+    pub(super) fn note_readable(&mut self) {
+        self.readable = true;
+    }
+
+    /// Whether there may be more to read.
+    pub(super) fn is_unread(&self) -> bool {
+        self.connected && self.readable && !self.ended
+    }
+
+    /// Reads available data, for one turn, and hands it over.
+    pub(super) fn read(
         &mut self,
         id: ConnectionId,
         driver: &mut PageDriver,
@@ -178,7 +194,10 @@ impl Transport {
         quick_ack: Option<bool>,
         clock: Clock,
     ) {
-        while !self.ended {
+        for _ in 0..READS_IN_A_ROW {
+            if self.ended {
+                return;
+            }
             match self.stream.read(buffer) {
                 Ok(0) => {
                     self.ended = true;
@@ -194,7 +213,10 @@ impl Transport {
                     self.handle_data(id, driver, &mut buffer[..length], clock.now());
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return;
+                }
                 Err(error) => {
                     self.ended = true;
                     driver.handle_failure(id, socket::classify(&error), clock.now());
@@ -217,8 +239,8 @@ impl Transport {
             match tls.session.open(&mut octets, now) {
                 Ok(Some(plain)) if tls.told => driver.handle_data(id, plain, now),
                 Ok(Some(plain)) => {
-                    // What a server says along with the end of its handshake is for a connection that
-                    // is known to be established.
+                    // The server may send data with the end of its handshake. The driver must first be notified
+                    // that the connection is established.
                     let plain = plain.to_vec();
                     if let Err(failure) = tls.tell(id, driver, now) {
                         break Some(failure);
@@ -238,15 +260,15 @@ impl Transport {
         }
     }
 
-    /// The server has ended its side. Whether it said so within TLS as well does not matter here:
-    /// HTTP tells by itself whether a message is whole.
+    /// The server has closed its side. Over TLS, an end without close_notify may not come from the server.
     fn handle_eof(&mut self, id: ConnectionId, driver: &mut PageDriver, now: Instant) {
         match &mut self.tls {
-            Some(tls) if !tls.session.is_established() => match tls.session.handle_eof() {
-                Err(failure) => self.fail(id, driver, &failure, now),
-                Ok(()) => driver.handle_eof(id, now),
+            None => driver.handle_eof(id, now),
+            Some(tls) => match (tls.session.is_established(), tls.session.handle_eof()) {
+                (_, Ok(())) => driver.handle_eof(id, now),
+                (true, Err(_)) => driver.handle_cut(id, now),
+                (false, Err(failure)) => self.fail(id, driver, &failure, now),
             },
-            _ => driver.handle_eof(id, now),
         }
     }
 
@@ -264,7 +286,7 @@ impl Transport {
         self.refuse(id, driver, refused, now);
     }
 
-    /// TLS cannot go on: tells the server why, as far as the socket takes it, and the driver.
+    /// TLS has failed: notifies the server, as far as the socket takes it, and the driver.
     fn refuse(
         &mut self,
         id: ConnectionId,
@@ -278,7 +300,7 @@ impl Transport {
         driver.handle_failure(id, refused.failure, now);
     }
 
-    /// Ends the client's side when all has been written.
+    /// Closes the client's side when all data has been written.
     pub(super) fn shut_down(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.session.close();
@@ -301,7 +323,7 @@ impl Transport {
         let _ = socket::set_linger(&self.stream, Some(Duration::ZERO));
     }
 
-    /// Offers what TLS has left to say to the socket once.
+    /// Offers the remaining data of TLS to the socket once.
     fn say_last_word(&mut self) {
         if let Some(tls) = &mut self.tls {
             let bytes = tls.session.transmit();
@@ -312,7 +334,7 @@ impl Transport {
     }
 }
 
-/// Why TLS cannot go on.
+/// Why TLS has failed.
 struct Refused {
     failure: Failure,
     words: String,
@@ -328,7 +350,7 @@ impl From<TlsFailure> for Refused {
 }
 
 impl Tls {
-    /// Takes one flush of the driver in, as far as there is room for it; says how many octets.
+    /// Takes one flush of the driver, as far as there is space for it; returns the number of bytes.
     fn take(&mut self, id: ConnectionId, driver: &mut PageDriver, now: Instant) -> usize {
         let bytes = driver.transmit(id);
         if bytes.is_empty() {
@@ -345,7 +367,7 @@ impl Tls {
         taken
     }
 
-    /// Tells the driver when the handshake is over, once.
+    /// Notifies the driver, once, when the handshake is complete.
     fn tell(
         &mut self,
         id: ConnectionId,
@@ -383,14 +405,14 @@ impl Tls {
         driver.handle_connected(id, now);
         let early = std::mem::take(&mut self.early);
         if rejected {
-            // It is at most what a ticket allows, and fits what is empty.
+            // It is at most what a ticket allows, so it fits into the empty buffer.
             self.session.write(&early);
         }
         Ok(())
     }
 }
 
-/// Whether what ALPN settled is what the policy speaks. HTTP/1.x needs no ALPN.
+/// Checks that ALPN negotiated the policy's protocol. HTTP/1.x needs no ALPN.
 fn check_protocol(wanted: Protocol, agreed: Option<&[u8]>) -> Result<(), Refused> {
     let name = wanted.alpn();
     let fits = match (wanted, agreed) {
@@ -407,7 +429,7 @@ fn check_protocol(wanted: Protocol, agreed: Option<&[u8]>) -> Result<(), Refused
     })
 }
 
-/// The failure of a connection attempt that has ended badly.
+/// The failure of a connection attempt, if there is one.
 fn connection_failure(stream: &TcpStream) -> Option<Failure> {
     match stream.take_error() {
         Ok(None) => None,

@@ -1,10 +1,10 @@
-//! Values that several commands take.
+//! Argument values that several commands share.
 
 use std::time::Duration;
 
 use fathometer_model::quantity::{Factor, TimeSpan};
 
-/// Reads a length of time: `10` and `10s` are seconds; `250us`, `500ms`, `2m`, `1h`.
+/// Parses a length of time: `10` and `10s` are seconds; `250us`, `500ms`, `2m`, `1h`.
 pub fn time(text: &str) -> Result<Duration, String> {
     let split = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -25,7 +25,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
     Ok(seconds.into())
 }
 
-/// As [`time`], and longer than nothing.
+/// Like [`time`], but longer than zero.
 pub fn some_time(text: &str) -> Result<Duration, String> {
     match time(text)? {
         Duration::ZERO => Err("it must be longer than nothing".to_owned()),
@@ -33,7 +33,7 @@ pub fn some_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A whole number of seconds, as long as any time may be.
+/// A whole number of seconds, at most the longest accepted time.
 pub fn whole_seconds(text: &str) -> Result<Duration, String> {
     let seconds: u32 = text
         .parse()
@@ -42,7 +42,7 @@ pub fn whole_seconds(text: &str) -> Result<Duration, String> {
     Ok(seconds.into())
 }
 
-/// By how much something is multiplied.
+/// A multiplication factor.
 pub fn factor(text: &str) -> Result<f64, String> {
     let number = text
         .parse::<f64>()

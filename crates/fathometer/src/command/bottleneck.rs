@@ -1,4 +1,4 @@
-//! `fathometer bottleneck`: which resource limits a server, found by varying each.
+//! `fathometer bottleneck`: finds the resource that limits a server by varying each.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -33,108 +33,108 @@ use crate::workload::SEED;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BottleneckArguments {
-    /// The server: a name (see `fathometer list`), or the path of its server.toml; or give a command line of
-    /// your own after --
+    /// The server: a name (see `fathometer list`), or the path of its server.toml; or give your own command
+    /// line after --
     #[arg(default_value = "embedded", conflicts_with = "command")]
     server: String,
-    /// What it serves and is asked for: a folder, or a workload (`fathometer list` has them all)
+    /// The site to serve and to request: a folder, or a workload (see `fathometer list`)
     #[arg(long, value_name = "DIR|WORKLOAD", default_value = "webstone")]
     site: String,
-    /// How connections are used: h1.0, h1.1, h1.1-pipeline, h1.1-early-close, h1.1xN …
+    /// Connection policy: h1.0, h1.1, h1.1-pipeline, h1.1-early-close, h1.1xN …
     #[arg(long, default_value = "h1.1")]
     policy: Policy,
-    /// Users that ask without a pause [default: 32]
+    /// Closed-loop users without pauses [default: 32]
     #[arg(short = 'c', long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(conflicts_with_all = ["ue", "rate"])]
     connections: Option<u32>,
-    /// Users with pauses and sessions, as the workload has them (SURGE's user equivalents)
+    /// Users with the pauses and sessions of the workload (SURGE's user equivalents)
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(conflicts_with = "rate")]
     ue: Option<u32>,
-    /// An open loop: so many requests (pages, sessions) a second, whatever the server does
+    /// Open loop: send R requests (pages, sessions) per second, whether or not the server keeps up
     #[arg(long, value_name = "R", value_parser = positive)]
     rate: Option<f64>,
-    /// The path to the server: a name (see `fathometer list`) or a TOML file
+    /// Path to the server: a name (see `fathometer list`) or a TOML file
     #[arg(long, value_name = "PROFILE", default_value = "campus")]
     path: String,
-    /// The TCP of both hosts: 1997 or today
+    /// TCP profile of both hosts: 1997 or today
     #[arg(long, default_value = "today")]
     era: String,
     /// The clients' receive window, as in 8K [default: the kernel's choice]
     #[arg(long, value_name = "BYTES", value_parser = window)]
     window: Option<u32>,
-    /// Processor time of the server's host, in cores; none: all of the machine
+    /// CPU limit of the server's host, in cores; none: all of the machine
     #[arg(long, value_name = "Q", default_value = "0.25", value_parser = cpu)]
     cpu: Limit<f64>,
     /// Processors of the server's host [default: all of the machine]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
     cores: Option<u16>,
-    /// Memory of the server's host with its page cache, as in 64M [default: no limit]
+    /// Memory limit of the server's host, including its page cache, as in 64M [default: no limit]
     #[arg(long, value_name = "M", value_parser = bytes)]
     memory: Option<u64>,
-    /// What its disk reads in a second: operations as in 200ops, octets as in 4MB/s; may be given
-    /// twice [default: no limit]
+    /// Limit of disk reads per second: operations as in 200ops, or bytes as in 4MB/s; may be given twice
+    /// [default: no limit]
     #[arg(long, value_name = "LIMIT", value_parser = disk)]
     disk: Vec<Disk>,
-    /// Connections that may wait to be accepted [default: the server's own choice]
+    /// Listen backlog: connections that may wait to be accepted [default: the server's own choice]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     backlog: Option<u32>,
-    /// Connections that the server works on at a time [default: the server's own choice]
+    /// Connections that the server handles at a time [default: the server's own choice]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     workers: Option<u32>,
-    /// Begin with nothing of the site in memory, instead of all that fits
+    /// Start each trial with a cold cache [default: the cache is warm, as far as the site fits]
     #[arg(long)]
     cold: bool,
-    /// How long each trial is measured
+    /// Length of the measured window of each trial
     #[arg(short = 'd', long, value_name = "T", default_value = "3s", value_parser = some_time)]
     duration: Duration,
-    /// How long it runs before that
+    /// Length of the warm-up before each measured window
     #[arg(long, value_name = "T", default_value = "500ms", value_parser = time)]
     warmup: Duration,
-    /// How long an exchange may take
+    /// Timeout of an exchange
     #[arg(long, value_name = "T", default_value = "10s", value_parser = some_time)]
     timeout: Duration,
-    /// Repetitions of every trial; intervals need two at least. With --self-test the most of them:
-    /// two are enough where they settle the verdict
+    /// Replicates of each trial; intervals need at least two. With --self-test this is the maximum: two are
+    /// enough if they settle the verdict
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = value_parser!(u32).range(2..=1000))]
     replicates: u32,
-    /// What limits are multiplied by
+    /// Factor by which limits are varied
     #[arg(long, value_name = "FACTOR", default_value = "1.25", value_parser = step)]
     step: f64,
-    /// Vary this resource and no other; may be given several times: cpu, one-core, memory,
-    /// disk-operations, disk-bytes, link-rate, round-trip, backlog, workers, load
+    /// Vary only this resource; may be given several times: cpu, one-core, memory, disk-operations, disk-bytes,
+    /// link-rate, round-trip, backlog, workers, load
     #[arg(long, value_name = "RESOURCE")]
     only: Vec<Resource>,
-    /// Where everything random comes from
+    /// Seed of all random choices
     #[arg(long, default_value_t = SEED)]
     seed: u64,
     /// Print the verdict as JSON
     #[arg(long)]
     json: bool,
-    /// Keep every observation in this folder, which must not exist yet
+    /// Write all observations to this folder, which must not exist yet
     #[arg(short = 'o', long, value_name = "FOLDER")]
     output: Option<PathBuf>,
-    /// Judge the observations of such a folder again, and measure nothing
+    /// Evaluate the observations of such a folder again, without measuring
     #[arg(long, value_name = "FOLDER")]
     judge: Option<PathBuf>,
-    /// Try the judge on set-ups whose limit is known, and print what it names
+    /// Test the method on set-ups whose limit is known, and print which resource it names
     #[arg(long, conflicts_with_all = ["judge", "command"])]
     self_test: bool,
-    /// Of the self-test, only these set-ups
+    /// Run only these set-ups of the self-test
     #[arg(long, value_name = "NAME", requires = "self_test")]
     plant: Vec<String>,
     /// Show no progress
     #[arg(short = 'q', long)]
     quiet: bool,
-    /// Serve --site with a fault, until killed
+    /// Serve --site with a fault until this process is killed
     #[arg(long, value_name = "FAULT", hide = true, requires = "at")]
     serve_slowly: Option<Faults>,
-    /// Where
+    /// Address to listen on, for --serve-slowly
     #[arg(long, value_name = "ADDRESS", hide = true)]
     at: Option<SocketAddr>,
-    /// A server of your own: a command line that stays in the foreground, in which {address}, {port}
-    /// and {root} are filled in, {runtime} (a folder for its own use) and {connections} (--workers)
+    /// Your own server: a command line that stays in the foreground. These are filled in: {address}, {port},
+    /// {root}, {runtime} (a folder for its own use) and {connections} (--workers)
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -148,7 +148,7 @@ const EXAMPLES: &str = "Examples:
 Exit codes: 0 a resource was named, 1 failed or interrupted, 2 usage, 3 measured but INVALID,
 4 undecided: the measurements do not tell, or (--self-test) a wrong name.";
 
-/// A limit that is there, or none.
+/// An optional limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Limit<T> {
     Of(T),
@@ -181,11 +181,11 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
         let read = record::read(folder)?;
         return read.publish(arguments.json);
     }
-    // Before anything else: the kernel moves no program with threads into a namespace.
+    // Must run first: the kernel does not move a process with several threads into a namespace.
     privilege::acquire()?;
     let interrupt = Interrupt::install()?;
     machine::raise_open_files();
-    // Of runs that were killed.
+    // Left by runs that were killed.
     leftovers::remove();
     let interrupted = || interrupt.is_raised();
     if arguments.self_test {

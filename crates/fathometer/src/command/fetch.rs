@@ -1,4 +1,4 @@
-//! `fathometer fetch`: one page, or a list of files, from any server, by a connection policy.
+//! `fathometer fetch`: retrieves one page, or a list of files, from any server with a connection policy.
 
 use std::collections::HashMap;
 use std::fs;
@@ -32,18 +32,17 @@ use crate::url::Url;
 pub struct FetchArguments {
     /// The page: http://host[:port]/path or https://host[:port]/path
     url: String,
-    /// How connections are used: h1.0, h1.0xN, h1.0-keepalive, h1.1, h1.1xN, h1.1-pipeline,
-    /// h1.1-pipeline-ranges, h2, h2c, h2xN, h2-sharded, h2-push, h3, h3-alt-svc (h2 until the server
-    /// has told of h3 by Alt-Svc); by default h1.1 for http and h2 for
-    /// https. Behind any of them: -package, -package-v1, -package-delta, -tar, -tar-whole or -zip, to
-    /// ask for all files in one response; package alone is h1.1-package
+    /// Connection policy: h1.0, h1.0xN, h1.0-keepalive, h1.1, h1.1xN, h1.1-pipeline, h1.1-pipeline-ranges, h2,
+    /// h2c, h2xN, h2-sharded, h2-push, h3, h3-alt-svc (h2 until the server announces h3 by Alt-Svc); the
+    /// default is h1.1 for http and h2 for https. To request all files in one response, append -package,
+    /// -package-v1, -package-delta, -tar, -tar-whole or -zip; package alone is h1.1-package
     #[arg(long)]
     policy: Option<Policy>,
-    /// Fetch the files that FILE names, a target (/path) a line, and no page. The URL is that of their
-    /// folder, with which a package of them is asked for
+    /// Fetch the files that FILE lists, one target (/path) per line, instead of a page. The URL is that of
+    /// their folder; a package of the files is requested with it
     #[arg(long, value_name = "FILE")]
     list: Option<PathBuf>,
-    /// What requests say of their urgency: none, browser, round-robin
+    /// Priorities that requests state: none, browser, round-robin
     #[arg(long, default_value = "none")]
     priority: Priorities,
     #[command(flatten)]
@@ -51,28 +50,28 @@ pub struct FetchArguments {
     /// `revalidate` fetches the page twice and reports the second visit
     #[arg(long, value_enum, default_value = "first")]
     visit: VisitChoice,
-    /// How HTTP/1.0 and 1.1 revalidate
+    /// Validators that HTTP/1.0 and 1.1 use to revalidate
     #[arg(long, value_enum, default_value = "etag")]
     revalidation: RevalidationChoice,
-    /// When buffered requests of a pipeline leave: explicit, buffer, `timer-<n>ms`
+    /// When the buffered requests of a pipeline are sent: explicit, buffer, `timer-<n>ms`
     #[arg(long, default_value = "explicit")]
     flush: Flush,
-    /// Octets of that buffer
+    /// Size of the pipeline's buffer in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     buffer: u64,
-    /// Accept deflated and gzipped pages
+    /// Accept the content codings deflate and gzip
     #[arg(long)]
     compressed: bool,
-    /// Leave Nagle's algorithm on
+    /// Leave Nagle's algorithm enabled (do not set TCP_NODELAY)
     #[arg(long)]
     nagle: bool,
     /// Acknowledge every segment at once (TCP_QUICKACK)
     #[arg(long)]
     quickack: bool,
-    /// The offloads of UDP that HTTP/3 uses: on (both), send (GSO), receive (GRO) or off
+    /// UDP offloads that HTTP/3 uses: on (both), send (GSO), receive (GRO) or off
     #[arg(long, value_name = "WHICH", default_value_t = UdpOffload::On)]
     udp_offload: UdpOffload,
-    /// Give up after so many seconds
+    /// Time limit of each visit, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = whole_seconds)]
     timeout: Duration,
     /// Print every exchange and connection as JSON
@@ -93,11 +92,11 @@ enum RevalidationChoice {
     Head,
 }
 
-/// Targets listed on the screen of those that the server refused.
+/// Number of refused targets that the screen lists.
 const LISTED: usize = 20;
 
-/// Fetches the page and prints what it took. Exit code 1 when files are missing: not received, answered with
-/// another status than success, or left out as too many.
+/// Fetches the page and prints the measurements. Exit code 1 if files are missing: not received, answered with
+/// a status other than success, or left out because the page has too many.
 pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
     let url = Url::parse(&arguments.url)?;
     let policy = policy_for(arguments, &url)?;
@@ -144,7 +143,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
         quick_ack: arguments.quickack.then_some(true),
         tls,
         quic,
-        // Names of connections of QUIC must not come again.
+        // The identifiers of QUIC connections must not repeat.
         seed: Seed(clock.realtime_of(clock.now()).as_nanos() as u64),
     };
     let visit = |visit: Visit, cache: ValidatorCache| -> Result<_, Failure> {
@@ -167,7 +166,19 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
         Ok((driver.finish(clock.now()), statistics))
     };
     let (mut retrieval, mut statistics) = visit(Visit::First, ValidatorCache::default())?;
+    let mut is_cached = true;
     if arguments.visit == VisitChoice::Revalidate {
+        // What the first visit lacks is fetched whole by the second, which is no revalidation.
+        is_cached = Missing::of(&retrieval, options.list.as_deref()).complete;
+        if !is_cached {
+            for (target, failure) in &retrieval.failures {
+                eprintln!(
+                    "first visit: failed to fetch {target}: {}",
+                    failure.in_words()
+                );
+            }
+            eprintln!("the first visit is not complete: the second is no pure revalidation");
+        }
         (retrieval, statistics) = visit(Visit::Revalidate, retrieval.cache)?;
     }
     let missing = Missing::of(&retrieval, options.list.as_deref());
@@ -180,7 +191,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
         eprintln!("failed to fetch {target}: {}", failure.in_words());
     }
     missing.warn();
-    Ok(if missing.complete {
+    Ok(if missing.complete && is_cached {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(1)
@@ -189,11 +200,11 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
 
 /// What a retrieval lacks.
 struct Missing<'r> {
-    /// Files that the server answered, but not with the file: target and status.
+    /// Files for which the server sent a status other than success: target and status.
     refused: Vec<(&'r str, u16)>,
-    /// The status of the page itself, when that is among them.
+    /// The status of the page itself, if it is one of these.
     page_status: Option<u16>,
-    /// References that were not followed because there are too many.
+    /// References that were not followed because there were too many.
     left_out: u32,
     /// Whether nothing is missing.
     complete: bool,
@@ -201,7 +212,7 @@ struct Missing<'r> {
 
 impl<'r> Missing<'r> {
     fn of(retrieval: &'r Retrieval, list: Option<&PageList>) -> Missing<'r> {
-        // What a bundle of a list is asked for with is no file, unless the list names it, too.
+        // The target of a bundle request is not a file, unless the list names it too.
         let is_file = |target: &str| {
             list.is_none_or(|list| target != list.folder || list.files.iter().any(|f| f == target))
         };
@@ -209,7 +220,7 @@ impl<'r> Missing<'r> {
         let complete = exchanges.filter(|(_, exchange)| {
             exchange.outcome == Outcome::Complete && is_file(&exchange.target)
         });
-        // The last answer decides: a file may be asked for again, in parts, or after a HEAD.
+        // The last response decides: a file may be requested again, in parts, or after a HEAD.
         let last: HashMap<&str, (usize, Option<u16>)> = complete
             .map(|(place, exchange)| (exchange.target.as_str(), (place, exchange.status)))
             .collect();
@@ -262,12 +273,12 @@ impl<'r> Missing<'r> {
     }
 }
 
-/// Whether a status says that the file came, or is current.
+/// Whether the status means that the file was received or is current.
 fn is_success(status: u16) -> bool {
     matches!(status, 200..=299 | 304)
 }
 
-/// The policy that was asked for, or what is usual for the scheme. Over TLS or not is what the URL says.
+/// The requested policy, or the default of the scheme. The URL decides whether TLS is used.
 fn policy_for(arguments: &FetchArguments, url: &Url) -> Result<Policy, Failure> {
     let usual = match url.secure {
         true => Protocol::Http2,
@@ -293,7 +304,7 @@ fn policy_for(arguments: &FetchArguments, url: &Url) -> Result<Policy, Failure> 
     }
 }
 
-/// The list in a file: blank lines and comments (`#`) apart, a target a line.
+/// Reads a list file: one target per line; blank lines and comments (`#`) are ignored.
 fn read_list(file: &Path, folder: &Url) -> Result<PageList, Failure> {
     let text = fs::read_to_string(file)
         .map_err(|error| format!("failed to read {}: {error}", file.display()))?;
@@ -374,7 +385,7 @@ fn print_protection(retrieval: &Retrieval) {
     );
 }
 
-/// What became known of alternative services and what became of them, and how many exchanges went over what.
+/// Prints which alternative services were announced, what became of them, and the exchanges over each protocol.
 fn print_services(retrieval: &Retrieval) {
     let Some(start) = start_of(retrieval).filter(|_| !retrieval.services.is_empty()) else {
         return;
@@ -412,7 +423,7 @@ fn print_services(retrieval: &Retrieval) {
     );
 }
 
-/// What compression made of the heads, where there was any.
+/// Prints how far field compression reduced the heads, if it was used.
 fn print_heads(retrieval: &Retrieval) {
     let compressed = retrieval.exchanges.iter();
     let compressed = compressed.filter(|exchange| exchange.response_fields.is_some());
@@ -486,7 +497,7 @@ fn print_json(
     println!("{value:#}");
 }
 
-/// Of datagrams and QUIC's timers; `null` where there was no QUIC.
+/// Counts of datagrams and of QUIC's timers; `null` without QUIC.
 fn udp_json(statistics: &LoopStatistics) -> Option<serde_json::Value> {
     let datagrams = &statistics.datagrams;
     (datagrams.send_calls > 0).then(|| {
@@ -513,7 +524,7 @@ fn bundle_json(answer: &BundleAnswer) -> serde_json::Value {
     }
 }
 
-/// What came of asking for all files at once, and when the files could be used.
+/// Prints the result of requesting all files at once, and when the files became usable.
 fn print_files(retrieval: &Retrieval) {
     let counters = &retrieval.counters;
     if let Some(answer) = &retrieval.bundle {

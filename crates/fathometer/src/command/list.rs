@@ -1,4 +1,4 @@
-//! `fathometer list`: what there is to choose from.
+//! `fathometer list`: the available studies, paths, eras, servers and workloads.
 
 use std::process::ExitCode;
 
@@ -20,7 +20,7 @@ pub struct ListArguments {
     json: bool,
 }
 
-/// Lists studies, paths, eras and servers.
+/// Lists studies, paths, eras, servers and workloads.
 pub fn run(arguments: &ListArguments) -> Result<ExitCode, Failure> {
     let mut groups = Vec::new();
     let mut studies = Vec::new();

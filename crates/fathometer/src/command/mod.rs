@@ -1,7 +1,7 @@
-//! The command line. One module a command; each has its arguments and a `run`.
+//! The command line. Each command is a module with its arguments and a `run` function.
 //!
-//! Data go to stdout, progress and warnings to stderr. Exit codes: 0 done, 1 failed, 2 usage,
-//! 3 measured but invalid, 4 a promise asked for was not met.
+//! Data go to stdout, progress and warnings to stderr. Exit codes: 0 done, 1 failed, 2 usage, 3 measured but
+//! invalid, 4 an SLO or threshold was not met.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 
 use crate::load::LoadError;
 use crate::url::UrlError;
+use crate::workload;
 
 pub mod arguments;
 pub mod bottleneck;
@@ -27,10 +28,10 @@ pub mod study;
 pub mod trace;
 pub mod unpack;
 
-/// What any command may fail with: a message that says what to do.
+/// The error of any command: a message that says what to do.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// A command line that cannot be followed, whatever the machine and the server are like.
+/// An invalid command line, regardless of the machine and the server.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
@@ -40,11 +41,12 @@ pub fn usage(message: impl Into<String>) -> Failure {
     Box::new(UsageError(message.into()))
 }
 
-/// The exit code of a failure: 2 where the command line is at fault, else 1.
+/// The exit code of a failure: 2 for a usage error, else 1.
 pub fn code_of(failure: &Failure) -> ExitCode {
     let is_usage = failure.is::<UsageError>()
         || matches!(failure.downcast_ref(), Some(error) if UrlError::is_usage(error))
-        || matches!(failure.downcast_ref(), Some(error) if LoadError::is_usage(error));
+        || matches!(failure.downcast_ref(), Some(error) if LoadError::is_usage(error))
+        || matches!(failure.downcast_ref(), Some(error) if workload::LoadError::is_usage(error));
     ExitCode::from(if is_usage { 2 } else { 1 })
 }
 
@@ -62,7 +64,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Re-run a paper, or a study of your own, with the published figures beside yours
+    /// Rerun a paper's experiments, or your own study, and compare with the published figures
     Study(study::StudyArguments),
     /// Run any command behind an emulated path
     Path(path::PathArguments),
@@ -70,31 +72,32 @@ enum Command {
     Trace(trace::TraceArguments),
     /// Retrieve a page from any HTTP server with a connection policy
     Fetch(Box<fetch::FetchArguments>),
-    /// Put a load on any HTTP server and measure what comes of it
+    /// Load-test any HTTP server: throughput, latency, errors and the validity of the result
     Load(Box<load::LoadArguments>),
-    /// Find out which resource limits a server, by varying each
+    /// Find the resource that limits a server, by varying each
     Bottleneck(Box<bottleneck::BottleneckArguments>),
-    /// Serve a folder or a synthesised site
+    /// Serve a folder or a synthetic site
     Serve(Box<serve::ServeArguments>),
     /// Write a workload's site to a folder
     Site(site::SiteArguments),
-    /// Make an object package: all files of a folder, a page or an HTTP archive in one
+    /// Build an object package: one file with all files of a folder, a page or an HTTP archive
     Pack(pack::PackArguments),
-    /// Take an object package apart, or tell what is in it
+    /// Extract an object package, or list its files
     Unpack(unpack::UnpackArguments),
-    /// Show a run again: tables, claims, and report.html
+    /// Show the results of a run again: tables, claims, and report.html
     Report(report::ReportArguments),
-    /// List studies, paths, eras and servers under test
+    /// List studies, paths, eras, servers and workloads
     List(list::ListArguments),
-    /// Tell what this machine can and cannot do
+    /// Test what this machine can and cannot do
     Doctor(doctor::DoctorArguments),
-    /// Receive a host's packets, as a process of its own that this program starts
+    /// Receive a host's packets, in a separate process that this program starts
     #[command(name = crate::wire::receiver::ARGUMENT, hide = true)]
     ReceivePackets,
 }
 
-/// Runs the command that was asked for.
+/// Runs the requested command.
 pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
+    fathometer_sys::signal::report_children()?;
     match arguments.command {
         Command::Study(arguments) => study::run(&arguments),
         Command::Path(arguments) => path::run(&arguments),
@@ -113,7 +116,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Receives until the socket that is the standard input is closed at the other end.
+/// Receives until the peer closes the socket that is the standard input.
 fn receive_packets() -> Result<ExitCode, Failure> {
     let control = std::io::stdin().as_fd().try_clone_to_owned()?;
     crate::wire::receiver::serve(&UnixStream::from(control))?;

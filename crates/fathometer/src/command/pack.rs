@@ -1,4 +1,4 @@
-//! `fathometer pack`: an object package of a folder, a page of it, a list of its files, or an HTTP
+//! `fathometer pack`: builds an object package of a folder, a page of it, a list of its files, or an HTTP
 //! archive.
 
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::package::progress::{All, Progress};
 use crate::package::source::{Folder, Items, Known, List};
 use crate::package::{Flow, PackageError, har};
 
-/// Notes of one run that are printed singly.
+/// Maximum number of notes that are printed individually.
 const NOTES: usize = 10;
 
 /// Arguments of `pack`.
@@ -34,33 +34,33 @@ package are the files' paths from the folder, percent-encoded as in a URL.")]
 pub struct PackArguments {
     /// A folder, or a HAR file with contents; - reads a HAR from stdin
     source: PathBuf,
-    /// Where to write the package: it appears there when it is whole. Without this it goes to stdout
+    /// Write the package to this file, which appears only when it is complete [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Only this page of the folder (the path of its HTML) and what it embeds
+    /// Pack only this page of the folder (the path of its HTML) and the files embedded in it
     #[arg(long, value_name = "PATH", conflicts_with = "names")]
     page: Option<String>,
-    /// Only the files listed here, one path a line from the folder, in that order; - reads the list from
-    /// stdin and packs each file as soon as its line is there
+    /// Pack only the files listed here, in that order, one path per line relative to the folder; - reads the
+    /// list from stdin and packs each file as soon as its line arrives
     #[arg(long, value_name = "LIST")]
     names: Option<PathBuf>,
     /// Paths of that list end with NUL, as `find -print0` writes them
     #[arg(short = '0', long, requires = "names")]
     null: bool,
-    /// Of a HAR, the files of this host (and port, if its URLs have one) [default: that of the first
+    /// Pack the files of this host of a HAR (and port, if its URLs have one) [default: that of the first
     /// request]
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
-    /// The version of the format: 1, the layout of the paper, has names, sizes and attributes only
+    /// Format version: 1, the layout of the paper, has no metadata except names, sizes and attributes
     #[arg(long, value_name = "1|2", default_value = "2", value_parser = version)]
     format: Version,
-    /// Put text into the package in this content coding: gzip or deflate (format 2)
+    /// Compress text in the package with this content coding: gzip or deflate (format 2)
     #[arg(long, value_name = "CODING", value_parser = coding)]
     coding: Option<ContentCoding>,
-    /// Overwrite the output
+    /// Overwrite the output file
     #[arg(short, long, requires = "output")]
     force: bool,
-    /// Print what was packed as JSON
+    /// Print a summary of the package as JSON
     #[arg(long, requires = "output")]
     json: bool,
 }
@@ -78,7 +78,7 @@ fn coding(text: &str) -> Result<ContentCoding, String> {
     }
 }
 
-/// Makes the package. What was left out is told on stderr and does not fail.
+/// Builds the package. Files that are left out are reported on stderr and are not an error.
 pub fn run(arguments: &PackArguments) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::install()?;
     if arguments.coding.is_some() && arguments.format == Version::One {
@@ -141,7 +141,7 @@ fn told(shown: &str, version: Version, packed: Packed) -> String {
     )
 }
 
-/// What is to be packed.
+/// What to pack.
 struct Plan {
     folder: Option<Folder>,
     what: What,
@@ -205,7 +205,7 @@ impl Plan {
         }
     }
 
-    /// Tells of what is left out, and gives it back.
+    /// Prints what is left out, and returns it.
     fn tell_left_out(&mut self) -> Vec<String> {
         let What::Known(known) = &mut self.what else {
             return Vec::new();

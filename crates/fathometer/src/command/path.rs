@@ -1,7 +1,7 @@
-//! `fathometer path`: any program behind an emulated path.
+//! `fathometer path`: runs any program behind an emulated path.
 //!
-//! The program runs inside the client's host, from where it reaches the server's host and nothing
-//! else. There, the kernel answers (to a ping, say), or the program given with `--server`.
+//! The program runs inside the client's host and can reach only the server's host. There, the kernel answers
+//! (for example to a ping), or the program given with `--server`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -22,15 +22,15 @@ use crate::era::Era;
 use crate::lab::{Host, Lab, Side};
 use crate::wire::WireOptions;
 
-/// How long a server may take to listen before the command is started all the same.
+/// Longest wait for the server to listen. After it the command starts anyway.
 const READY: Duration = Duration::from_secs(5);
 
-/// How long an interrupted command may take to end by itself.
+/// How long an interrupted command may take to exit before it is stopped.
 const GRACE: Duration = Duration::from_secs(1);
 
 const SIGTERM: i32 = rustix::process::Signal::TERM.as_raw();
 
-/// What the command line says.
+/// Arguments of `path`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The command finds the server's addresses in FATHOMETER_SERVER (IPv4) and FATHOMETER_SERVER6, the \
@@ -43,19 +43,19 @@ The exit code is the command's; 3 when the command succeeded and the path was no
 pub struct PathArguments {
     /// A path profile: a name (see `fathometer list`) or a TOML file
     profile: String,
-    /// The TCP of both hosts: the name of an era, or a TOML file
+    /// TCP profile of both hosts: the name of an era, or a TOML file
     #[arg(long, default_value = "today")]
     era: String,
-    /// Where losses, jitter and all other chance come from
+    /// Seed of losses, jitter and all other random events
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Run this shell command in the server's host, until the other command ends
+    /// Run this shell command in the server's host until the main command exits
     #[arg(long, value_name = "COMMAND")]
     server: Option<OsString>,
     /// Write all packets at both ends to this pcapng file
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
-    /// Print what the path did as JSON (on stderr: stdout is the command's)
+    /// Print the path's report as JSON (on stderr: stdout is the command's)
     #[arg(long)]
     json: bool,
     /// The program to run, with its arguments
@@ -63,27 +63,27 @@ pub struct PathArguments {
     command: Vec<OsString>,
 }
 
-/// What happened, for programs.
+/// The report as JSON.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     profile: &'a Profile,
     era: &'a str,
     seed: u64,
-    /// TCP settings of the era that this kernel does not take.
+    /// TCP settings of the era that this kernel does not support.
     impossible_settings: Vec<String>,
-    /// Whether deliveries came before all other threads of the machine.
+    /// Whether the delivery threads could get a higher priority than all other threads of the machine.
     punctual_threads: bool,
     exit_code: u8,
     path: &'a PathCertificate,
     validity: &'a Validity,
 }
 
-/// Runs the command behind the path and passes its exit code on.
+/// Runs the command behind the path and returns its exit code.
 pub fn run(arguments: &PathArguments) -> Result<ExitCode, Failure> {
     let text = data::load("paths", "path profile", &arguments.profile)?;
     let profile = Profile::from_toml(&text, &arguments.profile)?;
     let era = Era::load(&arguments.era)?;
-    // Before any thread is started: the kernel moves no program with threads.
+    // Must come before any thread starts: the kernel does not move a process with several threads.
     privilege::acquire()?;
     let interrupt = Interrupt::install()?;
     let punctual_threads = std::thread::spawn(|| priority::put_first().is_ok())
@@ -114,7 +114,7 @@ pub fn run(arguments: &PathArguments) -> Result<ExitCode, Failure> {
     let command = start(&lab.client, command, Session::Shared)?;
     let status = await_end(&command, interrupt)?;
 
-    // The last packets of connections that were just closed belong to what is told.
+    // The report includes the last packets of connections that were just closed.
     lab.settle(
         Duration::from_millis(20),
         2 * profile.round_trip() + Duration::from_millis(500),
@@ -168,7 +168,7 @@ fn start(host: &Host, mut command: Command, session: Session) -> Result<HostProc
     Ok(host.namespace.command(command, session)?)
 }
 
-/// Waits until something listens in the server's host, TCP or UDP, whatever its port.
+/// Waits until a TCP or UDP socket listens in the server's host, on any port.
 fn await_listener(host: &Host, server: &HostProcess) -> Result<(), Failure> {
     let clock = fathometer_sys::Clock::start();
     while clock.now().since(fathometer_model::Instant::ZERO) < READY {
@@ -187,7 +187,7 @@ fn await_listener(host: &Host, server: &HostProcess) -> Result<(), Failure> {
 
 /// Whether this thread's namespace has a TCP socket in LISTEN or an unconnected UDP socket.
 fn has_listener() -> bool {
-    // The fourth column is the state: 0A is LISTEN, and 07 is how UDP says "not connected".
+    // The fourth column is the state: 0A is LISTEN; for UDP, 07 means "not connected".
     [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")]
         .iter()
         .any(|(table, state)| {
@@ -200,8 +200,8 @@ fn has_listener() -> bool {
         })
 }
 
-/// Waits for the command. Ctrl-C reaches it by itself; a signal to this program alone is passed on
-/// when the command has not ended soon after.
+/// Waits for the command. Ctrl-C reaches it directly. A signal to this process alone is forwarded if the
+/// command does not exit within [`GRACE`].
 fn await_end(command: &HostProcess, interrupt: Interrupt) -> Result<ExitStatus, Failure> {
     loop {
         if let Some(exit) = command.wait_for(Duration::from_millis(50)) {
@@ -216,7 +216,7 @@ fn await_end(command: &HostProcess, interrupt: Interrupt) -> Result<ExitStatus, 
     }
 }
 
-/// The code that a shell would give: 128 and the signal's number for one that was killed.
+/// The code that a shell would return: 128 plus the signal's number for a killed process.
 fn code(status: ExitStatus) -> u8 {
     let code = status
         .code()
@@ -279,7 +279,7 @@ fn direction(
     writeln!(f, "; {} lost unasked", certificate.unasked_drops)
 }
 
-/// Nanoseconds, shown in microseconds or, when they are many, in milliseconds.
+/// Nanoseconds, printed in microseconds or, when large, in milliseconds.
 struct Micros(u64);
 
 impl fmt::Display for Micros {

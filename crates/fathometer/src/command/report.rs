@@ -1,4 +1,4 @@
-//! `fathometer report`: a run shown again, from its files alone.
+//! `fathometer report`: shows the results of a run from its files alone.
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
@@ -29,17 +29,17 @@ pub struct ReportArguments {
     json: bool,
 }
 
-/// What a run's figures amount to.
+/// The evaluation of a run.
 #[derive(Debug)]
 pub struct Judged {
-    /// No claim that was tested is reversed, and no figure misses its bar.
+    /// No tested claim is reversed, and no figure misses its threshold.
     pub all_met: bool,
-    /// `report.html`, or why it, or a file beside it, was not written.
+    /// The path of `report.html`, or why it, or a file beside it, was not written.
     pub page: Result<PathBuf, fathometer_analysis::Error>,
 }
 
-/// Writes `report.html` and `summary.json` anew and prints the tables. Where the run's folder cannot be written,
-/// what was printed is complete all the same.
+/// Writes `report.html` and `summary.json` again and prints the tables. If the run's folder is not writable,
+/// the printed output is still complete.
 pub fn run(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
     match publish(&arguments.run, arguments.json)?.page {
         Ok(page) => say(format_args!("report: {}", page.display())),
@@ -50,7 +50,7 @@ pub fn run(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes what a run amounts to beside its files and prints it.
+/// Writes the evaluation of a run beside its files and prints it.
 pub fn publish(folder: &Path, json: bool) -> Result<Judged, Failure> {
     let info = info(folder)?;
     let files = StudyFiles::of_run(folder, &info)?;
@@ -59,7 +59,7 @@ pub fn publish(folder: &Path, json: bool) -> Result<Judged, Failure> {
     let study = judged
         .unwrap_or_else(|| StudyData::without_paper(&info.study, &info.title, columns(folder)));
     let digest = Digest::of(folder, &study)?;
-    // The tables are shown even where there is no room for their files.
+    // The tables are printed even if their files cannot be written, for example on a full disk.
     let page = write_digest_by(&digest, &|path, text| {
         whole_file::write(path, text.as_bytes())
     });
@@ -82,8 +82,8 @@ pub fn publish(folder: &Path, json: bool) -> Result<Judged, Failure> {
     })
 }
 
-/// What the list of all cells shows of a study without tables: of page retrievals packets and seconds, of loads
-/// throughput and response times.
+/// Columns of the list of all cells, for a study without tables: packets and seconds of page retrievals,
+/// throughput and response times of loads.
 fn columns(folder: &Path) -> Vec<Column> {
     const OF_LOADS: [(&str, &str); 5] = [
         ("exch/s", "exchanges_per_s"),
@@ -121,7 +121,7 @@ fn info(folder: &Path) -> Result<RunInfo, Failure> {
         .map_err(|error| format!("failed to read {}: {error}", path.display()).into())
 }
 
-/// Writes to stdout. A reader that has seen enough, as `head`, is no failure.
+/// Writes to stdout. It is not an error if the reader closes the pipe early, as `head` does.
 fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout
@@ -135,7 +135,7 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A study without tables of its own: every cell in a line, and what was left out.
+/// Lists all cells of a study without tables of its own, one per line, with the reasons for invalid cells.
 fn cells(run: &Run, json: bool) -> String {
     let mean = |cell: &fathometer_analysis::run::Cell, metric: &str| {
         let values = cell.values(metric);

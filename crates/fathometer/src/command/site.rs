@@ -1,4 +1,4 @@
-//! `fathometer site`: a workload's site as a folder, for any server, and the workload's figures.
+//! `fathometer site`: writes a workload's site to a folder, for any server, and prints the workload's figures.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,16 +14,15 @@ use crate::workload::{self, Loaded, SEED};
 /// Arguments of `site`.
 #[derive(Debug, Args)]
 pub struct SiteArguments {
-    /// The workload: microscape, surge:files=2000,requests=500000, webstone, today …
-    /// (`fathometer list` has them all)
+    /// The workload: microscape, surge:files=2000,requests=500000, webstone, today … (see `fathometer list`)
     workload: String,
-    /// The folder to write it to; made if need be, other files in it stay. Without one, the figures
-    /// are printed alone
+    /// Folder to write the site to; created if needed, other files in it stay. Without it, only the figures are
+    /// printed
     folder: Option<PathBuf>,
-    /// The seed of its content
+    /// Seed of the content
     #[arg(long, default_value_t = SEED)]
     seed: u64,
-    /// Spell microscape's tags in mixed case, which deflates worse
+    /// Write microscape's tags in mixed case, which compresses worse
     #[arg(long)]
     mixed_case: bool,
     /// Print the figures as JSON
@@ -72,7 +71,7 @@ pub fn run(arguments: &SiteArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells on stderr what is being made, when that takes long: each stage once.
+/// Prints each stage of a long generation once, on stderr.
 pub fn stages() -> impl FnMut(&str, f64) {
     let mut last = String::new();
     move |stage, _| {
@@ -133,7 +132,7 @@ fn print_coded(site: &Site) {
     }
 }
 
-/// The site of a workload by its name.
+/// The site of the named workload.
 pub fn workload(name: &str, seed: Seed, variant: Variant) -> Result<Site, Failure> {
     if name == "microscape" {
         return Ok(microscape::site(seed.stream("workload"), variant));

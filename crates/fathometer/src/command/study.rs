@@ -1,4 +1,4 @@
-//! `fathometer study`: a paper run again, or a study of one's own.
+//! `fathometer study`: reruns a paper's experiments, or a study of the user's own.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,32 +17,32 @@ use crate::workload::SEED;
 /// Arguments of `study`.
 #[derive(Debug, Args)]
 pub struct StudyArguments {
-    /// A study's name, as in nielsen97 (see `fathometer list`), or the path of its TOML file, which is judged by
-    /// tables.toml, claims.toml and figures.csv beside it, where there are any
+    /// A study's name, as in nielsen97 (see `fathometer list`), or the path of its TOML file; tables.toml,
+    /// claims.toml and figures.csv beside that file are used if present
     study: String,
-    /// Every cell once or twice, in a few minutes [default]
+    /// Run each cell once or twice, in a few minutes [default]
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// The repetitions of the paper
+    /// Run as many replicates as the paper
     #[arg(long)]
     full: bool,
-    /// The TCP to run under: 1997, today or both
+    /// TCP profile: 1997, today or both
     #[arg(long, value_name = "ERA", default_value = "both")]
     era: String,
     /// Run only cells with this level; may be given several times, as in --only path=wan
     #[arg(long, value_name = "FACTOR=LEVEL", value_parser = level)]
     only: Vec<(String, String)>,
-    /// Repeat every cell so many times, whatever the study says; intervals need two at least
+    /// Number of replicates of each cell, instead of the study's own; intervals need at least two
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     replicates: Option<u32>,
-    /// The seed of everything random
+    /// Seed of all random choices
     #[arg(long, default_value_t = SEED)]
     seed: u64,
-    /// The run's folder, which must not exist yet [default: `runs/<time>-<study>-<mode>`]
+    /// Folder of the run, which must not exist yet [default: `runs/<time>-<study>-<mode>`]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
-    /// Resume the interrupted run in the folder that --output names: of this study, mode and seed, by the same
-    /// build of the program and with the same files
+    /// Resume the interrupted run in the folder of --output; study, mode, seed, build of the program and input
+    /// files must be the same
     #[arg(long, requires = "output")]
     resume: bool,
     /// Print the summary as JSON
@@ -51,7 +51,7 @@ pub struct StudyArguments {
     /// Show no progress
     #[arg(long)]
     quiet: bool,
-    /// Exit with 4 when a claim that was tested is reversed, or a figure misses its bar
+    /// Exit with 4 if a tested claim is reversed, or a figure misses its threshold
     #[arg(long)]
     strict: bool,
 }
@@ -62,9 +62,9 @@ fn level(text: &str) -> Result<(String, String), String> {
         .ok_or_else(|| "write FACTOR=LEVEL, as in path=wan".to_owned())
 }
 
-/// Runs the study and prints what came of it.
+/// Runs the study and prints the results.
 pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
-    // Before anything else: the kernel moves no program with threads into a namespace.
+    // Must run first: the kernel does not move a process with several threads into a namespace.
     privilege::acquire()?;
     let interrupt = Interrupt::install()?;
     fathometer_sys::machine::raise_open_files();
@@ -98,7 +98,7 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
     };
     let outcome =
         run::execute(&request, &|| interrupt.is_raised()).map_err(|error| -> Failure {
-            // A folder that was there before is another run's.
+            // If the folder existed before, it belongs to another run.
             let ours = !matches!(error, RunError::Folder(_) | RunError::Mismatch(_));
             if ours && has_a_record(&folder) {
                 format!(
@@ -111,7 +111,7 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
             }
         })?;
     let judged = report::publish(&folder, arguments.json)?;
-    // What a study is to leave is its folder.
+    // The folder is the result of a study, so a failure to write the page is an error.
     let page = judged.page?;
     if outcome.interrupted {
         say(format_args!(
@@ -135,12 +135,12 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether at least one replicate is written down.
+/// Whether at least one replicate is recorded.
 fn has_a_record(folder: &Path) -> bool {
     std::fs::read(folder.join("replicates.ndjson")).is_ok_and(|text| text.contains(&b'\n'))
 }
 
-/// `runs/20261121-194500-nielsen97-quick`: the start in universal time.
+/// `runs/20261121-194500-nielsen97-quick`: the start time in UTC.
 fn default_folder(study: &str, mode: Mode) -> PathBuf {
     let now = Clock::start().realtime_of(Instant::ZERO).as_secs();
     let (year, month, day) = civil(now / 86_400);

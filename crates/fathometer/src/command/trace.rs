@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::Failure;
 use crate::tap_file::TapFile;
 
-/// Connections drawn into one graph: the first of the capture.
+/// Maximum number of connections in one graph: the first ones of the capture.
 const DRAWN: usize = 256;
 
 /// Arguments of `trace`.
@@ -29,27 +29,26 @@ const DRAWN: usize = 256;
                         came before that place."
 )]
 pub struct TraceArguments {
-    /// The capture, in pcap or pcapng, also compressed by gzip or zstd; - reads it from stdin
+    /// Capture file, pcap or pcapng, optionally compressed with gzip or zstd; - reads it from stdin
     file: PathBuf,
-    /// Print everything as JSON, connection by connection
+    /// Print all results as JSON, including each connection
     #[arg(long)]
     json: bool,
-    /// Which packets count: of our own captures those at the `client` or the `server`; `all`; or
-    /// those of the interface of this name
+    /// Packets to count: `client` or `server`, the tap of a capture made by this program; `all`; or the name of
+    /// an interface
     #[arg(long, default_value = "client", value_name = "client|server|all|NAME")]
     tap: String,
-    /// Memory that the accounting takes at most; K, M, G and T are powers of 1024. A connection takes some
-    /// 250 bytes
+    /// Memory limit of the accounting; K, M, G and T are powers of 1024. A connection takes about 250 bytes
     #[arg(long, default_value = "2G", value_name = "SIZE", value_parser = super::unpack::size)]
     memory: u64,
-    /// Also print a line for each connection
+    /// Also print one line per connection
     #[arg(long)]
     connections: bool,
-    /// Also draw a time-sequence graph of the first connections into this file, as SVG
+    /// Also draw a time-sequence graph of the first connections to this SVG file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
-    /// Also write the packets of the tap that counts into this file, as pcapng. Wireshark takes a packet that
-    /// passes two taps for two: of a capture of several, open one at a time
+    /// Also write the packets of the counted tap to this pcapng file. Wireshark counts a packet that passes two
+    /// taps twice: for a capture with several taps, open the file of a single tap
     #[arg(long, value_name = "FILE.pcapng")]
     write: Option<PathBuf>,
 }
@@ -62,14 +61,14 @@ struct Document<'a> {
     metrics: BTreeMap<String, f64>,
 }
 
-/// Prints the accounting; the exit code tells whether the capture was whole.
+/// Prints the accounting. The exit code shows whether the capture was complete.
 pub fn run(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let (accounting, sequences) = arguments.account()?;
     if let Some(file) = &arguments.plot {
         arguments.draw(file, &sequences)?;
     }
     match arguments.print(&accounting, &mut io::stdout().lock()) {
-        // Whoever reads has seen enough.
+        // The reader has closed the pipe, as `head` does.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         printed => printed?,
     }
@@ -124,7 +123,7 @@ impl TraceArguments {
         Ok((accounting, sequences))
     }
 
-    /// Why nothing was counted, and what could be.
+    /// Explains why no packet was counted, and which interfaces exist.
     fn missing_interface(&self, accounting: &Accounting) -> Failure {
         let (name, tap) = (self.name(), &self.tap);
         let interfaces = accounting.interfaces.iter();
@@ -150,7 +149,7 @@ impl TraceArguments {
             let table = accounting.table(&self.name(), self.connections);
             return out.write_all(table.as_bytes());
         }
-        // Written as it is made: there may be millions of connections.
+        // Written incrementally: there may be millions of connections.
         let mut out = BufWriter::new(out);
         let document = Document {
             accounting,
@@ -165,7 +164,7 @@ impl TraceArguments {
         self.file.as_os_str() == OsStr::new("-")
     }
 
-    /// The capture's name for people.
+    /// The capture's name for messages.
     fn name(&self) -> String {
         match self.is_stdin() {
             true => "stdin".to_owned(),
@@ -174,7 +173,7 @@ impl TraceArguments {
     }
 }
 
-/// Begins the capture that `--write` asks for.
+/// Creates the capture file for `--write`.
 fn extract(file: &Path, from: &Path, taps: TapChoice) -> Result<TapFile, Failure> {
     if let (Ok(one), Ok(other)) = (file.canonicalize(), from.canonicalize())
         && one == other
@@ -216,7 +215,7 @@ mod tests {
         CommandLine::try_parse_from(words).unwrap().trace
     }
 
-    /// An opening at `client.tx` and `client.rx`, and the same at the server.
+    /// A TCP handshake at `client.tx` and `client.rx`, and the same at the server.
     fn capture() -> Vec<u8> {
         let taps = ["client.tx", "server.rx", "server.tx", "client.rx"];
         let mut writer = CaptureWriter::pcapng(&taps.map(|name| (name, 101)));
@@ -286,7 +285,7 @@ mod tests {
         fs::write(&file, capture()).unwrap();
         let (file, client) = (file.to_str().unwrap(), client.to_str().unwrap());
         let of_all = printed(&arguments(&[file, "--tap", "client", "--write", client]));
-        // Every interface of it, and nothing of the others.
+        // All interfaces of that tap, and none of the others.
         let alone = printed(&arguments(&[client, "--tap", "all"]));
         assert!(
             alone.contains("counted: client.tx (3), client.rx (1)"),

@@ -1,4 +1,4 @@
-//! `fathometer unpack`: the files of an object package, into a folder or as a list.
+//! `fathometer unpack`: extracts an object package to a folder, or lists its files.
 
 use std::io::{self, BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
@@ -30,22 +30,22 @@ followed.")]
 pub struct UnpackArguments {
     /// The package; - reads it from stdin
     package: PathBuf,
-    /// The folder to write its files to, made if need be
+    /// Folder to extract to, created if needed
     #[arg(default_value = ".", conflicts_with = "list")]
     folder: PathBuf,
-    /// Tell what is in it instead
+    /// List the files of the package instead
     #[arg(short, long)]
     list: bool,
-    /// Take content codings off: index.html, and not index.html.gz, of a file that is in the package in gzip
+    /// Decode content codings: write index.html instead of index.html.gz for a file stored with gzip
     #[arg(short, long, conflicts_with = "list")]
     decode: bool,
-    /// Overwrite files that exist, but for those that this package brought
+    /// Overwrite existing files, except files extracted from this package
     #[arg(short, long, conflicts_with = "list")]
     force: bool,
-    /// Stop before all files together take more bytes than this; K, M, G and T are powers of 1024
+    /// Stop before all files together exceed this size in bytes; K, M, G and T are powers of 1024
     #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = size, conflicts_with = "list")]
     max_size: u64,
-    /// Stop before the decoded files take more than this many times their bytes in the package
+    /// Stop before the decoded files exceed this many times their size in the package
     #[arg(
         long,
         value_name = "FACTOR",
@@ -58,7 +58,7 @@ pub struct UnpackArguments {
     json: bool,
 }
 
-/// A number of bytes, with a suffix or without.
+/// Parses a number of bytes, with or without a suffix.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.as_bytes().last() {
         Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
@@ -75,7 +75,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{text} is more than can be counted"))
 }
 
-/// Unpacks or lists. Exit code 1 when the package is not whole, with what was whole done.
+/// Extracts or lists. Exit code 1 if the package is incomplete; its complete files are still extracted.
 pub fn run(arguments: &UnpackArguments) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::install()?;
     let mut package = Flow::read_from(&arguments.package, interrupt)?;
@@ -105,7 +105,7 @@ fn extract(
         false => target,
     });
     let result = unpack::read(package, &mut extractor, &mut progress);
-    // What is not whole goes before anything is said.
+    // Remove incomplete files before printing anything.
     drop(extractor);
     progress.clear();
     let (held, error) = match result {
@@ -168,7 +168,7 @@ fn list(
             listing.finish(held, None)?;
             Ok(ExitCode::SUCCESS)
         }
-        // Whoever reads the list has seen enough.
+        // The reader of the list has closed the pipe.
         Err((_, PackageError::ReaderGone(_))) => Ok(ExitCode::SUCCESS),
         Err((held, error)) => {
             listing.finish(held, Some(&error))?;
@@ -177,7 +177,7 @@ fn list(
     }
 }
 
-/// Writes a row for each file as it has been read.
+/// Prints one row per file as it is read.
 struct Listing {
     out: BufWriter<Stdout>,
     json: bool,

@@ -19,12 +19,11 @@ use super::worker::Worker;
 /// How long a connection that is done waits for the server to close it.
 const LINGER: u64 = 1_000_000_000;
 
-/// A connection without an exchange for so long gives its buffers back.
+/// A connection that is idle for this long frees its buffers; nanoseconds.
 const REST_AFTER: u64 = 5_000_000_000;
 
 impl Worker<'_> {
-    /// Opens a connection for a user or the pool, and returns its slot. A failure that is known at
-    /// once is counted.
+    /// Opens a connection for a user or the pool, and returns its slot. An immediate failure is counted.
     pub(super) fn open(&mut self, owner: u32, host: u16) -> Result<u32, Failure> {
         self.tally.at(self.now).connects += 1;
         match self.try_open(owner, host) {
@@ -80,7 +79,7 @@ impl Worker<'_> {
         if let Some(plan) = &self.shared.quic {
             let connection = self.connect_quic(plan, host, number, token)?;
             self.slots[place as usize].machine = Machine::Quic(Some(connection));
-            // Its first words leave with those of all others.
+            // Its first datagrams leave with those of all others.
             self.make_dirty(place);
             return Ok(());
         }
@@ -90,7 +89,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Makes sure that a slot is looked at by `at`.
+    /// Makes sure that a slot is checked by `at`.
     pub(super) fn arm(&mut self, place: u32, at: u64) {
         let slot = &mut self.slots[place as usize];
         if slot.armed_at == 0 || at < slot.armed_at {
@@ -133,7 +132,8 @@ impl Worker<'_> {
             },
         };
         if until > self.now {
-            // What is busy now may soon be idle: so it need not set a timer for every exchange.
+            // A busy connection may soon be idle. Checking it after each idle time avoids a timer for every
+            // exchange.
             let at = match slot.exchanges.is_empty() {
                 true => until,
                 false => until.min(self.now + self.idle_time()),
@@ -141,7 +141,7 @@ impl Worker<'_> {
             return self.arm(place, at);
         }
         match slot.state {
-            // The server did not do what it had said.
+            // The server did not close as announced.
             State::Lingering => self.release(place, End::Client),
             State::Open if slot.exchanges.is_empty() => self.finish(place),
             State::Open => self.time_out(place),
@@ -149,7 +149,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Deals with news of a socket.
+    /// Handles an event of a socket.
     pub(super) fn serve(&mut self, ready: Ready, buffer: &mut [u8]) {
         let place = ready.token as u32;
         let slot = &mut self.slots[place as usize];
@@ -174,26 +174,26 @@ impl Worker<'_> {
             self.reached(place);
         } else if ready.writable && slot.blocked {
             slot.blocked = false;
-            // Until now the server did not read: that wait is the server's, and no send lag.
+            // Until now the server did not read: that wait is caused by the server, and is no send lag.
             let now = self.clock.now().as_nanos();
             for exchange in slot.exchanges.iter_mut().filter(|e| e.sent == 0) {
                 exchange.due = exchange.planned.max(now);
             }
             self.flush(place);
         }
-        // One that waits for its turn to be read has no second one.
+        // A connection that is already queued for reading gets no second turn.
         if ready.readable && !self.slots[place as usize].unread {
             self.read(place, ready.ended, buffer);
         }
     }
 
-    /// There is a connection: it can be used, or secured.
+    /// TCP is established: the connection can be used, or TLS begins.
     fn reached(&mut self, place: u32) {
         let now = self.now;
         let slot = &mut self.slots[place as usize];
         slot.reached = now;
         if let (Some(quick), Some(stream)) = (self.shared.quick_ack, &slot.stream) {
-            // A connection that is gone already says so when it is read.
+            // A closed connection reports that when it is read.
             let _ = socket::set_quick_ack(stream, quick);
         }
         let took = nanos(now - slot.opened);
@@ -204,7 +204,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Begins the handshake of TLS, with early data where that is allowed and harmless.
+    /// Begins the handshake of TLS, with early data where that is allowed and safe.
     fn secure(&mut self, place: u32) {
         let Some(tls) = &self.shared.tls else {
             return;
@@ -258,7 +258,7 @@ impl Worker<'_> {
         for exchange in slot.exchanges.iter_mut().filter(|e| e.sent == 0) {
             exchange.due = exchange.planned.max(now);
         }
-        // In an open loop connections are shared, and nobody's.
+        // In an open loop connections are shared and belong to no user.
         if let Some(user) = self.users.get_mut(slot.owner as usize) {
             user.connected += 1;
         }
@@ -270,14 +270,14 @@ impl Worker<'_> {
         self.watch_idle(place);
     }
 
-    /// Sees to it that a connection that has become idle gives its memory back, and is closed in time.
+    /// Makes sure that an idle connection frees its memory, and is closed in time.
     pub(super) fn watch_idle(&mut self, place: u32) {
         if self.slots[place as usize].exchanges.is_empty() {
             self.arm(place, self.now + self.idle_time());
         }
     }
 
-    /// After how long something becomes of a connection without exchanges, in nanoseconds.
+    /// How long a connection may be idle before it is shrunk or closed, in nanoseconds.
     fn idle_time(&self) -> u64 {
         let ends = self.shared.keep_alive.unwrap_or(u64::MAX);
         ends.min(REST_AFTER)
@@ -305,8 +305,8 @@ impl Worker<'_> {
         }
     }
 
-    /// The machine is done with its connection: it is closed at once, unless the server is to close
-    /// first, which keeps the local port free.
+    /// The machine is done with its connection. It is closed at once, unless the server is to close first,
+    /// which keeps the local port free.
     pub(super) fn closed(&mut self, place: u32) {
         self.detach(place);
         let slot = &mut self.slots[place as usize];
@@ -324,7 +324,7 @@ impl Worker<'_> {
             && !self.shared.reset_on_close
             && reason == Some(CloseReason::ServerAsked);
         if !lingers {
-            // What is read now is held by the session.
+            // The TLS session is in use by the caller, which closes the connection afterwards.
             if matches!(slot.protection, Protection::Lent) {
                 slot.ending = Some(end);
                 return;
@@ -337,8 +337,8 @@ impl Worker<'_> {
         self.arm(place, until);
     }
 
-    /// Closes a connection after the last words of its protocols, where it has any and anybody may
-    /// listen.
+    /// Closes a connection after the final messages of its protocols, where there are any and the connection is
+    /// open.
     pub(super) fn close_with_words(&mut self, place: u32, end: End) {
         let slot = &self.slots[place as usize];
         let speaks = slot.machine.multiplexes() || matches!(slot.protection, Protection::Tls(_));
@@ -348,13 +348,13 @@ impl Worker<'_> {
         self.release(place, end);
     }
 
-    /// Ends a connection from this side, its exchanges with it.
+    /// Ends a connection from this side, together with its exchanges.
     pub(super) fn finish(&mut self, place: u32) {
         self.slots[place as usize].machine.finish();
         self.pump(place, &[]);
     }
 
-    /// Closes the socket and frees the slot. What failed is reset.
+    /// Closes the socket and frees the slot. A failed connection is reset.
     pub(super) fn release(&mut self, place: u32, end: End) {
         self.count_frames(place, self.now);
         self.count_datagrams(place, self.now);
@@ -362,7 +362,7 @@ impl Worker<'_> {
         if let Some(stream) = slot.stream.take()
             && (end == End::Failure || self.shared.reset_on_close)
         {
-            // Where it fails there is no connection left to reset.
+            // If it fails there is no connection left to reset.
             let _ = socket::set_linger(&stream, Some(std::time::Duration::ZERO));
         }
         if slot.established > 0 {

@@ -1,4 +1,4 @@
-//! Exchanges on connections: asked, answered, failed, asked again.
+//! Exchanges on connections: requested, answered, failed, retried.
 
 use fathometer_http::client::{Event, Received, RequestId};
 use fathometer_model::{Failure, Outcome};
@@ -14,7 +14,7 @@ impl Worker<'_> {
         let slot = &mut self.slots[place as usize];
         let target = shared.target(TargetId(exchange.target));
         let shape = shared.requests.shape(TargetId(exchange.target), slot.host);
-        // What could fail was checked: the targets when the test began, the room by the caller.
+        // This cannot fail: the targets were checked when the test began, the room by the caller.
         let content = target.content.as_deref().filter(|c| !c.is_empty());
         let queued = slot
             .machine
@@ -24,7 +24,7 @@ impl Worker<'_> {
         exchange.head = queued.head.0 as u32;
         exchange.fields = queued.fields.0 as u32;
         exchange.content = content.map_or(0, |content| content.len() as u64);
-        // An exchange that is asked again keeps the instants of its first time.
+        // A retried exchange keeps the instants of its first attempt.
         if exchange.sent == 0 && slot.state == State::Open {
             exchange.due = exchange.planned.max(slot.free_since).max(slot.room_since);
         }
@@ -42,7 +42,7 @@ impl Worker<'_> {
         self.make_dirty(place);
     }
 
-    /// Has a connection's octets written as soon as what is being done is done.
+    /// Schedules a connection's bytes to be written as soon as the current step is done.
     pub(super) fn make_dirty(&mut self, place: u32) {
         let slot = &mut self.slots[place as usize];
         if !slot.dirty {
@@ -51,7 +51,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Feeds the machine of a connection and deals with what that means.
+    /// Feeds the machine of a connection and handles its events.
     pub(super) fn pump(&mut self, place: u32, mut input: &[u8]) {
         let instant = self.instant();
         if self.slots[place as usize].machine.is_quic() {
@@ -70,13 +70,13 @@ impl Worker<'_> {
             self.deal_with(place, event);
         }
         let machine = &self.slots[place as usize].machine;
-        // HTTP/2 acknowledges, and opens windows, on its own account.
+        // HTTP/2 sends acknowledgements and window updates by itself.
         if machine.multiplexes() && !machine.transmit().is_empty() {
             self.make_dirty(place);
         }
     }
 
-    /// Deals with the end of a response that a machine has told nothing else of.
+    /// Handles the end of a response of which the machine has reported nothing else.
     fn begins_and_ends(&mut self, place: u32, end: Event<'_>) {
         let now = self.now;
         let slot = &mut self.slots[place as usize];
@@ -90,7 +90,7 @@ impl Worker<'_> {
         self.deal_with(place, end);
     }
 
-    /// Deals with what a machine reports.
+    /// Handles an event of a machine.
     pub(super) fn deal_with(&mut self, place: u32, event: Event<'_>) {
         let now = self.now;
         let slot = &mut self.slots[place as usize];
@@ -150,13 +150,13 @@ impl Worker<'_> {
                 let Some(exchange) = exchange else {
                     return;
                 };
-                // A connection that has served before and is gone without a word was idle for too
-                // long; a request that the server has put aside can go elsewhere.
+                // A connection that has served before and closed without any data was idle for too long. A
+                // request that the server refused without processing it can go elsewhere.
                 let silent = matches!(failure, Failure::ClosedEarly | Failure::Reset);
                 let put_aside = matches!(failure, Failure::GoneAway | Failure::StreamReset);
                 let harmless = served && silent && (idempotent || !sent) || put_aside && !sent;
-                // What was put aside on a connection that has served others did not count as a try:
-                // there is progress, however often it happens.
+                // A refusal on a connection that has served others does not count as an attempt: there is
+                // progress, however often it happens.
                 let is_free = put_aside && !sent && served;
                 let has_time = !exchange.overdue && !self.is_overdue(&exchange);
                 if harmless && (is_free || !exchange.retried) && has_time {
@@ -174,7 +174,7 @@ impl Worker<'_> {
         }
     }
 
-    /// An exchange has ended on a connection that takes further ones, or not.
+    /// An exchange has ended. `persists`: the connection takes more.
     fn goes_on(&mut self, place: u32, persists: bool) {
         let slot = &mut self.slots[place as usize];
         slot.free_since = self.now;
@@ -190,7 +190,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A connection may take more than before. Until now it was the server that made requests wait.
+    /// A connection may take more than before. Until now the server made requests wait.
     pub(super) fn has_room_again(&mut self, place: u32) {
         let now = self.now;
         self.slots[place as usize].room_since = now;
@@ -230,7 +230,7 @@ impl Worker<'_> {
         self.resolved(exchange, false);
     }
 
-    /// Fails an exchange that no connection could be had for.
+    /// Fails an exchange for which no connection was available.
     pub(super) fn fail_unsent(&mut self, exchange: &Exchange, failure: Failure) {
         let nothing = Received::default();
         self.tally
@@ -263,22 +263,22 @@ impl Worker<'_> {
         }
     }
 
-    /// When an exchange runs out of time, whatever it waits for.
+    /// When an exchange times out, whatever it waits for.
     pub(super) fn overdue_at(&self, exchange: &Exchange) -> u64 {
         exchange.planned.saturating_add(self.shared.timeout)
     }
 
-    /// Whether an exchange has run out of time.
+    /// Whether an exchange has timed out.
     pub(super) fn is_overdue(&self, exchange: &Exchange) -> bool {
         self.overdue_at(exchange) <= self.now
     }
 
-    /// Some exchanges of a connection have run out of time. What ends is their streams, where there are
-    /// streams and anything at all still comes; else the connection.
+    /// Some exchanges of a connection have timed out. Ends their streams, where there are streams and data
+    /// still arrives; otherwise ends the connection.
     pub(super) fn time_out(&mut self, place: u32) {
         let (limit, instant, now) = (self.shared.timeout, self.instant(), self.now);
         let slot = &mut self.slots[place as usize];
-        // A request that waited long before it was sent says nothing about the connection.
+        // A request that waited long before it was sent is no evidence about the connection.
         let is_dead = slot.exchanges.front().is_some_and(|oldest| {
             let waits = now.saturating_sub(oldest.sent);
             oldest.sent > 0 && slot.heard <= oldest.sent && waits >= limit / 2

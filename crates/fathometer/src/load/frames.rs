@@ -10,7 +10,7 @@ use fathometer_model::Bytes;
 use super::slot::State;
 use super::worker::Worker;
 
-/// Types and what results call them; the last stands for all that are not known.
+/// Frame types and their names in results; the last one stands for all unknown types.
 const KINDS: [(FrameType, &str); 13] = [
     (FrameType::DATA, "data"),
     (FrameType::HEADERS, "headers"),
@@ -27,7 +27,7 @@ const KINDS: [(FrameType, &str); 13] = [
     (FrameType(0xff), "other"),
 ];
 
-/// What was counted of a connection before. Nothing is kept for connections that have no frames.
+/// The traffic of a connection that is already counted. Connections without frames keep nothing.
 #[derive(Default)]
 pub(super) struct Counted(Option<Box<(Traffic, Traffic)>>);
 
@@ -41,7 +41,7 @@ pub(super) struct FrameTally {
 }
 
 impl FrameTally {
-    /// In the form that results have.
+    /// The counts in the form that results have.
     pub(super) fn frames(&self) -> Frames {
         Frames {
             sent: by_name(&self.sent),
@@ -70,8 +70,7 @@ fn add(tally: &mut [FrameCount; KINDS.len()], now: &Traffic, before: &Traffic) {
 }
 
 impl Worker<'_> {
-    /// Counts the frames of a connection that passed since it was last asked for them into the window of
-    /// an instant.
+    /// Counts the frames of a connection since the last call into the window of an instant.
     pub(super) fn count_frames(&mut self, place: u32, at: u64) {
         let slot = &mut self.slots[place as usize];
         let Some(connection) = slot.machine.http2().filter(|_| slot.state != State::Free) else {
@@ -88,7 +87,7 @@ impl Worker<'_> {
         window.allowed_streams = window.allowed_streams.max(allowed.flatten().map(u64::from));
     }
 
-    /// The same of all connections, before a window ends.
+    /// The same for all connections, before a window ends.
     pub(super) fn count_all_frames(&mut self, at: u64) {
         for place in 0..self.slots.len() as u32 {
             self.count_frames(place, at);

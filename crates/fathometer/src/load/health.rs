@@ -1,61 +1,62 @@
-//! Whether the generator, and not the server, made the figures.
+//! Whether the generator, and not the server, determined the result.
 //!
-//! What the server does is a finding and never a reason for doubt. What this side does is one when
-//! it may have shaped the result, and every such reason is told with its figure and its limit.
+//! The server's behaviour is a finding and never makes a result invalid. The generator's behaviour does where
+//! it may have shaped the result. Every such reason is reported with its value and its limit.
 
 use std::time::Duration;
 
 use fathometer_analysis::load::{Generator, LoopKind, Window};
 use fathometer_model::{Failure, Validity};
 
-/// The send lag's 99th percentile may be this much, if nothing else is said, or [`LAG_SHARE`] of the
-/// median latency if that is more.
+/// The default limit of the send lag's 99th percentile. The limit is [`LAG_SHARE`] of the median latency if
+/// that is more.
 pub(super) const LAG: Duration = Duration::from_millis(1);
 
 /// See [`LAG`].
 const LAG_SHARE: f64 = 0.1;
 
-/// A loop that is busy for more than this share of the time has no reserve.
+/// A loop that is busy for more than this share of the time is saturated.
 const BUSY: f64 = 0.9;
 
-/// In a shorter time being busy means nothing: connecting and the first requests fill it.
+/// In a shorter window the busy time is not judged: connecting and the first requests fill it.
 const BUSY_FROM: Duration = Duration::from_millis(100);
 
-/// More than this share of the processors' time given to other guests is too much.
+/// The largest share of the processors' time that may go to other guests.
 const STEAL: f64 = 0.05;
 
-/// From this share on it may be the reason why one request in a hundred left late.
+/// From this share on, it may be the reason why one request in a hundred left late, and is reported with that.
 const STEAL_TOLD: f64 = 0.005;
 
-/// The kernel counts that time in ticks of 10 ms: in a shorter time a single one would be a share.
+/// In a shorter window steal is not judged: the kernel counts it in ticks of 10 ms, and one tick would be a
+/// large share.
 const STEAL_FROM: Duration = Duration::from_secs(1);
 
-/// More than this share of the time spent waiting for the recorder is too much.
+/// The largest share of the time that loops may wait for the recorder.
 const RECORDER: f64 = 0.01;
 
-/// How the reasons begin that noise alone can give: other programs and guests of the same machine.
+/// How the reasons begin that noise alone can cause: other programs and guests of the same machine.
 const LATE: &str = "the generator was late";
 const STOLEN: &str = "the hypervisor gave";
 
-/// Whether nothing but the noise of this machine is a reason against a result, so that repeating it may help.
+/// Whether a result is invalid only because of noise on this machine, so that repeating it may help.
 pub fn is_noise(validity: &Validity) -> bool {
     let noisy = |reason: &String| reason.starts_with(LATE) || reason.starts_with(STOLEN);
     !validity.is_valid() && validity.reasons.iter().all(noisy)
 }
 
-/// What is known beside the result.
+/// What the examination needs besides the result.
 pub(super) struct Circumstances<'a> {
     pub(super) kind: &'a LoopKind,
-    /// What the send lag's 99th percentile may be, see [`LAG`].
+    /// The limit of the send lag's 99th percentile, see [`LAG`].
     pub(super) lag: Duration,
     pub(super) clock_source: &'a str,
-    /// Time that the loops waited for the recorder, all together.
+    /// Time that the loops waited for the recorder, in total.
     pub(super) recorder_wait: Duration,
-    /// The sizes of the workload are those of the files that the server is meant to have.
+    /// Whether the sizes in the workload are those of the server's files.
     pub(super) sizes_are_known: bool,
 }
 
-/// Looks for every reason against a result.
+/// Looks for every reason to invalidate a result.
 pub(super) fn examine(
     measured: &Window,
     generator: &Generator,
@@ -63,11 +64,11 @@ pub(super) fn examine(
 ) -> Validity {
     let mut validity = Validity::default();
     if measured.duration.is_zero() {
-        // Nothing else can be said of it.
+        // Nothing else can be concluded.
         validity.invalidate("the test ended before its measurement began".to_owned());
         return validity;
     }
-    // First, since it says that something else was measured than was meant.
+    // This comes first: something else was measured than intended.
     if let Some(mismatch) = measured.counts.size_mismatch()
         && circumstances.sizes_are_known
     {

@@ -1,4 +1,4 @@
-//! What speaks on a connection, whichever protocol that is.
+//! The protocol machine of a connection, whichever protocol that is.
 
 use fathometer_http::client::{Connection, Event, PreparedRequest, Queued, RequestId, SendError};
 use fathometer_http::h2::client as http2;
@@ -6,15 +6,15 @@ use fathometer_model::{CloseReason, Failure, Instant};
 
 use super::quic::QuicConnection;
 
-/// What speaks on a connection.
+/// The protocol machine of a connection.
 #[expect(
     clippy::large_enum_variant,
     reason = "a box would be one more way to memory for every exchange of HTTP/1.x and HTTP/2"
 )]
 pub(super) enum Machine {
-    /// HTTP/1.x or HTTP/2, over a stream of octets that the slot holds.
+    /// HTTP/1.x or HTTP/2, over a byte stream that the slot holds.
     Stream(Connection),
-    /// HTTP/3, which brings its transport along; nothing while there is no connection.
+    /// HTTP/3, which includes its transport; `None` while there is no connection.
     Quic(Option<Box<QuicConnection>>),
 }
 
@@ -48,7 +48,7 @@ impl Machine {
         }
     }
 
-    /// Queues a request with the content that it has announced.
+    /// Queues a request with the content that it announces.
     pub(super) fn request(
         &mut self,
         shape: &PreparedRequest,
@@ -87,7 +87,7 @@ impl Machine {
         }
     }
 
-    /// Gives one request up, which is reported with this failure.
+    /// Cancels one request, which is reported with this failure.
     pub(super) fn cancel(&mut self, request: RequestId, failure: Failure, now: Instant) {
         match self {
             Machine::Stream(connection) => connection.cancel(request, failure, now),
@@ -96,7 +96,7 @@ impl Machine {
         }
     }
 
-    /// Says that there is nothing more to ask.
+    /// No more requests follow.
     pub(super) fn finish(&mut self) {
         match self {
             Machine::Stream(connection) => connection.finish(),
@@ -105,13 +105,13 @@ impl Machine {
         }
     }
 
-    /// Gives the connection up with a failure.
+    /// Ends the connection with a failure.
     pub(super) fn handle_failure(&mut self, failure: Failure, now: Instant) {
         match self {
             Machine::Stream(connection) => connection.handle_failure(failure, now),
             Machine::Quic(Some(quic)) => {
                 quic.client.http().handle_failure(failure, now);
-                // Whoever is there need not wait for more.
+                // The server need not wait for more.
                 quic.client.close(now);
             }
             Machine::Quic(None) => {}
@@ -126,7 +126,7 @@ impl Machine {
         }
     }
 
-    /// Makes ready for another connection.
+    /// Prepares for another connection.
     pub(super) fn renew(&mut self) {
         match self {
             Machine::Stream(connection) => connection.renew(),
@@ -134,14 +134,14 @@ impl Machine {
         }
     }
 
-    /// Gives back the memory that nothing is in.
+    /// Frees unused memory.
     pub(super) fn shrink(&mut self) {
         if let Machine::Stream(connection) = self {
             connection.shrink();
         }
     }
 
-    /// The connection, if it speaks HTTP/2.
+    /// The connection, if it is one of HTTP/2.
     pub(super) fn http2(&self) -> Option<&http2::Connection> {
         match self {
             Machine::Stream(connection) => connection.http2(),
@@ -150,9 +150,9 @@ impl Machine {
     }
 }
 
-/// What goes over a stream of octets. Of HTTP/3 nothing does.
+/// What goes over a byte stream; nothing of HTTP/3 does.
 impl Machine {
-    /// The octets that may be handed to the transport now.
+    /// The bytes that may be handed to the transport now.
     pub(super) fn transmit(&self) -> &[u8] {
         match self {
             Machine::Stream(connection) => connection.transmit(),
@@ -160,14 +160,14 @@ impl Machine {
         }
     }
 
-    /// Says that the transport took so many of them.
+    /// The transport took this many of them.
     pub(super) fn transmitted(&mut self, octets: usize, now: Instant) {
         if let Machine::Stream(connection) = self {
             connection.transmitted(octets, now);
         }
     }
 
-    /// The first request of which no octet has been handed to the transport.
+    /// The first request of which no byte has been handed to the transport.
     pub(super) fn first_unsent(&self) -> RequestId {
         match self {
             Machine::Stream(connection) => connection.first_unsent(),
@@ -175,7 +175,7 @@ impl Machine {
         }
     }
 
-    /// Reads octets off the front of `input` and reports what they mean.
+    /// Reads bytes off the front of `input` and reports the event they make.
     pub(super) fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
         match self {
             Machine::Stream(connection) => connection.poll(input, now),
@@ -183,7 +183,7 @@ impl Machine {
         }
     }
 
-    /// Takes a whole response off the front of `input` in one step, where that is possible, and returns its
+    /// Takes a complete response off the front of `input` in one step, where that is possible, and returns its
     /// end.
     pub(super) fn poll_whole<'i>(
         &mut self,
@@ -196,7 +196,7 @@ impl Machine {
         }
     }
 
-    /// Says that the server has ended its side.
+    /// The server has closed its side.
     pub(super) fn handle_eof(&mut self, now: Instant) {
         if let Machine::Stream(connection) = self {
             connection.handle_eof(now);

@@ -1,75 +1,80 @@
-//! The load engine: puts a plan on a server and tells the truth about what came of it.
+//! The load engine: applies a plan to a server and measures the result.
 //!
-//! [`run`] starts a thread for each event loop; threads share nothing but a few counters (which page
-//! is next, how many exchanges may still be planned) and their histograms are merged at the end. A
-//! loop hosts the protocol machines of [`fathometer_http::client`] on kernel sockets: sockets are
-//! watched edge-triggered and never re-armed, a request leaves with one write in the very step that
-//! read the answer before it, requests of one step leave together, and nothing is allocated for an
-//! exchange once a loop is warm.
+//! [`run`] starts a thread for each event loop. Threads share only a few counters (which page is next, how many
+//! exchanges may still be planned); their histograms are merged at the end. A loop hosts the protocol machines
+//! of [`fathometer_http::client`] on kernel sockets. Sockets are watched edge-triggered and never re-armed. A
+//! request leaves with one write in the same step that read the previous response. Requests of one step leave
+//! together. Once a loop is warm, no exchange allocates memory.
 //!
 //! # Closed loop
-//! A user asks for a page, then for all members of it, then pauses as the plan says and goes on.
-//! Connections belong to the user: opened when first needed, as many as the [`Policy`] says, kept
-//! through the session unless the policy or the server ends them, closed when the session is over
-//! (after its last pause). The base is fetched whole before anything else; the other members are
-//! asked for when the member that names them is complete, in order: serially each connection takes
-//! the next one when it is free, pipelined all are written at once, in turn over the connections.
-//! A member whose namer failed is never asked for. Where pages have one member, sessions do not end
-//! and nobody pauses, a pipelining policy would have nothing to fill its pipelines with: then a user
-//! keeps every pipeline full, each exchange a page of its own.
+//! A user requests a page, then all members of it, then pauses as the plan says and continues. Connections
+//! belong to the user. They are opened when first needed, as many as the [`Policy`] allows, and are kept
+//! through the session unless the policy or the server ends them. They are closed when the session is over
+//! (after its last pause).
 //!
-//! After a connection that could not be established a user waits [`CONNECT_PAUSE`] before it goes on
-//! (WebStone goes on at once, which makes a server that refuses look very busy).
+//! The base is fetched completely before anything else. The other members are requested in order, when the
+//! member that names them is complete. Serially, each connection takes the next one when it is free; pipelined,
+//! all are written at once, in turn over the connections. A member is not requested if the member that names it
+//! failed. Where pages have one member, sessions do not end and there are no pauses, a pipelining policy would
+//! have nothing to fill its pipelines with. Then a user keeps every pipeline full, and each exchange is a page
+//! of its own.
+//!
+//! After a connection that could not be established a user waits [`CONNECT_PAUSE`] before it continues.
+//! (WebStone continues at once, which makes a server that refuses connections look very busy.)
 //!
 //! A response wakes the loop, is read, and the next request leaves: nothing is delayed, and nothing waits for
-//! others. Wake-up coalescing ([`Options::rest`]) changes that, and so is off unless asked for. With it an idle loop
-//! sleeps for a bounded time instead of being woken by the next response, so that several responses are read together.
-//! The delay is at most [`Options::rest`], at most half of the mean latency, and there is none where fewer than two
-//! responses are expected in it. Responses are then noticed late by up to the delay, and the requests
-//! that sixteen responses lead to are written after all sixteen were read. On a saturated server the mean latency
-//! stays what it was, by Little's law, but the percentiles move. Elsewhere latencies are over-reported: periods with and
-//! without delays are compared, and delays that raise the mean latency by more than 2 % are not begun, by more than 4 %
-//! ended.
+//! others. Wake-up coalescing ([`Options::rest`]) changes that, and is off by default. With it an idle loop
+//! sleeps for a bounded time instead of being woken by the next response, so that several responses are read
+//! together. The delay is at most [`Options::rest`] and at most half of the mean latency. There is none where
+//! fewer than two responses are expected in it. Responses are then noticed late by up to the delay, and the
+//! requests that sixteen responses lead to are written after all sixteen were read. On a saturated server the
+//! mean latency does not change, by Little's law, but the percentiles do. Elsewhere latencies are
+//! over-reported: periods with and without delays are compared. Delays that raise the mean latency by more than
+//! 2 % are not started; delays that raise it by more than 4 % are stopped.
 //!
 //! # Who closes connections
-//! The server, when it likes. This side: when a session is over; at the end of each page under a
-//! policy that says `early-close`; when a connection has carried [`Options::max_requests`]; and when
-//! nothing was asked on it for [`Options::keep_alive`], at that very time and not when it is wanted
-//! next. What is asked next opens another connection, and the time that takes is in its latencies
-//! (as *queue*), as it is for a user. None of that is a failure.
+//! The server may close at any time. This side closes a connection:
+//!
+//! - when a session is over;
+//! - at the end of each page under a policy with `early-close`;
+//! - when the connection has carried [`Options::max_requests`];
+//! - when it was idle for [`Options::keep_alive`], at that very time and not at its next use.
+//!
+//! The next request opens another connection. The time that takes is part of its latencies (as *queue*), as it
+//! is for a user. None of that is a failure.
 //!
 //! # Open loop
-//! Sessions begin when [`Arrivals`] says. Arrival *i* is carried out by thread *i* mod *threads*,
-//! over connections that all arrivals of a thread share, the one used last first. An arrival that
-//! finds none free waits, and its latency counts from the plan's instant all the same. Without an
-//! end of its own a session is one page.
+//! Sessions begin when [`Arrivals`] says. Thread *i* mod *threads* carries out arrival *i*, over connections
+//! that all arrivals of a thread share; the most recently used connection is taken first. An arrival that finds
+//! no free connection waits, and its latency still counts from its planned instant. A session that the plan
+//! does not end is one page.
 //!
 //! # TLS and HTTP/2
-//! Where the policy has TLS a connection is there when its handshake is over; how long that took is a
-//! phase of its own beside connecting. Streams of HTTP/2 take the place of a pipeline: a user gives the
-//! members of a page to streams of its connection, as far as both sides' limits go, and keeps a number
-//! of streams full where the policy names one and there is nothing to wait for. An exchange that runs
-//! out of time ends its stream, and the connection goes on, unless nothing at all has come on it
-//! since. A request that the server says it has not touched (GOAWAY, REFUSED_STREAM) is made once
-//! more. With several hosts a page's members go to them in turn, the base to the first.
+//! Where the policy has TLS, a connection is established when its handshake is complete. The handshake's
+//! duration is a phase of its own beside connecting. Streams of HTTP/2 take the place of a pipeline. A user
+//! assigns the members of a page to streams of its connection, within both sides' limits. It keeps a number of
+//! streams full where the policy sets one and there is nothing to wait for. An exchange that times out ends its
+//! stream; the connection continues, unless nothing at all has arrived on it since. A request that the server
+//! reports as not processed (GOAWAY, REFUSED_STREAM) is retried. With several hosts the members of a page are
+//! distributed over them in turn; the base goes to the first.
 //!
 //! # HTTP/3
-//! The same over QUIC, each connection with a socket of its own. There connecting and the handshake of TLS
-//! are one, and one time. Datagrams that the kernel throws away because a loop was too slow to fetch
-//! them are losses that no path made: they make a result INVALID.
+//! The same over QUIC, each connection with a socket of its own. Connecting includes the TLS handshake, so
+//! there is one time for both. If a loop is too slow to fetch datagrams, the kernel discards them. No path
+//! caused these losses: they make a result INVALID.
 //!
-//! # What counts from when
-//! *planned* is the plan's instant: in a closed loop the end of the pause, or of the response that
-//! named the member; *due* when it was planned and a connection was free; *sent* when its first
-//! octet was handed to the kernel. An exchange belongs to the window that it was planned in. When
-//! the time is over nothing more is planned, and what is under way is waited for, up to
-//! [`Options::drain`]. What is then left is *unfinished* and enters the latencies with the time it
-//! has waited. Failures enter with the time until they failed. [`Options::timeout`] counts from *planned*,
-//! whatever is waited for: a connection, a stream, the window of a connection, the response. A wait that the
-//! server causes (no stream allowed, octets not read) moves *due* and is no send lag.
+//! # Which instants count
+//! *planned* is the plan's instant: in a closed loop the end of the pause, or of the response that named the
+//! member. *due* is when the exchange was planned and a connection was free. *sent* is when its first byte was
+//! handed to the kernel. An exchange belongs to the window that it was planned in. When the time is over
+//! nothing more is planned, and exchanges in flight are waited for, up to [`Options::drain`]. Exchanges that
+//! are then left are *unfinished* and enter the latencies with the time they have waited. Failures enter with
+//! the time until they failed. [`Options::timeout`] counts from *planned*, whatever the exchange waits for: a
+//! connection, a stream, the window of a connection, or the response. A wait that the server causes (no stream
+//! allowed, bytes not read) moves *due* and is no send lag.
 //!
-//! A request is made once more when a connection that has served before ends before any octet of
-//! the answer (and the request may be repeated); its instants stay those of the first attempt.
+//! A request is retried when a connection that has served before ends before the first byte of the response, if
+//! the request may be repeated. Its instants stay those of the first attempt.
 
 mod connections;
 mod exchanges;
@@ -117,81 +122,80 @@ use crate::quic::UdpOffload;
 /// How long a user of a closed loop waits after a connection could not be established.
 pub const CONNECT_PAUSE: Duration = Duration::from_millis(10);
 
-/// The most intervals a timeline has: beyond, neighbours are merged.
+/// The most intervals of a timeline; beyond that, neighbours are merged.
 pub const MOST_INTERVALS: usize = 1024;
 
 /// The quantiles of [`Live::corrected`]; the last is the maximum.
 pub const LIVE_QUANTILES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
 
-/// A load test to be run.
+/// The options of a load test.
 pub struct Options {
-    /// Where the server is.
+    /// The server's address.
     pub address: SocketAddr,
-    /// The server's name, for TLS, and for the `Host` field where that says nothing else.
+    /// The server's name, for TLS, and for the `Host` field where [`Options::host_field`] is not set.
     pub host: String,
-    /// What the `Host` field (`:authority`) says instead.
+    /// The `Host` field (`:authority`), if it differs from the name.
     pub host_field: Option<String>,
-    /// What is asked for.
+    /// What is requested.
     pub plan: Arc<Plan>,
-    /// By whom, or when.
+    /// The users of a closed loop or the arrivals of an open one.
     pub users: Users,
-    /// How connections are used. What the engine cannot carry out (pushes, ranges; several hosts in an
-    /// open loop) is refused.
+    /// How connections are used. Policies that the engine cannot carry out (pushes, ranges; several hosts in an
+    /// open loop) are refused.
     pub policy: Policy,
-    /// Whom to trust and what to agree on; needed where the policy has TLS.
+    /// Which certificates to trust and what to negotiate; required where the policy has TLS.
     pub tls: Option<Arc<ClientSettings>>,
-    /// What servers may send before they are told to go on, in HTTP/2 and HTTP/3.
+    /// Flow-control windows that servers get in HTTP/2 and HTTP/3.
     pub windows: Windows,
-    /// The offloads of UDP that HTTP/3 uses.
+    /// The UDP offloads that HTTP/3 uses.
     pub udp_offload: UdpOffload,
-    /// Further fields of every request.
+    /// Additional fields of every request.
     pub fields: Vec<(String, String)>,
-    /// How long an exchange may take, from the plan's instant to the last octet received.
+    /// The longest time for an exchange, from the planned instant to the last byte received.
     pub timeout: Duration,
-    /// How long connecting may take.
+    /// The longest time for connecting.
     pub connect_timeout: Duration,
-    /// Time before the measured window, in which everything goes on but for counting.
+    /// Time before the measured window, with the same load; its exchanges are counted apart.
     pub warm_up: Duration,
     /// How long the measured window is.
     pub limit: Limit,
-    /// How long what is under way at the end of a measured time is waited for. A count of exchanges
-    /// is waited for until each is complete or has failed.
+    /// The longest wait for exchanges in flight at the end of a measured time. With a limit on exchanges, each
+    /// one is waited for until it is complete or has failed.
     pub drain: Duration,
-    /// Event loops, a thread each. No more are used than there are users or connections.
+    /// The number of event loops, one thread each; at most the number of users or connections.
     pub threads: usize,
-    /// Whether each thread is kept on a processor of its own.
+    /// Whether each thread is pinned to a processor of its own.
     pub pin: bool,
-    /// Whether the loops of an open loop run before other programs of this host (niceness -20) where
-    /// the system allows it: a request is late by as long as another program keeps its processor.
-    /// A closed loop, whose users wait for the server anyway, takes nothing from it.
+    /// Whether the loops of an open loop run before other programs of this host (niceness -20) where the system
+    /// allows it: a request is late by as long as another program keeps its processor. Closed loops ignore it,
+    /// because their users wait for the server anyway.
     pub before_others: bool,
-    /// The longest that a loop may busy-wait before a planned instant. It does so for no longer than the median time
-    /// in which the system wakes it, and not at all where threads of this machine wait for a processor (`spin.rs`).
-    /// Zero sleeps to the last: the send lag is then the time of waking.
+    /// The longest time that a loop may busy-wait before a planned instant. It busy-waits at most for the
+    /// median wake-up latency, and not at all where threads of this machine wait for a processor (`spin.rs`).
+    /// Zero: the loop only sleeps, and the send lag includes the wake-up latency.
     pub spin: Duration,
-    /// Wake-up coalescing of a closed loop: the longest time by which a wake-up is delayed so that several responses
-    /// are read together, see the [module](self). Zero, the default: each response wakes the loop.
+    /// Wake-up coalescing of a closed loop: the longest time by which a wake-up is delayed so that several
+    /// responses are read together, see the [module](self). Zero, the default: each response wakes the loop.
     pub rest: Duration,
-    /// What the send lag's 99th percentile may be before the result is INVALID; a tenth of the median
-    /// latency is believed in any case.
+    /// The limit of the send lag's 99th percentile; above it the result is INVALID. A tenth of the median
+    /// latency is accepted in any case.
     pub send_lag: Duration,
-    /// Where everything random comes from.
+    /// The seed of all random decisions.
     pub seed: Seed,
-    /// Requests after which this side closes a connection, as soon as all of them are answered;
-    /// `None`: never for that.
+    /// The number of requests after which this side closes a connection, as soon as all of them are answered;
+    /// `None`: no limit.
     pub max_requests: Option<u32>,
-    /// How long a connection may be idle before this side closes it; `None`: for ever.
+    /// How long a connection may be idle before this side closes it; `None`: forever.
     pub keep_alive: Option<Duration>,
-    /// What sockets are given.
+    /// The options of the sockets.
     pub sockets: SocketOptions,
-    /// Whether connections that this side ends are reset instead of closed, so that no local port
-    /// stays behind in TIME_WAIT.
+    /// Whether this side resets connections instead of closing them, so that no local port stays in TIME_WAIT.
     pub reset_on_close: bool,
     /// Whether exchanges are counted for each target.
     pub count_targets: bool,
     /// The length of an interval of the timeline.
     pub interval: Duration,
-    /// Who is to have a row for every exchange.
+    /// Receives a row for every exchange.
     pub recorder: Option<Box<dyn Recorder>>,
 }
 
@@ -235,7 +239,7 @@ impl Options {
     }
 }
 
-/// The windows of HTTP/2 and HTTP/3 connections, in octets.
+/// The windows of HTTP/2 and HTTP/3 connections, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
     /// A stream's; at most 2^31 − 1.
@@ -244,7 +248,7 @@ pub struct Windows {
     pub connection: u32,
 }
 
-/// So large that it is the server and the path that set the pace, as h2load has them: 2^30 − 1.
+/// So large that the server and the path set the pace, as in h2load: 2^30 − 1.
 impl Default for Windows {
     fn default() -> Windows {
         Windows {
@@ -254,22 +258,22 @@ impl Default for Windows {
     }
 }
 
-/// By whom, or when.
+/// The users of a closed loop or the arrivals of an open one.
 #[derive(Debug, Clone)]
 pub enum Users {
-    /// Users that wait for their answers.
+    /// Closed loop: users that wait for their responses.
     Closed {
-        /// How many at the start.
+        /// The number of users at the start.
         users: u32,
-        /// The time between the start of one and of the next.
+        /// The time between the starts of two consecutive users.
         start_interval: Duration,
-        /// Changes: from each time (from the start of the test) on there are so many users. Those
-        /// beyond end with their page; new ones start `start_interval` apart.
+        /// Changes: from each time on (from the start of the test) the number of users. Surplus users end with
+        /// their page; new ones start `start_interval` apart.
         steps: Vec<(Duration, u32)>,
     },
-    /// Sessions that begin when they begin.
+    /// Open loop: sessions begin when the plan says, whatever the server does.
     Open {
-        /// When.
+        /// When sessions begin.
         arrivals: Arrivals,
         /// The most connections.
         connections: u32,
@@ -277,7 +281,7 @@ pub enum Users {
 }
 
 impl Users {
-    /// So many users, all from the start on.
+    /// This number of users, all from the start on.
     pub fn closed(users: u32) -> Users {
         Users::Closed {
             users,
@@ -290,29 +294,29 @@ impl Users {
 /// How long the measured window is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// A time.
+    /// A length of time.
     Time(Duration),
-    /// Until so many exchanges have been planned and have ended.
+    /// Until this number of exchanges have been planned and have ended.
     Exchanges(u64),
 }
 
-/// Where a test stands.
+/// The phase of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Before the measured window.
     WarmUp,
-    /// In it.
+    /// In the measured window.
     Measured,
-    /// After it, waiting for what is under way.
+    /// After the measured window, waiting for exchanges in flight.
     Drain,
 }
 
-/// How a test is getting on.
+/// The progress of a test.
 #[derive(Debug, Clone)]
 pub struct Live {
     /// Time since its start, at the end of the last interval.
     pub elapsed: Duration,
-    /// Where it stands.
+    /// Its phase.
     pub phase: Phase,
     /// The last interval.
     pub last: Interval,
@@ -325,24 +329,24 @@ pub struct Live {
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The system refused something that every test needs.
+    /// A system call that every test needs failed.
     #[error("{0}")]
     System(#[from] fathometer_sys::Error),
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(io::Error),
-    /// The plan asks for nothing.
+    /// The plan has nothing to request.
     #[error("the plan has no {0}")]
     EmptyPlan(&'static str),
     /// A policy that load tests cannot carry out.
     #[error("the policy {policy} cannot be carried out by a load test: {why}")]
     Policy {
-        /// Which.
+        /// The policy.
         policy: Policy,
         /// Why.
         why: &'static str,
     },
-    /// A request of the plan is none.
+    /// A request of the plan is invalid.
     #[error("{method} {target:?} cannot be asked for: {error}")]
     BadRequest {
         /// Its method.
@@ -352,24 +356,24 @@ pub enum LoadError {
         /// Why.
         error: SendError,
     },
-    /// More connections than descriptors.
+    /// The test needs more descriptors than the limit allows.
     #[error(
         "{needed} descriptors are needed and {limit} allowed: use fewer users or connections, or \
          raise the limit (`ulimit -n`)"
     )]
     Descriptors {
-        /// How many.
+        /// The number needed.
         needed: u64,
-        /// How many there may be.
+        /// The number allowed.
         limit: u64,
     },
-    /// Nobody to ask.
+    /// There are neither users nor connections.
     #[error("there must be at least one user or connection")]
     Nobody,
-    /// An interval that is none.
+    /// An interval of the timeline that is too short.
     #[error("an interval of the timeline must be at least 10 ms long")]
     Interval,
-    /// Settings of QUIC that cannot be had.
+    /// QUIC settings that are not possible.
     #[error("HTTP/3 cannot be spoken: {0}")]
     Quic(String),
     /// The record could not be written.
@@ -378,7 +382,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether what was asked for is at fault, and not the machine.
+    /// Whether the options are at fault, and not the machine.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,

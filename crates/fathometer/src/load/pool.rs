@@ -14,47 +14,47 @@ use super::worker::Worker;
 
 /// The arrivals of one loop and its connections.
 ///
-/// Arrivals that wait for a connection are not kept anywhere: they are the schedule between the
-/// first one not carried out and now. So a server that has stopped costs no memory.
+/// Arrivals that wait for a connection are not stored: they are the schedule between the first one not carried
+/// out and now. So a server that has stopped costs no memory.
 pub(super) struct Pool<'a> {
     schedule: StepBy<Skip<Schedule<'a>>>,
     /// The next arrival to be carried out: number and instant.
     next: Option<(u64, u64)>,
-    /// Arrivals carried out so far, and those counted for the intervals that are over.
+    /// Arrivals carried out so far, and those counted for past intervals.
     taken: u64,
     announced: u64,
-    /// Further on in the schedule, where arrivals wait that have been counted.
+    /// A position further on in the schedule, behind the waiting arrivals that have been counted.
     ahead: Option<Ahead<'a>>,
     start: u64,
     /// The most connections.
     most: u32,
     /// How long an arrival may wait and take, in nanoseconds.
     timeout: u64,
-    /// Those that are open or being opened.
+    /// Connections that are open or being opened.
     open: u32,
-    /// Slots that can take a request: the idle ones at the back, the one used last behind them;
-    /// in front of them those whose pipeline has room. Slots that cannot any more are passed over.
+    /// Slots that can take a request. The idle ones are at the back, the most recently used one last. Those
+    /// whose pipeline has room are at the front. Slots that no longer can are skipped.
     available: VecDeque<u32>,
     /// Sessions that wait for a connection, and since when.
     waiting: VecDeque<(u64, u32)>,
     free_users: Vec<u32>,
-    /// Sessions under way.
+    /// Sessions in progress.
     active: u64,
     /// An arrival is due, and no connection is free.
     blocked: bool,
 }
 
-/// A second look at the schedule, beyond the next arrival.
+/// A second iterator over the schedule, ahead of the next arrival.
 struct Ahead<'a> {
     schedule: StepBy<Skip<Schedule<'a>>>,
     /// Arrivals before `next`.
     before: u64,
-    /// When the one after those is.
+    /// The instant of the arrival after those.
     next: Option<u64>,
 }
 
 impl<'a> Pool<'a> {
-    /// Every `stride`-th arrival from the `first`, counted from `start`.
+    /// Every `stride`-th arrival from the `first`, with instants from `start` on.
     pub(super) fn new(
         arrivals: &'a Arrivals,
         first: usize,
@@ -101,9 +101,9 @@ impl<'a> Pool<'a> {
         Some(taken)
     }
 
-    /// How many arrivals before `end` were not counted before; none from `end` on may have been
-    /// carried out. How many were carried out is known: only those that the server holds up have to
-    /// be looked for, so that counting takes no time from the ones that are due.
+    /// Counts the arrivals before `end` that were not counted before; none from `end` on may have been carried
+    /// out. The number carried out is known. Only arrivals that the server holds up are searched for, so that
+    /// counting takes no time from those that are due.
     pub(super) fn announce(&mut self, end: u64) -> u64 {
         let mut before = self.taken;
         if self.has_arrivals_before(end) {
@@ -130,13 +130,12 @@ impl<'a> Pool<'a> {
         self.next.is_some_and(|(_, at)| at < end)
     }
 
-    /// Whether all arrivals there will ever be have come and gone.
+    /// Whether the schedule is over and all its sessions have ended.
     pub(super) fn is_exhausted(&self) -> bool {
         self.next.is_none() && self.active == 0
     }
 
-    /// When the next arrival wants to be carried out. One that waits for a connection waits until its
-    /// time is up.
+    /// When the next arrival is due. One that waits for a connection waits until it times out.
     pub(super) fn next_wake(&self, end: u64) -> u64 {
         match self.next {
             Some((_, at)) if at < end && self.blocked => at.saturating_add(self.timeout),
@@ -148,7 +147,7 @@ impl<'a> Pool<'a> {
     /// A connection has ended.
     pub(super) fn connection_ended(&mut self, place: u32, listed: bool) {
         self.open -= 1;
-        // Those that end unused have waited longest: they are in front.
+        // Those that end unused have waited longest: they are at the front.
         if listed && let Some(at) = self.available.iter().position(|&slot| slot == place) {
             self.available.remove(at);
         }
@@ -156,7 +155,7 @@ impl<'a> Pool<'a> {
 }
 
 impl Worker<'_> {
-    /// Gives free connections to those that wait for one, in the order in which they wanted it.
+    /// Gives free connections to the sessions and arrivals that wait for one, in the order of their instants.
     pub(super) fn distribute(&mut self) {
         loop {
             let (now, end) = (self.now, self.tally.edges.end);
@@ -175,7 +174,7 @@ impl Worker<'_> {
             };
             if !self.has_free_connection() {
                 let timeout = self.shared.timeout;
-                // Its time was up before there was a connection: it begins, and fails.
+                // It timed out before there was a connection: it begins, and fails.
                 if let Some((_, at)) = arrival.filter(|(_, at)| at.saturating_add(timeout) <= now) {
                     self.begin_arrival(at);
                     continue;
@@ -199,7 +198,7 @@ impl Worker<'_> {
     }
 
     fn begin_arrival(&mut self, at: u64) {
-        // What is carried out now is not of an interval that is over.
+        // What is carried out now does not belong to a past interval.
         self.roll();
         let Some(pool) = &mut self.pool else {
             return;
@@ -233,7 +232,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether a request could be given to a connection, or one opened for it.
+    /// Whether a connection can take a request, or a new one may be opened.
     fn has_free_connection(&mut self) -> bool {
         let Worker { pool, slots, .. } = self;
         let Some(pool) = pool else {
@@ -250,8 +249,8 @@ impl Worker<'_> {
         pool.open < pool.most
     }
 
-    /// A connection for a session: the idle one used last, else a new one, else one whose pipeline
-    /// has room. `None`: it is told when there is one.
+    /// A connection for a session: the most recently used idle one, else a new one, else one whose pipeline has
+    /// room. `None`: none at present.
     pub(super) fn connection_of_pool(
         &mut self,
         place: u32,
@@ -297,7 +296,7 @@ impl Worker<'_> {
         Some(opened)
     }
 
-    /// Notes which connections a page has used, where they are closed with it.
+    /// Records which connections a page has used, where they are closed with it.
     fn uses(&mut self, place: u32, slot: u32) {
         let connection = (slot, self.slots[slot as usize].number);
         let used = &mut self.users[place as usize].used;
@@ -306,7 +305,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Notes that a connection can take a request.
+    /// Lists a connection that can take a request.
     pub(super) fn list(&mut self, place: u32) {
         let Worker { pool, slots, .. } = self;
         let slot = &mut slots[place as usize];
@@ -323,7 +322,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Counts the arrivals that no connection was ever free for.
+    /// Counts the arrivals for which no connection was ever free.
     pub(super) fn leave_arrivals(&mut self) {
         let end = self.tally.edges.end.min(self.now);
         let over = self.shared.is_planned_out();
@@ -391,7 +390,7 @@ mod tests {
             pool.step();
         }
         assert_eq!(pool.announce(at(32)), 1);
-        // It goes on by itself, and stops once more.
+        // The server answers again, and stops once more.
         while pool.has_arrivals_before(at(40)) {
             pool.step();
         }

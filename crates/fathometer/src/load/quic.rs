@@ -1,11 +1,11 @@
 //! Connections of HTTP/3 in a loop: opened, read, written, timed, counted.
 //!
-//! A connection is there when the handshake of QUIC is over, which is that of TLS as well: how long both
-//! took together is the time of connecting. What counts as sent was handed to QUIC, which hands it to
-//! the kernel in the same step as far as congestion control and pacing let it. Requests for which the
-//! server gives no stream wait for one, and are due when there is one. Where a session is resumed with early
-//! data, requests that may be carried out twice leave with the handshake's first words, and are due then.
-//! Time limits of QUIC are the loop's timers, exact to its clock.
+//! A connection is established when the handshake of QUIC is over, which includes that of TLS: the time of
+//! connecting covers both. A request counts as sent when it was handed to QUIC, which hands it to the kernel in
+//! the same step as far as congestion control and pacing allow. Requests for which the server allows no stream
+//! wait for one, and are due when there is one. Where a session is resumed with early data, requests that may
+//! be repeated leave with the first datagrams of the handshake, and are due then. Time limits of QUIC are
+//! timers of the loop, exact to its clock.
 
 use std::io;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use super::{LoadError, Options, security};
 use crate::quic::client::{ClientSettings, Event, Http3Client};
 use crate::quic::{Batches, Sockets};
 
-/// What the connections of a test are made of.
+/// The settings of a test's connections.
 pub(super) struct QuicPlan {
     pub(super) settings: Arc<ClientSettings>,
     seed: Seed,
@@ -40,11 +40,11 @@ pub(super) struct QuicConnection {
     pub(super) client: Http3Client,
     /// When its timer is due; zero when there is none.
     wakes_at: u64,
-    /// The first request for which there is no stream.
+    /// The first request that has no stream.
     stalled: Option<RequestId>,
-    /// It failed before it was established, which was counted.
+    /// It failed before it was established, and that was counted.
     is_refused: bool,
-    /// Figures that are in the tally already.
+    /// Figures that are already in the tally.
     counted: Statistics,
     batches: Batches,
     overflowed: u64,
@@ -83,7 +83,7 @@ impl QuicPlan {
         };
         let http = http3::Config {
             streams: policy.streams.map_or(u32::MAX, u32::from),
-            // Time limits are the loop's.
+            // The loop enforces time limits.
             timeouts: Timeouts {
                 head: None,
                 idle: None,
@@ -95,7 +95,7 @@ impl QuicPlan {
         let transport = TransportSettings {
             stream_window: Bytes(options.windows.stream.into()),
             connection_window: Some(Bytes(options.windows.connection.into())),
-            // A server that is silent for too long has exchanges that are out of time.
+            // The exchanges of a silent server time out.
             max_idle: None,
             ..TransportSettings::client()
         };
@@ -110,7 +110,7 @@ impl QuicPlan {
 }
 
 impl Worker<'_> {
-    /// A client for a connection to one of the policy's hosts, its socket watched under a token.
+    /// Creates a client for a connection to one of the policy's hosts, and watches its socket under a token.
     pub(super) fn connect_quic(
         &mut self,
         plan: &QuicPlan,
@@ -138,20 +138,20 @@ impl Worker<'_> {
         Ok(Box::new(QuicConnection::new(client)))
     }
 
-    /// Deals with news of a socket of QUIC.
+    /// Handles an event of a QUIC socket.
     pub(super) fn serve_quic(&mut self, place: u32, ready: Ready) {
         if let Some(quic) = self.slots[place as usize].machine.quic() {
-            // What is wrong with the socket is learnt by using it.
+            // Using the socket reports its errors.
             let readable = ready.readable || ready.ended;
             quic.client.handle_ready(readable, ready.writable);
         }
-        // One that waits for its turn to be read has no second one.
+        // A connection that is already queued for reading gets no second turn.
         if !self.slots[place as usize].unread {
             self.read_quic(place);
         }
     }
 
-    /// Receives what there is, for a turn, and deals with it.
+    /// Receives what there is, for one turn, and handles it.
     pub(super) fn read_quic(&mut self, place: u32) {
         self.tick();
         let (now, instant) = (self.now, self.instant());
@@ -159,13 +159,18 @@ impl Worker<'_> {
         let (Some(quic), Some(buffer)) = (slot.machine.quic(), &mut self.datagrams) else {
             return;
         };
-        // Few handshakes, and many exchanges: those are not worth two readings of a clock each.
+        // Handshakes are few. Exchanges are many, and not worth two clock readings each.
         let begin = (slot.state == State::Connecting).then(thread_cpu_time);
+        let before = quic.client.batches().received;
         let more = quic.client.receive(buffer, instant);
+        let has_heard = quic.client.batches().received > before;
         if let Some(begin) = begin {
             slot.handshake_time += (thread_cpu_time() - begin).as_nanos() as u64;
         }
-        slot.heard = now;
+        // The socket is ready as well when a datagram that was sent has left it.
+        if has_heard {
+            slot.heard = now;
+        }
         if more {
             self.unread.add(place, &mut slot.unread);
         }
@@ -173,7 +178,7 @@ impl Worker<'_> {
         self.make_dirty(place);
     }
 
-    /// Deals with all that a connection reports.
+    /// Handles all events of a connection.
     pub(super) fn drive(&mut self, place: u32) {
         let instant = self.instant();
         let generation = self.slots[place as usize].generation;
@@ -193,7 +198,7 @@ impl Worker<'_> {
                     self.quic_established(place, &handshake);
                     continue;
                 }
-                // The machine's own end came before, and the slot is free.
+                // The machine reported its own end before, and the slot is free.
                 Some(Event::Closed(_)) => return,
             };
             let failure = quic.client.failure();
@@ -228,7 +233,7 @@ impl Worker<'_> {
         self.established(place);
     }
 
-    /// Sends what may be sent, and sees to it that the connection is looked at again in time.
+    /// Sends what may be sent, and sets the connection's timer.
     pub(super) fn flush_quic(&mut self, place: u32) {
         let now = self.clock.now();
         let slot = &mut self.slots[place as usize];
@@ -255,7 +260,7 @@ impl Worker<'_> {
         let due = client.poll_timeout();
         let was_stalled = std::mem::replace(&mut quic.stalled, stalled);
         if let Some(first) = was_stalled {
-            // They could not leave before the server gave them streams.
+            // They could not leave before the server allowed streams.
             let late = slot.exchanges.iter_mut();
             for exchange in late.filter(|e| e.sent == 0 && e.request >= first) {
                 exchange.due = exchange.planned.max(now.as_nanos());
@@ -283,7 +288,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Time has passed for a connection.
+    /// The timer of a connection is due.
     pub(super) fn quic_is_due(&mut self, place: u32, at: u64) {
         let instant = self.instant();
         let Some(quic) = self.slots[place as usize].machine.quic() else {
@@ -295,7 +300,7 @@ impl Worker<'_> {
         quic.wakes_at = 0;
         match quic.client.poll_timeout() {
             Some(due) if due <= instant => quic.client.handle_timeout(instant),
-            // Much was acknowledged meanwhile.
+            // The timeout has moved meanwhile: packets were acknowledged.
             Some(due) => return self.wake_quic(place, due),
             None => return,
         }
@@ -303,7 +308,7 @@ impl Worker<'_> {
         self.make_dirty(place);
     }
 
-    /// The machine is done: the server is told, and the slot is free.
+    /// The machine is done: notifies the server and frees the slot.
     pub(super) fn close_quic(&mut self, place: u32, end: End) {
         let instant = self.instant();
         if let Some(quic) = self.slots[place as usize].machine.quic() {
@@ -312,7 +317,7 @@ impl Worker<'_> {
         self.release(place, end);
     }
 
-    /// Tells the server of the end of a test.
+    /// Closes all QUIC connections at the end of a test.
     pub(super) fn leave_quic(&mut self) {
         let instant = self.instant();
         for slot in &mut self.slots {
@@ -323,8 +328,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Counts what QUIC has put on the wire for a connection since it was last asked into the window of an
-    /// instant.
+    /// Counts the datagrams of a connection since the last call into the window of an instant.
     pub(super) fn count_datagrams(&mut self, place: u32, at: u64) {
         let slot = &mut self.slots[place as usize];
         let Machine::Quic(Some(quic)) = &mut slot.machine else {

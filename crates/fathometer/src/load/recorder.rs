@@ -1,4 +1,4 @@
-//! Rows of exchanges on their way to whoever keeps them.
+//! Hands the rows of exchanges to the recorder.
 
 use std::error::Error;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -10,23 +10,23 @@ use fathometer_sys::Clock;
 /// Why a record could not be written.
 pub type RecorderError = Box<dyn Error + Send + Sync>;
 
-/// Keeps a row for every exchange. It has a thread to itself.
+/// Keeps a row for every exchange. It runs on a thread of its own.
 pub trait Recorder: Send {
-    /// Takes further rows, in no particular order.
+    /// Takes more rows, in no particular order.
     fn record(&mut self, rows: Vec<ExchangeRow>) -> Result<(), RecorderError>;
 
-    /// There are no more.
+    /// Ends the record: no more rows follow.
     fn finish(self: Box<Self>) -> Result<(), RecorderError>;
 }
 
-/// Rows handed over at a time.
+/// Rows in a batch.
 const BATCH: usize = 2048;
 
 /// Batches that may wait for the recorder before a loop waits for it.
 const WAITING: usize = 64;
 
-/// A loop's end of the channel. When the recorder cannot keep up the loop waits for it: no row is
-/// lost, and the wait shows in the send lag and is told at the end.
+/// A loop's end of the channel. The loop waits for a recorder that cannot keep up: no row is lost, the wait
+/// shows in the send lag and is reported at the end.
 pub(super) struct Rows {
     batch: Vec<ExchangeRow>,
     to: SyncSender<Vec<ExchangeRow>>,
@@ -40,8 +40,8 @@ pub(super) fn channel() -> (SyncSender<Vec<ExchangeRow>>, Receiver<Vec<ExchangeR
     sync_channel(WAITING)
 }
 
-/// Records until all loops have ended. After a failure rows are read and thrown away, so that no
-/// loop waits for ever; the failure is the result.
+/// Records until all loops have ended. After a failure rows are read and discarded, so that no loop waits
+/// forever; the failure is returned.
 pub(super) fn serve(
     mut recorder: Box<dyn Recorder>,
     rows: &Receiver<Vec<ExchangeRow>>,
@@ -72,7 +72,7 @@ impl Rows {
         }
     }
 
-    /// Hands over what there is.
+    /// Hands over the rows of an incomplete batch too.
     pub(super) fn hand_over(&mut self) {
         if self.batch.is_empty() {
             return;
@@ -80,7 +80,7 @@ impl Rows {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
         if let Err(TrySendError::Full(batch)) = self.to.try_send(batch) {
             let before = self.clock.now();
-            // It fails only when the recorder's thread is gone, and then that is the result.
+            // Fails only when the recorder's thread has ended; that thread's result gives the reason.
             let _ = self.to.send(batch);
             self.waited += self.clock.now().since(before);
         }

@@ -1,68 +1,71 @@
-//! Wake-up coalescing: when a closed loop rests instead of being woken by the next response. Off unless asked for.
+//! Wake-up coalescing: an idle closed loop sleeps for a short time instead of being woken by the next response.
+//! Off by default. This module calls such a sleep a *rest*.
 //!
 //! A loop that is faster than its server has nothing to do after nearly every response. If it slept until the
-//! next one, each response would cost it a switch of its processor, and the server a call to that processor:
-//! both pay for being woken, the more often the faster the loop is. So it sleeps for a fixed short
-//! time, in which several responses come, and deals with them together.
+//! next one, each response would cost it a context switch, and the server the work of waking that processor.
+//! Both pay for each wake-up, and a faster loop is woken more often. So the loop sleeps for a fixed short time,
+//! in which several responses arrive, and handles them together.
 //!
-//! The price is that a response is noticed later by up to the length of the rest (and by what the system takes to
-//! wake a thread, as after any sleep). Where the server is the one that is busy, nobody pays it: the next request
-//! would have waited there instead, and the mean latency is the number of users divided by the throughput,
-//! whatever waits where. Where the server (or the path) only takes its time, every response would be told later
-//! than it came. Which of the two it is cannot be seen, but it can be tried: a part of the time goes without
-//! rests, and the mean latencies of neighbouring periods are compared by Little's law, what waits here unnoticed
-//! counted in. Rests that make it longer by more than [`HARM`] are given up, and tried again now and then.
+//! The cost is that a response is noticed later, by up to the length of the rest (plus the wake-up latency, as
+//! after any sleep). Where the server is saturated, this adds nothing: the next request would have waited there
+//! instead. The mean latency is then the number of users divided by the throughput, wherever the waiting
+//! happens. Where the server (or the path) is only slow, every response would be reported later than it
+//! arrived. The two cases look the same and are told apart by experiment: part of the time runs without rests,
+//! and the mean latencies of neighbouring periods are compared by Little's law, which includes responses that
+//! wait here unnoticed. Rests that raise the mean latency by more than [`HARM`] are stopped, and tried again
+//! now and then.
 //!
-//! A rest is never longer than [`SHARE`] of the mean latency, nor than the limit that the options set; and where
-//! fewer than [`WORTH`] responses are to be expected in it there is none. An open loop, whose requests are due at
-//! planned instants, never rests.
+//! A rest is at most the mean latency divided by [`SHARE`], and at most the limit in the options. There is none
+//! where fewer than [`WORTH`] responses are expected in it. An open loop never rests, because its requests are
+//! due at planned instants.
 
 use std::collections::VecDeque;
 
-/// The part of the mean latency that a rest may take, as its divisor.
+/// A rest takes at most the mean latency divided by this.
 const SHARE: u64 = 2;
 
-/// Responses that make a rest worth its while.
+/// The fewest responses to expect in a rest; where fewer are expected, there is none.
 const WORTH: u64 = 2;
 
-/// How long responses are counted to learn their pace, in nanoseconds, at least and at most: between them, until each
-/// that is under way has come [`ROUNDS`] times. Long against a rest, short against the changes of a load.
+/// The shortest and the longest time to count responses in, to measure their rate, in nanoseconds. Between the
+/// two, counting ends when [`ROUNDS`] times as many exchanges have ended as are in flight on average. The time
+/// is long against a rest, and short against the changes of a load.
 const WINDOW: (u64, u64) = (1_000_000, 100_000_000);
 const ROUNDS: u64 = 4;
 
-/// How much longer the mean latency may become by resting, for rests to be begun and for them to be kept.
+/// How much rests may raise the mean latency: so that they are started, and so that they are kept.
 const HARM: (f64, f64) = (0.02, 0.04);
 
-/// The shortest period with rests or without, in nanoseconds, and the mean latencies it takes at least.
+/// The shortest period with or without rests: in nanoseconds, and as a multiple of the mean latency.
 const PERIOD: (u64, u64) = (2_000_000, 4);
 
-/// Comparisons before the first judgement; periods with and without rests take turns until then.
+/// Comparisons before the first decision; until then periods with and without rests alternate.
 const TRIALS: usize = 16;
 
-/// Comparisons that a judgement looks back on.
+/// The number of comparisons that a decision uses.
 const MEMORY: usize = 32;
 
-/// One of so many periods is the other way, as long as rests are found good, and as long as they are not.
+/// One period out of this many is of the other kind: while rests are used, and while they are not.
 const PROBES: (u32, u32) = (16, 32);
 
-/// How many of the longest rests a mean latency has to have for rests to be no matter: on average a response waits
-/// for half of one.
+/// Where the mean latency is at least this multiple of the longest rest, rests need no trial: on average a
+/// response waits for half a rest.
 const LONG: u64 = 50;
 
-/// The pace of a loop's responses, and what follows from it.
+/// The rate of a loop's responses, and the rests that follow from it.
 #[derive(Debug)]
 pub(super) struct Rest {
     /// The longest rest, in nanoseconds.
     longest: u64,
     count: Count,
-    /// Nanoseconds for each exchange, and their mean latency, in the count before this one.
+    /// Nanoseconds per exchange, and the mean latency, in the previous count.
     each: u64,
     latency: u64,
     trial: Trial,
 }
 
 impl Rest {
-    /// No rests before the pace is known.
+    /// Does not rest until the rate is known.
     pub(super) fn new(longest: u64) -> Rest {
         Rest {
             longest,
@@ -75,8 +78,8 @@ impl Rest {
 
     /// How long to rest, in nanoseconds, now that there is nothing to do. Zero: not at all.
     ///
-    /// `ended` are the exchanges that have ended since the start, `under_way` those that have not. It has to be
-    /// asked whenever there is nothing to do, as it counts how many are under way from one time to the next.
+    /// `ended` counts the exchanges that have ended since the start, `under_way` those in flight. Call this
+    /// whenever there is nothing to do: it integrates the number in flight over the time between two calls.
     pub(super) fn length(&mut self, now: u64, ended: u64, under_way: u64) -> u64 {
         if self.longest == 0 {
             return 0;
@@ -103,19 +106,20 @@ impl Rest {
         }
     }
 
-    /// The mean latency with rests in units of that without, by the last comparisons; `None` where there was none.
+    /// The mean latency with rests divided by that without: the median of the last comparisons. `None` where
+    /// there was none.
     pub(super) fn latency_ratio(&self) -> Option<f64> {
         self.trial.median()
     }
 }
 
-/// Exchanges over some time, and how many of them were under way in it.
+/// Exchanges over some time, and how many of them were in flight.
 #[derive(Debug, Default)]
 struct Count {
     /// When it began, and the exchanges that had ended by then.
     since: u64,
     ended: u64,
-    /// The last look, the exchanges that were under way from then on, and those of all time before, times
+    /// The last call, the exchanges in flight since then, and the exchanges in flight before it times
     /// nanoseconds.
     seen: u64,
     under_way: u64,
@@ -139,7 +143,7 @@ impl Count {
         self.under_way = under_way;
     }
 
-    /// Whether it tells the pace.
+    /// Whether it is long enough to measure the rate.
     fn is_long(&self, now: u64, ended: u64) -> bool {
         let passed = now.saturating_sub(self.since);
         let rounds = u128::from(ROUNDS) * self.area / u128::from(passed.max(1));
@@ -147,8 +151,8 @@ impl Count {
         passed >= WINDOW.1 || (passed >= WINDOW.0 && u128::from(count) >= rounds)
     }
 
-    /// Nanoseconds for each exchange, and their mean latency by Little's law: as many are under way as end within
-    /// it. `None` where none has ended.
+    /// Nanoseconds per exchange, and the mean latency by Little's law: the exchanges in flight divided by the
+    /// rate. `None` where none has ended.
     fn result(&self, now: u64, ended: u64) -> (Option<u64>, Option<f64>) {
         let count = ended - self.ended;
         let each = now.saturating_sub(self.since).checked_div(count);
@@ -156,18 +160,18 @@ impl Count {
     }
 }
 
-/// Whether rests do any harm, by periods with them and without.
+/// Decides whether rests do harm, from periods with and without them.
 #[derive(Debug)]
 struct Trial {
-    /// The period that is counted.
+    /// The current period.
     period: Option<Period>,
-    /// The mean latency of the one before, in nanoseconds.
+    /// The mean latency of the period before, in nanoseconds, if it was of the other kind.
     before: Option<f64>,
-    /// Periods since the last that was the other way.
+    /// Periods since the kind last changed.
     periods: u32,
-    /// The mean latency with rests in units of that without, in the last comparisons.
+    /// The mean latency with rests divided by that without, in the last comparisons.
     ratios: VecDeque<f64>,
-    /// Whether it was found good.
+    /// Whether rests were found harmless.
     good: bool,
 }
 
@@ -175,7 +179,7 @@ struct Trial {
 struct Period {
     with_rests: bool,
     began: u64,
-    /// `None` at first: what is under way at the beginning was dealt with the other way.
+    /// `None` at first: the exchanges in flight at the beginning were handled the other way.
     count: Option<Count>,
 }
 
@@ -200,7 +204,7 @@ impl Trial {
         }
     }
 
-    /// There are no rests to be tried at present.
+    /// Breaks the trial off: at present there is nothing to try.
     fn breaks_off(&mut self) {
         self.period = None;
         self.before = None;
@@ -228,7 +232,7 @@ impl Trial {
         next
     }
 
-    /// A period is over: whether the next is to have rests.
+    /// Ends a period and returns whether the next one has rests.
     fn next(&mut self, mean: Option<f64>, with_rests: bool) -> bool {
         self.periods += 1;
         let is_usual = with_rests == self.good;
@@ -255,8 +259,8 @@ impl Trial {
         next
     }
 
-    /// Takes one ratio in. The median decides: a processor that is taken away for a moment, or a server that
-    /// stalls, makes single ones of any size.
+    /// Adds one ratio. The median decides: a processor taken away for a moment, or a server that stalls, makes
+    /// single ratios of any size.
     fn compare(&mut self, ratio: f64) {
         if self.ratios.len() == MEMORY {
             self.ratios.pop_front();
@@ -285,35 +289,35 @@ mod tests {
     use std::cmp::Reverse;
     use std::collections::BinaryHeap;
 
-    /// What answers in the tests.
+    /// A simulated server.
     #[derive(Debug)]
     enum Server {
-        /// One exchange after the other, so many nanoseconds each.
+        /// One exchange after the other, each in this many nanoseconds.
         Busy(u64),
-        /// All of them at the same time, each so many nanoseconds after it was asked for, or half as many more.
+        /// All of them at the same time, each in this many nanoseconds or up to half as many more.
         Slow(u64),
-        /// Both: the first for each, the second on top of it.
+        /// Both: the first number serially, then the second.
         Both(u64, u64),
     }
 
-    /// What came of a run.
+    /// The results of a run.
     struct Outcome {
-        /// Exchanges a second.
+        /// Exchanges per second.
         rate: f64,
-        /// From asking to being noticed, on average, in nanoseconds.
+        /// Mean time from the request until the response is noticed, in nanoseconds.
         latency: f64,
-        /// Sleeps, rests and others, for each exchange.
+        /// Sleeps (rests and others) per exchange.
         sleeps: f64,
     }
 
-    /// A closed loop for `seconds`, which needs no time itself; each user pauses for `pause` nanoseconds between
-    /// its exchanges. What comes in the first quarter is not counted.
+    /// Runs a closed loop for `seconds`, which needs no time itself. Each user pauses for `pause` nanoseconds
+    /// between its exchanges. The first quarter is not counted.
     fn run(server: &Server, users: u64, pause: u64, longest: u64, seconds: u64) -> Outcome {
         let mut rest = Rest::new(longest);
         let end = seconds * 1_000_000_000;
         let mut now = 0;
         let mut free = 0;
-        // When each response comes, and when it was asked for; and when those that pause go on.
+        // When each response arrives and when it was requested; when each pausing user continues.
         let mut under_way: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
         let mut random = 1_u64;
         let mut pausing: VecDeque<u64> = (0..users).map(|n| n * 100).collect();
@@ -360,7 +364,7 @@ mod tests {
             ];
             let next = next.into_iter().flatten().min().unwrap();
             sleeps += u64::from(now > end / 4);
-            // What is planned is waited for all the same, and after a rest in which nothing came there is no other.
+            // Planned instants are kept. After a rest in which nothing arrived there is no second one.
             let planned = pausing.front().map_or(u64::MAX, |&at| at - now);
             now = match length {
                 1.. if length <= planned => next.max(now + length),
@@ -405,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_rest_is_a_part_of_the_latency_and_of_several_responses() {
-        /// What is rested when the pace is known, and rests are good.
+        /// The rest when the rate is known and rests are good.
         fn after(each: u64, under_way: u64, longest: u64) -> u64 {
             let mut rest = Rest::new(longest);
             rest.trial.good = true;
@@ -417,7 +421,7 @@ mod tests {
         assert_eq!(after(10_000, 64, 500_000), 320_000);
         assert_eq!(after(10_000, 64, 30_000), 30_000);
         assert_eq!(after(10_000, 1000, 50_000), 50_000);
-        // No more than one response would come.
+        // Fewer than two responses would arrive.
         assert_eq!(after(10_000, 3, 50_000), 0);
         assert_eq!(after(10_000, 1, 50_000), 0);
         assert_eq!(after(30_000, 1000, 50_000), 0);
@@ -432,7 +436,7 @@ mod tests {
         assert_eq!(rest.length(WINDOW.0 / 2, 300, 64), 0);
         assert_eq!(rest.length(WINDOW.0, 100, 64), 0);
         assert_eq!(rest.length(3 * WINDOW.0, 300, 64), 50_000);
-        // The count goes on.
+        // The count continues.
         assert_eq!(rest.length(4 * WINDOW.0, 301, 64), 50_000);
         assert_eq!(rest.length(3 * WINDOW.0 + WINDOW.1, 301, 64), 0);
         assert_eq!(rest.length(9 * WINDOW.0 + WINDOW.1, 901, 64), 50_000);

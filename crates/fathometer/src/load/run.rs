@@ -1,4 +1,4 @@
-//! Starting the loops, listening to them, and putting together what they leave.
+//! Starts the loops, collects what they report, and merges their results.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvError, RecvTimeoutError, SyncSender};
@@ -26,22 +26,23 @@ use super::user::Population;
 use super::worker::{Outcomes, Spin, Worker};
 use super::{LIVE_QUANTILES, Limit, Live, LoadError, MOST_INTERVALS, Options, Phase, Users};
 
-/// How often the wish to end is asked for.
+/// How often `interrupted` is checked.
 const ASK: Duration = PERIOD;
 
 /// The time that threads have to be ready before the test starts.
 const START: u64 = 2_000_000;
 
-/// Latencies that there is memory for from the start; for longer ones histograms grow.
+/// The longest latency that histograms have memory for at the start; they grow for longer ones.
 const LONGEST: Duration = Duration::from_secs(34);
 
-/// Descriptors beside connections: standard streams, the loops' own, files.
+/// Descriptors that are not connections: standard streams, the loops' own, files.
 const SPARE_DESCRIPTORS: u64 = 32;
 
-/// Runs a load test to its end, or until `interrupted`; then the result is of what there was.
+/// Runs a load test to its end, or until `interrupted` returns true; then the result covers the time until
+/// then.
 ///
-/// `live` is called from this thread, once for every interval. Loops run on threads that this one
-/// starts, and so in its network namespace.
+/// `live` is called from this thread, once for every interval. The calling thread starts the threads of the
+/// loops, so they run in its network namespace.
 pub fn run(
     mut options: Options,
     clock: Clock,
@@ -85,7 +86,7 @@ pub fn run(
             rest: options.rest,
             before_others: options.before_others && matches!(options.users, Users::Open { .. }),
             count_targets: options.count_targets,
-            // What takes longer has failed, or waited for a connection.
+            // Exchanges that take longer have failed, or waited for a connection.
             spares: Spares::new(loops, options.timeout.min(LONGEST)),
         },
     };
@@ -95,7 +96,7 @@ pub fn run(
             recorder.map(|recorder| scope.spawn(move || recorder::serve(recorder, &waiting_rows)));
         let rows = records.then_some(rows);
         let started = test.start(scope, &parts, rows.as_ref());
-        // What is left of these ends here, so that the channels end with the loops.
+        // The loops have their own senders. Without these the channels close when the loops end.
         drop((parts, rows));
         let (edges, handles) = started?;
         let timeline = test.listen(&told, edges, interrupted, live);
@@ -125,7 +126,7 @@ pub fn run(
     Ok(test.result(ended, steal, limit))
 }
 
-/// The most connections, and the most loops that have something to do.
+/// The most connections, and the most loops that have work.
 fn needs(options: &Options) -> (u64, u32) {
     match &options.users {
         Users::Open { connections, .. } => (u64::from(*connections), *connections),
@@ -160,13 +161,13 @@ fn intervals(options: &Options) -> usize {
     }
 }
 
-/// A test about to be run.
+/// A test that is ready to run.
 struct Test<'a> {
     options: &'a Options,
     crew: Crew<'a>,
 }
 
-/// What every thread is told.
+/// What all threads share.
 struct Crew<'a> {
     shared: &'a Shared,
     users: &'a Users,
@@ -182,14 +183,14 @@ struct Crew<'a> {
     spares: Arc<Spares>,
 }
 
-/// What is there when all loops have ended.
+/// The state after all loops have ended.
 struct Ending {
     edges: Edges,
     outcomes: Vec<Outcomes>,
     timeline: Timeline,
 }
 
-/// A thread's end of the start: it says that it is ready, and is told when the test begins.
+/// A thread's side of the start: it reports that it is ready, and receives the edges of the windows.
 struct Starts {
     ready: mpsc::Sender<()>,
     edges: Receiver<Edges>,
@@ -197,7 +198,7 @@ struct Starts {
 
 impl Starts {
     fn wait(self) -> Result<Edges, RecvError> {
-        // Nobody waits for it when another thread could not be started.
+        // Fails when another thread could not be started: then the receiver is closed.
         let _ = self.ready.send(());
         drop(self.ready);
         self.edges.recv()
@@ -207,14 +208,14 @@ impl Starts {
 type Handle<'s> = ScopedJoinHandle<'s, Result<Outcomes, LoadError>>;
 
 impl Crew<'_> {
-    /// Whether something is planned for an instant of its own, that a thread could be late for.
+    /// Whether something is planned for an instant of its own, so that a thread can be late for it.
     fn may_be_late(&self) -> bool {
         let plan = &self.shared.plan;
         let pauses = plan.sessions.off.is_some() || matches!(plan.choice, Choice::Scripts(_));
         !self.spin.is_zero() && (pauses || matches!(self.users, Users::Open { .. }))
     }
 
-    /// One thread.
+    /// Runs one thread, and stops the test if it fails.
     fn serve(
         &self,
         number: usize,
@@ -244,8 +245,7 @@ impl Crew<'_> {
             false => 0,
         };
         if self.before_others {
-            // Without the right to it the loop is an ordinary thread, and the send lag says what
-            // came of that.
+            // Without the privilege the loop is an ordinary thread, and the send lag shows the effect.
             let _ = priority::put_before_others();
         }
         let rows = rows.map(|to| Rows::new(to, self.clock));
@@ -319,7 +319,7 @@ impl Test<'_> {
             let (start, edges) = mpsc::sync_channel(1);
             let (parts, rows, ready) = (parts.clone(), rows.cloned(), ready.clone());
             let waits = Starts { ready, edges };
-            // Threads that were started end when `starts` is dropped before they are told.
+            // If one thread cannot be started, `starts` is dropped, which ends the threads before it.
             let handle = thread::Builder::new()
                 .name(format!("load-{number}"))
                 .spawn_scoped(scope, move || crew.serve(number, waits, parts, rows))
@@ -328,7 +328,7 @@ impl Test<'_> {
             handles.push(handle);
         }
         drop(ready);
-        // A thread that has failed says nothing, and its result says why.
+        // A thread that has failed sends nothing; its result gives the reason.
         readies.iter().take(self.crew.loops).for_each(drop);
         let start = self.crew.clock.now().as_nanos() + START;
         let measured = start + self.options.warm_up.as_nanos() as u64;
@@ -342,13 +342,13 @@ impl Test<'_> {
             end,
         };
         for start in starts {
-            // A thread that is not there any more has a result that says why.
+            // A thread that has already ended gives the reason in its result.
             let _ = start.send(edges);
         }
         Ok((edges, handles))
     }
 
-    /// Hears what the loops tell, until they have ended.
+    /// Receives the intervals of the loops until all loops have ended.
     fn listen(
         &self,
         told: &Receiver<Part>,
@@ -408,7 +408,8 @@ impl Test<'_> {
             .unwrap_or(edges.start);
         let last_end = outcomes.iter().map(|o| o.tally.last_end).max();
         let last_answer = outcomes.iter().map(|o| o.tally.last_answer).max();
-        // A count ends with its last exchange; a time may be cut short, or outlast the arrivals.
+        // A limit on exchanges ends the window with the last one. A timed window ends early if the test is
+        // interrupted or the arrivals end.
         let end = match self.options.limit {
             Limit::Exchanges(_) => last_end.unwrap_or(finished).max(edges.measured),
             Limit::Time(_) => edges.end.min(finished),
@@ -466,7 +467,7 @@ impl Test<'_> {
             lag: self.options.send_lag,
             clock_source: &machine.clock_source,
             recorder_wait,
-            // Sizes that were recorded are those of the server of that time.
+            // Recorded sizes are those of the server at the time of the recording.
             sizes_are_known: self.options.plan.recorded.is_none(),
         };
         let ended = [&warm_up, &window, &drain].map(|w| w.counts.pages + w.counts.pages_failed);
@@ -554,11 +555,12 @@ impl Test<'_> {
     }
 }
 
-/// A server that gave no whole response for less is not called silent.
+/// A server without a complete response for less than this is not reported as silent.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// When the last response of a window was whole, where the server was silent from then on: all that ended later
-/// failed, and no exchange ever took as long as that. Both instants are from the start of the window, in nanoseconds.
+/// When the last response of a window was complete, if the server was silent from then on: every exchange that
+/// ended later failed, and the silence was longer than any exchange took. Both instants are from the start of
+/// the window, in nanoseconds.
 fn silent_from(window: &Window, last_answer: u64, last_end: u64) -> Option<Duration> {
     if window.counts.completed == 0 || last_answer == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! What the connections of a test know of TLS: whom they ask for, and what must be agreed on.
+//! TLS on the connections of a test: the servers' names, and the protocol that must be negotiated.
 
 use std::sync::Arc;
 
@@ -31,21 +31,21 @@ impl Security {
         }
     }
 
-    /// What a host is asked for by.
+    /// The name of a host in the handshake.
     pub(super) fn name(&self, host: u16) -> &str {
         &self.names[usize::from(host)]
     }
 
-    /// Whether that is a protocol that the connection can be used for.
+    /// Whether the connection can be used with this negotiated protocol.
     pub(super) fn agrees(&self, protocol: Option<&[u8]>) -> bool {
         agrees(self.protocol, protocol)
     }
 }
 
-/// Whether a connection on which ALPN has agreed on that (or on nothing) carries a protocol.
+/// Whether a connection on which ALPN negotiated this (or nothing) can carry a protocol.
 pub fn agrees(wanted: Protocol, agreed: Option<&[u8]>) -> bool {
     match wanted {
-        // A server that knows no ALPN speaks HTTP/1.x.
+        // A server without ALPN uses HTTP/1.x.
         Protocol::Http1(_) => matches!(agreed, None | Some(b"http/1.1" | b"http/1.0")),
         Protocol::Http2 => agreed == Some(b"h2"),
         Protocol::Http3 => agreed == Some(b"h3"),
@@ -60,7 +60,7 @@ pub fn without_port(host: &str) -> &str {
     host.rsplit_once(':').map_or(host, |(name, _)| name)
 }
 
-/// What a handshake has agreed on: `TLS 1.3, TLS_AES_128_GCM_SHA256, x25519, h2`.
+/// What a handshake has negotiated: `TLS 1.3, TLS_AES_128_GCM_SHA256, x25519, h2`.
 pub fn agreement(handshake: &Handshake) -> String {
     let mut text = format!("TLS {}, {}", handshake.version, handshake.cipher_suite);
     if let Some(group) = handshake.group {
@@ -71,7 +71,7 @@ pub fn agreement(handshake: &Handshake) -> String {
     text
 }
 
-/// Counts a handshake that took this much processor time.
+/// Counts a handshake that took this much CPU time.
 pub(super) fn count(handshakes: &mut Handshakes, handshake: &Handshake, cpu: std::time::Duration) {
     match handshake.resumption {
         Resumption::Full => handshakes.full += 1,
@@ -89,7 +89,7 @@ pub(super) fn count(handshakes: &mut Handshakes, handshake: &Handshake, cpu: std
     *handshakes.agreed.entry(agreement(handshake)).or_default() += 1;
 }
 
-/// Counts a handshake of QUIC, which is one of TLS 1.3 as well.
+/// Counts a QUIC handshake, which contains one of TLS 1.3.
 pub(super) fn count_quic(
     handshakes: &mut Handshakes,
     handshake: &quic::Handshake,
@@ -114,7 +114,7 @@ pub(super) fn count_quic(
         .or_default() += 1;
 }
 
-/// What a handshake of QUIC has agreed on: `QUIC, TLS 1.3, TLS_AES_128_GCM_SHA256, h3`.
+/// What a QUIC handshake has negotiated: `QUIC, TLS 1.3, TLS_AES_128_GCM_SHA256, h3`.
 pub fn agreement_of_quic(handshake: &quic::Handshake) -> String {
     let protocol = handshake.protocol.as_deref().map(String::from_utf8_lossy);
     let suite = handshake.cipher_suite.unwrap_or("a suite without a name");

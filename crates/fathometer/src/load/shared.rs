@@ -1,4 +1,4 @@
-//! What all loops of a test share: the plan, the requests, and whose turn it is.
+//! What all loops of a test share: the plan, the requests and a few counters.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ use super::security::{Security, without_port};
 use super::slot::Exchange;
 use super::{Limit, LoadError, Options, Users, Windows};
 
-/// Whatever the loops only read, and a few counters.
+/// State that the loops only read, and a few counters.
 pub(super) struct Shared {
     pub(super) plan: std::sync::Arc<Plan>,
     pub(super) requests: Requests,
@@ -134,8 +134,8 @@ impl Shared {
         })
     }
 
-    /// The machine of a connection. Time limits are the loop's, which watches an exchange from when it
-    /// was sent.
+    /// Creates the machine of a connection. The loop enforces the time limits, which count from the planned
+    /// instant.
     pub(super) fn machine(&self) -> Machine {
         let timeouts = Timeouts {
             head: None,
@@ -184,7 +184,7 @@ impl Shared {
         member % self.policy.hosts.max(1)
     }
 
-    /// Whether nothing is lost when somebody has these exchanges carried out twice.
+    /// Whether it is safe to carry these exchanges out twice.
     pub(super) fn is_harmless(&self, exchanges: &VecDeque<Exchange>) -> bool {
         exchanges.iter().all(|exchange| {
             let target = self.target(TargetId(exchange.target));
@@ -192,7 +192,7 @@ impl Shared {
         })
     }
 
-    /// Takes one exchange off those that may still be planned. False: there is none.
+    /// Takes one exchange from those that may still be planned. False: none is left.
     pub(super) fn take_exchange(&self) -> bool {
         match self.most {
             None => true,
@@ -202,7 +202,7 @@ impl Shared {
         }
     }
 
-    /// Whether all exchanges that may be planned are.
+    /// Whether all exchanges that may be planned have been planned.
     pub(super) fn is_planned_out(&self) -> bool {
         self.most
             .is_some_and(|most| self.planned.0.load(Ordering::Relaxed) >= most)
@@ -218,9 +218,9 @@ impl Shared {
         self.connections.next() as u32
     }
 
-    /// The next page of all users' common sequence.
+    /// The next page of the sequence that all users share.
     pub(super) fn next_page(&self) -> PageId {
-        // One page needs no counter that threads would fight for.
+        // A single page needs no counter that threads contend for.
         if let Choice::Sequence(sequence) = &self.plan.choice
             && sequence.len() == 1
         {
@@ -229,7 +229,7 @@ impl Shared {
         self.page(self.pages.next())
     }
 
-    /// The `turn`-th page of the common sequence.
+    /// The `turn`-th page of the shared sequence.
     pub(super) fn page(&self, turn: u64) -> PageId {
         match &self.plan.choice {
             Choice::Sequence(sequence) => sequence[(turn % sequence.len() as u64) as usize],
@@ -238,13 +238,13 @@ impl Shared {
         }
     }
 
-    /// How much of the plan's sequence was requested; `None` without one, or with one page.
-    /// `ended` pages came to an end.
+    /// How much of the plan's sequence was requested; `None` without a sequence, or with one page. `ended` is
+    /// the number of pages that have ended.
     pub(super) fn sequence_use(&self, ended: u64) -> Option<SequenceUse> {
         let Choice::Sequence(sequence) = &self.plan.choice else {
             return None;
         };
-        // Arrivals take the page of their own number, and do not count here.
+        // Arrivals take the page of their own number, and do not advance this counter.
         let requested = self.pages.0.load(Ordering::Relaxed).max(ended);
         (sequence.len() > 1).then_some(SequenceUse {
             pages: sequence.len() as u64,
@@ -252,7 +252,7 @@ impl Shared {
         })
     }
 
-    /// The script of a session, when sessions are written out.
+    /// The script of a session, where sessions are scripted.
     pub(super) fn script(&self, session: u64) -> Option<&Script> {
         match &self.plan.choice {
             Choice::Scripts(scripts) => {
@@ -283,7 +283,7 @@ impl Shared {
             return 0;
         };
         let seconds = law.sample(self.off_seed.child(session), page.into());
-        // A pause of more than thirty years would overflow the clock, and outlives any test.
+        // A pause of more than thirty years would overflow the clock, and is longer than any test.
         (seconds.clamp(0.0, 1e9) * 1e9) as u64
     }
 
@@ -292,7 +292,7 @@ impl Shared {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Says whether the machine has a processor to spare for busy-waiting.
+    /// Sets whether the machine has a processor to spare for busy-waiting.
     pub(super) fn set_spare(&self, has_spare: bool) {
         self.has_spare.store(has_spare, Ordering::Relaxed);
     }
@@ -311,7 +311,7 @@ fn is_kept_full(policy: &Policy) -> bool {
     policy.pipeline.is_some() || policy.streams.is_some_and(|streams| streams > 1)
 }
 
-/// Why the engine cannot carry a policy out, whoever uses it; `None` if it can.
+/// Why the engine cannot carry out a policy in any kind of loop; `None` if it can.
 pub fn cannot(policy: Policy) -> Option<&'static str> {
     match policy {
         Policy { push: true, .. } => {
@@ -330,7 +330,7 @@ pub fn cannot(policy: Policy) -> Option<&'static str> {
     }
 }
 
-/// Refuses what the engine cannot carry out, rather than carry out something else.
+/// Refuses options that the engine cannot carry out, instead of doing something else.
 fn check_policy(options: &Options) -> Result<(), LoadError> {
     let policy = options.policy;
     let open = matches!(options.users, Users::Open { .. });
@@ -354,19 +354,19 @@ fn check_policy(options: &Options) -> Result<(), LoadError> {
     Err(LoadError::Policy { policy, why })
 }
 
-/// The members of the largest page.
+/// The number of members of the largest page.
 pub(super) fn largest_page(plan: &Plan) -> usize {
     let pages = (0..plan.pages.len() as u32).map(|page| plan.pages.get(PageId(page)).members.len());
     pages.max().unwrap_or(1)
 }
 
-/// The requests of a plan, rendered but for their targets: one for each method, length of content
+/// The requests of a plan, rendered except for their targets: one for each method, length and type of content,
 /// and host.
 pub(super) struct Requests {
     /// By shape, then by host.
     shapes: Vec<PreparedRequest>,
     hosts: usize,
-    /// The shape of each target; empty when all have the first.
+    /// The shape of each target; empty when all targets have the first one.
     shape_of: Vec<u16>,
 }
 
@@ -421,7 +421,7 @@ impl Requests {
     }
 }
 
-/// The fields of a request whose content has this type, unless they say another.
+/// The fields of a request, with this content type unless they already have one.
 fn fields_with(fields: &[(String, String)], content_type: Option<&str>) -> Vec<(String, String)> {
     let mut fields = fields.to_vec();
     let is_type = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-type");
@@ -433,8 +433,8 @@ fn fields_with(fields: &[(String, String)], content_type: Option<&str>) -> Vec<(
     fields
 }
 
-/// What a policy's hosts are called: the first as the server is, the others `s1.` and so on before
-/// that.
+/// The names of a policy's hosts: the first is the server's name, the others have `s1.` and so on in front of
+/// it.
 pub(super) fn host_names(host: &str, hosts: u16) -> Vec<String> {
     let others = (1..hosts).map(|number| format!("s{number}.{host}"));
     std::iter::once(host.to_owned()).chain(others).collect()

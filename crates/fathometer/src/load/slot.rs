@@ -1,5 +1,4 @@
-//! A place for a connection: its socket, TLS where there is TLS, its protocol machine and the exchanges
-//! on it.
+//! A place for a connection: its socket, its TLS session (if any), its protocol machine and its exchanges.
 
 use std::collections::VecDeque;
 use std::net::TcpStream;
@@ -10,14 +9,14 @@ use fathometer_tls::Session;
 use super::frames::Counted;
 use super::machine::Machine;
 
-/// Streams that a connection is given before the server has said how many it takes: no server that
-/// follows the advice of RFC 9113 section 6.5.2 takes fewer.
+/// Streams that a connection uses before the server has announced its limit. RFC 9113 section 6.5.2 recommends
+/// that servers allow no fewer.
 const STREAMS_AT_FIRST: usize = 100;
 
-/// One exchange under way. Times are nanoseconds of the clock; zero: not yet.
+/// One exchange in flight. Times are nanoseconds of the clock; zero: not yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
-    /// Its request on the connection that it is on.
+    /// Its request, as the connection numbers it.
     pub(super) request: RequestId,
     pub(super) planned: u64,
     pub(super) due: u64,
@@ -25,25 +24,25 @@ pub(super) struct Exchange {
     pub(super) first_byte: u64,
     pub(super) target: u32,
     pub(super) page: u32,
-    /// The place of its user in the loop.
+    /// The index of its user in the loop.
     pub(super) user: u32,
-    /// Octets of its head.
+    /// Bytes of the request's head.
     pub(super) head: u32,
-    /// Octets of its fields before compression.
+    /// Bytes of the request's fields before compression.
     pub(super) fields: u32,
-    /// Octets of its content.
+    /// Bytes of the request's content.
     pub(super) content: u64,
-    /// Its place in the page.
+    /// Its index in the page.
     pub(super) member: u16,
     pub(super) status: u16,
-    /// It has been asked before, on a connection that ended.
+    /// It is a retry.
     pub(super) retried: bool,
-    /// Its time was up, and its stream was given up for that.
+    /// It timed out, and its stream was cancelled for that.
     pub(super) overdue: bool,
 }
 
 impl Exchange {
-    /// One that was planned for a member of a page and has not been asked.
+    /// An exchange that was planned for a member of a page and is not yet requested.
     pub(super) fn planned(
         planned: u64,
         user: u32,
@@ -71,55 +70,55 @@ impl Exchange {
     }
 }
 
-/// What a slot is doing.
+/// The state of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nothing: there is no connection.
+    /// There is no connection.
     Free,
     /// Waiting for the handshake of TCP, or of QUIC.
     Connecting,
     /// Waiting for the handshake of TLS.
     Securing,
-    /// Exchanging.
+    /// Carrying exchanges.
     Open,
     /// Done; waiting for the server to close first, so that the local port is free at once.
     Lingering,
 }
 
-/// Who ended a connection.
+/// Which side ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// This side, having no more to ask.
+    /// This side, with nothing more to request.
     Client,
-    /// The server, or this side because the server said that it would.
+    /// The server, or this side because the server announced it.
     Server,
-    /// Nobody in order.
+    /// Neither: it failed.
     Failure,
 }
 
-/// What protects the octets of a connection.
+/// What protects the bytes of a connection.
 pub(super) enum Protection {
     /// Nothing.
     None,
     /// TLS.
     Tls(Box<Session>),
-    /// TLS, which is elsewhere while what it has opened is dealt with: nothing can be written.
+    /// TLS, taken out while the data that it opened is handled: nothing can be written.
     Lent,
 }
 
-/// The owner of a connection that belongs to nobody in particular.
+/// The owner of connections that all sessions share.
 pub(super) const POOL: u32 = u32::MAX;
 
-/// A place for a connection, used by one after another. The machine keeps its memory.
+/// A place for connections, one after another. The machine keeps its memory.
 pub(super) struct Slot {
     pub(super) state: State,
-    /// Its socket; none of QUIC, which has one of its own.
+    /// Its socket; `None` for QUIC, which has a socket of its own.
     pub(super) stream: Option<TcpStream>,
     pub(super) protection: Protection,
     pub(super) machine: Machine,
-    /// In the order of their requests, whichever is answered first.
+    /// In the order of their requests, in whatever order they are answered.
     pub(super) exchanges: VecDeque<Exchange>,
-    /// Counts the connections that were here, so that news of an old one is known as such.
+    /// Counts the connections in this slot, so that events of an earlier one are recognised.
     pub(super) generation: u32,
     /// The number of the connection in the whole test.
     pub(super) number: u32,
@@ -127,41 +126,41 @@ pub(super) struct Slot {
     pub(super) owner: u32,
     /// Which of the policy's hosts it goes to.
     pub(super) host: u16,
-    /// When it was asked for.
+    /// When it was opened.
     pub(super) opened: u64,
-    /// When TCP was there, and TLS began.
+    /// When TCP was established, and TLS began.
     pub(super) reached: u64,
     /// When it could carry requests; zero: not yet.
     pub(super) established: u64,
-    /// When something was last read from it.
+    /// When data was last read from it.
     pub(super) heard: u64,
-    /// Processor time that the handshake of TLS has taken, in nanoseconds.
+    /// CPU time that the TLS handshake has taken, in nanoseconds.
     pub(super) handshake_time: u64,
-    /// Octets of the machine's that were sent as early data, and when.
+    /// Bytes of the machine that were sent as early data, and when.
     pub(super) early: Option<(usize, u64)>,
     /// When it could take a further request.
     pub(super) free_since: u64,
     /// When the server last allowed more streams.
     pub(super) room_since: u64,
-    /// When lingering ends.
+    /// When it stops waiting for the server to close.
     pub(super) linger_until: u64,
-    /// When its timer is due; zero when there is none.
+    /// When its timer is due; zero: no timer.
     pub(super) armed_at: u64,
     /// Exchanges completed on this connection.
     pub(super) served: u32,
-    /// Requests that it may still be given; it counts down where there is a limit.
+    /// Requests that it may still carry; counts down only where there is a limit.
     pub(super) left: u32,
     /// The kernel's buffer is full.
     pub(super) blocked: bool,
     /// The server has closed its side.
     pub(super) closed_there: bool,
-    /// The server has said how many streams it takes.
+    /// The server has announced how many streams it allows.
     pub(super) knows_server: bool,
-    /// Set once the machine is done while its input is still held: how it ended.
+    /// How it ended; set when the machine is done while its input is still borrowed.
     pub(super) ending: Option<End>,
-    /// The most exchanges that were under way on it at a time since frames were last counted.
+    /// The most exchanges in flight on it at a time since frames were last counted.
     pub(super) most_streams: u32,
-    /// Frames that are in the tally already.
+    /// Frames that are already in the tally.
     pub(super) counted: Counted,
     /// It is on the list of those with something to write.
     pub(super) dirty: bool,
@@ -207,7 +206,7 @@ impl Slot {
         }
     }
 
-    /// The instant of the oldest plan among its exchanges.
+    /// The earliest planned instant of its exchanges.
     pub(super) fn oldest_plan(&self) -> Option<u64> {
         self.exchanges.iter().map(|exchange| exchange.planned).min()
     }
@@ -224,7 +223,7 @@ impl Slot {
                 || !self.machine.multiplexes())
     }
 
-    /// Gives back the memory that nothing is in, for a connection that will be idle for long.
+    /// Frees unused memory, for a connection that will be idle for long.
     pub(super) fn shrink(&mut self) {
         self.machine.shrink();
         if self.exchanges.is_empty() {
@@ -235,7 +234,7 @@ impl Slot {
         }
     }
 
-    /// The place of a request's exchange. HTTP/1.x answers in order, and HTTP/2 nearly.
+    /// The index of a request's exchange. HTTP/1.x answers in order, and HTTP/2 nearly.
     pub(super) fn place_of(&self, request: RequestId) -> Option<usize> {
         match self.exchanges.front() {
             Some(oldest) if oldest.request == request => Some(0),
@@ -246,13 +245,13 @@ impl Slot {
         }
     }
 
-    /// The exchange of a request.
+    /// Returns the exchange of a request.
     pub(super) fn exchange(&mut self, request: RequestId) -> Option<&mut Exchange> {
         let place = self.place_of(request)?;
         self.exchanges.get_mut(place)
     }
 
-    /// Takes the exchange of a request, which has ended.
+    /// Removes the exchange of a request, which has ended.
     pub(super) fn take(&mut self, request: RequestId) -> Option<Exchange> {
         match self.place_of(request)? {
             0 => self.exchanges.pop_front(),

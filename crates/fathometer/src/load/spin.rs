@@ -1,16 +1,17 @@
 //! How long a loop may busy-wait before a planned instant.
 //!
-//! A thread that sleeps until an instant runs again a wake-up latency later: 2 µs on bare metal, 15 µs on a virtual
-//! machine whose processor the hypervisor has to start. So a loop sleeps until its median wake-up latency before the
-//! instant, and busy-waits for what is then left. It never busy-waits for longer than that latency: a
-//! sleep costs about as much processor time as it, so a longer busy-wait would be the dearer way. The latency is
-//! measured before the test, and followed through it ([`WakeUps`]).
+//! A thread that sleeps until an instant runs again a wake-up latency later: 2 µs on bare metal, 15 µs on a
+//! virtual machine whose processor the hypervisor has to start. So a loop sleeps until its median wake-up
+//! latency before the instant, and busy-waits for the remaining time. It never busy-waits for longer than that
+//! latency: a sleep costs about as much processor time, so a longer busy-wait would cost more than sleeping.
+//! The latency is measured before the test, and tracked through it ([`WakeUps`]).
 //!
-//! A loop that busy-waits occupies a processor that a server on the same machine may need. Whether one does is not for
-//! the loop to guess, so [`Spare`] looks at what the kernel says of all threads of the machine, every [`PERIOD`]: where
+//! A loop that busy-waits occupies a processor that a server on the same machine may need. A loop cannot see
+//! that itself, so [`Spare`] reads the kernel's figures for all threads of the machine, every [`PERIOD`]. Where
 //! threads have waited for a processor, no loop busy-waits for a second, and for twice as long each time that
-//! it happens again. Nobody busy-waits before the first reading, nor where there are as many loops as processors.
-//! Where the kernel keeps no such account, the threads that are runnable are compared with the processors.
+//! it happens again. No loop busy-waits before the first reading, nor where there are as many loops as
+//! processors. Where the kernel has no such figures, the number of runnable threads is compared with the number
+//! of processors.
 
 use std::time::Duration;
 
@@ -21,11 +22,11 @@ use fathometer_sys::poller::Poller;
 
 use super::LoadError;
 
-/// Sleeps by which the wake-up latency is measured before a test, and how long each is.
+/// Sleeps that measure the wake-up latency before a test, and the length of each.
 const SLEEPS: usize = 32;
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// The estimate moves by one part in so many of itself, and by so many nanoseconds at least.
+/// The step of the estimate: the estimate divided by the first number, but at least the second, in nanoseconds.
 const STEP: (u64, u64) = (32, 50);
 
 /// How often contention is read.
@@ -34,7 +35,7 @@ pub(super) const PERIOD: Duration = Duration::from_millis(50);
 /// The share of a period in which some thread waited for a processor, above which processors are short.
 const SHORT: f64 = 0.05;
 
-/// How long nobody busy-waits once processors were short: at first, and at most.
+/// How long no loop busy-waits once processors were short: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
 
 /// The wake-up latency of a thread: its median, in nanoseconds.
@@ -44,7 +45,7 @@ pub(super) struct WakeUps {
 }
 
 impl WakeUps {
-    /// Measures it by some short sleeps of the calling thread, which take 2 ms or so.
+    /// Measures it with some short sleeps of the calling thread, about 2 ms in total.
     pub(super) fn measure(clock: Clock) -> Result<WakeUps, LoadError> {
         let mut poller = Poller::new(1)?;
         let mut latencies = Vec::with_capacity(SLEEPS);
@@ -65,8 +66,8 @@ impl WakeUps {
         }
     }
 
-    /// A sleep lasted for so many nanoseconds longer than it should. The estimate goes a step towards that, so
-    /// that as many of the last ones lie above it as below, however far single ones lie.
+    /// Records that a sleep lasted this many nanoseconds longer than it should. The estimate moves one step
+    /// towards it, and so settles at the median of the last sleeps: outliers count no more than others.
     pub(super) fn took(&mut self, latency: u64) {
         let step = (self.median / STEP.0).max(STEP.1);
         self.median = match latency > self.median {
@@ -95,7 +96,7 @@ pub(super) struct Spare {
     loops: usize,
     /// The last reading, and its instant.
     last: Option<(Instant, Contention)>,
-    /// Nobody busy-waits before this.
+    /// No loop busy-waits before this.
     until: Instant,
     pause: Duration,
 }
@@ -116,7 +117,7 @@ impl Spare {
         self.last.is_none_or(|(at, _)| now.since(at) >= PERIOD)
     }
 
-    /// Takes a reading; gives whether loops may busy-wait until the next.
+    /// Takes a reading and returns whether loops may busy-wait until the next one.
     pub(super) fn read(&mut self, now: Instant, reading: Option<Contention>) -> bool {
         let before = self.last;
         self.last = reading.map(|reading| (now, reading));
@@ -127,14 +128,14 @@ impl Spare {
                 waited.saturating_sub(then).as_secs_f64() > SHORT * period
             }
             (_, Some(Contention::Runnable(threads))) => threads as usize > self.processors,
-            // Of one reading of a sum nothing follows.
+            // The kernel reports a running total: one reading alone says nothing.
             (_, Some(Contention::Waited(_))) => return false,
         };
         if is_short {
             self.pause = match self.until {
                 Instant::ZERO => PAUSE.0,
                 until if now >= until + self.pause => PAUSE.0,
-                // It happened again as soon as it was tried again.
+                // Processors were short again as soon as busy-waiting was tried again.
                 until if now >= until => (self.pause * 2).min(PAUSE.1),
                 _ => self.pause,
             };
@@ -199,7 +200,7 @@ mod tests {
         assert!(!spare.is_due(millis(50)));
         assert!(spare.is_due(millis(60)));
         assert!(spare.read(millis(60), waited(5_001)));
-        // Nor where the kernel says nothing, or where the loops fill the machine.
+        // Nor where the kernel reports nothing, or where the loops fill the machine.
         assert!(!Spare::new(2, 1).read(millis(10), None));
         let mut full = Spare::new(2, 2);
         full.read(millis(10), waited(0));
@@ -222,7 +223,7 @@ mod tests {
         }
         // Two minutes: after 1, 2, 4, 8, 16, 16 … seconds it is tried again for one period.
         assert!((7..=12).contains(&spinning), "{spinning}");
-        // The server has gone: busy-waiting begins again and stays.
+        // The server has stopped: busy-waiting begins again and stays.
         let begin = 50 * 2400;
         let free = (0..2000).filter(|step| spare.read(millis(begin + 50 * step), waited(total)));
         assert!(free.count() > 2000 - 16 * 20 - 2);

@@ -19,39 +19,39 @@ use super::timeline::{Part, Spares};
 /// Status codes are counted by their number.
 const STATUSES: usize = 1000;
 
-/// The instants that windows end at, in nanoseconds of the clock.
+/// The edges of the windows, in nanoseconds of the clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Edges {
     pub(super) start: u64,
     /// The measured window begins.
     pub(super) measured: u64,
-    /// It ends; the largest number when that is not known beforehand.
+    /// It ends; `u64::MAX` when that is not known beforehand.
     pub(super) end: u64,
 }
 
-/// The place of the measured window.
+/// The index of the measured window.
 const MEASURED: usize = 1;
 
 impl Edges {
-    /// The place of an instant's window: warm-up, measured, drain.
+    /// The index of an instant's window: warm-up, measured, drain.
     fn window(&self, at: u64) -> usize {
         usize::from(at >= self.measured) + usize::from(at >= self.end)
     }
 
-    /// How much of a stretch of time lies in each window.
+    /// How much of a period lies in each window.
     fn parts(&self, from: u64, to: u64) -> [u64; 3] {
         let warm_up = to.min(self.measured).saturating_sub(from);
         let measured = self.measured_part(from, to);
         [warm_up, measured, (to - from) - warm_up - measured]
     }
 
-    /// How much of a stretch of time lies in the measured window.
+    /// How much of a period lies in the measured window.
     fn measured_part(&self, from: u64, to: u64) -> u64 {
         to.min(self.end).saturating_sub(from.max(self.measured))
     }
 }
 
-/// What one window of one loop holds.
+/// The figures of one window of one loop.
 #[derive(Default)]
 pub(super) struct WindowTally {
     pub(super) planned: u64,
@@ -84,7 +84,7 @@ fn by_failure(counts: &[u64; Failure::ALL.len()]) -> BTreeMap<Failure, u64> {
 }
 
 impl WindowTally {
-    /// One that has its memory at once: for latencies up to `longest`, lives of connections up to
+    /// Allocates its memory at once: for latencies up to `longest`, and lives of connections up to
     /// [`LONGEST_LIFE`].
     fn with_room(longest: Duration) -> WindowTally {
         let room = || Distribution::with_room(longest);
@@ -136,13 +136,13 @@ impl WindowTally {
     }
 }
 
-/// Lives of connections that there is room for from the start; longer ones make room for themselves.
+/// The longest life of a connection that histograms have memory for at the start; they grow for longer ones.
 const LONGEST_LIFE: Duration = Duration::from_secs(3600);
 
 /// Samples that are counted at a time.
 const SAMPLES: usize = 512;
 
-/// Times that are to be counted, in nanoseconds; which ones, the kind says.
+/// Times to be counted, in nanoseconds; `kind` says which ones.
 struct Sample {
     window: u8,
     kind: Kind,
@@ -165,36 +165,36 @@ pub(super) struct Tally {
     interval: u64,
     samples: Vec<Sample>,
     parts: Option<Sender<Part>>,
-    /// Where those come back to.
+    /// Where unused parts come from and merged parts go back to.
     spares: Arc<Spares>,
     pub(super) rows: Option<Rows>,
-    /// For each target, responses that came whole and requests that failed.
+    /// For each target: completed exchanges, and those that failed or have status 400 and above.
     pub(super) targets: Vec<(u64, u64)>,
-    /// Connections that are open or being opened, now and at most.
+    /// Connections that are open or being opened: now, and the most so far.
     pub(super) connections: u64,
     pub(super) most_connections: u64,
     pub(super) ports_exhausted: u64,
     /// Time of the measured window that was spent waiting, in nanoseconds.
     pub(super) waited: u64,
-    /// The part of it that was rests, and what they did to the mean latency.
+    /// The part of it that was rests, and their effect on the mean latency.
     pub(super) rested: u64,
     pub(super) rest_latency_ratio: Option<f64>,
-    /// The part of it that was busy-waiting before planned instants, and the median time of being woken.
+    /// The part of it that was busy-waiting before planned instants, and the median wake-up latency.
     pub(super) busy_waited: u64,
     pub(super) wake_up_latency: Option<Duration>,
     pub(super) longest_turn: u64,
-    /// When the last wait was over.
+    /// When the last wait ended.
     woken: u64,
     /// When the last exchange ended.
     pub(super) last_end: u64,
-    /// When the last response was whole.
+    /// When the last response was complete.
     pub(super) last_answer: u64,
     /// Time spent waiting for the recorder.
     pub(super) recorder_wait: Duration,
 }
 
 impl Tally {
-    /// One that has its memory and knows nothing yet of when the test begins.
+    /// A tally with its memory allocated; `begin` sets the edges of its windows.
     pub(super) fn new(
         interval: Duration,
         (parts, spares): (Sender<Part>, Arc<Spares>),
@@ -209,7 +209,7 @@ impl Tally {
                 measured: 0,
                 end: 0,
             },
-            // The others are short, and what they need is little.
+            // The other windows are short and need little memory.
             windows: [
                 WindowTally::default(),
                 WindowTally::with_room(longest),
@@ -239,7 +239,7 @@ impl Tally {
         }
     }
 
-    /// The test begins, and ends, as these say.
+    /// The test begins, with these windows.
     pub(super) fn begin(&mut self, edges: Edges) {
         self.edges = edges;
         self.part_ends = edges.start + self.interval;
@@ -270,7 +270,7 @@ impl Tally {
         let next = self.spares.take(self.part.interval + 1);
         let part = std::mem::replace(&mut self.part, next);
         if let Some(parts) = &self.parts {
-            // Fails when nobody is interested any more.
+            // Fails when the receiver is closed.
             let _ = parts.send(part);
         }
         self.part_ends += self.interval;
@@ -279,7 +279,7 @@ impl Tally {
         }
     }
 
-    /// Tells those who listen that there is nothing more to come.
+    /// Closes the channels: nothing more follows.
     pub(super) fn hang_up(&mut self) {
         self.parts = None;
         if let Some(rows) = self.rows.take() {
@@ -287,7 +287,7 @@ impl Tally {
         }
     }
 
-    /// A page has ended, every exchange of it complete or not.
+    /// A page has ended, with every exchange complete or not.
     pub(super) fn page(&mut self, started: u64, now: u64, complete: bool, connected: u32) {
         let window = self.edges.window(started);
         match complete {
@@ -304,19 +304,18 @@ impl Tally {
         });
     }
 
-    /// An exchange was planned; if it was announced, its interval has counted it.
+    /// An exchange was planned. `announced`: its interval has already counted it.
     pub(super) fn planned(&mut self, planned: u64, announced: bool) {
         self.at(planned).planned += 1;
         self.part.planned += u64::from(!announced);
     }
 
-    /// So many exchanges are planned in this interval, and will come as announced.
+    /// Counts exchanges that are planned in this interval and come later as announced.
     pub(super) fn announce(&mut self, count: u64) {
         self.part.planned += count;
     }
 
-    /// The first octet of a request was handed to the kernel, just now; its instants are complete
-    /// up to that.
+    /// The first byte of a request was handed to the kernel, just now; its instants are complete up to that.
     pub(super) fn sent(&mut self, exchange: &Exchange) {
         let window = &mut self.windows[self.edges.window(exchange.planned)];
         window.sent += 1;
@@ -335,8 +334,8 @@ impl Tally {
         });
     }
 
-    /// Keeps times to be counted when there are many of them: a histogram that is visited for
-    /// every exchange would be out of the processor's caches each time.
+    /// Collects times and counts many of them together: a histogram that is visited for every exchange would be
+    /// out of the processor's caches each time.
     fn sample(&mut self, sample: Sample) {
         self.samples.push(sample);
         if self.samples.len() == SAMPLES {
@@ -373,7 +372,7 @@ impl Tally {
         samples.clear();
     }
 
-    /// A response is whole.
+    /// A response is complete.
     pub(super) fn completed(
         &mut self,
         exchange: &Exchange,
@@ -428,8 +427,8 @@ impl Tally {
         }
     }
 
-    /// An exchange failed, or (with no failure) is still under way when the test is over.
-    /// `received` is what came of its response until then.
+    /// An exchange failed, or (without a failure) is still in flight when the test is over. `received` is the
+    /// part of its response that arrived.
     pub(super) fn failed(
         &mut self,
         exchange: &Exchange,
@@ -469,7 +468,7 @@ impl Tally {
         self.at(now).connect_failures[failure as usize] += 1;
     }
 
-    /// Nothing was asked on a connection for this long.
+    /// A connection was idle for this long.
     pub(super) fn idled(&mut self, from: u64, to: u64) {
         if from < to {
             let parts = self.edges.parts(from, to);
@@ -487,7 +486,7 @@ impl Tally {
         }
     }
 
-    /// A connection has ended that was established at `from` and carried so many exchanges.
+    /// A connection has ended that was established at `from` and carried this many exchanges.
     pub(super) fn connection_ended(&mut self, end: End, from: u64, exchanges: u32, now: u64) {
         self.was_open(from, now);
         let connections = &mut self.at(now).connections;
@@ -544,7 +543,7 @@ impl Tally {
         self.busy_waited += self.edges.measured_part(from, to);
     }
 
-    /// A wait is over, which was a rest or not.
+    /// A wait is over. `is_rest`: it was a rest.
     pub(super) fn wakes(&mut self, began: u64, now: u64, is_rest: bool) {
         let part = self.edges.measured_part(began, now);
         self.waited += part;
@@ -555,7 +554,7 @@ impl Tally {
     }
 }
 
-/// A time.
+/// A number of nanoseconds as a duration.
 pub(super) fn nanos(nanos: u64) -> Duration {
     Duration::from_nanos(nanos)
 }

@@ -1,4 +1,4 @@
-//! The course of a test: what all loops saw in each interval, put together.
+//! The timeline of a test: what all loops recorded in each interval, merged.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use fathometer_analysis::load::{Counts, Distribution, Interval};
 use fathometer_model::Bytes;
 
-/// The quantiles that an interval tells; its maximum is told as well.
+/// The quantiles of an interval; its maximum is reported as well.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
-/// What one loop saw in one interval.
+/// The figures of one loop in one interval.
 #[derive(Debug, Clone)]
 pub struct Part {
     /// The interval's number, from 0.
@@ -21,7 +21,7 @@ pub struct Part {
     pub completed: u64,
     /// Exchanges that failed in it, and responses of status 400 and above.
     pub errors: u64,
-    /// Response octets of the completed.
+    /// Response bytes of the completed exchanges.
     pub received: Bytes,
     /// Connections open at its end.
     pub connections: u64,
@@ -33,27 +33,27 @@ pub struct Part {
     pub so_far: Counts,
 }
 
-/// Puts intervals together, in order, and keeps their number bounded.
+/// Merges intervals, in order, and keeps their number bounded.
 ///
-/// It has its memory from the start: a test does not grow while it lasts, unless it lasts longer than
-/// was expected, and then up to a bound.
+/// Memory is allocated at the start. It grows only if the test lasts longer than expected, and then up to a
+/// bound.
 #[derive(Debug)]
 pub struct Timeline {
     loops: usize,
     interval: Duration,
     /// An even number.
     most: usize,
-    /// Intervals that not all loops have told of yet.
+    /// Intervals that not all loops have reported yet.
     partial: BTreeMap<u64, Partial>,
     entries: Vec<Interval>,
     /// One for each entry.
     sketches: Sketches,
-    /// How many intervals are merged into an entry of these, and how many are in the last one.
+    /// How many intervals are merged into an entry, and how many are in the last one.
     stride: u64,
     in_last: u64,
     /// Corrected latency of everything so far.
     pub(super) corrected: Distribution,
-    /// Where parts go that have been put together.
+    /// Where merged parts go.
     spares: Arc<Spares>,
 }
 
@@ -64,7 +64,7 @@ struct Partial {
     so_far: Counts,
 }
 
-/// An interval that all loops have told of.
+/// An interval that all loops have reported.
 #[derive(Debug, Clone)]
 pub struct Told {
     /// The interval.
@@ -73,20 +73,20 @@ pub struct Told {
     pub so_far: Counts,
 }
 
-/// Parts that have been told of and put together, for loops to use again: so an interval takes no
-/// memory that the one before it has not given back, and a loop makes none while it measures.
+/// Merged parts, for loops to use again. So an interval takes no more memory than an earlier one has given
+/// back, and a loop allocates none while it measures.
 #[derive(Debug)]
 pub struct Spares {
     longest: Duration,
-    /// The most that are kept: as many as there are loops, for each of these fills one of its own. What
-    /// was made in a rush, while nobody put parts together, goes when it is over.
+    /// The most that are kept: one for each loop, because each loop also fills one. More are allocated while
+    /// merging is behind, and are freed afterwards.
     most: usize,
     parts: Mutex<Vec<Part>>,
 }
 
 impl Spares {
-    /// Two for each loop: one that it fills, and one that is being put together or waits for it. They
-    /// have room for latencies up to `longest`.
+    /// Two for each loop: one that it fills, and one that is being merged or waits for it. They have memory for
+    /// latencies up to `longest`.
     pub fn new(loops: usize, longest: Duration) -> Arc<Spares> {
         let mut parts = Vec::with_capacity(2 * loops);
         parts.resize_with(2 * loops, || Part::with_room(0, longest));
@@ -97,13 +97,13 @@ impl Spares {
         })
     }
 
-    /// The room that parts have.
+    /// The longest latency that parts have memory for.
     pub(super) fn longest(&self) -> Duration {
         self.longest
     }
 
-    /// One to begin an interval with; a new one when there is none, or when another thread is
-    /// looking, for which a loop does not wait.
+    /// A part for a new interval. It is allocated when there is none, or when another thread holds the lock,
+    /// for which a loop does not wait.
     pub(super) fn take(&self, interval: u64) -> Part {
         let spare = self.parts.try_lock().ok().and_then(|mut parts| parts.pop());
         match spare {
@@ -114,7 +114,7 @@ impl Spares {
 
     fn give_back(&self, mut part: Part) {
         part.clear();
-        // A thread that panicked here has left the list as it was before or after.
+        // A panic while the lock was held has left the list valid.
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         if parts.len() < self.most {
             parts.push(part);
@@ -123,8 +123,8 @@ impl Spares {
 }
 
 impl Timeline {
-    /// A timeline of at most `most` entries, of which `expected` have their memory at once. What
-    /// loops tell is given back to `spares`.
+    /// A timeline of at most `most` entries, with memory for `expected` of them from the start. Merged parts go
+    /// back to `spares`.
     pub fn new(
         loops: usize,
         interval: Duration,
@@ -133,7 +133,7 @@ impl Timeline {
         spares: Arc<Spares>,
     ) -> Timeline {
         let expected = expected.min(most);
-        // Written once, so that the pages are there: what is only reserved is not.
+        // Written once, so that the pages are present: memory that is only reserved is not.
         let mut entries = vec![NOTHING; expected];
         entries.clear();
         Timeline {
@@ -150,7 +150,7 @@ impl Timeline {
         }
     }
 
-    /// Takes what a loop saw, and returns the interval if that was the last loop.
+    /// Adds the part of one loop, and returns the interval if that was the last loop.
     pub fn add(&mut self, mut part: Part) -> Option<Told> {
         let number = part.interval;
         let so_far = std::mem::take(&mut part.so_far);
@@ -236,7 +236,7 @@ impl Timeline {
             self.close(partial);
         }
         let mut intervals = self.entries;
-        // A loop that ended with an interval has an empty one after it.
+        // If a loop ended exactly with an interval, an empty interval follows.
         intervals.retain(|interval| interval.start < end);
         if let Some(last) = intervals.last_mut() {
             last.length = last.length.min(end - last.start);
@@ -258,7 +258,7 @@ const NOTHING: Interval = Interval {
     send_lag_p99: None,
 };
 
-/// Two neighbours as one. The send lag is the larger of the two: an upper bound.
+/// Merges two neighbours. The send lag is the larger of the two: an upper bound.
 fn joined(before: &Interval, after: &Interval, sketch: &[u32]) -> Interval {
     let max = before.latency[3].max(after.latency[3]);
     let [p50, p90, p99] = QUANTILES.map(|q| Some(quantile(sketch, q)?.min(max?)));
@@ -281,7 +281,7 @@ impl Part {
         Part::with(interval, Distribution::new)
     }
 
-    /// The same, with room for latencies and lags up to `longest`.
+    /// The same, with memory for latencies and lags up to `longest`.
     fn with_room(interval: u64, longest: Duration) -> Part {
         Part::with(interval, || Distribution::with_room(longest))
     }
@@ -300,7 +300,7 @@ impl Part {
         }
     }
 
-    /// Forgets what happened, and keeps the memory.
+    /// Resets the figures and keeps the memory.
     fn clear(&mut self) {
         let Part {
             interval,
@@ -322,7 +322,7 @@ impl Part {
         *so_far = Counts::default();
     }
 
-    /// Adds what another loop saw in the same interval.
+    /// Adds the part of another loop in the same interval.
     fn merge(&mut self, other: &Part) {
         self.planned += other.planned;
         self.completed += other.completed;
@@ -334,7 +334,7 @@ impl Part {
     }
 }
 
-/// Adds counts.
+/// Adds `from` to `to`.
 pub(super) fn merge_counts(to: &mut Counts, from: Counts) {
     to.planned += from.planned;
     to.sent += from.sent;
@@ -362,21 +362,21 @@ pub(super) fn merge_counts(to: &mut Counts, from: Counts) {
 /// Times below this many nanoseconds are in one class.
 const LEAST: u64 = 1 << LEAST_POWER;
 const LEAST_POWER: u32 = 10;
-/// Each doubling from [`LEAST`] on has so many classes …
+/// Each doubling from [`LEAST`] on has this many classes …
 const CLASSES_A_DOUBLING: usize = 32;
-/// … and there are so many doublings. What is longer, 137 s and more, is in the last class.
+/// … and there are this many doublings. Times of 137 s and more are in the last class.
 const DOUBLINGS: usize = 27;
 const CLASSES: usize = 1 + DOUBLINGS * CLASSES_A_DOUBLING;
 
-/// Histograms of latency, one for each entry, in case that neighbours are to be merged: so coarse
-/// that a quantile is right to 1.6 %, and all in one piece of memory.
+/// Histograms of latency, one for each entry, so that neighbours can be merged. They are coarse (a quantile is
+/// accurate to 1.6 %) and all in one block of memory.
 #[derive(Debug)]
 struct Sketches(Vec<u32>);
 
 impl Sketches {
-    /// None, with memory for so many.
+    /// No histograms, with memory for this many.
     fn with_room(sketches: usize) -> Sketches {
-        // Zeros would be promised by the system and made when they are written to.
+        // The system would only promise zeros, and supply the pages at the first write.
         let mut counts = vec![u32::MAX; sketches * CLASSES];
         counts.clear();
         Sketches(counts)
@@ -403,7 +403,7 @@ impl Sketches {
         }
     }
 
-    /// Makes one of each two neighbours.
+    /// Merges each pair of neighbours.
     fn halve(&mut self) {
         let halves = self.0.len() / CLASSES / 2;
         for to in 0..halves * CLASSES {
@@ -436,7 +436,7 @@ fn class(nanos: u64) -> usize {
     class.min(CLASSES - 1)
 }
 
-/// The middle of a class; of the last one no time that it may have is longer.
+/// The middle of a class; for the last class the largest number.
 fn middle(class: usize) -> u64 {
     match class {
         0 => LEAST / 2,

@@ -1,16 +1,16 @@
-//! What a loop wants to be told later.
+//! The timers of a loop.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What a timer is about.
+/// What a timer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// A connection may have run out of time.
+    /// A connection may have timed out.
     Slot(u32),
     /// QUIC has something to do on a connection.
     Quic(u32),
-    /// A user goes on.
+    /// A user continues.
     User(u32),
     /// The number of users changes.
     Step(u32),
@@ -18,8 +18,8 @@ pub(super) enum Timer {
 
 /// Timers, in nanoseconds.
 ///
-/// A timer is never taken back: whoever is told looks whether it still applies. So a connection
-/// needs one in the time that an exchange may take, and not one for every exchange.
+/// A timer is never cancelled: its handler checks whether it still applies. So a connection needs one timer per
+/// timeout period, and not one for every exchange.
 #[derive(Debug, Default)]
 pub(super) struct Timers(BinaryHeap<Reverse<(u64, Timer)>>);
 
@@ -33,7 +33,7 @@ impl Timers {
         self.0.peek().map(|&Reverse((at, _))| at)
     }
 
-    /// Takes the next one that is due.
+    /// Removes and returns the next one that is due.
     pub(super) fn due(&mut self, now: u64) -> Option<(u64, Timer)> {
         if self.next()? > now {
             return None;

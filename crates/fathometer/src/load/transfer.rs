@@ -1,8 +1,8 @@
-//! Octets between the machines of connections and their sockets, through TLS where there is TLS.
+//! Moves bytes between the machines of connections and their sockets, through TLS where there is TLS.
 //!
-//! An exchange counts as sent from the reading of the clock just before the call that hands its first
-//! octet to the kernel: over loopback the call itself runs the server's side of TCP. Octets are sealed
-//! before that, and received octets are opened in the buffer that they were read into.
+//! An exchange counts as sent from the clock reading just before the call that hands its first byte to the
+//! kernel: over loopback that call also runs the server's side of TCP. Bytes are encrypted before that, and
+//! received bytes are decrypted in the buffer that they were read into.
 
 use std::collections::VecDeque;
 use std::net::TcpStream;
@@ -20,11 +20,11 @@ use super::slot::{End, Exchange, Protection, State};
 use super::tally::Tally;
 use super::worker::Worker;
 
-/// Full buffers read from one connection before others have their turn.
+/// Full buffers read from one connection before others get a turn.
 const READS_IN_A_ROW: usize = 8;
 
 impl Worker<'_> {
-    /// Writes what a connection has to write, as far as it goes.
+    /// Writes what a connection has to write, as far as the kernel takes it.
     pub(super) fn flush(&mut self, place: u32) {
         let slot = &self.slots[place as usize];
         if slot.machine.is_quic() {
@@ -58,8 +58,8 @@ impl Worker<'_> {
                 }
                 Err(Errno::AGAIN) => slot.blocked = true,
                 Err(_) => {
-                    // What the server sent before it went is still to be read, and the failure is
-                    // told behind it.
+                    // What the server sent before it closed is still to be read; the failure is reported after
+                    // it.
                     slot.blocked = true;
                     self.unread.add(place, &mut slot.unread);
                 }
@@ -67,8 +67,8 @@ impl Worker<'_> {
         }
     }
 
-    /// The same through TLS. What the machine has to say is sealed when all that was sealed before is
-    /// gone, so that what counts as sent was handed to the kernel but for what its buffer refuses.
+    /// The same through TLS. The machine's bytes are encrypted when all earlier ciphertext has left. So what
+    /// counts as sent was handed to the kernel, except for what its buffer refuses.
     fn flush_sealed(&mut self, place: u32) {
         let slot = &mut self.slots[place as usize];
         let (Some(stream), Protection::Tls(tls)) = (&slot.stream, &mut slot.protection) else {
@@ -106,7 +106,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Writes what there is to say before a connection is closed, if the kernel takes it at once.
+    /// Writes the final messages before a connection is closed, if the kernel takes them at once.
     pub(super) fn say_goodbye(&mut self, place: u32, closes_tls: bool) {
         let slot = &mut self.slots[place as usize];
         let Some(stream) = &slot.stream else {
@@ -129,12 +129,12 @@ impl Worker<'_> {
             Protection::Lent => &[],
         };
         if !octets.is_empty() {
-            // Whoever does not take it has gone.
+            // Fails when the server has already closed the connection.
             let _ = hand_over(stream, octets);
         }
     }
 
-    /// Reads on where reading was broken off for the sake of the others.
+    /// Continues reading connections that had to let others have a turn.
     pub(super) fn read_on(&mut self, buffer: &mut [u8]) {
         for _ in 0..self.unread.len() {
             let Some(place) = self.unread.next() else {
@@ -146,8 +146,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Reads what there is. A read that does not fill the buffer has emptied the socket, and what
-    /// comes after is told; only when the end was told already it has to be looked for.
+    /// Reads what there is. A read that does not fill the buffer has emptied the socket, and the poller reports
+    /// later data. Only an end that was already reported has to be read explicitly.
     pub(super) fn read(&mut self, place: u32, ended: bool, buffer: &mut [u8]) {
         let slot = &self.slots[place as usize];
         if slot.machine.is_quic() {
@@ -166,14 +166,14 @@ impl Worker<'_> {
             }
             let result = rustix::net::recv(stream, &mut *buffer, RecvFlags::DONTWAIT);
             if let (Some(quick), Ok(_)) = (self.shared.quick_ack, &result) {
-                // A connection that is gone says so by itself.
+                // A closed connection reports that by itself.
                 let _ = socket::set_quick_ack(stream, quick);
             }
             self.tick();
             match result {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
-                // What comes now answers nothing.
+                // Data that arrives now answers no request.
                 Ok((1.., _)) if state == State::Lingering => {}
                 _ if state == State::Lingering => return self.release(place, End::Server),
                 Ok((0, _)) => return self.ended_there(place),
@@ -195,10 +195,10 @@ impl Worker<'_> {
         self.unread.add(place, &mut slot.unread);
     }
 
-    /// Opens what was received over TLS and feeds the machine with it.
+    /// Decrypts what was received over TLS and feeds the machine with it.
     fn open_sealed(&mut self, place: u32, octets: &mut [u8]) {
         let slot = &mut self.slots[place as usize];
-        // It lends what it opens, and the machine's events are dealt with while it does.
+        // The session lends the decrypted data, and the machine's events are handled meanwhile.
         let Protection::Tls(mut tls) = std::mem::replace(&mut slot.protection, Protection::Lent)
         else {
             return;
@@ -215,7 +215,7 @@ impl Worker<'_> {
             return self.close_with_words(place, end);
         }
         if let Err(failure) = outcome {
-            // An alert says why.
+            // An alert gives the reason.
             self.say_goodbye(place, false);
             return self.fail(place, failure);
         }
@@ -244,8 +244,8 @@ impl Worker<'_> {
         }
     }
 
-    /// The same while the handshake is under way. The server may speak as soon as it has finished its
-    /// part: what it says is kept until the machine knows that its own words were heard.
+    /// The same during the handshake. The server may send data as soon as it has finished its part. That data
+    /// is passed on only after the machine's accepted early data is marked as sent.
     fn shake_hands(&mut self, place: u32, tls: &mut Session, octets: &[u8]) -> Result<(), Failure> {
         let begin = thread_cpu_time();
         let received = tls.receive(octets, self.instant());
@@ -262,7 +262,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Notes what was sent as early data, of which the server has told what became.
+    /// Marks early data as sent, once the server has accepted it.
     pub(super) fn early_was_taken(&mut self, place: u32) {
         let slot = &mut self.slots[place as usize];
         let Some((octets, at)) = slot.early.take() else {
@@ -278,7 +278,7 @@ impl Worker<'_> {
         note_sent(&mut slot.exchanges, begun, at, &mut self.tally);
     }
 
-    /// The server has ended its side.
+    /// The server has closed its side.
     fn ended_there(&mut self, place: u32) {
         let now = self.instant();
         let slot = &mut self.slots[place as usize];
@@ -289,7 +289,7 @@ impl Worker<'_> {
         if slot.state == State::Securing {
             return self.fail(place, Failure::ClosedEarly);
         }
-        // Over TLS an end that was not announced may be anybody's.
+        // Over TLS an end without close_notify may not come from the server.
         let is_cut = match &mut slot.protection {
             Protection::Tls(tls) => tls.handle_eof().is_err(),
             _ => false,
@@ -303,7 +303,7 @@ impl Worker<'_> {
     }
 }
 
-/// One call, unless a signal comes between.
+/// One call, repeated only after a signal.
 fn hand_over(stream: &TcpStream, octets: &[u8]) -> Result<usize, Errno> {
     loop {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -314,7 +314,7 @@ fn hand_over(stream: &TcpStream, octets: &[u8]) -> Result<usize, Errno> {
     }
 }
 
-/// Notes that requests have begun to leave.
+/// Records that requests have begun to leave.
 pub(super) fn note_sent(
     exchanges: &mut VecDeque<Exchange>,
     begun: Range<RequestId>,
@@ -324,7 +324,7 @@ pub(super) fn note_sent(
     if begun.is_empty() {
         return;
     }
-    // They are the youngest but for those that have not begun.
+    // They are the newest, except for those that have not begun.
     for exchange in exchanges.iter_mut().rev() {
         if exchange.request >= begun.end {
             continue;

@@ -1,5 +1,5 @@
-//! Whose turn it is to be read: first in, first out, so that a connection that always has more to read
-//! does not keep others from being read.
+//! The order in which connections are read: first in, first out, so that a connection that always has more to
+//! read does not block others.
 
 use std::collections::VecDeque;
 
@@ -8,14 +8,14 @@ use std::collections::VecDeque;
 pub(super) struct Turns(VecDeque<u32>);
 
 impl Turns {
-    /// Puts a connection at the end, unless its own mark says that it waits already.
+    /// Appends a connection, unless its mark `waits` says that it is already in the queue.
     pub(super) fn add(&mut self, place: u32, waits: &mut bool) {
         if !std::mem::replace(waits, true) {
             self.0.push_back(place);
         }
     }
 
-    /// Takes the one that has waited longest; the caller takes its mark away.
+    /// Removes the one that has waited longest; the caller clears its mark.
     pub(super) fn next(&mut self) -> Option<u32> {
         self.0.pop_front()
     }
@@ -54,7 +54,7 @@ mod tests {
                 waits[place] = false;
                 shares[place] += 1;
                 queue.add(place as u32, &mut waits[place]);
-                // News of a socket whose connection waits already is no second turn.
+                // A connection that is already in the queue gets no second turn.
                 let other = (place + turn) % connections;
                 queue.add(other as u32, &mut waits[other]);
             }

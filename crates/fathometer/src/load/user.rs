@@ -9,18 +9,19 @@ use super::slot::{Exchange, POOL, State};
 use super::timers::Timer;
 use super::worker::Worker;
 
-/// A pause after which the buffers of a user's connections are worth making anew.
+/// For a pause of at least this long, in nanoseconds, freeing the buffers of a user's connections is
+/// worthwhile.
 const LONG_PAUSE: u64 = 1_000_000_000;
 
-/// What a user is doing.
+/// The state of a user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Nothing.
+    /// Doing nothing.
     #[default]
     Parked,
-    /// Waiting to go on with the next page, or to begin.
+    /// Waiting to start, or to continue with the next page.
     Pause,
-    /// Asking for a page.
+    /// Requesting a page.
     Page,
 }
 
@@ -38,40 +39,40 @@ pub(super) struct User {
     page: u32,
     /// When the page was to begin.
     started: u64,
-    /// Members of the page that have been asked for.
+    /// Members of the page that have been requested.
     asked: u32,
-    /// Members of the page that may be asked for, in a page whose base names all others.
+    /// Members of the page that may be requested, in a page whose base names all others.
     known: u32,
-    /// When they became so.
+    /// Since when they may be requested.
     named_at: u64,
-    /// The same, one by one, in a page with dependencies: place in the page, and when it was named.
+    /// The same, one by one, in a page with dependencies: index in the page, and when it was named.
     named: Vec<(u16, u64)>,
     /// A member of the page failed.
     failed: bool,
-    /// The test was over before the page was.
+    /// The test ended before the page did.
     cut: bool,
     /// Connections of its own that were established for its page.
     pub(super) connected: u32,
     pub(super) in_flight: u32,
-    /// Exchanges that wait for a connection: to be asked again, or planned when none had room.
+    /// Exchanges that wait for a connection: retries, and those planned when no connection had room.
     pub(super) again: Vec<Exchange>,
     pub(super) slots: Vec<u32>,
-    /// Shared connections that its page has used and that are closed with it: place and number.
+    /// Shared connections that its page has used and that are closed with it: slot and number.
     pub(super) used: Vec<(u32, u32)>,
-    /// Whose turn it is among the connections.
+    /// Which of its connections is next in turn.
     turn: u32,
     /// When its timer is due; zero when it has none.
     wake_at: u64,
-    /// It asks for nothing before this.
+    /// It requests nothing before this.
     pub(super) pause_until: u64,
-    /// It is on the list of those that may go on.
+    /// It is on the list of users that may continue.
     pub(super) queued: bool,
-    /// It is on the list of those that wait for a connection.
+    /// It is on the list of users that wait for a connection.
     pub(super) waiting: bool,
 }
 
 impl User {
-    /// Whether its session has had all its pages.
+    /// Whether all pages of its session have ended.
     fn is_through(&self) -> bool {
         self.pages.is_some_and(|pages| self.pages_done >= pages)
     }
@@ -84,10 +85,10 @@ impl User {
 /// How many users there are, and how that changes.
 #[derive(Debug, Clone)]
 pub(super) struct Population {
-    /// How many in the whole test, now.
+    /// The current number of users in the whole test.
     pub(super) active: u32,
     pub(super) start_interval: u64,
-    /// From when on how many.
+    /// Changes: from when on, and how many.
     pub(super) steps: Vec<(u64, u32)>,
     /// The number of this loop's first user, and the distance to its next one.
     pub(super) first: u32,
@@ -104,7 +105,7 @@ impl Population {
 }
 
 impl Worker<'_> {
-    /// Begins the test.
+    /// Creates the users and sets their timers.
     pub(super) fn enter(&mut self) {
         let Some(population) = &self.population else {
             return;
@@ -165,7 +166,7 @@ impl Worker<'_> {
         self.make_ready(place);
     }
 
-    /// Begins the next page at `at`, of a new session if the last one is through.
+    /// Begins the next page at `at`, of a new session if the last one has ended.
     fn go_on(&mut self, place: u32, at: u64) {
         if self.is_superfluous(place) {
             return self.park(place);
@@ -183,7 +184,7 @@ impl Worker<'_> {
         self.begin_page(place, at);
     }
 
-    /// Whether a user of a closed loop is one more than there are to be.
+    /// Whether a user of a closed loop exceeds the current number of users.
     fn is_superfluous(&self, place: u32) -> bool {
         let number = self.users[place as usize].number;
         self.population
@@ -191,7 +192,7 @@ impl Worker<'_> {
             .is_some_and(|population| number >= u64::from(population.active))
     }
 
-    /// Sends a user away for now.
+    /// Parks a user for now.
     fn park(&mut self, place: u32) {
         self.close_connections(place);
         let user = &mut self.users[place as usize];
@@ -214,7 +215,7 @@ impl Worker<'_> {
         let user = &mut self.users[place as usize];
         let page = match shared.script(user.session) {
             Some(script) => script.steps[user.pages_done as usize].0,
-            // So the plan of an open loop does not depend on which thread comes first.
+            // So the plan of an open loop does not depend on the order of threads.
             None if alone => shared.page(user.session),
             None if shared.fills => PageId(0),
             None => shared.next_page(),
@@ -241,20 +242,19 @@ impl Worker<'_> {
         }
     }
 
-    /// Asks for what can be asked for. True: the page is over.
+    /// Requests what can be requested. True: the page is over.
     fn ask_for_page(&mut self, place: u32) -> bool {
         if self.is_paused(place) {
             return false;
         }
         loop {
+            if let Some(exchange) = self.take_overdue(place) {
+                self.fail_unsent(&exchange, Failure::TimedOut);
+                return false;
+            }
             if let Some(&exchange) = self.users[place as usize].again.last() {
-                if self.is_overdue(&exchange) {
-                    self.users[place as usize].again.pop();
-                    self.fail_unsent(&exchange, Failure::TimedOut);
-                    return false;
-                }
                 let Some(slot) = self.connection(place, &exchange) else {
-                    self.wake_by(place, self.overdue_at(&exchange));
+                    self.wake_for_oldest(place);
                     return false;
                 };
                 self.users[place as usize].again.pop();
@@ -288,7 +288,7 @@ impl Worker<'_> {
                 true => Some(Err(Failure::TimedOut)),
                 false => self.connection(place, &exchange),
             };
-            // Beside others the next one is planned when there is a connection for it.
+            // While others are in flight, the next one is planned when there is a connection for it.
             if slot.is_none() && !waits_alone {
                 return false;
             }
@@ -310,15 +310,32 @@ impl Worker<'_> {
         }
     }
 
-    /// Keeps an exchange of a user that has nothing else under way until a connection has room for it, or
-    /// its time is up. The page is not over.
+    /// Keeps an exchange of a user that has nothing else in flight, until a connection has room for it or it
+    /// times out. The page is not over.
     fn wait_for_connection(&mut self, place: u32, exchange: Exchange) -> bool {
         self.users[place as usize].again.push(exchange);
         self.wake_by(place, self.overdue_at(&exchange));
         false
     }
 
-    /// Lets a user go on at an instant at the latest.
+    /// Takes an exchange of a user that waits for a connection and has timed out.
+    fn take_overdue(&mut self, place: u32) -> Option<Exchange> {
+        let (limit, now) = (self.shared.timeout, self.now);
+        let again = &mut self.users[place as usize].again;
+        let is_overdue = |exchange: &Exchange| exchange.planned.saturating_add(limit) <= now;
+        let at = again.iter().position(is_overdue)?;
+        Some(again.remove(at))
+    }
+
+    /// Lets a user continue when the first of its exchanges that wait for a connection times out.
+    fn wake_for_oldest(&mut self, place: u32) {
+        let again = &self.users[place as usize].again;
+        if let Some(planned) = again.iter().map(|exchange| exchange.planned).min() {
+            self.wake_by(place, planned.saturating_add(self.shared.timeout));
+        }
+    }
+
+    /// Lets a user continue at `at` at the latest.
     fn wake_by(&mut self, place: u32, at: u64) {
         let user = &mut self.users[place as usize];
         if user.wake_at == 0 || at < user.wake_at {
@@ -327,7 +344,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The next member that may be asked for, and when that became so.
+    /// The next member that may be requested, and since when.
     fn next_member(&self, user: &User) -> Option<(u16, u64)> {
         if user.cut {
             return None;
@@ -341,7 +358,7 @@ impl Worker<'_> {
         user.named.get(user.asked as usize - 1).copied()
     }
 
-    /// Plans an exchange, unless all that there may be are planned.
+    /// Plans an exchange, unless all that may be planned have been.
     fn plan(&mut self, exchange: &Exchange, announced: bool) -> bool {
         let counted = exchange.planned < self.tally.edges.measured || self.shared.take_exchange();
         if counted {
@@ -351,7 +368,7 @@ impl Worker<'_> {
         counted
     }
 
-    /// A connection for an exchange; `None`: there is none yet.
+    /// A connection for an exchange; `None`: none yet.
     fn connection(&mut self, place: u32, exchange: &Exchange) -> Option<Result<u32, Failure>> {
         let found = match self.pool.is_some() {
             true => self.connection_of_pool(place, exchange.planned),
@@ -405,7 +422,7 @@ impl Worker<'_> {
         Some(opened)
     }
 
-    /// Whether the user is to wait because it could not connect; then its timer is set.
+    /// Whether the user has to wait because it could not connect; if so, sets its timer.
     fn is_paused(&mut self, place: u32) -> bool {
         let user = &mut self.users[place as usize];
         let until = user.pause_until;
@@ -416,9 +433,8 @@ impl Worker<'_> {
         true
     }
 
-    /// Fills the pipelines of a user, or its streams; every exchange is a page of its own. A pipeline is
-    /// filled when half of it has been answered, so that requests leave in one write and not one by
-    /// one.
+    /// Fills the pipelines of a user, or its streams; every exchange is a page of its own. A pipeline is filled
+    /// when half of it has been answered, so that requests leave in one write and not one by one.
     fn fill(&mut self, place: u32) {
         if self.users[place as usize].stage != Stage::Page
             || self.is_paused(place)
@@ -427,26 +443,23 @@ impl Worker<'_> {
             return;
         }
         loop {
+            if let Some(exchange) = self.take_overdue(place) {
+                return self.fail_unsent(&exchange, Failure::TimedOut);
+            }
             let again = self.users[place as usize].again.last().copied();
             let exchange = match again {
                 Some(exchange) => exchange,
                 None if self.is_planned_out() => return,
                 None => Exchange::planned(self.now, place, 0, 0, 0),
             };
-            if again.is_some() && self.is_overdue(&exchange) {
-                self.users[place as usize].again.pop();
-                return self.fail_unsent(&exchange, Failure::TimedOut);
-            }
             let slot = self.connection(place, &exchange);
             let exchange = match again {
-                Some(exchange) if slot.is_none() => {
-                    return self.wake_by(place, self.overdue_at(&exchange));
-                }
+                Some(_) if slot.is_none() => return self.wake_for_oldest(place),
                 Some(exchange) => {
                     self.users[place as usize].again.pop();
                     exchange
                 }
-                // A user always waits for something: for a stream, where nothing else is under way.
+                // A user always waits for something: with nothing else in flight, for a stream.
                 None if slot.is_none() && self.users[place as usize].in_flight > 0 => return,
                 None if self.is_superfluous(place) => return self.leave_filling(place),
                 None if !self.plan(&exchange, false) => return,
@@ -470,7 +483,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether every pipeline of a user is open and has more than half of what it holds under way.
+    /// Whether every pipeline of a user is open and more than half full.
     fn is_half_full(&self, place: u32) -> bool {
         let user = &self.users[place as usize];
         let policy = &self.shared.policy;
@@ -486,14 +499,14 @@ impl Worker<'_> {
                 .all(|&slot| self.slots[slot as usize].exchanges.len() > half)
     }
 
-    /// Sends a user away that keeps its pipelines full, once they are empty.
+    /// Parks a user that keeps its pipelines full, once they are empty.
     fn leave_filling(&mut self, place: u32) {
         if self.users[place as usize].in_flight == 0 {
             self.park(place);
         }
     }
 
-    /// An exchange has ended, one way or the other.
+    /// An exchange has ended, complete or not.
     pub(super) fn resolved(&mut self, exchange: &Exchange, complete: bool) {
         self.pending -= 1;
         self.ended += 1;
@@ -573,7 +586,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Closes the shared connections that a page has used, but for those that another one uses now.
+    /// Closes the shared connections that a page has used, except those that another page uses now.
     fn close_used(&mut self, place: u32) {
         while let Some((used, number)) = self.users[place as usize].used.pop() {
             let slot = &self.slots[used as usize];
@@ -584,7 +597,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Takes a connection from whoever it belongs to: it will carry nothing more.
+    /// Takes a connection from its owner: it will carry nothing more.
     pub(super) fn detach(&mut self, place: u32) {
         let slot = &mut self.slots[place as usize];
         let owner = std::mem::replace(&mut slot.owner, NOBODY);

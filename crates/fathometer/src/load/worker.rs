@@ -1,4 +1,4 @@
-//! One event loop: its sockets, its timers and the order of things.
+//! One event loop: its sockets, its timers and the order of its steps.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,22 +21,22 @@ use super::timers::{Timer, Timers};
 use super::turns::Turns;
 use super::user::User;
 
-/// Octets read at a time.
+/// Bytes read at a time.
 const BUFFER: usize = 128 * 1024;
 
-/// Sockets whose readiness is learnt at a time.
+/// Ready sockets reported at a time.
 const EVENTS: usize = 256;
 
-/// The longest wait: so late may the wish to end be noticed.
+/// The longest wait, in nanoseconds: a stop is noticed at most this late.
 const LONGEST_WAIT: u64 = 100_000_000;
 
-/// Waits of this length and more are cut short, because the kernel may exceed a wait by a thousandth
-/// of it; a second wait is then short enough to be exact.
+/// Waits of this length and more are shortened, because the kernel may exceed a wait by a thousandth of it. A
+/// second wait is then short enough to be exact.
 const LONG_WAIT: u64 = 2_000_000;
 
-/// After a rest so many responses are read before the requests that they lead to are written: the kernel's ways of
-/// receiving and of sending are long, and a processor that goes each several times in a row finds it in its caches.
-/// The first request leaves some 20 µs late, which its send lag says; the rest was longer.
+/// After a rest this many responses are read before the requests that they lead to are written. The kernel's
+/// receive and send paths are long; a processor that runs each several times in a row finds it in its caches.
+/// The first request leaves some 20 µs late, which its send lag shows; the rest was longer.
 const TOGETHER: usize = 16;
 
 /// One event loop.
@@ -48,13 +48,13 @@ pub(super) struct Worker<'a> {
     pub(super) free_slots: Vec<u32>,
     pub(super) users: Vec<User>,
     pub(super) timers: Timers,
-    /// Users that may be able to go on.
+    /// Users that may be able to continue.
     ready: VecDeque<u32>,
     /// Slots with something to write.
     pub(super) dirty: Vec<u32>,
-    /// Memory to receive datagrams into; none where there is no QUIC.
+    /// Memory to receive datagrams into; `None` without QUIC.
     pub(super) datagrams: Option<ReceiveBuffer>,
-    /// Slots that have more to read than was read.
+    /// Slots with unread data.
     pub(super) unread: Turns,
     pub(super) tally: Tally,
     /// The arrivals and connections of an open loop.
@@ -65,9 +65,9 @@ pub(super) struct Worker<'a> {
     pub(super) pending: u64,
     /// Exchanges that have ended.
     pub(super) ended: u64,
-    /// How a closed loop rests.
+    /// The wake-up coalescing of a closed loop.
     rest: Rest,
-    /// When it is given up to wait for them.
+    /// When the loop stops waiting for exchanges in flight.
     give_up: u64,
     spin: Spin,
     /// The last reading of the clock.
@@ -83,7 +83,7 @@ pub(super) struct Spin {
     pub(super) wake_ups: Option<WakeUps>,
 }
 
-/// What a loop leaves.
+/// The results of a loop.
 pub(super) struct Outcomes {
     pub(super) tally: Tally,
     /// Processor time within the measured window.
@@ -134,7 +134,7 @@ impl<'a> Worker<'a> {
         loop {
             self.tick();
             if let Some(edge) = meter.look(self.now, &self.tally) {
-                // What has passed until now did so before the edge, but for a turn of the loop.
+                // Frames counted now passed before the edge, except those of one turn of the loop.
                 self.count_all_frames(edge.saturating_sub(1));
             }
             self.roll();
@@ -179,8 +179,8 @@ impl<'a> Worker<'a> {
 
     fn close_interval(&mut self, end: u64) {
         if let Some(pool) = &mut self.pool {
-            // When all are planned that may be, those that wait will not be. Of a loop that is intervals behind with
-            // counting arrivals, a test that is stopped does not wait.
+            // When all permitted exchanges are planned, waiting arrivals will not be. A stopped test does not
+            // wait for a loop that is at least one interval behind to count its arrivals.
             let is_late = self.now.saturating_sub(end) >= self.tally.interval();
             let end = match self.shared.is_planned_out() || (is_late && self.shared.is_stopped()) {
                 true => 0,
@@ -215,18 +215,21 @@ impl<'a> Worker<'a> {
         self.pending == 0 && !waiting && (self.is_planned_out() || self.has_no_more_to_come())
     }
 
-    /// Whether an open loop's arrivals have come to an end by themselves.
+    /// Whether the schedule of an open loop has ended by itself.
     fn has_no_more_to_come(&self) -> bool {
         self.pool.as_ref().is_some_and(Pool::is_exhausted)
     }
 
-    /// Waits for sockets until the next thing is to be done. Gives how many have news, and whether it rested.
+    /// Waits for sockets until the next thing is due. Returns how many are ready, and whether it rested.
     fn wait(&mut self) -> Result<(usize, bool), LoadError> {
         self.tick();
         let before = self.now;
         let edges = &self.tally.edges;
         let mut planned = self.timers.next().unwrap_or(u64::MAX);
-        if let Some(pool) = &self.pool {
+        // Once all exchanges are planned, later arrivals are not carried out.
+        if let Some(pool) = &self.pool
+            && !self.shared.is_planned_out()
+        {
             planned = planned.min(pool.next_wake(edges.end));
         }
         let wake = [edges.measured, edges.end, self.give_up]
@@ -250,7 +253,7 @@ impl<'a> Worker<'a> {
             if ready == 0 {
                 self.poller.rest(nanos(rest));
                 has_rested = true;
-                // Hardly ever has nothing come, and only then the time has to be known.
+                // Nearly always something has arrived; only if not, the time is needed.
                 ready = self.poller.wait(Some(Duration::ZERO))?;
                 if ready == 0 {
                     self.tick();
@@ -262,13 +265,19 @@ impl<'a> Worker<'a> {
             self.tick();
         } else if wait > 0 {
             let begin = self.now;
-            ready = self.poller.wait(Some(nanos(wait)))?;
+            ready = match wait {
+                LONG_WAIT.. => self.poller.wait_coarsely(self.instant(), nanos(wait))?,
+                _ => self.poller.wait(Some(nanos(wait)))?,
+            };
             self.tick();
+            let waited = self.now - begin;
+            // A timer that a longer wait has set may end this one early.
             if ready == 0
+                && (wait..).contains(&waited)
                 && wait < LONG_WAIT
                 && let Some(wake_ups) = &mut self.spin.wake_ups
             {
-                wake_ups.took((self.now - begin).saturating_sub(wait));
+                wake_ups.took(waited - wait);
             }
         } else {
             ready = self.busy_wait(wake)?;
@@ -277,7 +286,8 @@ impl<'a> Worker<'a> {
         Ok((ready, has_rested))
     }
 
-    /// How long to sleep so as to be there at an instant, if the last `spin` before it may be spent busy-waiting.
+    /// How long to sleep in order to be awake at an instant, if the last `spin` before it may be spent
+    /// busy-waiting.
     fn time_until(&self, wake: u64, spin: u64) -> u64 {
         if !self.unread.is_empty() {
             return 0;
@@ -289,8 +299,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Looks for sockets with news until there are some, or until an instant; once where there is something to read
-    /// already. Gives how many there are.
+    /// Polls the sockets until some are ready, or until an instant; only once where there is already something
+    /// to read. Returns how many are ready.
     fn busy_wait(&mut self, wake: u64) -> Result<usize, LoadError> {
         let begin = self.now;
         loop {
@@ -317,13 +327,13 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Lets users go on, gives requests to connections and writes them, until nothing is left that
-    /// can be done at once.
+    /// Lets users continue, gives requests to connections and writes them, until nothing is left that can be
+    /// done without waiting.
     pub(super) fn settle(&mut self) {
         loop {
             self.advance_ready();
             self.distribute();
-            // In the order of their instants: of several that are due the oldest must not wait for the others.
+            // In the order of their instants: the oldest one that is due must not wait for the others.
             let mut next = 0;
             while let Some(&slot) = self.dirty.get(next) {
                 next += 1;
@@ -337,7 +347,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Lets users go on, so that what they plan has the instant of what let them.
+    /// Lets users continue, so that what they plan has the instant of the event that let them.
     fn advance_ready(&mut self) {
         while let Some(user) = self.ready.pop_front() {
             self.users[user as usize].queued = false;
@@ -345,7 +355,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Has a user go on as soon as what is being done is done.
+    /// Lets a user continue as soon as the current step is done.
     pub(super) fn make_ready(&mut self, user: u32) {
         let entry = &mut self.users[user as usize];
         if !entry.queued {
@@ -354,7 +364,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Counts what is still under way when the test is over, and lets go of everything.
+    /// Counts the exchanges in flight when the test is over, and releases everything.
     fn leave(&mut self) {
         self.tick();
         self.count_all_frames(self.now);
@@ -402,7 +412,7 @@ struct Meter {
 }
 
 impl Meter {
-    /// The edge between two windows that has passed since it last looked, if one has.
+    /// The edge between two windows that has passed since the last call, if any.
     fn look(&mut self, now: u64, tally: &Tally) -> Option<u64> {
         let mut passed = None;
         for (at, meter) in [

@@ -1,6 +1,6 @@
-//! One screen of a test, drawn into whatever room there is.
+//! One screen of a test, drawn into the available space.
 //!
-//! Everything told by colour is told by words or by order too.
+//! Everything shown by colour is also shown by words or by order.
 
 use std::time::Duration;
 
@@ -25,18 +25,18 @@ const PERCENTILES: [(&str, Color); 4] = [
 const WRONG: Style = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
 const FAINT: Style = Style::new().fg(Color::DarkGray);
 
-/// Rows and columns from which on charts say more than sparklines.
+/// Rows and columns from which on charts show more than sparklines.
 const ROOM_FOR_CHARTS: (u16, u16) = (18, 60);
-/// Columns left of the charts, so that both have the same time above one another.
+/// Columns left of the charts, so that the time axes of both are aligned.
 const AXIS_COLUMNS: usize = 9;
 
-/// Draws everything that is known.
+/// Draws the whole state.
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let area = frame.area();
     let charts = area.height >= ROOM_FOR_CHARTS.0 && area.width >= ROOM_FOR_CHARTS.1;
     let notes = notes(state, usize::from(area.width));
     let wanted = notes.len() as u16;
-    // Warnings may take what they need, as long as the course remains to be seen.
+    // Warnings may take the rows they need, as long as the charts remain visible.
     let most = if charts { area.height / 3 } else { 6 };
     let [head, course, foot] = Layout::vertical([
         Constraint::Length(2),
@@ -56,7 +56,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     frame.render_widget(Paragraph::new(notes), foot);
 }
 
-/// What is asked of whom, and how far it is.
+/// The title, and the progress of the test.
 fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let [title, bar] = Layout::vertical([Constraint::Length(1); 2]).areas(area);
     let bold = Style::new().add_modifier(Modifier::BOLD);
@@ -71,7 +71,7 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, state: &State) {
         (Some(total), _) => format!(
             "{}, {} left",
             text::clock(state.elapsed),
-            // Rounded, so that it and the time gone by add up at every whole second.
+            // Rounded, so that it and the elapsed time add up at every whole second.
             text::clock(total.saturating_sub(state.elapsed) + Duration::from_millis(500)),
         ),
         (None, Some(exchanges)) => format!(
@@ -142,7 +142,7 @@ fn draw_latency(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let low = values().fold(f64::INFINITY, f64::min);
     let high = values().fold(f64::NEG_INFINITY, f64::max);
     let (low, high) = if low > high {
-        // Nothing has ended yet: a millisecond is as good as any.
+        // Nothing has ended yet: any range will do, such as one around a millisecond.
         (-4.0, -2.0)
     } else if high - low < 0.3 {
         // A flat line belongs in the middle.
@@ -179,14 +179,14 @@ fn draw_chart(
     (bounds, labels): ([f64; 2], [String; 3]),
     time_axis: bool,
 ) {
-    // Of two rows of chart, three labels would be one on another.
+    // In two rows of chart three labels would overlap.
     let labels: Vec<Line<'_>> = labels
         .into_iter()
         .enumerate()
         .filter(|(n, _)| area.height >= 4 || *n != 1)
         .map(|(_, label)| Line::from(format!("{label:>AXIS_COLUMNS$}")))
         .collect();
-    // A single point would be a line of no length at the very edge.
+    // A single point would be a line of length zero at the very edge.
     let end = state.history.end().as_secs_f64().max(1.0);
     let mut time = Axis::default().style(FAINT).bounds([0.0, end]);
     if time_axis {
@@ -216,7 +216,7 @@ fn draw_small(frame: &mut Frame<'_>, area: Rect, state: &State) {
     });
 }
 
-/// The latest points, as many as there are columns.
+/// The latest points, one for each column.
 fn draw_sparkline(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -259,8 +259,7 @@ fn rate_line(state: &State) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The last interval's percentiles; without the 90th, and without a word, where there is not room
-/// for all.
+/// The last interval's percentiles. Where there is no space for all, without the label and the 90th percentile.
 fn latency_line(state: &State, width: u16) -> Line<'static> {
     let latency = state.last.as_ref().map_or([None; 4], |last| last.latency);
     let line = |head: &'static str, left_out: &str| {
@@ -281,8 +280,7 @@ fn latency_line(state: &State, width: u16) -> Line<'static> {
     }
 }
 
-/// Every reason against the figures, errors by class, and counts, in lines of at most `width`
-/// columns.
+/// Every reason to doubt the figures, errors by class, and counts, in lines of at most `width` columns.
 fn notes(state: &State, width: usize) -> Vec<Line<'static>> {
     let last = state.last.as_ref();
     let counts = format!(
@@ -292,7 +290,7 @@ fn notes(state: &State, width: usize) -> Vec<Line<'static>> {
         text::maybe(last.and_then(|last| last.send_lag_p99)),
     );
     let errors = text::errors(&state.so_far);
-    // The worst first: what there is no room for is cut off at the end.
+    // The worst first: the end is cut off where there is no space.
     let mut lines = Vec::new();
     for warning in &state.warnings {
         lines.extend(wrapped("INVALID ", warning, width));
@@ -307,7 +305,7 @@ fn notes(state: &State, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// `head`, which stands out, and `text` after it, broken between words.
+/// `head`, highlighted, and `text` after it, wrapped between words.
 fn wrapped(head: &str, text: &str, width: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut line = Line::from(Span::styled(head.to_owned(), WRONG));
@@ -323,12 +321,12 @@ fn wrapped(head: &str, text: &str, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// The logarithm of a time in seconds; a nanosecond is the least there is.
+/// The logarithm of a time in seconds; times are at least a nanosecond.
 fn logarithm(time: Duration) -> f64 {
     time.max(Duration::from_nanos(1)).as_secs_f64().log10()
 }
 
-/// The next quarter of a power of ten, so that the axis stays while the rate wavers.
+/// Rounds up to a quarter of a power of ten, so that the axis stays while the rate varies.
 fn round_up(value: f64) -> f64 {
     let step = 10f64.powf(value.log10().floor()) / 4.0;
     (value / step).ceil() * step

@@ -1,22 +1,22 @@
-//! The course of a test in a bounded number of points.
+//! The progress of a test in a bounded number of points.
 
 use std::time::Duration;
 
 use fathometer_analysis::load::Interval;
 
-/// A stretch of the course.
+/// One or more consecutive intervals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
     start: Duration,
     length: Duration,
     planned: u64,
     completed: u64,
-    /// Median, 90th and 99th percentile, maximum. Of several intervals, the largest of each:
-    /// percentiles cannot be added up, and nothing slow is to be smoothed away.
+    /// Median, 90th and 99th percentile, maximum. Of several intervals, the largest of each: percentiles cannot
+    /// be added up, and slow intervals must not be smoothed away.
     pub(super) latency: [Option<Duration>; 4],
 }
 
-/// Points in the order of time. When there are too many, each two neighbours become one.
+/// Points in the order of time. When there are too many, each pair of neighbours is merged.
 #[derive(Debug)]
 pub(super) struct History {
     points: Vec<Point>,
@@ -27,11 +27,11 @@ pub(super) struct History {
 }
 
 impl History {
-    /// More points than any terminal has columns to show.
+    /// The most points; more than any terminal has columns.
     const MOST: usize = 1024;
 
     pub(super) fn new() -> History {
-        // Written once, so that the pages are there: what is only reserved is not.
+        // Written once, so that the pages are present: memory that is only reserved is not.
         let mut points = vec![Point::NOTHING; History::MOST];
         points.clear();
         History {
@@ -82,7 +82,7 @@ impl History {
 }
 
 impl Point {
-    /// A stretch in which nothing happened.
+    /// An interval in which nothing happened.
     const NOTHING: Point = Point {
         start: Duration::ZERO,
         length: Duration::ZERO,
@@ -96,12 +96,12 @@ impl Point {
         (self.start + self.length / 2).as_secs_f64()
     }
 
-    /// Exchanges completed, a second.
+    /// Exchanges completed per second.
     pub(super) fn achieved(&self) -> f64 {
         self.per_second(self.completed)
     }
 
-    /// Exchanges planned, a second.
+    /// Exchanges planned per second.
     pub(super) fn offered(&self) -> f64 {
         self.per_second(self.planned)
     }

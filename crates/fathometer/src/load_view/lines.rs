@@ -1,4 +1,4 @@
-//! Progress where there is no terminal: a plain line now and then.
+//! Progress where there is no terminal: a plain line from time to time.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::history::Point;
 use super::{Phase, State, text};
 
-/// Lines come often at first, when people watch, and seldom in a long test.
+/// Lines come often at first, when people watch, and rarely in a long test.
 const SOONEST: Duration = Duration::from_secs(2);
 const LATEST: Duration = Duration::from_secs(30);
 
-/// What is to be said next.
+/// The lines to print next.
 #[derive(Debug)]
 pub(super) struct Lines {
-    /// Since the last line.
+    /// The intervals since the last line, merged.
     since: Option<Point>,
     said_at: Duration,
     phase: Phase,
@@ -30,9 +30,9 @@ impl Lines {
         }
     }
 
-    /// What there is to say now, each line with its end; mostly nothing. A line tells of all that
-    /// came since the one before it: the rate over that time, of each percentile its largest value
-    /// in any interval, and every error since the start.
+    /// The lines to print now, each with its line end; mostly none. A line covers the time since the line
+    /// before it: the rate over that time, the largest value of each percentile in any interval, and all errors
+    /// since the start.
     pub(super) fn update(&mut self, state: &State) -> String {
         let mut said = String::new();
         let Some(last) = &state.last else {
@@ -54,7 +54,7 @@ impl Lines {
                 false => String::new(),
             };
             let errors = text::count(state.so_far.errors());
-            // A String takes any text.
+            // Writing to a String does not fail.
             let _ = writeln!(
                 said,
                 "{}  {}  {}{offered}  p50 {median}  p99 {p99}  errors {errors}",

@@ -1,13 +1,13 @@
 //! The live view of `fathometer load`, on stderr.
 //!
-//! On a terminal it is a full screen of charts that redraws itself once an interval and goes
-//! without a trace when the test is over: what is to stay is the closing screen, on stdout. It is a
-//! screen of its own, and not a few lines below the prompt, because those can be placed only by
-//! asking the terminal through stdout, which may be a file, and because only a screen survives a
-//! change of the window's size exactly. Elsewhere it is a plain line now and then.
+//! On a terminal it is a full screen of charts that is redrawn once an interval and removed when the test is
+//! over. What stays is the closing screen, on stdout. The view uses a screen of its own, and not a few lines
+//! below the prompt, for two reasons. Such lines can be placed only by querying the terminal through stdout,
+//! which may be a file. And only a full screen is still correct after the window is resized. Elsewhere the view
+//! is a plain line from time to time.
 //!
-//! The view reads no clock and no key: it shows what it is given, when it is given it. Ctrl-C stays
-//! the signal that it is. It holds a bounded amount of memory however long the test.
+//! The view reads no clock and no keys: it shows what it is given, when it is given it. Ctrl-C remains a
+//! signal. It uses a bounded amount of memory however long the test is.
 
 mod draw;
 mod history;
@@ -30,15 +30,15 @@ use self::screen::Screen;
 pub enum Kind {
     /// Charts on a terminal.
     Terminal,
-    /// A line now and then.
+    /// A line from time to time.
     Lines,
-    /// Not at all.
+    /// No progress.
     Quiet,
 }
 
 impl Kind {
-    /// What suits stderr: charts where it is a terminal that this program may use, else lines;
-    /// nothing when `quiet`.
+    /// The kind that suits stderr: charts on a terminal that this program may use, else lines; nothing if
+    /// `quiet`.
     pub fn detect(quiet: bool) -> Kind {
         if quiet {
             Kind::Quiet
@@ -50,28 +50,27 @@ impl Kind {
     }
 }
 
-/// What is known of a test before it starts.
+/// What is known about a test before it starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outline {
-    /// What is asked of whom, as in `http://127.0.0.1:8080/ · h1.1 · 64 users`.
+    /// The URL and the load, as in `http://127.0.0.1:8080/ · h1.1 · 64 users`.
     pub title: String,
-    /// Length of warm-up and steady state together, when it is a time that was asked for.
+    /// Length of warm-up and measured window together, if the test is limited by time.
     pub total: Option<Duration>,
-    /// Exchanges asked for, when it was a count.
+    /// Number of exchanges, if the test is limited by a count.
     pub exchanges: Option<u64>,
-    /// Whether requests come when they come: then the offered rate is shown beside the achieved
-    /// one.
+    /// Whether it is an open loop: then the offered rate is shown beside the achieved one.
     pub open_loop: bool,
 }
 
-/// A part of a test.
+/// A phase of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Before the measured window.
     WarmUp,
     /// The measured window.
     Steady,
-    /// What was still under way at its end.
+    /// After the measured window, waiting for exchanges in flight.
     Drain,
 }
 
@@ -86,30 +85,29 @@ impl Phase {
     }
 }
 
-/// What a test tells of itself once an interval.
+/// What a test reports once an interval.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading<'a> {
     /// Time since the start of the warm-up.
     pub elapsed: Duration,
-    /// Where the test is.
+    /// The current phase.
     pub phase: Phase,
     /// The interval that has just ended.
     pub last: &'a Interval,
     /// Everything counted since the start.
     pub so_far: &'a Counts,
-    /// Every reason known so far not to believe the figures. One that was given stays, and new ones
-    /// come after it.
+    /// Every known reason to doubt the figures. A reason that was given stays, and new ones follow it.
     pub warnings: &'a [String],
 }
 
-/// Shows the course of a test. Dropping it gives the terminal back.
+/// Shows the progress of a test. Dropping it restores the terminal.
 #[derive(Debug)]
 pub struct LoadView {
     state: State,
     output: Output,
 }
 
-/// All that is shown, whatever shows it.
+/// All that is shown, in any kind of output.
 #[derive(Debug)]
 struct State {
     outline: Outline,
@@ -129,7 +127,7 @@ enum Output {
 }
 
 impl LoadView {
-    /// A view of a test that is about to start. A terminal that refuses is written lines.
+    /// A view of a test that is about to start. If the terminal cannot be used, it falls back to lines.
     pub fn new(kind: Kind, outline: Outline) -> LoadView {
         let mut view = LoadView {
             state: State::new(outline),
@@ -148,21 +146,21 @@ impl LoadView {
         view
     }
 
-    /// Shows what has come of the test.
+    /// Shows the progress of the test.
     pub fn update(&mut self, reading: &Reading<'_>) {
         self.state.update(reading);
         match &mut self.output {
             Output::Terminal(screen) => screen.draw(|frame| draw::draw(frame, &self.state)),
             Output::Lines(lines) => {
                 let text = lines.update(&self.state);
-                // Nobody is left to be told that stderr is gone.
+                // If stderr is closed, the error cannot be shown anywhere.
                 let _ = std::io::stderr().write_all(text.as_bytes());
             }
             Output::Quiet => {}
         }
     }
 
-    /// Ends the view: the terminal is as it was before.
+    /// Ends the view and restores the terminal.
     pub fn finish(self) {
         drop(self);
     }
@@ -191,7 +189,7 @@ impl State {
         self.warnings.extend_from_slice(reading.warnings);
     }
 
-    /// How far the test is, 0 to 1; `None` when nobody can say.
+    /// The progress of the test, 0 to 1; `None` if it is unknown.
     fn progress(&self) -> Option<f64> {
         let done = match (self.outline.total, self.outline.exchanges) {
             (Some(total), _) if !total.is_zero() => self.elapsed.div_duration_f64(total),

@@ -1,5 +1,4 @@
-//! The terminal: taking it, drawing on it, giving it back by whatever way the view ends, a panic
-//! included.
+//! Takes the terminal, draws on it, and restores it however the view ends, including a panic.
 
 use std::io::{self, Stderr, stderr};
 use std::sync::Once;
@@ -14,7 +13,7 @@ use ratatui::{Frame, Terminal};
 /// Shows the cursor and leaves the alternate screen (DECTCEM and mode 1049).
 const FAREWELL: &[u8] = b"\x1b[?25h\x1b[?1049l";
 
-/// A terminal that was taken. Dropping it gives it back.
+/// A terminal in use by the view. Dropping it restores the terminal.
 #[derive(Debug)]
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stderr>>,
@@ -36,9 +35,9 @@ impl Screen {
     }
 
     pub(super) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) {
-        // A panic elsewhere may have given it back.
+        // A panic elsewhere may have restored it.
         if terminal::is_taken() {
-            // A terminal that has gone will not hear of it, and the test is none the worse for it.
+            // If the terminal is closed, drawing fails, and the test continues without it.
             let _ = self.terminal.draw(render);
         }
     }
@@ -50,7 +49,7 @@ impl Drop for Screen {
     }
 }
 
-/// Lets the message of a panic be seen: it would be written to a screen that goes.
+/// Restores the terminal before the message of a panic is printed: the alternate screen would be lost with it.
 fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -52,7 +52,7 @@ impl Example {
         }
     }
 
-    /// Every interval's reading, the last ones with what went wrong.
+    /// Passes on the reading of every interval, the last ones with warnings.
     fn tell(&mut self, warnings: &[String], mut hear: impl FnMut(&Reading<'_>)) {
         let count = self.intervals.len();
         for (n, interval) in self.intervals.iter().enumerate() {
@@ -142,7 +142,7 @@ fn a_count_is_a_goal_like_a_time() {
     assert!(done > 0 && left > 2 * done, "{line}");
 }
 
-/// Whatever the size of the window, also while it is being dragged.
+/// Any window size must work, also while the window is being resized.
 #[test]
 fn no_size_is_too_small() {
     let mut state = State::new(outline());

@@ -1,4 +1,4 @@
-//! Figures as words: short, of a steady width, and never more exact than a glance needs.
+//! Formats figures as text: short, of a steady width, with two or three digits where that is enough.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) fn time(time: Duration) -> String {
     format!("{} s", decimal(nanos / 1e9))
 }
 
-/// The same of what may not be known.
+/// The same for a value that may be unknown.
 pub(super) fn maybe(duration: Option<Duration>) -> String {
     duration.map_or_else(|| "-".to_owned(), time)
 }

@@ -1,11 +1,11 @@
-//! The access log: one line for every response that was handed to the kernel, whole or cut short.
+//! The access log: one line for every response that was handed to the kernel, complete or cut short.
 //!
-//! Each loop gathers its lines in a buffer of its own and writes whole lines, every second, when the
-//! buffer has grown large, and at the end. What clients sent is escaped: a line of the log is one
-//! response, and a field in quotes ends where its quotes end.
+//! Each loop collects its lines in a buffer of its own. It writes complete lines every second, when the buffer
+//! is large, and at the end. Text from clients is escaped, so that each line of the log is one response, and a
+//! quoted field ends at its closing quote.
 //!
-//! Whoever rotates logs moves the file away and has it opened anew; lines that were gathered before go to
-//! the new one.
+//! To rotate the log, move the file away and reopen the log; lines that were collected before go to the new
+//! file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -23,22 +23,22 @@ use fathometer_tls::{Handshake, Resumption};
 
 use crate::progress::say;
 
-/// A buffer with this much in it is written out.
+/// A buffer of this many bytes is written out.
 const FULL: usize = 64 * 1024;
 
-/// Lines wait no longer than this to be written.
+/// The longest time that a line waits to be written.
 pub(crate) const FLUSH_AFTER: Duration = Duration::from_secs(1);
 
-/// What a line says.
+/// The fields of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// `host - - [time] "request line" status octets`: the Common Log Format, the octets being those
-    /// of content that were sent.
+    /// `host - - [time] "request line" status bytes`: the Common Log Format. The last field is the number of
+    /// content bytes sent.
     Common,
     /// The same, then `"referer" "user agent"`.
     Combined,
-    /// The same, then of TLS the version, the cipher suite and whether the session was `full` or
-    /// `resumed`; `-` three times without TLS.
+    /// The same, then TLS version, cipher suite and whether the session was `full` or `resumed`; `-` three
+    /// times without TLS.
     Tls,
 }
 
@@ -55,17 +55,17 @@ impl FromStr for LogFormat {
     }
 }
 
-/// Where lines go. Shared by all loops.
+/// The destination of lines. Shared by all loops.
 #[derive(Debug)]
 pub struct LogFile {
     file: Mutex<File>,
-    /// What can be opened anew; `None` is standard output.
+    /// The file to reopen; `None` is standard output.
     path: Option<PathBuf>,
     format: LogFormat,
 }
 
 impl LogFile {
-    /// Appends to a file, which is made when there is none; `-` is standard output.
+    /// Appends to a file, which is created if it is missing; `-` is standard output.
     pub fn open(path: &Path, format: LogFormat) -> io::Result<LogFile> {
         let path = (path != Path::new("-")).then(|| path.to_owned());
         let file = match &path {
@@ -79,13 +79,13 @@ impl LogFile {
         })
     }
 
-    /// The file, when it is one and can be opened anew.
+    /// The path of the file that can be reopened; `None` for standard output.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// Opens the file of that name anew, for whoever has moved the old one away. After a failure lines
-    /// go on to the old one.
+    /// Reopens the file of that name, as log rotation needs after it has moved the old one. After a failure
+    /// lines continue to go to the old one.
     pub fn reopen(&self) -> io::Result<()> {
         if let Some(path) = &self.path {
             let file = append_to(path)?;
@@ -133,7 +133,7 @@ impl AccessLog {
         self.wall_clock = at_zero;
     }
 
-    /// Notes a response, and the handshake of its connection.
+    /// Logs a response, with the handshake of its connection.
     pub fn note(
         &mut self,
         peer: SocketAddr,
@@ -184,12 +184,12 @@ impl AccessLog {
         }
     }
 
-    /// Until lines are due to be written.
+    /// The time until lines are due to be written.
     pub fn due(&self, now: Instant) -> Option<Duration> {
         (!self.lines.is_empty()).then(|| (self.oldest + FLUSH_AFTER).since(now))
     }
 
-    /// Writes what is due.
+    /// Writes the lines if they are due.
     pub fn flush_due(&mut self, now: Instant) {
         if self.due(now).is_some_and(|due| due.is_zero()) {
             self.flush();
@@ -231,8 +231,8 @@ fn log_time(second: u64) -> [u8; 28] {
     time
 }
 
-/// In quotes, with octets that would end them, or the line, or spoil a terminal, as `\xHH`; `"-"` for
-/// nothing.
+/// In quotes. Bytes that would end the quotes or the line, or disturb a terminal, are written as `\xHH`; `"-"`
+/// for nothing.
 fn quoted(line: &mut Vec<u8>, text: &[u8]) {
     line.push(b'"');
     if text.is_empty() {

@@ -1,4 +1,4 @@
-//! One connection of a loop: its socket, its machine, TLS between them if there is any, and what passes.
+//! One connection of a loop: its socket, its machine, and TLS between them if there is any.
 
 use std::io::{self, IoSlice, Read as _};
 use std::net::{Shutdown, SocketAddr};
@@ -21,21 +21,21 @@ use crate::progress::say;
 
 /// Slices handed to the kernel in one call.
 pub(super) const SLICES: usize = 64;
-/// Pieces that are together no longer than this are put together: one short copy is cheaper than
-/// the kernel's handling of a list.
+/// Slices of together at most this many bytes are copied into one: a short copy is cheaper than the kernel's
+/// handling of a list.
 const PUT_TOGETHER: usize = 4 * 1024;
-/// Reads and writes that a connection may do before others have their turn.
+/// Reads and writes that a connection may do before others get a turn.
 const TURN: usize = 32;
-/// Octets of files that it may send before; with TLS, octets of anything.
+/// Bytes of files that it may send in one turn; with TLS, bytes of anything.
 const TURN_OCTETS: u64 = 1024 * 1024;
-/// Octets of early data that are taken at a time.
+/// Bytes of early data that are taken at a time.
 const EARLY_OCTETS: usize = 4 * 1024;
 
 /// Memory that the connections of a loop use in turn.
 pub(super) struct Buffers {
     read: Box<[u8]>,
     write: [u8; PUT_TOGETHER],
-    /// Room for octets of files, made when the first are read.
+    /// Buffer for bytes of files, allocated when the first are read.
     files: Vec<u8>,
 }
 
@@ -49,14 +49,14 @@ impl Default for Buffers {
     }
 }
 
-/// What a connection wants next.
+/// What a connection needs next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// To hear of its socket, or its alarm.
+    /// An event of its socket, or its alarm.
     Waits,
     /// Another turn.
     HasMore,
-    /// Nothing any more.
+    /// Nothing: it is closed.
     Over,
 }
 
@@ -66,19 +66,19 @@ pub(super) struct Open {
     peer: SocketAddr,
     machine: Machine,
     secure: Option<Box<Secure>>,
-    /// While the connection may turn out to be HTTP/2: how many octets of its preface have come.
+    /// While the connection may turn out to be HTTP/2: how many bytes of its preface have arrived.
     undecided: Option<u8>,
     pub readable: bool,
     writable: bool,
-    /// The peer's half has ended, behind what can still be read.
+    /// The peer has closed its side, after the data that can still be read.
     ended: bool,
     pub alarm: Alarm,
     pub served_at: Instant,
-    /// Whether its buffers were given back since it was served.
+    /// Whether its buffers were freed since it was served.
     pub rested: bool,
 }
 
-/// What a loop lends a connection for its turn.
+/// What a loop lends a connection for one turn.
 pub(super) struct Lent<'a> {
     pub common: &'a Common,
     pub buffers: &'a mut Buffers,
@@ -87,7 +87,7 @@ pub(super) struct Lent<'a> {
 }
 
 impl Open {
-    /// A connection that was accepted; `None` where TLS has no session for it.
+    /// An accepted connection; `None` if TLS cannot create a session for it.
     pub fn new(stream: TcpStream, peer: SocketAddr, common: &Common, now: Instant) -> Option<Open> {
         let protocols = &common.protocols;
         let secure = match &protocols.tls {
@@ -113,19 +113,19 @@ impl Open {
         })
     }
 
-    /// Whether it is known to be HTTP/2.
+    /// Whether the connection is HTTP/2, as far as is decided yet.
     pub fn is_http2(&self) -> bool {
         self.machine.is_http2()
     }
 
-    /// Takes note of what the poll said.
+    /// Records the state that the poll reported.
     pub fn note(&mut self, event: &Event) {
         self.readable |= event.is_readable() || event.is_error();
         self.writable |= event.is_writable();
         self.ended |= event.is_read_closed() || event.is_error();
     }
 
-    /// Moves on as far as it goes without waiting, for one turn.
+    /// Advances as far as possible without waiting, for one turn.
     pub fn serve(&mut self, lent: &mut Lent<'_>, now: Instant) -> Outcome {
         let mut octets_left = TURN_OCTETS;
         for _ in 0..TURN {
@@ -146,7 +146,7 @@ impl Open {
                     return Outcome::Over;
                 }
                 if secure.is_closing() {
-                    // What is left goes as far as the socket takes it now, and the rest when it does.
+                    // The rest leaves as far as the socket takes it now, and later when it takes more.
                     if self.writable {
                         continue;
                     }
@@ -199,7 +199,7 @@ impl Open {
         Outcome::HasMore
     }
 
-    /// When it wants to be looked at, unless something happens before.
+    /// When it needs a turn even if nothing happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let secure = self.secure.as_ref().and_then(|secure| secure.deadline());
         match (self.machine.poll_timeout(), secure) {
@@ -208,22 +208,22 @@ impl Open {
         }
     }
 
-    /// It is `now`; something may be due. A turn follows.
+    /// Handles timeouts that are due at `now`. A turn follows.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.machine.handle_timeout(now);
     }
 
-    /// Since when it waits for its client; `None` while it does not.
+    /// Since when it has waited for its client; `None` if it does not wait.
     pub fn waits_since(&self) -> Option<Instant> {
         self.machine.waits_since()
     }
 
-    /// Whether its client has not taken all that it could have.
+    /// Whether its client has not yet taken all available data.
     pub fn is_sending(&self) -> bool {
         self.machine.is_sending()
     }
 
-    /// Gives back memory that holds nothing.
+    /// Frees unused memory.
     pub fn rest(&mut self) {
         self.machine.rest();
         if let Some(secure) = &mut self.secure {
@@ -231,18 +231,18 @@ impl Open {
         }
     }
 
-    /// The server is about to end. What has come and was not read is still under way.
+    /// The server is about to end. Requests that have arrived but were not read are still in flight.
     pub fn announce_end(&mut self) {
         self.machine.announce_end();
         self.readable = true;
     }
 
-    /// The server ends.
+    /// Ends the connection, because the server ends.
     pub fn end(&mut self, now: Instant) {
         self.machine.end(now);
     }
 
-    /// Notes responses that were handed over in part when the connection ended.
+    /// Logs responses that were sent in part when the connection ended.
     pub fn log_cut_short(&mut self, now: Instant, log: &mut AccessLog) {
         let handshake = self.secure.as_ref().and_then(|secure| secure.handshake());
         while let Some((served, text)) = self.machine.cut_short(now) {
@@ -268,7 +268,7 @@ impl Open {
         }
     }
 
-    /// Writes what may go.
+    /// Writes what may be sent.
     fn write(&mut self, lent: &mut Lent<'_>, now: Instant, octets_left: &mut u64) -> bool {
         let (buffers, reads) = (&mut *lent.buffers, &mut lent.statistics.disk_reads);
         let Some(secure) = &mut self.secure else {
@@ -321,8 +321,8 @@ impl Open {
                         self.machine.handle_truncated_file();
                         return true;
                     }
-                    // Fewer than asked for may have been all the file has, and not all that fits:
-                    // only the next call tells.
+                    // Fewer bytes than requested may be the end of the file, or all that the socket takes: only
+                    // the next call shows which.
                     Ok(Some(written)) => *octets_left -= written as u64,
                     _ => {}
                 }
@@ -354,8 +354,8 @@ impl Open {
                 self.take_end(now);
             }
             Ok(length) => {
-                // Less than there was room for is all there was; what comes later is told. Of an end
-                // that has come with it nothing more is told.
+                // A read that did not fill the buffer has emptied the socket, and later data is reported by the
+                // poll. An end that was already reported is not reported again.
                 self.readable = length == buffer.len() || self.ended;
                 if self.secure.is_some() {
                     let input = &mut buffer[..length];
@@ -377,7 +377,7 @@ impl Open {
         true
     }
 
-    /// Octets came in the clear.
+    /// Handles bytes that arrived in the clear.
     fn take(
         &mut self,
         data: &[u8],
@@ -405,7 +405,7 @@ impl Open {
         }
     }
 
-    /// Octets came under TLS. They are decrypted where they lie.
+    /// Handles bytes that arrived under TLS. They are decrypted in place.
     fn take_sealed(
         &mut self,
         mut input: &mut [u8],
@@ -439,7 +439,7 @@ impl Open {
         }
     }
 
-    /// Octets came with the handshake.
+    /// Handles bytes that arrived with the handshake.
     fn take_early(&mut self, now: Instant) {
         let Some(secure) = &mut self.secure else {
             return;
@@ -465,7 +465,7 @@ impl Open {
         self.machine.handle_eof(now);
     }
 
-    /// The peer broke TLS, or would not have it.
+    /// The peer broke TLS, or refused it.
     fn fail(&mut self, failure: &TlsFailure, statistics: &mut OriginStatistics, now: Instant) {
         if let Some(secure) = &mut self.secure {
             if secure.is_shaking_hands() {

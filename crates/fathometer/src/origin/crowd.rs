@@ -1,24 +1,26 @@
-//! When a crowd has gone, and with it what its memory was kept for.
+//! Detects that most connections of a busy loop have closed, so that their memory can be returned to the
+//! system.
 
 use std::time::Duration;
 
 use fathometer_model::Instant;
 
-/// Fewer connections than this are no crowd.
+/// With fewer connections than this, memory is not returned.
 const LEAST: usize = 128;
-/// How often memory is given back, at most: it takes a moment.
+/// The shortest time between two returns of memory, because each takes a moment.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// Watches how many connections a loop has.
+/// Watches the number of connections of a loop.
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
-    /// The most since memory was last given back.
+    /// The most since memory was last returned.
     most: usize,
     given_back: Option<Instant>,
 }
 
 impl Crowd {
-    /// Takes note of how many there are; whether most of a crowd has gone, so that memory should be given back.
+    /// Records the number of connections. True: most of them have closed, and memory should be returned to the
+    /// system.
     pub fn has_gone(&mut self, open: usize, now: Instant) -> bool {
         self.most = self.most.max(open);
         let is_late = self.given_back.is_none_or(|at| now.since(at) >= EVERY);
@@ -30,7 +32,7 @@ impl Crowd {
         has_gone
     }
 
-    /// When it is to be looked at again, though nothing happens.
+    /// Until the next check, even if no event occurs.
     pub fn due(&self, open: usize, now: Instant) -> Option<Duration> {
         let waits = self.most >= LEAST && open <= self.most / 4;
         let since = self.given_back.filter(|_| waits)?;

@@ -1,20 +1,19 @@
-//! A folder as a store: files are found when they are asked for, and what was found is kept for a
-//! while.
+//! A folder as a store: files are found when they are requested, and are cached for a while.
 //!
-//! Files of up to [`SMALL`] octets are kept in memory, larger ones as open descriptors from which the
-//! kernel sends. Both are bounded ([`Bounds`]); what was not asked for lately goes first. What is kept
-//! for longer than [`FRESH`] is looked at again before it is served, so a change is seen within that
-//! time; a file that is kept as a descriptor is looked at for every request, because its octets are
-//! those of the moment. A file that is not there is never remembered.
+//! Files of up to [`SMALL`] bytes are kept in memory, larger ones as open descriptors from which the kernel
+//! sends. Both are bounded ([`Bounds`]); entries that were not used lately are evicted first. An entry that was
+//! checked more than [`FRESH`] ago is checked again before it is served, so a change is seen within that time.
+//! A file that is kept as a descriptor is checked for every request, because the kernel sends its current
+//! bytes. Missing files are not cached.
 //!
-//! No path leads out of the folder: the kernel resolves it beneath the folder, whatever links there
-//! are. A representation that is coded in advance lies beside its file
-//! ([`CODINGS`](crate::site_folder::CODINGS)) and is not served when it is older than the file.
+//! No path leads out of the folder: the kernel resolves it beneath the folder, whatever links there are. A
+//! precompressed representation lies beside its file ([`CODINGS`](crate::site_folder::CODINGS)) and is not
+//! served if it is older than the file.
 //!
-//! Entity tags of small files are digests of their content. Those of larger ones are made of the file's
-//! number, size and times, and are weak until the file has been left alone for [`SETTLED`]: the clock
-//! that stamps files has ticks, and two changes within one tick cannot be told apart. Times cannot tell
-//! of writes through a memory map that the kernel has not noticed yet.
+//! Entity tags of small files are digests of their content. Those of larger files are made of the file's inode
+//! number, size and times. They are weak until the file has been unchanged for [`SETTLED`]: the clock that
+//! stamps files has ticks, and two changes within one tick look the same. Times do not show writes through a
+//! memory map that the kernel has not noticed yet.
 //!
 //! Packages that the origin makes of its files lie in another folder ([`PackageFolder`]) and are found there
 //! like files.
@@ -40,26 +39,26 @@ use super::listing;
 use super::root::{Found, Identity, Opened, Refused, Root};
 use crate::site_folder::media_type;
 
-/// Files of up to this many octets are kept in memory.
+/// Files of up to this many bytes are kept in memory.
 pub const SMALL: u64 = 64 * 1024;
 
-/// What was looked at within this time is served as it was.
+/// An entry that was checked within this time is served without another check.
 pub const FRESH: Duration = Duration::from_secs(1);
 
-/// A file that has not changed for this long cannot change again without its times telling. The times
-/// of some file systems have whole seconds.
+/// After a file was unchanged for this long, any further change shows in its times. The times of some file
+/// systems have whole seconds.
 pub const SETTLED: Duration = Duration::from_secs(2);
 
-/// What an entry takes besides its octets, about.
+/// The approximate memory of an entry besides its content, in bytes.
 const ENTRY: u64 = 512;
 
 /// How often a small file that changes while it is read is read again.
 const READS: usize = 3;
 
-/// What may be kept.
+/// The limits of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Octets of memory, about.
+    /// Bytes of memory, approximately.
     pub octets: u64,
     /// Open descriptors.
     pub descriptors: usize,
@@ -71,13 +70,14 @@ pub struct FolderStore {
     root: Root,
     bounds: Bounds,
     cache: Mutex<Cache>,
-    /// Packages that were made of its files.
+    /// Packages made of its files.
     packages: Option<Box<KeptPackages>>,
     reads: AtomicU64,
 }
 
 impl FolderStore {
-    /// The folder as it is at its path now; should another take its place later, this one is served.
+    /// Opens the folder that is at this path now. If another one takes its place later, this one is still
+    /// served.
     pub fn open(folder: &Path, bounds: Bounds) -> io::Result<FolderStore> {
         Ok(FolderStore {
             root: Root::open(folder)?,
@@ -88,8 +88,7 @@ impl FolderStore {
         })
     }
 
-    /// The same, which keeps packages of its files in another folder. A quarter of what it may keep open
-    /// and in memory is for them.
+    /// Also keeps packages of its files, in another folder. They get a quarter of the limits of the cache.
     pub fn with_packages(mut self, packages: &PackageFolder) -> io::Result<FolderStore> {
         let share = Bounds {
             octets: self.bounds.octets / 4,
@@ -102,7 +101,7 @@ impl FolderStore {
         Ok(self)
     }
 
-    /// Looks at the disk and brings the entry of the path up to date.
+    /// Reads the state of the file from the disk and updates the entry of the path.
     fn look_up(&self, cache: &mut Cache, path: &[u8], now: Instant) -> Lookup {
         let mut looked = self.root.look(path);
         if matches!(looked, Err(Refused::Overloaded)) && cache.descriptors > 0 {
@@ -215,17 +214,17 @@ impl Store for FolderStore {
     }
 }
 
-/// A path and what was found there.
+/// A path and the files found there.
 #[derive(Debug)]
 struct Entry {
     path: Arc<[u8]>,
     resource: Arc<Resource>,
-    /// The state of each representation's file.
+    /// The identity of each representation's file.
     identities: Vec<Identity>,
-    /// Whether an entity tag is weak that will be strong.
+    /// Whether an entity tag is still weak and will become strong.
     unsettled: bool,
     looked_at: Instant,
-    /// Asked for since it was last looked over.
+    /// Whether it was requested since the eviction hand last passed it.
     used: bool,
     octets: u64,
     descriptors: usize,
@@ -298,7 +297,7 @@ impl Entry {
                     .all(|identity| identity.is_settled(wall_clock)))
     }
 
-    /// Whether the open files are as they were.
+    /// Whether the open files are unchanged.
     fn descriptors_are_still(&self) -> bool {
         self.resource
             .variants()
@@ -313,7 +312,7 @@ impl Entry {
     }
 }
 
-/// Reads a small file; keeps the descriptor of another.
+/// Reads a small file; keeps the descriptor of a larger one.
 fn read(
     coding: Option<ContentCoding>,
     opened: Opened,
@@ -347,8 +346,8 @@ fn read(
     Ok((Variant::file(coding, identity.size, tag, file), identity))
 }
 
-/// What is kept. What to let go is found by a hand that goes round the entries and takes the first that
-/// was not asked for since it last came by.
+/// The cached entries. Eviction uses the clock algorithm: a hand goes round the entries and takes the first one
+/// that was not requested since it last passed.
 #[derive(Debug, Default)]
 struct Cache {
     places: HashMap<Arc<[u8]>, usize>,
@@ -612,7 +611,7 @@ mod tests {
         for n in 0..40 {
             found(&store, &format!("/big{n}"), at(0));
             found(&store, &format!("/small{n}"), at(0));
-            // Asked for all the time, it stays.
+            // Requested all the time, it stays.
             found(&store, "/small0", at(0));
             let cache = store.cache.lock().unwrap();
             assert!(cache.descriptors <= BOUNDS.descriptors);

@@ -1,5 +1,5 @@
-//! Packages that were made of the files of a folder: files in a folder of their own, named after what they
-//! were made of.
+//! Packages made of the files of a folder. They are files in a folder of their own, and their names are derived
+//! from what they were made of.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -13,7 +13,7 @@ use fathometer_model::Instant;
 use super::folder::FolderStore;
 use crate::server::Scratch;
 
-/// Where packages lie. Clones are the same folder.
+/// The folder of packages. Clones are the same folder.
 #[derive(Debug, Clone)]
 pub struct PackageFolder(Arc<Place>);
 
@@ -24,17 +24,17 @@ enum Place {
 }
 
 impl PackageFolder {
-    /// A folder that is there, and stays.
+    /// An existing folder, which is not removed.
     pub fn at(path: &Path) -> PackageFolder {
         PackageFolder(Arc::new(Place::Given(path.to_owned())))
     }
 
-    /// A temporary folder, removed when the last clone goes.
+    /// A temporary folder, removed when the last clone is dropped.
     pub fn temporary() -> io::Result<PackageFolder> {
         Ok(PackageFolder(Arc::new(Place::Temporary(Scratch::new()?))))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         match &*self.0 {
             Place::Given(path) => path,
@@ -43,8 +43,8 @@ impl PackageFolder {
     }
 }
 
-/// The packages of one store. Stores of the same files may share the folder: what has the same name has the
-/// same octets.
+/// The packages of one store. Stores of the same files may share the folder: files of the same name have the
+/// same bytes.
 #[derive(Debug)]
 pub(super) struct KeptPackages {
     folder: PackageFolder,
@@ -52,12 +52,12 @@ pub(super) struct KeptPackages {
 }
 
 impl KeptPackages {
-    /// Packages in `folder`, which `files` finds.
+    /// Packages in `folder`; `files` is a store of that folder.
     pub fn new(folder: PackageFolder, files: FolderStore) -> KeptPackages {
         KeptPackages { folder, files }
     }
 
-    /// Writes a file, which has its name when it is whole.
+    /// Writes a file, and renames it to `name` when it is complete.
     pub fn keep(&self, name: &str, length: u64, write: &mut WriteAll<'_>) -> io::Result<()> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let path = self.folder.path().join(name);
@@ -78,7 +78,7 @@ impl KeptPackages {
     }
 
     pub fn forget(&self, name: &str) {
-        // Another store of the same folder may have done so.
+        // Another store of the same folder may have removed it.
         let _ = fs::remove_file(self.folder.path().join(name));
     }
 
@@ -103,7 +103,7 @@ fn write_file(path: &Path, length: u64, write: &mut WriteAll<'_>) -> io::Result<
     });
     match failure {
         Some(error) => return Err(error),
-        // A file of it was cut short meanwhile.
+        // A file of the package was cut short meanwhile.
         None if !is_whole || written != length => return Err(io::ErrorKind::UnexpectedEof.into()),
         None => {}
     }

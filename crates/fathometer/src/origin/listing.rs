@@ -1,4 +1,4 @@
-//! The files of a folder, as they are asked for.
+//! Lists the files of a folder, as request targets.
 
 use std::os::fd::OwnedFd;
 
@@ -7,9 +7,9 @@ use rustix::fs::{self, AtFlags, Dir, FileType};
 
 use crate::site_folder::CODINGS;
 
-/// The targets of the regular files in `folder`, whose canonical path is `path`, in the order of their
-/// names. Hidden files are left out, and so are those coded in advance beside another. `None` when the
-/// folder cannot be read, or has more than `most`.
+/// The targets of the regular files in `folder`, whose canonical path is `path`, sorted by name. Hidden files
+/// are left out, and so are precompressed files beside another. `None` if the folder cannot be read, or has
+/// more than `most` files.
 pub(super) fn targets(folder: &OwnedFd, path: &[u8], most: usize) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder).ok()? {
@@ -18,7 +18,7 @@ pub(super) fn targets(folder: &OwnedFd, path: &[u8], most: usize) -> Option<Vec<
         if name.to_bytes().starts_with(b".") {
             continue;
         }
-        // A link may lead out of the folder: the file itself decides when it is opened.
+        // A link may lead out of the folder: that is checked when the file is opened.
         let is_file = match entry.file_type() {
             FileType::RegularFile => true,
             FileType::Symlink | FileType::Unknown => fs::statat(folder, name, AtFlags::empty())

@@ -1,4 +1,4 @@
-//! The machine of a connection, whichever version of HTTP it is for.
+//! The protocol machine of a connection, whichever version of HTTP it has.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::protocols::Protocols;
 
 pub(super) use fathometer_http::h1::server::Action;
 
-/// A machine. That of HTTP/1 lies where it is used, because it is the smaller one and there are most of it.
+/// A protocol machine. The one of HTTP/1 is not boxed, because it is the smaller one and the most frequent.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Machine {
@@ -20,7 +20,7 @@ pub(super) enum Machine {
     Http2(Box<h2::server::Connection>),
 }
 
-/// What all connections of a loop have in common.
+/// What all connections of a loop share.
 #[derive(Debug)]
 pub(super) struct Common {
     pub origin: Arc<Origin>,
@@ -28,8 +28,8 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// The machine of a connection that begins: HTTP/1 where that is spoken, until something says
-    /// otherwise.
+    /// The machine of a new connection: HTTP/1 where that is enabled, until the connection turns out to be
+    /// HTTP/2.
     pub fn machine(&self, now: Instant) -> Machine {
         match &self.protocols.http1 {
             Some(config) => Machine::Http1(h1::server::Connection::new(
@@ -43,7 +43,7 @@ impl Common {
         }
     }
 
-    /// A machine of HTTP/2, where that is spoken.
+    /// A machine of HTTP/2, where that is enabled.
     pub fn http2(&self, now: Instant) -> Option<Machine> {
         let config = self.protocols.http2.as_ref()?;
         let connection =
@@ -51,8 +51,7 @@ impl Common {
         Some(Machine::Http2(Box::new(connection)))
     }
 
-    /// The machine that goes on where one of HTTP/1 has granted an upgrade. It has sent the answer to
-    /// that.
+    /// The machine that replaces one of HTTP/1 after an upgrade. The response to the upgrade is already sent.
     pub fn upgraded(&self, upgrade: &Upgrade, now: Instant) -> Option<Machine> {
         let config = self.protocols.http2.as_ref()?;
         let mut connection = h2::server::Connection::from_upgrade(
@@ -66,7 +65,7 @@ impl Common {
     }
 }
 
-/// A response that was handed over, whole unless its stream was reset.
+/// A response that was handed over, complete unless its stream was reset.
 #[derive(Debug)]
 pub(super) struct Handed {
     pub exchange: Served,
@@ -94,7 +93,7 @@ impl From<h2::server::Served> for Handed {
     }
 }
 
-/// Calls a method of whichever machine it is.
+/// Calls a method of either machine.
 macro_rules! either {
     ($machine:expr, $connection:ident => $call:expr) => {
         match $machine {
@@ -104,7 +103,7 @@ macro_rules! either {
     };
 }
 
-/// As the machines' own methods of these names.
+/// These forward to the machines' methods of the same names.
 impl Machine {
     pub fn is_http2(&self) -> bool {
         matches!(self, Machine::Http2(_))
@@ -161,7 +160,7 @@ impl Machine {
         })
     }
 
-    /// Asked for until there is none: several streams may be cut short.
+    /// Call it until it returns `None`: several streams may be cut short.
     pub fn cut_short(&mut self, now: Instant) -> Option<(Handed, RequestText<'_>)> {
         either!(self, connection => {
             let (served, text) = connection.cut_short(now)?;

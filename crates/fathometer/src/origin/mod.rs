@@ -1,13 +1,12 @@
 //! Hosts origin connections on kernel sockets: one thread, one poll loop, any number of connections.
 //! A [`Service`] is several such loops that share nothing but their port.
 //!
-//! A loop adds no policy: when responses leave, when a connection is closed and how is the connection
-//! machine's decision. Bodies go from the site's memory, or from a file's pages, to the kernel without
-//! a copy of ours.
+//! A loop adds no policy: the connection machine decides when responses leave, and when and how a connection is
+//! closed. Bodies go from the site's memory, or from a file's pages, to the kernel without an extra copy.
 //!
-//! When the program or the system is out of descriptors, the connections that have waited longest for
-//! their clients make room, if that is for long. Where there are none, a loop stops accepting for a while
-//! and says so; connections wait in the kernel's queue meanwhile.
+//! When the program or the system is out of descriptors, the connections that have waited longest for their
+//! clients are closed, if they have waited long enough. If there are none, a loop stops accepting for a while
+//! and reports that; connections then wait in the kernel's queue.
 
 pub(crate) mod access_log;
 mod connection;
@@ -50,50 +49,49 @@ use crate::quic::Batches;
 
 const WAKE: Token = Token(usize::MAX);
 const LISTENER: usize = usize::MAX / 2;
-/// Connections that may wait to be accepted, as far as the kernel allows.
+/// Connections that may wait to be accepted; the kernel may allow fewer.
 pub const BACKLOG: u32 = 4096;
 /// Connections accepted before others are served.
 const ACCEPTED_AT_ONCE: usize = 128;
-/// How long accepting pauses when there are no descriptors, unless a connection ends before.
+/// How long accepting pauses when there are no descriptors, unless a connection ends earlier.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a connection has waited for its client before it makes room for others.
+/// How long a connection must have waited for its client before it may be closed to free its descriptor.
 pub(crate) const YIELDS_AFTER: Duration = Duration::from_secs(2);
-/// One of so many connections makes room at a time, so that not each that comes costs a look at all.
+/// One of this many waiting connections is closed at a time, so that not every new connection needs a search of
+/// all.
 pub(crate) const YIELDS_OF: usize = 64;
-/// How often a pause is spoken of.
+/// The shortest time between two messages about a pause.
 const REPEATED_AFTER: Duration = Duration::from_secs(60);
-/// A connection without an exchange for this long gives its buffers back.
+/// A connection that is idle for this long frees its buffers.
 const REST_AFTER: Duration = Duration::from_secs(5);
 
-/// What the origin's sockets are given.
+/// The options of the origin's sockets.
 #[derive(Debug, Clone, Copy)]
 pub struct OriginSockets {
     /// TCP_NODELAY on accepted connections.
     pub nodelay: bool,
-    /// TCP_QUICKACK of the listening sockets, which accepted connections inherit; `None` leaves the
-    /// kernel alone.
+    /// TCP_QUICKACK of the listening sockets, which accepted connections inherit; `None`: the kernel's default.
     pub quick_ack: Option<bool>,
-    /// Connections that may wait to be accepted, as far as the kernel allows; `None`:
-    /// [`BACKLOG`].
+    /// Connections that may wait to be accepted; the kernel may allow fewer. `None`: [`BACKLOG`].
     pub backlog: Option<u32>,
 }
 
-/// What an origin has done, counted over all its connections.
+/// The work of an origin, counted over all its connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OriginStatistics {
     /// Connections accepted.
     pub connections: u64,
-    /// Responses that were handed to the kernel whole.
+    /// Responses that were handed to the kernel completely.
     pub responses: u64,
-    /// Octets of the content of these.
+    /// Bytes of the content of these.
     pub content: u64,
     /// Responses among these that were pushed.
     pub pushed: u64,
-    /// Packages and archives that requests were answered with.
+    /// Packages and archives that were sent as responses.
     pub packages: u64,
     /// Files that were opened.
     pub disk_opens: u64,
-    /// Calls that read octets of files, into memory or straight into a socket.
+    /// Calls that read bytes of files, into memory or directly into a socket.
     pub disk_reads: u64,
     /// Connections that were, or became, HTTP/2.
     pub http2: u64,
@@ -101,15 +99,15 @@ pub struct OriginStatistics {
     pub handshakes: u64,
     /// Those that resumed an earlier session.
     pub resumed: u64,
-    /// Those with early data that were taken.
+    /// Those with early data that was accepted.
     pub early: u64,
     /// Those that failed.
     pub handshakes_failed: u64,
     /// Connections that were reset when the loop ended.
     pub reset_at_end: u64,
-    /// Connections that were reset because enough were open.
+    /// Connections that were reset because too many were open.
     pub shed: u64,
-    /// Connections that had waited longest for their clients and made room for others.
+    /// Connections that had waited longest for their clients and were closed to make room for others.
     pub yielded: u64,
     /// Connections of HTTP/3 that were closed because their clients acknowledged too little.
     pub stalled: u64,
@@ -119,7 +117,7 @@ pub struct OriginStatistics {
     pub log_lines_lost: u64,
     /// Longest time from the return of a poll to the next one, in nanoseconds.
     pub busy_max_ns: u64,
-    /// In how many pieces datagrams of QUIC went to the kernel and came from it.
+    /// The number of system calls and buffers that carried QUIC datagrams.
     pub datagrams: Batches,
 }
 
@@ -132,7 +130,7 @@ impl OriginStatistics {
         }
     }
 
-    /// Adds what an origin tells of itself and has told nobody yet: loops may share one.
+    /// Adds the counts of an origin that were not taken before: several loops may share one origin.
     pub(crate) fn take_from(&mut self, origin: &Origin) {
         let work = origin.take_work();
         self.packages += origin.take_packages();
@@ -140,7 +138,7 @@ impl OriginStatistics {
         self.disk_reads += work.reads;
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn and(self, other: OriginStatistics) -> OriginStatistics {
         OriginStatistics {
@@ -168,7 +166,7 @@ impl OriginStatistics {
     }
 }
 
-/// Ends an origin that runs on another thread.
+/// Stops an origin that runs on another thread.
 #[derive(Debug, Clone)]
 pub struct OriginHandle {
     shared: Arc<Shared>,
@@ -186,24 +184,24 @@ struct Shared {
 }
 
 impl OriginHandle {
-    /// Asks the loop to end; connections still open are reset.
+    /// Tells the loop to end; connections that are still open are reset.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
-        // A waker fails only when its poller is gone, and then the loop has ended.
+        // A waker fails only when its poller is closed, and then the loop has ended.
         let _ = self.waker.wake();
     }
 
-    /// Asks the loop to accept no more, to answer what is under way and then to end; connections that
-    /// are open after `within` are reset.
+    /// Tells the loop to accept no more connections, to answer requests in flight and then to end. Connections
+    /// that are open after `within` are reset.
     pub fn drain(&self, within: Duration) {
         let nanoseconds = u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
         self.shared.drain_for.store(nanoseconds, Ordering::Release);
         self.shared.drain.store(true, Ordering::Release);
-        // As above.
+        // See `stop`.
         let _ = self.waker.wake();
     }
 
-    /// Responses handed to the kernel whole, so far.
+    /// Responses that were handed to the kernel completely so far.
     pub fn responses(&self) -> u64 {
         self.shared.responses.load(Ordering::Acquire)
     }
@@ -217,20 +215,20 @@ pub struct OriginLoop {
     clock: Clock,
     shared: Arc<Shared>,
     waker: Arc<Waker>,
-    /// Boxed, so that a place that is free, or grows elsewhere, costs a word.
+    /// Boxed, so that a free place, or a larger vector, costs one word per place.
     open: Vec<Option<Box<Open>>>,
     free: Vec<usize>,
     most_open: usize,
-    /// With so many connections open, others are reset.
+    /// While this many connections are open, new ones are reset.
     shed_above: usize,
     timers: Timers,
     crowd: Crowd,
-    /// Connections that have had their turn and have more to do.
+    /// Connections whose turn is over and that have more to do.
     again: Vec<usize>,
-    /// Whether a listener may have more connections, or until when there is no point in asking.
+    /// Whether a listener may have more connections, or until when accepting is paused.
     accepting: Accepting,
     spoken: Option<Instant>,
-    /// When connections are reset that are still open; set while the loop drains.
+    /// When connections that are still open are reset; set while the loop drains.
     drained_by: Option<Instant>,
     log: Option<AccessLog>,
     wall_clock: WallClock,
@@ -239,9 +237,9 @@ pub struct OriginLoop {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Accepting {
-    /// The poll tells.
+    /// The poll reports it.
     WhenReady,
-    /// There are more.
+    /// More connections wait.
     Now,
     PausedUntil(Instant),
 }
@@ -262,7 +260,7 @@ impl OriginLoop {
         OriginLoop::with_listeners(listeners, origin, protocols.into(), clock)
     }
 
-    /// A loop for sockets that listen.
+    /// A loop for listening sockets.
     fn with_listeners(
         listeners: Vec<StdTcpListener>,
         origin: Arc<Origin>,
@@ -307,8 +305,8 @@ impl OriginLoop {
         self
     }
 
-    /// Resets connections that come while so many are open: a server that would rather serve some
-    /// well than all badly.
+    /// Resets new connections while this many are open: a server that prefers to serve some clients well over
+    /// all of them badly.
     fn shedding_above(mut self, most: usize) -> OriginLoop {
         self.shed_above = most;
         self
@@ -320,12 +318,12 @@ impl OriginLoop {
         self
     }
 
-    /// Where it listens.
+    /// The addresses that it listens on.
     pub fn addresses(&self) -> Result<Vec<SocketAddr>, io::Error> {
         self.listeners.iter().map(TcpListener::local_addr).collect()
     }
 
-    /// What another thread ends it with.
+    /// A handle to stop it from another thread.
     pub fn handle(&self) -> OriginHandle {
         OriginHandle {
             shared: Arc::clone(&self.shared),
@@ -333,7 +331,7 @@ impl OriginLoop {
         }
     }
 
-    /// Serves until the handle says stop, or says drain and that is done.
+    /// Serves until the handle stops it, or until a drain is complete.
     pub fn run(mut self) -> Result<OriginStatistics, io::Error> {
         let ended = self.serve_all();
         for place in 0..self.open.len() {
@@ -438,7 +436,7 @@ impl OriginLoop {
         .min()
     }
 
-    /// Accepts what waits, some of it now and the rest after others had their turn.
+    /// Accepts waiting connections: some now, and the rest after others had their turn.
     fn accept(&mut self, now: Instant, buffers: &mut Buffers) {
         match self.accepting {
             Accepting::WhenReady => return,
@@ -461,7 +459,7 @@ impl OriginLoop {
                     Ok((stream, _)) if self.open_now() >= self.shed_above => {
                         accepted += 1;
                         self.statistics.shed += 1;
-                        // Closing resets it, whatever has come already.
+                        // Closing resets it, whatever data has arrived.
                         let _ = socket::set_linger(&stream, Some(Duration::ZERO));
                     }
                     Ok((stream, peer)) => {
@@ -480,14 +478,15 @@ impl OriginLoop {
                         }
                         return;
                     }
-                    // The connection was gone before it was accepted: accept(2) passes its errors on.
+                    // The connection was closed before it was accepted: accept(2) passes its errors on.
                     Err(_) => accepted += 1,
                 }
             }
         }
     }
 
-    /// Closes some of the connections that have waited longest for their clients; false when none has for long.
+    /// Closes some of the connections that have waited longest for their clients; false if none has waited long
+    /// enough.
     fn make_room(&mut self, now: Instant) -> bool {
         let waits = |(place, open): (usize, &Option<Box<Open>>)| {
             let since = open.as_ref()?.waits_since()?;
@@ -499,7 +498,7 @@ impl OriginLoop {
             if let Some(open) = &self.open[place]
                 && open.is_sending()
             {
-                // The kernel would hold for ever what its client does not take.
+                // The kernel would hold unsent data forever if the client does not take it.
                 let _ = socket::set_linger(&open.stream, Some(Duration::ZERO));
             }
             self.statistics.yielded += 1;
@@ -534,7 +533,7 @@ impl OriginLoop {
             .registry()
             .register(&mut stream, Token(place), interest);
         if registered.is_err() {
-            // The system watches as many descriptors as it will; this one goes.
+            // The system watches no more descriptors: this connection is closed.
             self.free.push(place);
             return;
         }
@@ -546,12 +545,12 @@ impl OriginLoop {
         };
         self.statistics.http2 += u64::from(open.is_http2());
         self.open[place] = Some(Box::new(open));
-        // A request has often come with the connection; and a connection that was accepted while the
-        // loop drains is answered once.
+        // A request has often arrived with the connection. And a connection that is accepted while the loop
+        // drains gets one response.
         self.serve(place, buffers);
     }
 
-    /// Moves one connection on as far as it goes in one turn.
+    /// Advances one connection as far as possible in one turn.
     fn serve(&mut self, place: usize, buffers: &mut Buffers) {
         let Some(Some(open)) = self.open.get_mut(place) else {
             return;
@@ -615,14 +614,17 @@ impl OriginLoop {
         }
     }
 
-    /// Accepts what waits, closes the listeners and lets every connection end.
+    /// Accepts waiting connections, closes the listeners and lets every connection end.
     fn begin_drain(&mut self, buffers: &mut Buffers, now: Instant) {
         let within = self.shared.drain_for.load(Ordering::Acquire);
         self.drained_by = Some(now + Duration::from_nanos(within));
         loop {
             self.accepting = Accepting::Now;
             self.accept(now, buffers);
-            if self.accepting != Accepting::Now {
+            // Clients that connect faster than connections are accepted must not prevent the end.
+            let is_late = self.drained_by.is_some_and(|by| self.clock.now() >= by);
+            let is_stopped = self.shared.stop.load(Ordering::Acquire);
+            if self.accepting != Accepting::Now || is_late || is_stopped {
                 break;
             }
         }
@@ -641,7 +643,7 @@ impl OriginLoop {
     }
 }
 
-/// The places that have waited longest, one of [`YIELDS_OF`], or one.
+/// The places that have waited longest: one in [`YIELDS_OF`], at least one.
 pub(crate) fn longest(mut waiting: Vec<(Instant, usize)>) -> Vec<usize> {
     let count = (waiting.len() / YIELDS_OF).max(1).min(waiting.len());
     if count > 0 {

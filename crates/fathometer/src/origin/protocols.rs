@@ -1,14 +1,14 @@
-//! What an origin speaks.
+//! The protocols of an origin.
 
 use std::sync::Arc;
 
 use fathometer_http::{h1, h2};
 use fathometer_tls::ServerSettings;
 
-/// What an origin speaks, and how. Shared by all its loops.
+/// The protocols of an origin and their settings. Shared by all its loops.
 ///
-/// Over TLS the handshake settles the version (ALPN); a client that has no preference gets HTTP/1.1 where
-/// that is spoken. In the clear, a connection that begins with the preface of HTTP/2 is HTTP/2.
+/// Over TLS the handshake selects the version (ALPN). A client without ALPN gets HTTP/1.1 where that is
+/// enabled. In the clear, a connection that begins with the preface of HTTP/2 is HTTP/2.
 #[derive(Debug, Clone)]
 pub struct Protocols {
     /// HTTP/1.0 and HTTP/1.1. Where this is `None`, all connections are HTTP/2.
@@ -19,7 +19,7 @@ pub struct Protocols {
     pub tls: Option<Arc<ServerSettings>>,
 }
 
-/// HTTP/1 in the clear, and nothing else.
+/// HTTP/1 in the clear only.
 impl From<Arc<h1::server::ServerConfig>> for Protocols {
     fn from(http1: Arc<h1::server::ServerConfig>) -> Protocols {
         Protocols {

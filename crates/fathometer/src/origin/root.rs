@@ -1,4 +1,4 @@
-//! A folder from which files are opened, and out of which no path leads.
+//! A folder from which files are opened. No path leads out of it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -25,13 +25,13 @@ pub(super) struct Root {
     pub opens: AtomicU64,
 }
 
-/// A file that was opened, and how it was then.
+/// An opened file, and its identity at that time.
 pub(super) struct Opened {
     pub file: OwnedFd,
     pub identity: Identity,
 }
 
-/// The file of a path and those coded in advance beside it.
+/// The file of a path and the precompressed files beside it.
 pub(super) struct Found {
     pub name: PathBuf,
     pub plain: Opened,
@@ -48,7 +48,7 @@ pub(super) enum Refused {
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NOCTTY)
-    // Opening a pipe that nobody writes to must not wait.
+    // Opening a pipe without a writer must not block.
     .union(OFlags::NONBLOCK);
 
 impl Root {
@@ -62,16 +62,17 @@ impl Root {
         })
     }
 
-    /// What tells the state of what a canonical path names from others, without opening it.
+    /// A number for the state of the file that a canonical path names, found without opening it; another state
+    /// gives another number.
     pub fn state(&self, path: &[u8]) -> Option<u64> {
         let name = name_of(path)?;
-        // Whoever may not be told what a link leads to learns at most that it has changed.
+        // This follows links out of the folder too. A client can learn at most that their target has changed.
         let stat = fs::statat(&self.folder, OsStr::from_bytes(&name), AtFlags::empty()).ok()?;
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         is_file.then(|| Identity::of(&stat).digest())
     }
 
-    /// Finds what a canonical path names.
+    /// Finds the file that a canonical path names.
     pub fn look(&self, path: &[u8]) -> Result<Found, Refused> {
         let mut name = name_of(path).ok_or(Refused::Missing)?;
         let plain = match self.open_beneath(&name) {
@@ -110,7 +111,7 @@ impl Root {
         })
     }
 
-    /// Opens a folder beneath the folder; the folder itself by an empty name.
+    /// Opens a folder beneath this one; an empty name opens this one.
     pub fn open_folder(&self, name: &[u8]) -> Result<OwnedFd, Errno> {
         let name = match name {
             [] => b".",
@@ -139,13 +140,13 @@ impl Root {
         }
     }
 
-    /// Opens what a path beneath the folder leads to.
+    /// Opens the target of a path beneath the folder.
     fn open_at(&self, name: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let mut beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let mut tries = 0;
         loop {
             match fs::openat2(&self.folder, name, flags, Mode::empty(), beneath) {
-                // Something was renamed while the kernel looked.
+                // A rename happened while the kernel resolved the path.
                 Err(Errno::AGAIN) if tries < 8 => tries += 1,
                 // A link to an absolute path, which may still lead into the folder.
                 Err(Errno::XDEV) if !beneath.contains(ResolveFlags::NO_SYMLINKS) => {
@@ -153,8 +154,8 @@ impl Root {
                     beneath |= ResolveFlags::NO_SYMLINKS;
                     return fs::openat2(&self.folder, &inside, flags, Mode::empty(), beneath);
                 }
-                // A kernel before 5.6, or a sandbox that does not know the call: what lies inside may
-                // be replaced by a link between the look and the opening, by whoever may write there.
+                // A kernel before 5.6, or a sandbox that does not have the call. Anyone who may write in the
+                // folder can then replace a file by a link between the check and the opening.
                 Err(Errno::NOSYS | Errno::PERM) => {
                     let inside = self.inside(name)?;
                     let flags = flags | OFlags::NOFOLLOW;
@@ -165,7 +166,7 @@ impl Root {
         }
     }
 
-    /// Where a path leads when all links are followed, from the folder; an error when that is outside.
+    /// Where a path leads when all links are followed, relative to the folder; an error if that is outside.
     fn inside(&self, name: &Path) -> Result<PathBuf, Errno> {
         let real = self
             .path
@@ -178,8 +179,8 @@ impl Root {
     }
 }
 
-/// The name of a canonical path's file from the folder on: its index's where the path is a folder's. An
-/// empty segment names no file, and the first would make the path one from the system's root.
+/// The file name of a canonical path, relative to the folder; the index if the path is a folder's. A path with
+/// an empty segment names no file; if its first segment is empty, it would be absolute.
 fn name_of(path: &[u8]) -> Option<Vec<u8>> {
     let relative = path.strip_prefix(b"/").unwrap_or(path);
     if relative.starts_with(b"/") || relative.windows(2).any(|pair| pair == b"//") {
@@ -204,7 +205,7 @@ impl From<Errno> for Refused {
     }
 }
 
-/// What tells one state of a file from another.
+/// Identifies the state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
@@ -215,7 +216,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    // The kernel's types differ from one architecture to the next.
+    // The kernel's types differ between architectures.
     #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
     pub fn of(stat: &Stat) -> Identity {
         Identity {
@@ -257,7 +258,7 @@ impl Identity {
         ]
     }
 
-    /// 64 bits that are others for another state, but for a chance of 2^-64.
+    /// 64 bits that differ for another state, except with probability 2^-64.
     pub fn digest(&self) -> u64 {
         digest_of(&self.words())
     }

@@ -1,9 +1,9 @@
 //! TLS between a socket and a machine.
 //!
-//! What a machine has to say in one turn becomes as few records as it fits into, and these leave with as
-//! few calls as the socket takes them in. Octets of files pass through memory here, since they must be
-//! sealed. Early data are taken like any others: nothing that is asked of this origin changes anything, so
-//! a request that is repeated does no harm (RFC 8470).
+//! What a machine sends in one turn is encrypted into as few records as possible, and these leave with as few
+//! calls as possible. Bytes of files pass through memory here, because they must be encrypted. Early data is
+//! handled like any other: no request to this origin changes anything, so a replayed request does no harm (RFC
+//! 8470).
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -20,11 +20,11 @@ use super::OriginStatistics;
 use super::connection::SLICES;
 use super::machine::Machine;
 
-/// Octets of files that are read at a time.
+/// Bytes of files that are read at a time.
 const FILE_OCTETS: usize = 64 * 1024;
-/// How long a client may take for its handshake.
+/// The longest time for a handshake.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(20);
-/// How long the last octets of a connection are waited for to leave.
+/// The longest time for the last bytes of a connection to leave.
 const LAST_WORDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The TLS of one connection.
@@ -34,32 +34,32 @@ pub(super) struct Secure {
     phase: Phase,
 }
 
-/// How far a connection has come.
+/// The phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The handshake is to be done by then.
+    /// The handshake must be complete by `until`.
     Handshake {
         until: Instant,
     },
     Open,
-    /// The own half ends when all was sent.
+    /// This side closes when all data was sent.
     Ending,
-    /// It has.
+    /// This side has closed.
     Ended,
-    /// Both halves end when all was sent, or by then.
+    /// Both sides close when all data was sent, or at `until`.
     Closing {
         until: Instant,
     },
 }
 
-/// What became of a call of the transport.
+/// The result of a call to the transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     /// Something moved.
     Moved,
-    /// Nothing could.
+    /// Nothing could be moved.
     Still,
-    /// The transport is gone, or its peer broke TLS.
+    /// The transport is closed, or the peer broke TLS.
     Failed,
 }
 
@@ -72,12 +72,12 @@ impl Secure {
         }
     }
 
-    /// Whether the handshake is not complete yet: [`shake_hands`](Self::shake_hands) is for what comes.
+    /// Whether the handshake is not complete yet: then input goes to [`shake_hands`](Self::shake_hands).
     pub fn is_shaking_hands(&self) -> bool {
         matches!(self.phase, Phase::Handshake { .. })
     }
 
-    /// Takes what came before the handshake was complete; early data are [read](Self::read) then.
+    /// Takes input before the handshake is complete; afterwards early data can be [read](Self::read).
     pub fn shake_hands(
         &mut self,
         input: &[u8],
@@ -98,12 +98,12 @@ impl Secure {
         Ok(())
     }
 
-    /// Octets that came with the handshake.
+    /// Reads bytes that arrived with the handshake.
     pub fn read(&mut self, octets: &mut [u8]) -> usize {
         self.session.read(octets)
     }
 
-    /// Whether HTTP/2 was agreed on, once that is known; `by_default` where the client has not said.
+    /// Whether HTTP/2 was negotiated, once that is known; `by_default` if the client used no ALPN.
     pub fn agreed_on_http2(&self, by_default: bool) -> Option<bool> {
         match self.session.alpn() {
             Some(protocol) => Some(protocol == b"h2"),
@@ -111,12 +111,12 @@ impl Secure {
         }
     }
 
-    /// What was agreed on, once it is.
+    /// What was negotiated, once the handshake is complete.
     pub fn handshake(&self) -> Option<&Handshake> {
         self.session.handshake()
     }
 
-    /// The next octets out of what came, decrypted where they lie.
+    /// The next decrypted bytes of the input, decrypted in place.
     pub fn open<'a, 'b: 'a>(
         &'a mut self,
         input: &mut &'b mut [u8],
@@ -125,30 +125,30 @@ impl Secure {
         self.session.open(input, now)
     }
 
-    /// Whether the client has ended its half.
+    /// Whether the client has closed its side.
     pub fn is_closed_by_peer(&self) -> bool {
         self.session.is_closed_by_peer()
     }
 
-    /// TLS has failed: what it has to say about that goes, and then both halves end.
+    /// TLS has failed: sends its alert, then closes both sides.
     pub fn fail(&mut self, now: Instant) {
         let until = now + LAST_WORDS_WITHIN;
         self.phase = Phase::Closing { until };
     }
 
-    /// Ends the own half when all was sent.
+    /// Closes this side when all data was sent.
     pub fn end(&mut self) {
         self.session.close();
         self.phase = Phase::Ending;
     }
 
-    /// Ends both halves when all was sent, or soon.
+    /// Closes both sides when all data was sent, or soon.
     pub fn close(&mut self, now: Instant) {
         self.session.close();
         self.fail(now);
     }
 
-    /// Whether the own half was to end and all was sent, once.
+    /// Whether this side was to close and all data was sent; true only once.
     pub fn has_ended(&mut self) -> bool {
         let ended = self.phase == Phase::Ending && !self.session.wants_transmit();
         if ended {
@@ -157,12 +157,12 @@ impl Secure {
         ended
     }
 
-    /// Whether both halves are to end as soon as all was sent.
+    /// Whether both sides close as soon as all data was sent.
     pub fn is_closing(&self) -> bool {
         matches!(self.phase, Phase::Closing { .. })
     }
 
-    /// Whether nothing holds the end up: all was sent, or it is too late.
+    /// Whether the connection can be closed: all data was sent, or the time is over.
     pub fn has_closed(&self, now: Instant) -> bool {
         match self.phase {
             Phase::Closing { until } => !self.session.wants_transmit() || until <= now,
@@ -171,7 +171,7 @@ impl Secure {
         }
     }
 
-    /// When it wants to be looked at again.
+    /// When it needs a turn again.
     pub fn deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Handshake { until } | Phase::Closing { until } => Some(until),
@@ -179,14 +179,14 @@ impl Secure {
         }
     }
 
-    /// Gives back memory that holds nothing.
+    /// Frees unused memory.
     pub fn rest(&mut self) {
         self.session.rest();
     }
 
-    /// Seals what the machine has to say, as much as goes into one call, and hands it to the socket;
-    /// `writable` becomes false when that takes no more. Files pass through the room that comes along, each
-    /// reading of one counted beside it.
+    /// Encrypts what the machine sends, as much as fits into one call, and hands it to the socket. `writable`
+    /// becomes false when the socket takes no more. Bytes of files pass through `files`, and `reads` counts the
+    /// calls that read them.
     pub fn write(
         &mut self,
         stream: &TcpStream,
@@ -220,8 +220,8 @@ impl Secure {
         flow
     }
 
-    /// Whether what the machine says may go: once the handshake is complete, and before that in answer
-    /// to early data, which would save nothing if the answer waited for the client's last word.
+    /// Whether data of the machine may be sent. It may once the handshake is complete. Before that it may
+    /// answer early data, which would save nothing if the response waited for the client's Finished message.
     fn may_seal(&self) -> bool {
         match self.phase {
             Phase::Open => true,
@@ -230,7 +230,7 @@ impl Secure {
         }
     }
 
-    /// Takes what the machine offers as far as there is room for it.
+    /// Encrypts what the machine offers, as far as there is space for it.
     fn seal(
         &mut self,
         machine: &mut Machine,
@@ -270,7 +270,7 @@ impl Secure {
     }
 }
 
-/// Reads the beginning of a part of a file, as much as there is room for; nothing at its end.
+/// Reads the beginning of a part of a file, as much as fits; nothing at the end of the file.
 fn read_part<'b>(part: &FilePart<'_>, room: &'b mut [u8]) -> io::Result<&'b [u8]> {
     let Some(file) = part.file.descriptor::<OwnedFd>() else {
         return Err(io::ErrorKind::InvalidInput.into());

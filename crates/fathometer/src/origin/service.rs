@@ -13,32 +13,32 @@ use super::{
     LogFile, OriginHandle, OriginLoop, OriginSockets, OriginStatistics, Protocols, listen,
 };
 
-/// How a service is set up.
+/// The options of a service.
 #[derive(Debug, Clone)]
 pub struct ServiceOptions {
-    /// Where it listens; port 0 takes a free one.
+    /// The addresses to listen on; port 0 takes a free one.
     pub addresses: Vec<SocketAddr>,
-    /// What its sockets are given.
+    /// The options of its sockets.
     pub sockets: OriginSockets,
-    /// Whether each loop keeps to one processor.
+    /// Whether each loop is pinned to one processor.
     pub pinned: bool,
-    /// Connections that may be open at a time in all loops.
+    /// The most connections that may be open at a time, in all loops together.
     pub most_open: usize,
-    /// With so many connections open in all loops, others are reset.
+    /// While this many connections are open in all loops together, new ones are reset.
     pub shed_above: Option<usize>,
     /// The access log.
     pub log: Option<Arc<LogFile>>,
 }
 
-/// Why a service does not start, or did not end well.
+/// Why a service does not start, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// The address.
+    /// An address that cannot be listened on.
     #[error("{address}: {error}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// Anything else.
@@ -46,7 +46,7 @@ pub enum ServiceError {
     System(#[from] io::Error),
 }
 
-/// Loops at work.
+/// Running loops.
 #[derive(Debug)]
 pub struct Service {
     addresses: Vec<SocketAddr>,
@@ -54,8 +54,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts a loop for each of the origins, which may be one and the same. With several loops the
-    /// kernel deals connections out among them (SO_REUSEPORT), in no particular order.
+    /// Starts a loop for each of the origins, which may be one and the same. With several loops the kernel
+    /// distributes connections over them (SO_REUSEPORT), in no particular order.
     pub fn start(
         options: &ServiceOptions,
         origins: Vec<Arc<Origin>>,
@@ -68,7 +68,7 @@ impl Service {
         let mut addresses = Vec::new();
         for &address in &options.addresses {
             let failed = |error| ServiceError::Listen { address, error };
-            // Alone at first: sockets that share a port would share it with a stranger's, too.
+            // First without SO_REUSEPORT: with it the port might be shared with another program.
             let alone = listen(address, options.sockets, false).map_err(failed)?;
             addresses.push(alone.local_addr()?);
         }
@@ -90,7 +90,7 @@ impl Service {
             }
             loops.push(one);
         }
-        // They start when all of them listen: a failure above leaves nothing behind.
+        // The loops start after all of them listen: a failure above leaves no thread running.
         let loops = loops
             .into_iter()
             .enumerate()
@@ -113,12 +113,13 @@ impl Service {
         Ok(Service { addresses, loops })
     }
 
-    /// Where it listens.
+    /// The addresses that it listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Accepts no more, answers what is under way, and resets what is open after `within`.
+    /// Accepts no more connections, answers requests in flight, and resets connections that are open after
+    /// `within`.
     pub fn drain(&self, within: Duration) {
         for (handle, _) in &self.loops {
             handle.drain(within);
@@ -130,8 +131,7 @@ impl Service {
         self.loops.iter().any(|(_, thread)| thread.is_finished())
     }
 
-    /// Waits for all loops to end, and tells what they did. Where one ended by a failure, the others
-    /// are stopped.
+    /// Waits for all loops to end, and returns their statistics. If one fails, the others are stopped.
     pub fn join(self) -> Result<OriginStatistics, ServiceError> {
         let mut total = OriginStatistics::default();
         let mut failure = None;

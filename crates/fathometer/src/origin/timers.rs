@@ -1,15 +1,15 @@
-//! When which connection wants to be looked at again.
+//! Timers of the connections of a loop.
 //!
-//! The deadline of a connection moves with every exchange, nearly always to a later time. A connection
-//! has one alarm, which is moved only when it must ring earlier: one that rings too early is set anew.
-//! So an exchange costs no change at all, and a quiet connection costs one ring a time-out.
+//! The deadline of a connection moves with every exchange, nearly always to a later time. A connection has one
+//! alarm, which is moved only when it must ring earlier. One that rings too early is set again. So an exchange
+//! changes no timer, and a quiet connection costs one alarm per timeout.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fathometer_model::Instant;
 
-/// The alarm of one connection: kept with the connection, meaningful to its timers.
+/// The alarm of one connection; kept with the connection and used by its timers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Alarm(Option<Instant>);
 
@@ -20,7 +20,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Sees to it that the alarm of the connection at `place` rings no later than `at`.
+    /// Makes sure that the alarm of the connection at `place` rings no later than `at`.
     pub fn set(&mut self, alarm: &mut Alarm, place: usize, at: Option<Instant>) {
         let Some(at) = at else {
             return;
@@ -36,14 +36,14 @@ impl Timers {
         alarm.0 = Some(at);
     }
 
-    /// Takes the alarm of a connection that is gone.
+    /// Removes the alarm of a closed connection.
     pub fn clear(&mut self, alarm: Alarm, place: usize) {
         if let Some(at) = alarm.0 {
             self.set.remove(&(at, place));
         }
     }
 
-    /// A connection whose alarm has rung. Its [`Alarm`] must be forgotten.
+    /// A connection whose alarm has rung. The caller must reset its [`Alarm`].
     pub fn rung(&mut self, now: Instant) -> Option<usize> {
         let &(at, place) = self.set.first()?;
         (at <= now).then(|| {
@@ -52,7 +52,7 @@ impl Timers {
         })
     }
 
-    /// Until the next alarm.
+    /// The time until the next alarm.
     pub fn next(&self, now: Instant) -> Option<Duration> {
         self.set.first().map(|(at, _)| at.since(now))
     }

@@ -1,7 +1,7 @@
 //! The wall clock, which may be stepped while a server runs.
 //!
-//! Machines count time from an origin on a clock that is never stepped; `Date`, `Expires` and the access log
-//! say what the wall clock says. A loop looks now and then where the wall clock stands to its own.
+//! Machines count time from an origin on a clock that is never stepped. `Date`, `Expires` and the access log
+//! use the wall clock. A loop compares the two clocks from time to time.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use fathometer_sys::Clock;
 
 use super::access_log::AccessLog;
 
-/// How often a loop that has something to do looks.
+/// How often an active loop compares the clocks.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Less than this is no step: the two clocks are not read at the same moment.
+/// A smaller difference is no step: the two clocks are not read at the same moment.
 const STEP: Duration = Duration::from_millis(10);
 
-/// Where the wall clock stood when a loop looked last.
+/// The wall clock at the last comparison.
 #[derive(Debug)]
 pub(crate) struct WallClock {
     clock: Clock,
@@ -35,8 +35,8 @@ impl WallClock {
         }
     }
 
-    /// Has what a loop sends and logs follow the wall clock. To be called before a loop deals with what it
-    /// was woken for.
+    /// Makes the dates and log entries of a loop follow the wall clock. Call it before the loop handles its
+    /// events.
     pub fn follow(&mut self, now: Instant, origin: &Origin, log: Option<&mut AccessLog>) {
         if now >= self.next {
             self.next = now + EVERY;
@@ -120,7 +120,8 @@ mod tests {
         for (time, expected) in times.iter().zip(expected) {
             assert!(time.contains(&format!(":{expected} ")), "{time} {expected}");
         }
-        // What is no step leaves the time alone: it would go back and forth at the end of a second.
+        // A difference below `STEP` leaves the time alone: otherwise it would go back and forth at the end of a
+        // second.
         wall.set(started + STEP / 2, &origin, None);
         assert_eq!(wall.at_zero, started);
         // The system's own clock, which is not stepped here.

@@ -1,13 +1,13 @@
-//! Files written below a folder, and nowhere else, each of which appears when it is whole.
+//! Writes files below a folder, and nowhere else. Each file appears under its name only when it is complete.
 //!
-//! Folders are opened one by one from the target on, and a symbolic link among them is an error, not a
-//! way: so nothing is written outside, whatever is in the target and whatever happens to it meanwhile.
-//! A file is written under another name next to where it belongs, and renamed when its content is
-//! there and was checked.
+//! Folders are opened one by one, starting at the target, and a symbolic link among them is an error. Nothing
+//! is therefore written outside, whatever the target contains and even if it changes meanwhile. A file is
+//! written under a temporary name next to its destination, and renamed when its content is complete and
+//! verified.
 //!
-//! Two files of one package may belong to the same place: names that are one when their percent-encoding is
-//! taken off, or a coded file and one that is called as that would be. The first of them stays, whether
-//! files that were there before are overwritten or not.
+//! Two files of one package may have the same destination: their names may differ only in percent-encoding, or
+//! a coded file may get the name of another one. Then the first one stays, whether or not existing files are
+//! overwritten.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -32,22 +32,22 @@ use rustix::io::Errno;
 use super::{PackageError, name};
 use crate::site_folder::CODINGS;
 
-/// Coded octets that are decoded at once: what they stand for, a thousand times as much at the most, is in
+/// Number of coded bytes to decode at once. Their decoded form, at most about a thousand times as long, is in
 /// memory until it is written.
 const DECODED_AT_ONCE: usize = 4 * 1024;
 
-/// Files that are larger are not begun where they could not end.
+/// For files larger than this, the destination is checked before writing starts, in bytes.
 const LOOK_BEFORE: u64 = 64 * 1024;
 
-/// Bytes that may always be written, whatever the ratio: a small file may be of one byte only.
+/// Bytes that may be written regardless of the ratio: a small file may compress extremely well.
 const ALWAYS: u64 = 16 << 20;
 
-/// How much may be written.
+/// Limits of the extracted size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of all files together.
+    /// Total bytes of all files.
     pub total: u64,
-    /// How many times the bytes of the package's content.
+    /// Maximum ratio of written bytes to content bytes in the package.
     pub ratio: u64,
 }
 
@@ -60,7 +60,7 @@ impl Default for Bounds {
     }
 }
 
-/// What was written of what may be.
+/// The bytes read and written so far, with their limits.
 #[derive(Debug)]
 struct Budget {
     bounds: Bounds,
@@ -69,12 +69,12 @@ struct Budget {
 }
 
 impl Budget {
-    /// Notes what came, before it is decoded.
+    /// Counts bytes of the package, before they are decoded.
     fn reads(&self, length: usize) {
         self.read.set(self.read.get() + length as u64);
     }
 
-    /// Notes what is about to be written, unless it is too much.
+    /// Counts bytes about to be written; fails if a limit is exceeded.
     fn writes(&self, length: usize, path: &Path) -> Result<(), PackageError> {
         let written = self.written.get() + length as u64;
         self.written.set(written);
@@ -93,27 +93,28 @@ impl Budget {
     }
 }
 
-/// A folder that files are written below.
+/// A folder to extract files to.
 #[derive(Debug)]
 pub struct Target {
     root: Rc<OwnedFd>,
     path: PathBuf,
     overwrite: bool,
-    /// The folder of the last file, relative and open: the next is mostly of the same.
+    /// The open folder of the last file, by relative path: the next file is usually in the same folder.
     last: Option<(PathBuf, Rc<OwnedFd>)>,
-    /// Files begun so far.
+    /// Number of files started so far.
     begun: u64,
-    /// Whether the file system can rename without overwriting.
+    /// Whether the file system supports renaming without overwriting.
     knows_noreplace: bool,
-    /// Hashes of the relative paths of all files so far, where files are overwritten: but for these.
+    /// Hashes of the relative paths of all files so far. Used with overwriting: these files must not be
+    /// overwritten.
     written: HashSet<u64>,
     hashing: RandomState,
-    /// Whether content codings are taken off.
+    /// Whether content codings are decoded.
     decode: bool,
     budget: Rc<Budget>,
 }
 
-/// A file that is not whole yet. Dropped, it leaves nothing.
+/// A file that is not complete yet. It is removed if dropped.
 #[derive(Debug)]
 pub struct Growing {
     file: File,
@@ -122,14 +123,14 @@ pub struct Growing {
     name: OsString,
     path: PathBuf,
     last_modified: Option<u64>,
-    /// Of its relative path.
+    /// The hash of its relative path.
     hash: u64,
     coding: Decoder,
     renamed: bool,
     budget: Rc<Budget>,
 }
 
-/// What takes a content coding off. What it gives is written to the file and taken out of it at once.
+/// The decoder of a content coding. Its output is written to the file and cleared at once.
 #[derive(Debug)]
 enum Decoder {
     None,
@@ -138,7 +139,7 @@ enum Decoder {
 }
 
 impl Target {
-    /// The folder at this path, made if need be.
+    /// Opens the folder at this path; creates it if needed.
     pub fn open(path: &Path, overwrite: bool) -> Result<Target, PackageError> {
         std::fs::create_dir_all(path).map_err(PackageError::system("make the folder", path))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -162,7 +163,7 @@ impl Target {
         })
     }
 
-    /// Writes no more than this.
+    /// Sets the limits of the extracted size.
     pub fn within(mut self, bounds: Bounds) -> Target {
         self.budget = Rc::new(Budget {
             bounds,
@@ -172,18 +173,18 @@ impl Target {
         self
     }
 
-    /// Takes content codings off, so that files have the names that they have without.
+    /// Decodes content codings; file names then have no ending for the coding.
     pub fn decoding(mut self) -> Target {
         self.decode = true;
         self
     }
 
-    /// Begins a file.
+    /// Starts a file.
     pub fn begin(&mut self, entry: &Entry) -> Result<Growing, PackageError> {
         let mut relative = name::to_path(&entry.name).ok_or_else(|| PackageError::Climbs {
             name: entry.name.clone(),
         })?;
-        // What is coded lies beside its file, as in the folder of a site.
+        // A coded file is stored beside the plain one with the coding's ending, as in a site's folder.
         if let Some(coding) = entry.coding.filter(|_| !self.decode)
             && let Some((_, ending)) = CODINGS.iter().find(|(known, _)| *known == coding)
         {
@@ -229,7 +230,7 @@ impl Target {
         })
     }
 
-    /// Gives a file its name, now that it is whole.
+    /// Gives a complete file its name.
     pub fn finish(&mut self, mut file: Growing) -> Result<(), PackageError> {
         file.end_of_coding()?;
         if let Some(second) = file.last_modified {
@@ -238,7 +239,7 @@ impl Target {
                 last_access: time(0, UTIME_NOW),
                 last_modification: time(i64::try_from(second).unwrap_or(i64::MAX), 0),
             };
-            // A time that the file system cannot have is no reason to be without the file.
+            // A time that the file system cannot store is ignored.
             let _ = futimens(&file.file, &times);
         }
         self.rename(&file)?;
@@ -274,7 +275,7 @@ impl Target {
         }
     }
 
-    /// Fails when there is something that may not be overwritten.
+    /// Fails if the destination exists and must not be overwritten.
     fn look(&self, folder: &OwnedFd, name: &OsStr, path: &Path) -> Result<(), PackageError> {
         match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(_) => Ok(()),
@@ -286,7 +287,7 @@ impl Target {
         }
     }
 
-    /// What to say of that which is where a file belongs.
+    /// The error for an existing destination.
     fn in_place(&self, folder: BorrowedFd<'_>, name: &OsStr, path: &Path) -> PackageError {
         let data = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
         match data.map(|data| FileType::from_raw_mode(data.st_mode)) {
@@ -295,7 +296,7 @@ impl Target {
         }
     }
 
-    /// The folder at a relative path, made if need be.
+    /// The folder at a relative path, created if needed.
     fn folder(&mut self, relative: &Path) -> Result<Rc<OwnedFd>, PackageError> {
         if let Some((last, folder)) = &self.last
             && last == relative
@@ -312,7 +313,7 @@ impl Target {
         Ok(folder)
     }
 
-    /// A new file under a name that nobody else has.
+    /// Creates a file with a unique temporary name.
     fn create(&mut self, folder: &OwnedFd, mode: Mode) -> io::Result<(OwnedFd, String)> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -321,7 +322,7 @@ impl Target {
             self.begun += 1;
             match openat(folder, &name, flags, mode) {
                 Ok(file) => return Ok((file, name)),
-                // Left by another program of our number.
+                // Left by another program with the same process ID.
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -329,13 +330,13 @@ impl Target {
     }
 }
 
-/// Opens a folder in a folder, or makes it; never through a link.
+/// Opens a folder within a folder, or creates it; never follows a link.
 fn step(folder: &OwnedFd, segment: &OsStr, path: &Path) -> Result<OwnedFd, PackageError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = || openat(folder, segment, flags, Mode::empty());
     let opened = match open() {
         Err(Errno::NOENT) => match mkdirat(folder, segment, Mode::from_raw_mode(0o777)) {
-            // Somebody else may have been quicker.
+            // Another program may have created it meanwhile.
             Ok(()) | Err(Errno::EXIST) => open(),
             Err(error) => {
                 return Err(PackageError::system("make the folder", path)(error.into()));
@@ -361,15 +362,15 @@ fn step(folder: &OwnedFd, segment: &OsStr, path: &Path) -> Result<OwnedFd, Packa
 }
 
 impl Growing {
-    /// Appends to its content.
+    /// Appends to the file's content.
     pub fn write(&mut self, octets: &[u8]) -> Result<(), PackageError> {
         self.budget.reads(octets.len());
         self.put(octets)
     }
 
-    /// Writes, by way of the coding.
+    /// Decodes bytes if needed, and writes them.
     fn put(&mut self, octets: &[u8]) -> Result<(), PackageError> {
-        // As few at a time as keep what comes of them small.
+        // Small parts, so that their decoded form stays small.
         for part in octets.chunks(DECODED_AT_ONCE) {
             let decoded = match &mut self.coding {
                 Decoder::None => {
@@ -392,7 +393,7 @@ impl Growing {
         Ok(())
     }
 
-    /// Writes what a coding still holds back.
+    /// Writes the remaining output of the decoder.
     fn end_of_coding(&mut self) -> Result<(), PackageError> {
         let rest = match std::mem::replace(&mut self.coding, Decoder::None) {
             Decoder::None => return Ok(()),
@@ -407,7 +408,7 @@ impl Growing {
 impl Drop for Growing {
     fn drop(&mut self) {
         if !self.renamed {
-            // What cannot be removed says by its name what it is.
+            // If it cannot be removed, its name marks it as incomplete.
             let _ = unlinkat(&*self.folder, &self.temporary, AtFlags::empty());
         }
     }

@@ -1,5 +1,4 @@
-//! Octets in and out of descriptors, with an ear for the user: a wait for a pipe ends when the program
-//! is asked to.
+//! Reading and writing descriptors. A wait for a pipe ends when the user interrupts the program.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Write as _};
@@ -13,23 +12,23 @@ use rustix::io::Errno;
 
 use super::PackageError;
 
-/// How much is read or written at once.
+/// Number of bytes to read or write at once.
 pub const CHUNK: usize = 256 * 1024;
 
-/// A file or a stream that is read from or written to.
+/// A file or a stream to read from or write to.
 #[derive(Debug)]
 pub struct Flow {
     file: File,
     path: PathBuf,
-    /// Whether it may make its user wait for others: a pipe, a socket, a terminal.
+    /// Whether reads or writes may block: true for a pipe, a socket, a terminal.
     waits: bool,
-    /// Its length, where it is a file.
+    /// Its length, if it is a regular file.
     length: Option<u64>,
     interrupt: Interrupt,
 }
 
 impl Flow {
-    /// Opens a file to be read from; `-` is stdin.
+    /// Opens a file for reading; `-` is stdin.
     pub fn read_from(path: &Path, interrupt: Interrupt) -> Result<Flow, PackageError> {
         if path.as_os_str() == "-" {
             return Flow::stream(io::stdin().as_fd(), "stdin", interrupt);
@@ -53,7 +52,7 @@ impl Flow {
         Flow::new(File::from(copy), Path::new(name), interrupt)
     }
 
-    /// A file that is open, known by `path`.
+    /// An open file; `path` is used in messages.
     pub fn new(file: File, path: &Path, interrupt: Interrupt) -> Result<Flow, PackageError> {
         let data = file
             .metadata()
@@ -71,22 +70,22 @@ impl Flow {
         })
     }
 
-    /// What it is known by.
+    /// Its path for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is somebody's screen.
+    /// Whether it is a terminal.
     pub fn is_terminal(&self) -> bool {
         rustix::termios::isatty(&self.file)
     }
 
-    /// Its length, where it is a file.
+    /// Its length, if it is a regular file.
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// Reads once, up to the length of `buffer`; 0 octets are the end.
+    /// Reads once, up to the length of `buffer`; returns 0 at the end.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, PackageError> {
         loop {
             self.wait_until(PollFlags::IN)?;
@@ -98,7 +97,7 @@ impl Flow {
         }
     }
 
-    /// The same for those who read by the standard library's means.
+    /// An adapter for [`std::io::Read`].
     pub fn reading(&mut self) -> Reading<'_> {
         Reading {
             flow: self,
@@ -106,7 +105,7 @@ impl Flow {
         }
     }
 
-    /// Writes all of it.
+    /// Writes all bytes.
     pub fn write(&mut self, mut octets: &[u8]) -> Result<(), PackageError> {
         while !octets.is_empty() {
             self.wait_until(PollFlags::OUT)?;
@@ -148,7 +147,7 @@ impl Flow {
     }
 }
 
-/// A flow that is read from. What went wrong is kept here, in words for people.
+/// Adapts a flow to [`std::io::Read`] and keeps the error.
 #[derive(Debug)]
 pub struct Reading<'f> {
     flow: &'f mut Flow,
@@ -172,8 +171,8 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-/// Opens a file below a folder to be read, without waiting for what is a pipe by now.
-/// Gives what it is like, too.
+/// Opens a regular file below a folder for reading, without blocking if it has become a pipe. Returns its
+/// metadata too.
 pub(super) fn open_below(folder: &OwnedFd, path: &Path) -> io::Result<(File, Metadata)> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     let file = File::from(openat(folder, path, flags, Mode::empty())?);

@@ -1,12 +1,12 @@
-//! The files in an HTTP Archive (HAR 1.2), as browsers save it with contents.
+//! The files of an HTTP Archive (HAR 1.2), as saved by browsers with contents.
 //!
-//! What counts are GET requests to one host that were answered with 200 and whose content is in the
-//! archive. An archive is one JSON text: it is read exchange by exchange, and contents wait in a temporary
-//! file, because what is critical goes first. So there is one content in memory at a time.
+//! Only GET requests to one host with status 200 and with their content in the archive are used. An archive is
+//! one JSON text, which is read exchange by exchange. Contents are spooled to a temporary file, because
+//! critical files come first. Only one content is in memory at a time.
 //!
-//! Contents in archives have no content coding any more, and texts are in UTF-8 whatever they were
-//! sent in. So the entity tag of a coded response is not that of its content, and is left out, and a
-//! media type's charset is made to tell the truth.
+//! Contents in archives are already decoded, and texts are in UTF-8 whatever their charset was. The entity tag
+//! of a coded response is therefore left out, because it belongs to the coded form, and the charset of a media
+//! type is corrected.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,15 +24,15 @@ use super::source::{Item, Known};
 use super::spool::{Spool, Spooled};
 use super::{PackageError, name};
 
-/// What cannot stand in a request target, and browsers escape.
+/// Characters that a request target cannot contain, and that browsers escape.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\');
 
 /// A file of an archive.
 #[derive(Debug, Clone)]
 pub struct Resource {
-    /// What is known of it.
+    /// Its entry in the package.
     pub entry: Entry,
-    /// Its octets.
+    /// Its content.
     pub content: Spooled,
 }
 
@@ -71,8 +71,8 @@ struct Content {
     encoding: Option<String>,
 }
 
-/// The files of an archive that came from `host`, by default that of the first request; what a page
-/// cannot be shown without first, otherwise in the archive's order.
+/// The files of an archive from `host`, by default the host of the first request. Files that are critical for a
+/// page come first, the others in the archive's order.
 pub fn read(shown: &str, mut text: impl Read, host: Option<&str>) -> Result<Known, PackageError> {
     let mut collector = Collector {
         host: host.map(str::to_ascii_lowercase),
@@ -120,7 +120,7 @@ pub fn read(shown: &str, mut text: impl Read, host: Option<&str>) -> Result<Know
     Ok(Known::new(files, collector.left_out))
 }
 
-/// The first octets of a text, but for the byte order mark that some browsers begin a file with.
+/// Reads the first bytes of a text and drops the byte order mark that some browsers write.
 fn without_mark(text: &mut impl Read) -> io::Result<Cursor<Vec<u8>>> {
     let mut start = Vec::new();
     text.by_ref().take(3).read_to_end(&mut start)?;
@@ -130,7 +130,7 @@ fn without_mark(text: &mut impl Read) -> io::Result<Cursor<Vec<u8>>> {
     Ok(Cursor::new(start))
 }
 
-/// What an archive has come to so far.
+/// The files collected so far.
 struct Collector {
     host: Option<String>,
     spool: Spool,
@@ -167,7 +167,7 @@ impl Collector {
     }
 }
 
-/// A member of a JSON object, which has to be there; the others are passed over.
+/// Reads a required member of a JSON object and skips the others.
 struct Member<S> {
     name: &'static str,
     then: S,
@@ -207,7 +207,7 @@ impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for Member<S> {
     }
 }
 
-/// The exchanges of an archive, each of which is dealt with before the next is read.
+/// Reads the exchanges of an archive; each is processed before the next is read.
 struct Exchanges<'c>(&'c mut Collector);
 
 impl<'de> DeserializeSeed<'de> for Exchanges<'_> {
@@ -236,7 +236,7 @@ impl<'de> Visitor<'de> for Exchanges<'_> {
     }
 }
 
-/// The file that an exchange brought, or why there is none.
+/// The file of an exchange, or the reason why there is none.
 fn resource(exchange: Exchange, host: &str, is_first: bool) -> Result<(Entry, Vec<u8>), String> {
     let (its_host, target) = split(&exchange.request.url).ok_or("it is not HTTP")?;
     if !its_host.eq_ignore_ascii_case(host) {
@@ -296,7 +296,7 @@ fn resource(exchange: Exchange, host: &str, is_first: bool) -> Result<(Entry, Ve
     Ok((entry, octets))
 }
 
-/// Host and port, and what follows the slash behind them, without a fragment.
+/// Splits a URL into host with port, and the part after the slash, without a fragment.
 fn split(url: &str) -> Option<(&str, &str)> {
     let rest = url
         .strip_prefix("http://")
@@ -307,7 +307,7 @@ fn split(url: &str) -> Option<(&str, &str)> {
     Some((host, target.strip_prefix('/').unwrap_or(target)))
 }
 
-/// What a field could carry, with the charset that a text has by now.
+/// The media type, if it is valid in a field, with the charset that the text has now.
 fn media_type(written: &str, is_utf8: bool) -> Option<String> {
     let written = written.trim();
     if written.is_empty()
@@ -339,7 +339,7 @@ fn is_tag(tag: &str) -> bool {
             .all(|byte| matches!(byte, b'!' | b'#'..=b'~'))
 }
 
-/// RFC 4648 section 4; line breaks between the digits are passed over.
+/// Decodes base64 (RFC 4648 section 4); line breaks are skipped.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let mut octets = Vec::with_capacity(text.len() / 4 * 3);
     let (mut word, mut digits, mut padding) = (0u32, 0, 0);

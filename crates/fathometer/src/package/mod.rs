@@ -1,14 +1,13 @@
-//! Object packages on this host: made of folders, pages and HTTP archives, and taken apart into
-//! folders. The format is [`fathometer_http::package`]'s; here are files, pipes and signals.
+//! Object packages on this host: building them from folders, pages and HTTP archives, and extracting them to
+//! folders. [`fathometer_http::package`] defines the format; this module handles files, pipes and signals.
 //!
-//! A package streams: of files there is never more in memory than a buffer, of a folder the names, of an
-//! HTTP archive one content.
-//! What is written appears under its name when it is whole, and not before: packages as well as the
-//! files that come out of them.
+//! Packages are streamed. Memory holds at most a buffer of file contents, the names of a folder's files, or one
+//! content of an HTTP archive. Output appears under its name only when it is complete: packages as well as
+//! extracted files.
 //!
-//! Names within a package are those of request targets, without the slash in front: the path of a
-//! file within its folder, percent-encoded ([`name`]). So a package made here names files as the
-//! origin does, and any folder goes into one and comes back, octet by octet.
+//! Names within a package are those of request targets without the leading slash: the percent-encoded path of a
+//! file within its folder ([`name`]). A package built here therefore names files as the origin does, and any
+//! folder can be packed and extracted without changing a byte.
 
 pub mod extract;
 mod flow;
@@ -28,74 +27,74 @@ use fathometer_http::package::{DecodeError, EncodeError};
 
 pub use flow::Flow;
 
-/// Why a package was not made, or not wholly taken apart. Each says what to do where something can be
+/// Why a package was not built, or not extracted completely. Each message says what to do, if something can be
 /// done.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
-    /// The system refused.
+    /// A system call failed.
     #[error("failed to {doing} {path}: {error}", path = .path.display())]
     System {
         /// `read`, `write`, ….
         doing: &'static str,
-        /// The file or folder, or the stream by its name.
+        /// The file or folder, or the name of the stream.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The package is none, is damaged, cut short, or beyond what is taken.
+    /// The input is not a package, is damaged or truncated, or exceeds the limits.
     #[error("{package} cannot be read{place}: {error}{advice}", advice = advice(.error))]
     Broken {
-        /// The package, or the stream that it comes from.
+        /// The package, or the stream that contains it.
         package: String,
-        /// Behind what, as ` behind octet n`, or nothing.
+        /// The position, as ` behind octet n`, or empty.
         place: String,
         /// What is wrong with it.
         error: DecodeError,
     },
-    /// A file cannot be packed.
+    /// A file cannot be stored in a package.
     #[error("failed to pack {path}: {error}", path = .path.display())]
     Unfit {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: EncodeError,
     },
-    /// A file is not as long as it was when it was looked at.
+    /// A file changed after it was examined.
     #[error("{path} changed while it was packed: pack it again when it is left alone", path = .0.display())]
     Changed(PathBuf),
-    /// There is something already where a file is to be written.
+    /// The destination exists already.
     #[error("{path} exists: give another folder, or --force to overwrite", path = .0.display())]
     Exists(PathBuf),
-    /// What is written is more than may be: the package is a bomb, or larger than expected.
+    /// The extracted size exceeds a limit: the package is a decompression bomb, or larger than expected.
     #[error("{path} is left out, and all behind it: {why}", path = .path.display())]
     Expands {
         /// The file that was being written.
         path: PathBuf,
-        /// Which bound, and the option that moves it.
+        /// The limit, and the option that sets it.
         why: String,
     },
-    /// Two files of the package belong to the same place.
+    /// Two files of the package have the same destination.
     #[error(
         "the package has two files for {path}: {name:?} is left out, and all behind it", path = .path.display()
     )]
     SamePath {
         /// The name of the second.
         name: String,
-        /// Where.
+        /// The destination.
         path: PathBuf,
     },
-    /// Something that is no folder is where a folder is needed, and is not followed.
+    /// Something other than a folder is where a folder is needed; links are not followed.
     #[error("{path} is in the way: it is {what}, where a folder is needed", path = .path.display())]
     InTheWay {
-        /// Where.
+        /// Its path.
         path: PathBuf,
         /// `a symbolic link`, ….
         what: &'static str,
     },
-    /// A folder is where a file is to be written.
+    /// The destination of a file is a folder.
     #[error("{path} is a folder, and a file is to be written there: move it away", path = .0.display())]
     IsFolder(PathBuf),
-    /// A name that no file of this system can have once its percent-encoding is taken off.
+    /// A name that is not valid as a relative path on this system after percent-decoding.
     #[error(
         "the package names a file {name:?}, which would not be below the folder: it is left out, and all behind it"
     )]
@@ -103,19 +102,19 @@ pub enum PackageError {
         /// The name.
         name: String,
     },
-    /// What is to be packed cannot be, as a whole.
+    /// The source cannot be packed at all.
     #[error("{0}")]
     Source(String),
-    /// The user asked for the end.
+    /// The user interrupted the command.
     #[error("interrupted")]
     Interrupted,
-    /// Whoever read the package went away.
+    /// The reader of the package closed the pipe.
     #[error("whoever reads {} went away before the package was complete", .0.display())]
     ReaderGone(PathBuf),
 }
 
 impl PackageError {
-    /// What the system said, as an error about a path.
+    /// Converts an error of the system to an error about a path.
     pub(crate) fn system(
         doing: &'static str,
         path: &Path,
@@ -125,7 +124,7 @@ impl PackageError {
     }
 }
 
-/// What can be done about a broken package.
+/// Advice about a broken package.
 fn advice(error: &DecodeError) -> &'static str {
     use fathometer_http::package::Class;
     match error.class() {

@@ -1,9 +1,8 @@
-//! Paths of files as names in a package, and back.
+//! Converts file paths to names in a package, and back.
 //!
-//! A path is percent-encoded as it is in a request target (RFC 3986 section 3.3), and a colon in the
-//! first segment too, which could be taken for a scheme. So a path may be made of any octets. From a
-//! name the encoding is taken off segment by segment, and the segments are looked at again: what was
-//! harmless before may be a slash now.
+//! A path is percent-encoded as in a request target (RFC 3986 section 3.3), including a colon in the first
+//! segment, which could be mistaken for a scheme. A path may thus consist of any bytes. A name is decoded
+//! segment by segment, and each decoded segment is checked again, because it may now contain a slash.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -13,11 +12,11 @@ use percent_encoding::{AsciiSet, percent_decode, percent_encode};
 
 use crate::site_folder::ESCAPED;
 
-/// What is escaped in the first segment.
+/// Characters to escape in the first segment.
 const ESCAPED_FIRST: &AsciiSet = &ESCAPED.add(b':');
 
-/// The name of a file at a relative path. `None` when the path is not one of plain segments: absolute,
-/// empty, or with `..` in it.
+/// The name of the file at a relative path. `None` if the path does not consist of plain segments: if it is
+/// absolute, empty, or contains `..`.
 pub fn of_path(path: &Path) -> Option<String> {
     let mut name = String::new();
     for component in path.components() {
@@ -38,8 +37,7 @@ pub fn of_path(path: &Path) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The path below a folder that a name stands for. `None` when there is none: a segment that is
-/// empty, `.`, `..`, or holds a slash or NUL.
+/// The path below a folder for a name. `None` if a segment is empty, `.` or `..`, or contains a slash or NUL.
 pub fn to_path(name: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for segment in name.split('/') {

@@ -1,4 +1,4 @@
-//! Where a package goes: stdout, or a file that appears when it is whole.
+//! The output of a package: stdout, or a file that appears only when it is complete.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::io;
@@ -12,18 +12,18 @@ use rustix::io::Errno;
 use super::PackageError;
 use super::flow::{CHUNK, Flow};
 
-/// A package being written. Dropped before it is [finished](Output::finish), it leaves nothing.
+/// A package being written. It is removed if dropped before it is [finished](Output::finish).
 #[derive(Debug)]
 pub struct Output {
     flow: Flow,
-    /// Device and number of the file that is written and of the one that it replaces.
+    /// Device and inode of the file being written and of the one that it replaces.
     identities: Vec<(u64, u64)>,
     buffer: Vec<u8>,
     written: u64,
     file: Option<NewFile>,
 }
 
-/// A file that has another name until it is whole.
+/// A file with a temporary name until it is complete.
 #[derive(Debug)]
 struct NewFile {
     now: PathBuf,
@@ -33,7 +33,7 @@ struct NewFile {
 }
 
 impl Output {
-    /// Stdout, unless it is somebody's screen.
+    /// Stdout, unless it is a terminal.
     pub fn stdout(interrupt: Interrupt) -> Result<Output, PackageError> {
         let flow = Flow::stdout(interrupt)?;
         if flow.is_terminal() {
@@ -45,7 +45,7 @@ impl Output {
         Ok(Output::to(flow, None))
     }
 
-    /// A file of this name, once it is whole.
+    /// A file that gets this name when it is complete.
     pub fn file(
         path: &Path,
         overwrite: bool,
@@ -58,7 +58,7 @@ impl Output {
             return Err(PackageError::Exists(path.to_owned()));
         }
         let mut name = path.file_name().unwrap_or_default().to_owned();
-        // Names end at 255 octets; what makes this one another must fit.
+        // File names are limited to 255 bytes, including the suffix below.
         if name.len() > 200 {
             name = "package".into();
         }
@@ -91,22 +91,22 @@ impl Output {
         }
     }
 
-    /// What it is known by.
+    /// Its path for messages.
     pub fn path(&self) -> &Path {
         self.flow.path()
     }
 
-    /// Whether it is the file that is like this, or is going to take its place.
+    /// Whether this is the output file, or the file that it will replace.
     pub fn is(&self, other: &Metadata) -> bool {
         self.identities.contains(&(other.dev(), other.ino()))
     }
 
-    /// Octets so far.
+    /// Number of bytes so far.
     pub fn octets(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
 
-    /// Writes these octets, sooner or later.
+    /// Writes these bytes, possibly through the buffer.
     pub fn write(&mut self, octets: &[u8]) -> Result<(), PackageError> {
         let is_large = octets.len() >= CHUNK / 2;
         if is_large || self.buffer.len() + octets.len() > CHUNK {
@@ -121,7 +121,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes what has not been written.
+    /// Writes the buffered bytes.
     pub fn flush(&mut self) -> Result<(), PackageError> {
         self.flow.write(&self.buffer)?;
         self.written += self.buffer.len() as u64;
@@ -129,7 +129,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the rest, and gives the file its name. Returns the octets of the package.
+    /// Writes the remaining bytes, and gives the file its name. Returns the number of bytes of the package.
     pub fn finish(mut self) -> Result<u64, PackageError> {
         self.flush()?;
         if let Some(file) = &mut self.file {
@@ -146,7 +146,7 @@ impl NewFile {
             false => RenameFlags::NOREPLACE,
         };
         match renameat_with(CWD, &self.now, CWD, &self.then, flags) {
-            // The file system does not know the flag. It was looked before that there is nothing.
+            // The file system does not support the flag; check for an existing file instead.
             Err(Errno::INVAL | Errno::NOSYS) if !self.overwrite => {
                 if self.then.symlink_metadata().is_ok() {
                     return Err(PackageError::Exists(self.then.clone()));
@@ -170,7 +170,7 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.renamed {
-            // It was ours alone; what cannot be removed says what it is.
+            // If this file cannot be removed, its name marks it as incomplete.
             let _ = fs::remove_file(&self.now);
         }
     }

@@ -1,7 +1,7 @@
-//! Making a package: files go through a buffer from where they are to where the package is written.
+//! Builds a package: file contents pass through a buffer from their source to the output.
 //!
-//! Text may be given a content coding on the way. What is small is coded at once, where that makes it smaller,
-//! and has an entity tag; of what is large the size is known at its end.
+//! Text may be compressed on the way. A small file is compressed in memory, if that makes it smaller, and gets
+//! an entity tag. The compressed size of a large file is known only at its end.
 
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -25,21 +25,21 @@ use super::spool::Spooled;
 use crate::origin::folder::SMALL;
 use crate::site_folder::media_type;
 
-/// What was packed.
+/// A summary of the package.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Packed {
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Octets of them.
+    /// Bytes of their contents.
     pub content: u64,
-    /// Octets of the package.
+    /// Bytes of the package.
     pub octets: u64,
 }
 
-/// Packs all items, in their order, and finishes the output. Those on disk are in `folder`.
+/// Packs all items, in their order, and finishes the output. Items on disk are in `folder`.
 ///
-/// Version 1 begins with sizes: all files are looked at before the first is read. In version 2 each is
-/// looked at when its turn comes, and text is given `coding`.
+/// Version 1 starts with the sizes, so all files are examined before the first is read. In version 2 each file
+/// is examined when its turn comes, and text is compressed with `coding`.
 pub fn pack(
     items: &mut dyn Items,
     folder: Option<&Folder>,
@@ -101,15 +101,15 @@ pub fn pack(
 struct Packer<'f> {
     folder: Option<&'f Folder>,
     with_tags: bool,
-    /// What text is coded in.
+    /// The content coding for text.
     coding: Option<ContentCoding>,
-    /// Version 1: all files, with the sizes that were said of them.
+    /// Version 1: all files, with their sizes as stated at the start.
     known: Vec<(Item, u64)>,
     buffer: Vec<u8>,
     packed: Packed,
 }
 
-/// A file whose turn it is.
+/// The file being packed.
 struct Opened {
     place: usize,
     path: PathBuf,
@@ -120,7 +120,7 @@ struct Opened {
 enum Content {
     File {
         file: File,
-        /// What it was like when it was opened.
+        /// Its metadata when it was opened.
         before: Metadata,
     },
     Memory {
@@ -131,23 +131,23 @@ enum Content {
         content: Spooled,
         passed: u64,
     },
-    /// One of the others that is being coded.
+    /// One of the other kinds, being compressed.
     Coded {
         plain: Box<Content>,
-        /// `None` when all of it was coded.
+        /// `None` when all of it has been compressed.
         coder: Option<Coder>,
         ready: Vec<u8>,
     },
 }
 
-/// What puts a content coding on.
+/// The encoder of a content coding.
 enum Coder {
     Gzip(GzEncoder<Vec<u8>>),
     Deflate(ZlibEncoder<Vec<u8>>),
 }
 
 impl Packer<'_> {
-    /// The encoder of version 1, which is told everything before.
+    /// The encoder of version 1, which needs all entries in advance.
     fn encoder_of_all(
         &mut self,
         items: &mut dyn Items,
@@ -167,7 +167,7 @@ impl Packer<'_> {
         let limits = Limits::default();
         let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
         Encoder::new(Version::One, entries, &limits).map_err(|error| {
-            // Which one it was is found by trying each alone.
+            // Find the file that caused the error by encoding each one alone.
             let alone = names.into_iter().find(|name| {
                 let entry = Entry {
                     name: name.clone(),
@@ -187,7 +187,7 @@ impl Packer<'_> {
     fn open_known(&mut self, place: usize, output: &Output) -> Result<Opened, PackageError> {
         let (item, size) = self.known[place].clone();
         let opened = self.open(&item, place, output)?;
-        // What was said of it in front of everything must hold.
+        // The size stated at the start must still be right.
         match opened.entry.size == Some(size) {
             true => Ok(opened),
             false => Err(PackageError::Changed(opened.path)),
@@ -243,7 +243,8 @@ impl Packer<'_> {
         }
     }
 
-    /// Reads a small file whole, for its tag: the one that our origin gives the same octets.
+    /// Reads a small file completely, to compute its entity tag; our origin uses the same tag for the same
+    /// bytes.
     fn read(
         &mut self,
         mut file: File,
@@ -268,7 +269,7 @@ impl Packer<'_> {
         Ok(Content::Memory { octets, passed: 0 })
     }
 
-    /// Puts the coding on a content, where it is text, and small ones become smaller by it.
+    /// Compresses a content if it is text. A small one stays as it is unless it becomes smaller.
     fn code(
         &mut self,
         mut content: Content,
@@ -313,7 +314,7 @@ impl Packer<'_> {
         Ok(Content::Memory { octets, passed: 0 })
     }
 
-    /// Passes on the next part of a file's content, of which `left` octets are to come.
+    /// Writes the next part of a file's content; `left` bytes remain, if known.
     fn pass(
         &mut self,
         opened: &mut Opened,
@@ -381,7 +382,7 @@ impl Packer<'_> {
 }
 
 impl Content {
-    /// Reads its next octets, as many as there are and have room; none at its end.
+    /// Reads its next bytes, up to the length of `room`; returns 0 at the end.
     fn read(&mut self, room: &mut [u8], path: &Path) -> Result<usize, PackageError> {
         match self {
             Content::File { file, .. } => {
@@ -404,7 +405,7 @@ impl Content {
         }
     }
 
-    /// Fails when it is of a file that is not what it was when it was opened.
+    /// Fails if its file has changed since it was opened.
     fn check_unchanged(&self, path: &Path) -> Result<(), PackageError> {
         match self {
             Content::File { file, before } => check_unchanged(file, before, path),
@@ -422,7 +423,7 @@ impl Coder {
         }
     }
 
-    /// Codes these octets; what is ready is added to `coded`.
+    /// Compresses these bytes; appends the available output to `coded`.
     fn push(
         &mut self,
         octets: &[u8],
@@ -448,7 +449,7 @@ impl Coder {
     }
 }
 
-/// Fails when a file is not what it was when it was opened: its content may be of two states.
+/// Fails if a file has changed since it was opened: its content may be a mixture of two states.
 fn check_unchanged(file: &File, before: &Metadata, path: &Path) -> Result<(), PackageError> {
     let state = |data: &Metadata| (data.size(), data.mtime(), data.mtime_nsec());
     let after = file
@@ -460,7 +461,7 @@ fn check_unchanged(file: &File, before: &Metadata, path: &Path) -> Result<(), Pa
     }
 }
 
-/// What is known of a file on disk.
+/// The entry of a file on disk.
 fn entry(name: String, path: &Path, data: &Metadata, critical: bool) -> Entry {
     let media_type = media_type(path);
     Entry {
@@ -478,7 +479,7 @@ fn entry(name: String, path: &Path, data: &Metadata, critical: bool) -> Entry {
     }
 }
 
-/// Whether what has this media type is text.
+/// Whether a media type denotes text.
 pub(super) fn is_text(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     essence.starts_with("text/")

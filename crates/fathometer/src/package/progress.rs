@@ -1,5 +1,5 @@
-//! How far packing or unpacking is, on stderr: nothing for the first two seconds, then a line that is
-//! written over on a terminal, and one now and then elsewhere.
+//! Progress of packing or unpacking on stderr: nothing in the first two seconds, then a line that is
+//! overwritten on a terminal, or a line from time to time elsewhere.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -8,14 +8,14 @@ use std::time::Duration;
 use fathometer_model::{Bytes, Instant};
 use fathometer_sys::Clock;
 
-/// What takes less says nothing.
+/// No progress is shown before this time.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often a terminal's line is written.
+/// Interval of updates on a terminal.
 const ON_TERMINAL: Duration = Duration::from_millis(250);
-/// How often a line is written elsewhere.
+/// Interval of lines elsewhere.
 const ELSEWHERE: Duration = Duration::from_secs(10);
 
-/// Tells of the way.
+/// Shows the progress.
 #[derive(Debug)]
 pub struct Progress {
     clock: Clock,
@@ -27,17 +27,17 @@ pub struct Progress {
     shown: bool,
 }
 
-/// How much there is to do.
+/// The total amount of work.
 #[derive(Debug, Clone, Copy)]
 pub enum All {
-    /// So many files.
+    /// Number of files.
     Files(u64),
-    /// So many octets.
+    /// Number of bytes.
     Octets(u64),
 }
 
 impl Progress {
-    /// Starts now. `done` is the word for what is behind, `all` what there is to do where that is known.
+    /// Starts now. `done` is the word for completed work, and `all` the total, if known.
     pub fn new(done: &'static str, all: Option<All>) -> Progress {
         let clock = Clock::start();
         Progress {
@@ -50,7 +50,7 @@ impl Progress {
         }
     }
 
-    /// So many files and octets are behind. To be called often; it mostly looks at the clock.
+    /// Reports the number of completed files and bytes. May be called often: usually it only reads the clock.
     pub fn tell(&mut self, files: u64, octets: u64) {
         let now = self.clock.now();
         if now < self.next {
@@ -63,7 +63,7 @@ impl Progress {
                 ELSEWHERE
             };
         let text = self.text(files, octets, now);
-        // Whoever closed stderr does not want to know.
+        // A closed stderr is ignored.
         let _ = match self.terminal {
             true => write!(io::stderr(), "\r\x1b[K{text}"),
             false => writeln!(io::stderr(), "{text}"),
@@ -88,7 +88,7 @@ impl Progress {
         text
     }
 
-    /// Takes the line away again.
+    /// Removes the line.
     pub fn clear(&mut self) {
         if self.shown && self.terminal {
             let _ = write!(io::stderr(), "\r\x1b[K");

@@ -1,4 +1,4 @@
-//! What is packed: the files of a folder, of a page in it, or of a list.
+//! Sources of a package: the files of a folder, of a page in it, or of a list.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
@@ -16,47 +16,47 @@ use super::flow::{CHUNK, Flow, open_below};
 use super::output::Output;
 use super::{PackageError, har, name};
 
-/// The longest line of a list of names, in octets.
+/// Maximum length of a line in a list of names, in bytes.
 const LONGEST_LINE: usize = 16 * 1024;
 
-/// A file to be packed.
+/// A file to pack.
 #[derive(Debug, Clone)]
 pub enum Item {
-    /// It is in the folder.
+    /// A file in the folder.
     OnDisk {
         /// Its name in the package.
         name: String,
-        /// Where it is, from the folder.
+        /// Its path, relative to the folder.
         path: PathBuf,
-        /// Whether the page cannot be shown without it.
+        /// Whether the page cannot be displayed without it.
         critical: bool,
     },
-    /// It came with an archive.
+    /// A file of an HTTP archive.
     Spooled(Box<har::Resource>),
 }
 
-/// Files to be packed, one after the other.
+/// A sequence of files to pack.
 pub trait Items {
-    /// The next file. Whoever has to wait for it writes `output` out before.
+    /// Returns the next file. An implementation that must wait for it flushes `output` first.
     fn next(&mut self, output: &mut Output) -> Result<Option<Item>, PackageError>;
 
-    /// Whether their names ascend octet by octet.
+    /// Whether the names are in ascending byte order.
     fn ascend(&self) -> bool {
         false
     }
 
-    /// How many there are, where that is known.
+    /// The number of files, if known.
     fn count(&self) -> Option<u64> {
         None
     }
 }
 
-/// Files that are all known.
+/// A sequence whose files are all known in advance.
 #[derive(Debug, Default)]
 pub struct Known {
     items: VecDeque<Item>,
     ascend: bool,
-    /// What was left out, in words for people.
+    /// Descriptions of what was left out.
     pub left_out: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ impl Known {
     }
 }
 
-/// A folder that files are packed from.
+/// A folder whose files are packed.
 #[derive(Debug)]
 pub struct Folder {
     descriptor: OwnedFd,
@@ -109,18 +109,18 @@ impl Folder {
         })
     }
 
-    /// A file of it by its path from here, as people know it.
+    /// The path of one of its files for messages.
     pub fn shown(&self, path: &Path) -> PathBuf {
         self.path.join(path)
     }
 
-    /// Opens a file of it, which must be a regular one, and tells what it is like.
+    /// Opens one of its regular files, and returns its metadata.
     pub fn file(&self, path: &Path) -> Result<(File, Metadata), PackageError> {
         open_below(&self.descriptor, path).map_err(PackageError::system("open", &self.shown(path)))
     }
 
-    /// Every regular file below it, and those that symbolic links lead to without leaving it; links to
-    /// folders are not followed. By name, octet by octet.
+    /// Every regular file below it, and those that symbolic links refer to within it; links to folders are not
+    /// followed. Sorted by name, in byte order.
     pub fn files(&self) -> Result<Known, PackageError> {
         let mut known = Known {
             ascend: true,
@@ -172,8 +172,8 @@ impl Folder {
         Ok(known)
     }
 
-    /// A page of it: the HTML file at this path from here, then what it embeds, first what the page
-    /// cannot be shown without. What is of another host or not there is left out.
+    /// A page of it: the HTML file at this relative path, then its critical files, then the other embedded
+    /// files. Files of another host and missing files are left out.
     pub fn page(&self, page: &str) -> Result<Known, PackageError> {
         let mut path = page.trim_start_matches('/').to_owned();
         if path.is_empty() || path.ends_with('/') {
@@ -207,7 +207,7 @@ impl Folder {
             if !seen.insert(name.clone()) {
                 continue;
             }
-            // A query is the server's to understand; the file is the same.
+            // Only a server interprets a query; the file is the same.
             let file = name.split('?').next().and_then(name::to_path);
             let is_there = file.as_ref().is_some_and(|file| self.file(file).is_ok());
             let (Some(path), true) = (file, is_there) else {
@@ -237,7 +237,7 @@ impl Folder {
         Ok(Known::new(critical, left_out))
     }
 
-    /// What the HTML at `path` refers to, in its order.
+    /// The references in the HTML at `path`, in document order.
     fn references(
         &self,
         path: &Path,
@@ -271,19 +271,20 @@ fn stays_within(root: &Path, link: &Path) -> bool {
         .is_ok_and(|real| real.starts_with(root) && real.is_file())
 }
 
-/// Files of a folder whose paths come in a stream, one a line. A file is packed when its line is there.
+/// Files of a folder whose paths arrive in a stream, one per line. Each file is packed as soon as its line
+/// arrives.
 #[derive(Debug)]
 pub struct List {
     flow: Flow,
     buffer: Vec<u8>,
-    /// What of the buffer has been read already.
+    /// Number of bytes of the buffer that were already processed.
     passed: usize,
     separator: u8,
     at_end: bool,
 }
 
 impl List {
-    /// The list in `flow`, its paths from the folder and apart by `separator`.
+    /// The list in `flow`; its paths are relative to the folder, and separated by `separator`.
     pub fn new(flow: Flow, separator: u8) -> List {
         List {
             flow,
@@ -336,7 +337,7 @@ impl Items for List {
                     self.flow.path().display()
                 )));
             }
-            // Whoever reads the package gets what there is of it.
+            // Pass everything so far to the reader of the package before waiting.
             output.flush()?;
             let filled = self.buffer.len();
             self.buffer.resize(filled + 4096, 0);

@@ -1,4 +1,4 @@
-//! Contents that wait for their turn on the disk and not in memory.
+//! Stores contents temporarily on disk instead of in memory.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::PackageError;
 
-/// A file without a name that contents are written to, one behind the other. It goes with its last user.
+/// An unnamed file to which contents are written one after another. The system removes it after its last use.
 #[derive(Debug)]
 pub struct Spool {
     file: Arc<File>,
@@ -28,7 +28,7 @@ pub struct Spooled {
 }
 
 impl Spool {
-    /// A new one, in the system's temporary folder.
+    /// Creates a spool in the system's temporary folder.
     pub fn new() -> Result<Spool, PackageError> {
         let folder = std::env::temp_dir();
         let file = create(&folder).map_err(PackageError::system("make a file in", &folder))?;
@@ -55,7 +55,7 @@ impl Spool {
 }
 
 impl Spooled {
-    /// Reads octets of it, from `offset` on: as many as there are, but no more than there is room for.
+    /// Reads bytes from `offset` on, up to the length of `room`; returns 0 at the end.
     pub fn read_at(&self, room: &mut [u8], offset: u64) -> io::Result<usize> {
         let left = usize::try_from(self.length.saturating_sub(offset)).unwrap_or(usize::MAX);
         let most = room.len().min(left);
@@ -63,13 +63,13 @@ impl Spooled {
     }
 }
 
-/// A file that nobody else can see.
+/// Creates a file without a name.
 fn create(folder: &std::path::Path) -> io::Result<File> {
     let mode = Mode::RUSR | Mode::WUSR;
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     match openat(CWD, folder, flags | OFlags::TMPFILE, mode) {
         Ok(file) => return Ok(file.into()),
-        // Not every file system can.
+        // The file system does not support O_TMPFILE.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
         Err(error) => return Err(error.into()),
     }

@@ -1,4 +1,4 @@
-//! Reading a package: into a folder, or to tell what is in it.
+//! Reads a package: to extract it to a folder, or to list its files.
 
 use std::path::Path;
 
@@ -9,34 +9,34 @@ use super::extract::{Growing, Target};
 use super::flow::{CHUNK, Flow};
 use super::progress::Progress;
 
-/// What a package held, as far as it was read.
+/// A summary of the package, as far as it was read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Held {
-    /// The version of the format, once it was known.
+    /// The version of the format, once known.
     pub version: Option<Version>,
-    /// Files that were whole.
+    /// Number of complete files.
     pub files: u64,
-    /// Of these, entries without content.
+    /// Number of these that have no content.
     pub kept: u64,
-    /// Octets of the files.
+    /// Bytes of the files.
     pub content: u64,
-    /// Octets of the package.
+    /// Bytes of the package.
     pub octets: u64,
 }
 
-/// What is done with the files of a package.
+/// Receives the files of a package.
 pub trait Sink {
-    /// It is a package, of so many files where that is stated.
+    /// The header was read. `files` is the number of files, if stated.
     fn header(&mut self, version: Version, files: Option<u64>) -> Result<(), PackageError>;
-    /// A file begins.
+    /// A file starts.
     fn start(&mut self, entry: &Entry) -> Result<(), PackageError>;
-    /// A part of it.
+    /// A part of its content.
     fn data(&mut self, content: &[u8]) -> Result<(), PackageError>;
-    /// It is whole and was checked.
+    /// The file is complete and verified.
     fn end(&mut self, entry: &Entry) -> Result<(), PackageError>;
 }
 
-/// Reads a package to its end. With an error comes what was whole before it.
+/// Reads a package to its end. On an error, also returns the summary of the files that were complete before it.
 pub fn read(
     package: &mut Flow,
     sink: &mut dyn Sink,
@@ -108,7 +108,7 @@ fn broken(
     }
 }
 
-/// Writes the files below a folder.
+/// Extracts the files to a folder.
 #[derive(Debug)]
 pub struct Extractor {
     target: Target,
@@ -116,7 +116,7 @@ pub struct Extractor {
 }
 
 impl Extractor {
-    /// Into this folder.
+    /// Extracts to this folder.
     pub fn new(target: Target) -> Extractor {
         Extractor {
             target,

@@ -1,16 +1,21 @@
 //! One HTTP/3 connection to a server, with a UDP socket of its own, for any event loop.
 //!
-//! An [`Http3Client`] waits for nothing. Its host registers the socket once, edge-triggered, for reading
-//! and writing, and works in this order: [`handle_ready`](Http3Client::handle_ready) with what the poll
-//! said; [`receive`](Http3Client::receive); [`poll_event`](Http3Client::poll_event) until `None`, asking
-//! more of [`http`](Http3Client::http) meanwhile; [`flush`](Http3Client::flush); then
-//! [`poll_timeout`](Http3Client::poll_timeout) and, when that has come,
-//! [`handle_timeout`](Http3Client::handle_timeout), events and a flush again. After
-//! [`connect`](Http3Client::connect) only a flush is wanting.
+//! An [`Http3Client`] never blocks. Its host registers the socket once, edge-triggered, for reading and
+//! writing, and then makes these calls in this order:
 //!
-//! Early data (0-RTT) goes out where the TLS settings allow it and a ticket is there. A server that
-//! rejects it has thrown it away; then it is said once more, octet for octet, on streams of the same
-//! numbers, and the machine of HTTP/3 need not know.
+//! 1. [`handle_ready`](Http3Client::handle_ready) with what the poll reported;
+//! 2. [`receive`](Http3Client::receive);
+//! 3. [`poll_event`](Http3Client::poll_event) until `None`, with new requests to [`http`](Http3Client::http) at
+//!    any time;
+//! 4. [`flush`](Http3Client::flush);
+//! 5. [`poll_timeout`](Http3Client::poll_timeout), and when that time has come
+//!    [`handle_timeout`](Http3Client::handle_timeout), events and a flush again.
+//!
+//! After [`connect`](Http3Client::connect) only a flush is needed.
+//!
+//! Early data (0-RTT) is sent where the TLS settings allow it and a ticket exists. A server that rejects early
+//! data has discarded it. Then the same bytes are sent again, on streams of the same numbers, and the machine
+//! of HTTP/3 is not affected.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
@@ -33,15 +38,15 @@ use super::feed::{FileBuffer, feed};
 use super::outbox::{LocalLosses, Outbox, Progress};
 use super::{ALPN, Batches, SettingsError, Sockets};
 
-/// Octets of one stream read before events are given out.
+/// Bytes of one stream read before events are returned.
 const READ_AT_ONCE: usize = 64 * 1024;
-/// Calls to receive before others have their turn.
+/// Calls to receive before other connections get a turn.
 const TURN: usize = 8;
 
-/// What connections are made of. Connections that share it share its session tickets.
+/// The settings of connections. Connections that share them share their session tickets.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
-    /// Whose time is told here.
+    /// Kept to set their time; QUIC has no TLS session that does it.
     tls: Arc<fathometer_tls::ClientSettings>,
     quic_tls: ClientTls,
     transport: TransportSettings,
@@ -50,7 +55,7 @@ pub struct ClientSettings {
 }
 
 impl ClientSettings {
-    /// Settings with these of TLS, whatever protocols (ALPN) they name: here it is `h3`.
+    /// Settings with these TLS settings. The protocol (ALPN) is always `h3`, whatever they name.
     pub fn new(
         tls: &Arc<fathometer_tls::ClientSettings>,
         transport: TransportSettings,
@@ -66,21 +71,21 @@ impl ClientSettings {
         })
     }
 
-    /// Memory to receive into that suits the sockets: one a loop is enough.
+    /// Memory to receive into that suits the sockets; one per loop is enough.
     pub fn receive_buffer(&self) -> ReceiveBuffer {
         ReceiveBuffer::new(self.sockets.coalescing)
     }
 }
 
-/// What happened on a connection.
+/// An event of a connection.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The handshake is complete. With early data, answers may have come before.
+    /// The handshake is complete. With early data, responses may have arrived before.
     Established(&'a Handshake),
-    /// What the machine of HTTP/3 reports; its `Closed` comes before the connection's.
+    /// An event of the machine of HTTP/3; its `Closed` comes before the connection's.
     Http(HttpEvent<'a>),
-    /// The connection has ended: the last event. What [`Http3Client::flush`] has left to send is sent
-    /// once more, and the client can be dropped.
+    /// The connection has ended: the last event. Call [`Http3Client::flush`] once more to send what is left;
+    /// then the client can be dropped.
     Closed(&'a Closed),
 }
 
@@ -96,16 +101,16 @@ pub struct Http3Client {
     writable: bool,
     /// Streams that may be read further.
     unread: VecDeque<u64>,
-    /// What was read of a stream and not dealt with.
+    /// Bytes that were read from a stream and not handled yet.
     input: Input,
-    /// What waits for the peer's field table, with its end.
+    /// Data of streams that wait for the peer's field table, with the streams' ends.
     parked: BTreeMap<u64, Parked>,
-    /// What was said before the handshake was complete, for the case that it was said in vain.
+    /// Data sent before the handshake was complete, in case the server rejects it.
     early: Option<Vec<EarlyWrite>>,
-    /// What there is to say waits for the handshake, whatever might be said early.
+    /// All data waits for the handshake, even if early data is possible.
     is_patient: bool,
     closed: Option<Closed>,
-    /// The machine's last events were taken, and the connection's was.
+    /// All events were taken, including the connection's last one.
     is_over: bool,
     overflowed: u32,
     received: Batches,
@@ -113,18 +118,18 @@ pub struct Http3Client {
     statistics: Statistics,
 }
 
-/// The octets of a stream that are being dealt with.
+/// The bytes of a stream that are being handled.
 #[derive(Debug, Default)]
 struct Input {
     stream: u64,
     octets: Vec<u8>,
     used: usize,
     end: StreamEnd,
-    /// Whether the machine has not said that it is done with it.
+    /// Whether the machine can still take some of it.
     is_offered: bool,
 }
 
-/// How a stream goes on behind the octets that were read.
+/// What follows the bytes that were read from a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum StreamEnd {
     /// There may be more.
@@ -132,7 +137,7 @@ enum StreamEnd {
     Open,
     /// It has ended.
     Finished,
-    /// The peer has broken it off.
+    /// The peer has reset it.
     Reset(u64),
 }
 
@@ -149,7 +154,7 @@ struct EarlyWrite {
     end: bool,
 }
 
-/// An event without what it borrows.
+/// An event without its borrowed data.
 enum Step {
     Established,
     Http(HttpEvent<'static>),
@@ -177,9 +182,9 @@ impl AsFd for Http3Client {
 }
 
 impl Http3Client {
-    /// Begins a connection, in the calling thread's namespace. Nothing leaves before
-    /// [`flush`](Self::flush). `name` is the server's, for its certificate; with a `source`, that address
-    /// is used and, unless zero, that port. `qlog` gets the connection's qlog (JSON-SEQ).
+    /// Begins a connection, in the calling thread's namespace. Nothing is sent before [`flush`](Self::flush).
+    /// `name` is the server's name, for its certificate. `source` sets the local address and, unless zero, the
+    /// local port. `qlog` gets the connection's qlog (JSON-SEQ).
     pub fn connect(
         settings: &Arc<ClientSettings>,
         server: SocketAddr,
@@ -192,8 +197,8 @@ impl Http3Client {
         let socket = UdpSocket::connect(server, source, &settings.sockets.options())?;
         settings.tls.tell_time(now);
         let length = settings.transport.identifier_length;
-        // Servers tell connections apart by what clients draw first: whoever has the same seed at the
-        // same time has another address or port.
+        // Servers distinguish connections by the identifiers that clients draw first. Two clients with the same
+        // seed at the same time differ in address or port.
         let seed = seed.stream(&socket.local_address().to_string());
         let mut endpoint = Endpoint::client(length, socket.is_unfragmented(), seed);
         let key = endpoint
@@ -232,13 +237,13 @@ impl Http3Client {
         })
     }
 
-    /// Takes note of what the poll said of the socket.
+    /// Records the readiness that the poll reported.
     pub fn handle_ready(&mut self, readable: bool, writable: bool) {
         self.readable |= readable;
         self.writable |= writable;
     }
 
-    /// Receives what has come, for one turn. Tells whether there may be more.
+    /// Receives what has arrived, for one turn. Returns whether there may be more.
     pub fn receive(&mut self, buffer: &mut ReceiveBuffer, now: Instant) -> bool {
         if !self.is_established() {
             self.settings.tls.tell_time(now);
@@ -250,7 +255,8 @@ impl Http3Client {
             match self.socket.receive(buffer) {
                 Ok(None) => self.readable = false,
                 Ok(Some(more)) => {
-                    // Less than there was room for is all there was; what comes later is told.
+                    // A call that did not fill the memory has emptied the socket, and the poll reports later
+                    // datagrams.
                     self.readable = more;
                     self.received.receive_calls += 1;
                     for received in buffer.iter() {
@@ -275,24 +281,24 @@ impl Http3Client {
         self.readable
     }
 
-    /// The machine of HTTP/3: requests are made of it, at any time. They leave with the next
+    /// The machine of HTTP/3, to make requests with at any time. They leave with the next
     /// [`flush`](Self::flush), or as soon as the handshake is complete.
     pub fn http(&mut self) -> &mut Http {
         &mut self.http
     }
 
-    /// The machine of HTTP/3, to be asked.
+    /// The machine of HTTP/3, for reading its state.
     pub fn http_ref(&self) -> &Http {
         &self.http
     }
 
-    /// Whether what is asked now can leave before the handshake is complete (0-RTT).
+    /// Whether requests made now can leave before the handshake is complete (0-RTT).
     pub fn can_send_early(&self) -> bool {
         self.early.is_some() && !self.is_patient
     }
 
-    /// Has all that was not sent yet wait for the handshake: early data may be received twice, which not
-    /// every request bears.
+    /// Makes all data that is not sent yet wait for the handshake. Early data may be replayed, which is not
+    /// safe for every request.
     pub fn wait_for_handshake(&mut self) {
         self.is_patient = true;
     }
@@ -325,8 +331,8 @@ impl Http3Client {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, unless something else happens
-    /// before; then ask again. Pacing makes it a matter of microseconds.
+    /// When [`handle_timeout`](Self::handle_timeout) must be called if nothing else happens before. The time
+    /// changes with every event. Pacing makes it a matter of microseconds.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         if self.is_over {
             return None;
@@ -335,7 +341,7 @@ impl Http3Client {
         [quic, self.http.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// It is `now`; does what is due.
+    /// Handles timeouts that are due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.endpoint.handle_timeout(self.key, now);
         if self.http.poll_timeout().is_some_and(|due| due <= now) {
@@ -343,18 +349,18 @@ impl Http3Client {
         }
     }
 
-    /// Ends the connection; the next [`flush`](Self::flush) tells the server. What was asked and is not
-    /// answered fails as this client's doing.
+    /// Closes the connection; the next [`flush`](Self::flush) notifies the server. Unanswered requests fail as
+    /// aborted by this client.
     pub fn close(&mut self, now: Instant) {
         self.close_with(ErrorCode::NO_ERROR, now);
     }
 
-    /// The handshake's figures, once it is complete.
+    /// The figures of the handshake, once it is complete.
     pub fn handshake(&self) -> Option<&Handshake> {
         self.handshake.as_ref()
     }
 
-    /// Figures from the start until now, or until the end.
+    /// Figures from the start until now, or until the connection ended.
     pub fn statistics(&self) -> Statistics {
         match self.endpoint.get(self.key) {
             Some(connection) => connection.statistics(),
@@ -362,13 +368,13 @@ impl Http3Client {
         }
     }
 
-    /// Datagrams that the kernel has thrown away because this client did not fetch them in time: a loss
-    /// that no path made.
+    /// Datagrams that the kernel has discarded because this client did not fetch them in time: losses that no
+    /// path caused.
     pub fn overflowed(&self) -> u32 {
         self.overflowed
     }
 
-    /// In how many pieces datagrams went to the kernel and came from it, so far.
+    /// The number of system calls and buffers that carried datagrams so far.
     pub fn batches(&self) -> Batches {
         Batches {
             send_calls: self.outbox.calls,
@@ -377,17 +383,17 @@ impl Http3Client {
         }
     }
 
-    /// Datagrams that the kernel would not send.
+    /// Datagrams that the kernel did not send.
     pub fn local_losses(&self) -> LocalLosses {
         self.outbox.losses
     }
 
-    /// Whether the connection has ended, whatever of its events was not taken yet.
+    /// Whether the connection has ended, even if some of its events were not taken yet.
     pub fn has_ended(&self) -> bool {
         self.closed.is_some()
     }
 
-    /// What the connection has failed on; `None` also when it was this side that ended it.
+    /// Why the connection failed; `None` also if this side ended it.
     pub fn failure(&self) -> Option<Failure> {
         self.closed.as_ref()?.failure
     }
@@ -397,12 +403,12 @@ impl Http3Client {
         self.handshake.is_some()
     }
 
-    /// The address and port it speaks from.
+    /// The local address and port.
     pub fn local_address(&self) -> SocketAddr {
         self.socket.local_address()
     }
 
-    /// Goes on until there is an event.
+    /// Advances until there is an event.
     fn advance(&mut self, now: Instant) -> Option<Step> {
         if self.is_over {
             return None;
@@ -433,7 +439,7 @@ impl Http3Client {
         }
     }
 
-    /// Has the machine deal with what was read, until it says that it is done with it.
+    /// Lets the machine handle what was read, until it takes no more.
     fn poll_input(&mut self, now: Instant) -> Option<Step> {
         if !self.input.is_offered {
             return None;
@@ -460,7 +466,7 @@ impl Http3Client {
         None
     }
 
-    /// Takes up a stream that need wait no longer, with what was left of its octets.
+    /// Continues with a stream that need not wait any longer, from its bytes that were left.
     fn take_up_parked(&mut self) -> bool {
         let Some(stream) = self.http.poll_unblocked() else {
             return false;
@@ -481,7 +487,7 @@ impl Http3Client {
         true
     }
 
-    /// Reads the next stream that may have something. Tells whether it had.
+    /// Reads the next stream that may have data. Returns whether it had any.
     fn read_next(&mut self) -> bool {
         while let Some(stream) = self.unread.pop_front() {
             if self.parked.contains_key(&stream) {
@@ -514,7 +520,7 @@ impl Http3Client {
         false
     }
 
-    /// Deals with an event of the connection.
+    /// Handles an event of the connection.
     fn handle(&mut self, event: QuicEvent, now: Instant) -> Option<Step> {
         match event {
             QuicEvent::Established(handshake) => {
@@ -532,7 +538,7 @@ impl Http3Client {
             QuicEvent::Stopped { stream, code } => {
                 self.http.handle_stop_sending(stream, code, now);
             }
-            // What may be opened is opened by the next flush.
+            // The next flush opens the streams that are now allowed.
             QuicEvent::StreamsAvailable { .. } | QuicEvent::Finished { .. } => {}
             QuicEvent::Closed(closed) => self.note_closed(closed, now),
             QuicEvent::Drained => {}
@@ -543,7 +549,7 @@ impl Http3Client {
     fn note_closed(&mut self, closed: Closed, now: Instant) {
         match (closed.by, closed.kind) {
             (Closer::Peer, CloseKind::Application) => self.http.handle_peer_close(closed.code, now),
-            // Both sides have agreed on how long a connection may be silent that nobody needs.
+            // Both sides have agreed on an idle timeout; it ended a connection without requests.
             (Closer::Silence, _) if self.is_established() && self.http.outstanding() == 0 => {
                 self.http.handle_peer_close(ErrorCode::NO_ERROR.0, now);
             }
@@ -556,7 +562,7 @@ impl Http3Client {
         self.closed.get_or_insert(closed);
     }
 
-    /// Does what the machine wants done with streams and the connection.
+    /// Carries out the machine's actions on streams and the connection.
     fn act(&mut self, now: Instant) {
         while let Some(action) = self.http.poll_action() {
             let connection = self.endpoint.get_mut(self.key);
@@ -578,12 +584,12 @@ impl Http3Client {
         self.endpoint.close(self.key, code.0, "", now);
     }
 
-    /// The transport failed under the connection.
+    /// The transport of the connection failed.
     fn fail(&mut self, failure: Failure, why: &str, now: Instant) {
         if self.closed.is_some() {
             return;
         }
-        // Whoever listened there is gone, and all that it knew of the connection.
+        // The program that listened there has ended, and its state of the connection is lost.
         let failure = match failure {
             Failure::Refused if self.is_established() => Failure::Reset,
             other => other,
@@ -600,7 +606,7 @@ impl Http3Client {
         );
     }
 
-    /// Says once more what the server has thrown away.
+    /// Sends early data again that the server has rejected.
     fn say_again(&mut self, early: Vec<EarlyWrite>, now: Instant) {
         let Some(connection) = self.endpoint.get_mut(self.key) else {
             return;
@@ -619,8 +625,8 @@ impl Http3Client {
                 && (!write.end || connection.finish(write.stream).is_ok());
         }
         if !is_said {
-            // The server allows less than it did when it gave the ticket, which it must not
-            // (RFC 9000 section 7.4.1).
+            // The server allows less than when it issued the ticket, which it must not (RFC 9000 section
+            // 7.4.1).
             self.fail(
                 Failure::BadResponse,
                 "the server takes back what it allowed",
@@ -629,7 +635,7 @@ impl Http3Client {
         }
     }
 
-    /// Gives QUIC what HTTP/3 has to send, for one turn. Tells whether the turn was too short.
+    /// Gives QUIC what HTTP/3 sends, for one turn. Returns whether there is more than fits into the turn.
     fn feed(&mut self, now: Instant) -> bool {
         if self.closed.is_some() {
             return false;
@@ -661,7 +667,7 @@ impl Http3Client {
         )
     }
 
-    /// Sends what QUIC has to send. Tells whether the socket would take more.
+    /// Sends what QUIC has to send. Returns whether the socket can take more.
     fn transmit(&mut self, now: Instant) -> bool {
         if !self.writable {
             return false;
@@ -694,7 +700,7 @@ impl Http3Client {
     }
 }
 
-/// An event without what it borrows from `input`.
+/// An event without the data that it borrows from `input`.
 fn detach(event: HttpEvent<'_>, input: &[u8]) -> Step {
     match event {
         HttpEvent::Content { request, bytes } => Step::Content {

@@ -1,4 +1,4 @@
-//! Octets on their way from a machine of HTTP/3 into the streams of a QUIC connection.
+//! Moves bytes from a machine of HTTP/3 into the streams of a QUIC connection.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -10,12 +10,12 @@ use fathometer_quic::{Connection, StreamError};
 
 /// Slices offered to a stream at a time.
 const SLICES: usize = 16;
-/// Octets offered to a stream at a time.
+/// Bytes offered to a stream at a time.
 const AT_ONCE: usize = 64 * 1024;
-/// Octets given to a connection before others have their turn.
+/// Bytes given to a connection before others get a turn.
 const TURN: usize = 512 * 1024;
 
-/// What the machines of client and server have in common.
+/// What the machines of client and server share.
 pub(super) trait Machine {
     fn wants_stream(&self) -> Option<Direction>;
     fn handle_opened(&mut self, stream: u64, now: Instant);
@@ -85,10 +85,11 @@ impl Machine for h3::server::Connection {
     }
 }
 
-/// Opens the streams that the machine wants and gives the connection what the machine has to send, as
-/// far as flow control goes and for one turn. Tells whether the turn was too short.
+/// Opens the streams that the machine needs, and gives the connection what the machine sends, as far as flow
+/// control allows and for one turn. Returns whether there is more to send than fits into the turn.
 ///
-/// `watch` sees every stream that is opened, all that it is given of memory, and whether it has ended.
+/// `watch` receives every stream that is opened, all bytes from memory that it is given, and whether it has
+/// ended.
 pub(super) fn feed<M: Machine>(
     machine: &mut M,
     connection: &mut Connection,
@@ -111,8 +112,8 @@ pub(super) fn feed<M: Machine>(
             return false;
         };
         let (stream, end) = (next.stream, next.end);
-        // Both sides' streams carry requests in this one's priority from the first octet on; a later
-        // change of mind (PRIORITY_UPDATE) is found here too.
+        // A bidirectional stream has the priority of its request from the first byte on. A later change
+        // (PRIORITY_UPDATE) is also applied here.
         if fathometer_quic::stream::is_bidirectional(stream) {
             connection.set_priority(stream, urgency(stream, machine.priority(stream)));
         }
@@ -143,7 +144,7 @@ pub(super) fn feed<M: Machine>(
             Ok(taken) => {
                 let is_whole = taken as u64 == offered;
                 if end && is_whole {
-                    // It fails when the peer has stopped the stream, which is told by an event.
+                    // It fails when the peer has stopped the stream, which an event reports.
                     let _ = connection.finish(stream);
                 }
                 given += taken;
@@ -153,7 +154,7 @@ pub(super) fn feed<M: Machine>(
                 }
             }
             Err(StreamError::Blocked | StreamError::Stopped(_) | StreamError::Closed) => {
-                // Of a stream that the peer has stopped or that has ended an event tells.
+                // An event reports a stream that the peer has stopped or that has ended.
                 machine.handle_blocked(stream);
             }
         }
@@ -161,15 +162,15 @@ pub(super) fn feed<M: Machine>(
     true
 }
 
-/// Room for octets of files, made when the first are read.
+/// Buffer for bytes of files, allocated when the first are read.
 #[derive(Debug, Default)]
 pub(super) struct FileBuffer {
     octets: Vec<u8>,
-    /// Calls that read octets of files.
+    /// Calls that read bytes of files.
     pub reads: u64,
 }
 
-/// Reads the beginning of a part of a file; zero when there is none to be had.
+/// Reads the beginning of a part of a file; zero if nothing can be read.
 fn read_file(part: &FilePart<'_>, buffer: &mut FileBuffer) -> usize {
     buffer.octets.resize(AT_ONCE, 0);
     let most = usize::try_from(part.length)
@@ -188,9 +189,9 @@ fn read_file(part: &FilePart<'_>, buffer: &mut FileBuffer) -> usize {
     }
 }
 
-/// QUIC's priority of a stream, higher first, that serves RFC 9218: by urgency; within one the
-/// responses that are of use only when whole one after the other, before those that are of use bit by
-/// bit and take turns.
+/// QUIC's priority of a stream, higher first, that implements RFC 9218: by urgency. Within one urgency,
+/// responses that are useful only when complete are sent first, one after the other. Incremental responses
+/// follow and take turns.
 fn urgency(stream: u64, priority: Priority) -> i32 {
     const WITHIN: i32 = 1 << 24;
     if !fathometer_quic::stream::is_bidirectional(stream) {

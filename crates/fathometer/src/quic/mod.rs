@@ -5,9 +5,9 @@
 //!   tests;
 //! - [`server`]: loops that serve an origin.
 //!
-//! Neither adds policy: when a request is made and what is answered is decided by the machines. What is
-//! decided here is what the kernel is asked for ([`Sockets`]), because the offloads make most of what
-//! HTTP/3 costs and are factors of experiments.
+//! Neither adds policy: the machines decide when a request is made and what the response is. This module
+//! decides the socket options ([`Sockets`]), because the offloads determine most of the CPU time of HTTP/3 and
+//! are factors of experiments.
 
 pub mod client;
 mod feed;
@@ -23,10 +23,10 @@ use fathometer_sys::udp::Received;
 /// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// Those of TLS.
+    /// The TLS settings.
     #[error(transparent)]
     Tls(#[from] fathometer_tls::SettingsError),
-    /// Those of the transport.
+    /// The transport settings.
     #[error(transparent)]
     Transport(#[from] fathometer_quic::SettingsError),
 }
@@ -34,27 +34,27 @@ pub enum SettingsError {
 /// HTTP/3's name in ALPN.
 pub const ALPN: &[u8] = b"h3";
 
-/// Memory for what the kernel has received and nobody has read, in octets.
+/// Memory for datagrams that the kernel has received and that are not read yet, in bytes.
 const RECEIVE_BUFFER: u32 = 2 << 20;
 
-/// What UDP sockets are given.
+/// The options of UDP sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sockets {
-    /// Segmentation offload (GSO): datagrams of one length leave by one call.
+    /// Segmentation offload (GSO): one call sends several datagrams of the same length.
     pub segmentation: bool,
-    /// Datagrams of one call at most, with segmentation offload.
+    /// The most datagrams per call, with segmentation offload.
     pub segments: u8,
-    /// Receive offload (GRO): datagrams that came together are received together.
+    /// Receive offload (GRO): datagrams that arrived together are received together.
     pub coalescing: bool,
     /// Whether ECN codepoints are sent and received.
     pub ecn: bool,
-    /// `SO_RCVBUF`, in octets; `None` leaves the kernel's default, which bursts overflow easily.
+    /// `SO_RCVBUF`, in bytes; `None`: the kernel's default, which bursts overflow easily.
     pub receive_buffer_bytes: Option<u32>,
-    /// `SO_SNDBUF`, in octets; `None` leaves the kernel's default.
+    /// `SO_SNDBUF`, in bytes; `None`: the kernel's default.
     pub send_buffer_bytes: Option<u32>,
 }
 
-/// All offloads, 10 datagrams a call, 2 MiB to receive into.
+/// All offloads, 10 datagrams per call, a receive buffer of 2 MiB.
 impl Default for Sockets {
     fn default() -> Sockets {
         Sockets {
@@ -92,28 +92,28 @@ impl Sockets {
         }
     }
 
-    /// Datagrams of one call on a socket that takes so many.
+    /// Datagrams per call, limited by what the socket supports.
     fn segments_of(&self, socket: &fathometer_sys::UdpSocket) -> usize {
         usize::from(self.segments).clamp(1, socket.segments())
     }
 }
 
-/// Which offloads of UDP are used: a level of a factor.
+/// The UDP offloads in use: a level of a factor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum UdpOffload {
     /// Both, where the kernel and the device have them.
     #[default]
     On,
-    /// Segmentation (GSO) alone: datagrams of one length leave by one call.
+    /// Segmentation (GSO) only: one call sends several datagrams of the same length.
     Send,
-    /// Coalescing (GRO) alone: datagrams that came together are received together.
+    /// Coalescing (GRO) only: datagrams that arrived together are received together.
     Receive,
-    /// None: each datagram is sent by a call, and received into a buffer, of its own.
+    /// None: each datagram is sent by a call of its own, and received into a buffer of its own.
     Off,
 }
 
 impl UdpOffload {
-    /// Every one.
+    /// All of them.
     pub const ALL: [UdpOffload; 4] = [
         UdpOffload::On,
         UdpOffload::Send,
@@ -138,7 +138,7 @@ impl fmt::Display for UdpOffload {
     }
 }
 
-/// A text that names no offload.
+/// A text that is not the name of an offload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no offload of UDP: write on, send, receive or off")]
 pub struct ParseUdpOffloadError(String);
@@ -153,7 +153,7 @@ impl FromStr for UdpOffload {
     }
 }
 
-/// In how many pieces datagrams went to the kernel and came from it.
+/// The number of system calls and buffers that carried datagrams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Batches {
     /// Calls that sent datagrams.
@@ -162,14 +162,14 @@ pub struct Batches {
     pub sent: u64,
     /// Calls that received datagrams.
     pub receive_calls: u64,
-    /// Buffers that they filled, each with one datagram or with several that came together.
+    /// Buffers that they filled, each with one datagram or with several that arrived together.
     pub receive_buffers: u64,
     /// Datagrams in these.
     pub received: u64,
 }
 
 impl Batches {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn and(self, other: Batches) -> Batches {
         Batches {
@@ -181,7 +181,7 @@ impl Batches {
         }
     }
 
-    /// What came since `earlier`.
+    /// The difference to an `earlier` value.
     #[must_use]
     pub fn since(self, earlier: Batches) -> Batches {
         Batches {

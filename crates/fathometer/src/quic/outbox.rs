@@ -6,30 +6,30 @@ use fathometer_quic::Transmit;
 use fathometer_sys::UdpSocket;
 use fathometer_sys::udp::{Datagrams, Ecn, Loss, Sent};
 
-/// Datagrams that could not be sent, by the kernel's word.
+/// Datagrams that the kernel reported as not sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LocalLosses {
-    /// Larger than the link takes: probes for the path's MTU, as a rule.
+    /// Larger than the link allows: usually probes for the path's MTU.
     pub too_large: u64,
-    /// For want of memory, of a way, or of leave.
+    /// Lack of memory, route or permission.
     pub others: u64,
 }
 
-/// What became of an attempt to send.
+/// The result of an attempt to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     /// There is room for more.
     Clear,
     /// The socket takes nothing now; the rest is kept.
     Blocked,
-    /// Nobody listens at the peer.
+    /// No socket listens at the peer's port.
     Refused,
 }
 
-/// The datagrams that are sent next, and what is left of them when the socket was full.
+/// The datagrams to send next, and those left when the socket was full.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    /// The octets that [`Outbox::send`] is going to send; to be filled from empty.
+    /// The bytes that [`Outbox::send`] will send; empty before they are filled in.
     pub octets: Vec<u8>,
     unsent: Option<(Transmit, usize)>,
     pub losses: LocalLosses,
@@ -44,12 +44,12 @@ impl Outbox {
         self.unsent.is_some()
     }
 
-    /// Sends what is in `octets`, which is empty afterwards unless the socket is full.
+    /// Sends the bytes in `octets`, which is empty afterwards unless the socket is full.
     pub fn send(&mut self, socket: &UdpSocket, transmit: Transmit) -> io::Result<Progress> {
         self.send_from(socket, transmit, 0)
     }
 
-    /// Goes on where the socket was full.
+    /// Continues where the socket was full.
     pub fn resume(&mut self, socket: &UdpSocket) -> io::Result<Progress> {
         match self.unsent.take() {
             Some((transmit, start)) => self.send_from(socket, transmit, start),

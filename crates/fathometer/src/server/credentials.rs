@@ -1,4 +1,4 @@
-//! How a server under test is reached, and what it proves itself with.
+//! How clients connect to a server under test, and its certificate.
 
 use std::fs;
 use std::io;
@@ -8,20 +8,20 @@ use std::time::Duration;
 use fathometer_tls::certificate::{Authority, Issue, Lifetime};
 use fathometer_tls::{Identity, Roots, SettingsError};
 
-/// How long before and after it is made a certificate is good.
+/// Validity of a certificate before and after its creation.
 const MARGIN: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How a server is reached.
+/// How clients connect to a server.
 #[derive(Debug, Clone, Copy)]
 pub enum Access<'a> {
-    /// In the clear, on port 80.
+    /// Without TLS, on port 80.
     Clear,
     /// With TLS, on port 443.
     Tls(&'a Credentials),
 }
 
 impl<'a> Access<'a> {
-    /// The port that servers under test listen on then.
+    /// The port on which servers under test listen.
     pub const fn port(self) -> u16 {
         match self {
             Access::Clear => 80,
@@ -29,7 +29,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// The port behind a door of the host.
+    /// The port of the first or the second server of the host.
     pub const fn port_at(self, door: Door) -> u16 {
         match door {
             Door::Usual => self.port(),
@@ -37,12 +37,12 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Whether it is with TLS.
+    /// Whether TLS is used.
     pub const fn is_tls(self) -> bool {
         matches!(self, Access::Tls(_))
     }
 
-    /// What is proven, with TLS.
+    /// The certificate, with TLS.
     pub const fn credentials(self) -> Option<&'a Credentials> {
         match self {
             Access::Clear => None,
@@ -51,18 +51,18 @@ impl<'a> Access<'a> {
     }
 }
 
-/// Which of a host's servers: two of them can be at work at a time, each on a port of its own.
+/// Which of a host's servers: two can run at a time, each on its own port.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Door {
-    /// The one that is always there.
+    /// The first server.
     #[default]
     Usual,
-    /// Another beside it, 8000 ports further on.
+    /// A second server, on a port number larger by 8000.
     Beside,
 }
 
-/// A certificate for a server, and the root that its clients are to trust. Made on the fly, and gone with
-/// the program.
+/// A certificate for a server, and the root that its clients must trust. Generated for one run and never stored
+/// permanently.
 #[derive(Debug)]
 pub struct Credentials {
     authority: Authority,
@@ -71,7 +71,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// A certificate for these names and addresses; `now` is the time since 1970.
+    /// Generates a certificate for these names and addresses; `now` is the time since 1970.
     pub fn make(names: &[String], now: Duration) -> Result<Credentials, SettingsError> {
         let authority = Authority::new(Lifetime::around(now, MARGIN))?;
         let identity = authority.issue(&Issue::new(names))?;
@@ -82,7 +82,7 @@ impl Credentials {
         })
     }
 
-    /// The same for a server that takes requests along with resumed handshakes; our origin alone does.
+    /// The same for a server that accepts early data (0-RTT); only our own origin does.
     #[must_use]
     pub fn with_early_data(self) -> Credentials {
         Credentials {
@@ -91,17 +91,17 @@ impl Credentials {
         }
     }
 
-    /// Whether requests are taken along with resumed handshakes.
+    /// Whether early data is accepted.
     pub fn takes_early_data(&self) -> bool {
         self.early_data
     }
 
-    /// What clients are to trust.
+    /// The roots that clients must trust.
     pub fn roots(&self) -> Roots {
         self.authority.roots()
     }
 
-    /// The same as PEM, for other programs.
+    /// The root as PEM, for other programs.
     pub fn root_pem(&self) -> &str {
         self.authority.pem()
     }
@@ -111,8 +111,8 @@ impl Credentials {
         &self.identity
     }
 
-    /// Writes the certificate and its key to files of a folder. The server may read them as whichever user it
-    /// runs: the folder and the key are for one run.
+    /// Writes the certificate and its key to files in a folder. They keep the default permissions, because the
+    /// server may run as any user; the folder and the key exist for one run only.
     pub(super) fn write(&self, folder: &Path) -> io::Result<Files> {
         let files = Files {
             certificate: folder.join("certificate.pem"),
@@ -127,7 +127,7 @@ impl Credentials {
     }
 }
 
-/// Where a certificate is.
+/// The files of a certificate.
 #[derive(Debug)]
 pub(super) struct Files {
     pub certificate: PathBuf,
@@ -136,7 +136,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// The words of a configuration.
+    /// The placeholders of a configuration with their values.
     pub fn words(&self) -> [(String, String); 3] {
         [
             ("certificate", &self.certificate),

@@ -1,4 +1,4 @@
-//! Servers under test as data: `servers/<name>/server.toml`. How to write one: `servers/README.md`.
+//! Servers under test as data: `servers/<name>/server.toml`. `servers/README.md` describes the format.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,59 +16,59 @@ use serde::Deserialize;
 use super::throttle::{Capabilities, Throttle};
 use crate::data::{self, DataError};
 
-/// A server under test, as its file says it.
+/// A server under test, as defined by its file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
     /// The level of the factor `server`.
     pub name: String,
-    /// What it is, for headings.
+    /// Its description, for headings.
     pub title: String,
-    /// Where its figures or its configuration come from.
+    /// The source of its figures or its configuration.
     pub source: String,
-    /// The server whose definition this one changes. What this file does not say is said there, the
-    /// configuration too.
+    /// The server whose definition this one changes. Settings that this file lacks, including the
+    /// configuration, are taken from there.
     pub based_on: Option<String>,
     /// Settings of our own origin. Either this or `program`.
     pub embedded: Option<Embedded>,
     /// A program to start. Either this or `embedded`.
     pub program: Option<Program>,
-    /// The folder with its other files; `None`: it comes with this program.
+    /// The folder with its other files; `None`: it is built in.
     #[serde(skip)]
     folder: Option<PathBuf>,
-    /// The files that it was read from, with their texts.
+    /// The files that it was read from, with their contents.
     #[serde(skip)]
     texts: Vec<(String, String)>,
 }
 
-/// How our own origin presents itself.
+/// The server persona of our own origin.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Embedded {
-    /// When responses leave its output buffer.
+    /// When responses are sent from its output buffer.
     pub coalesce: CoalesceRule,
-    /// Octets of that buffer.
+    /// Size of that buffer in bytes.
     pub output_buffer: u64,
-    /// Time that the server of the time took for a request, in milliseconds, by path: whoever asked
-    /// there had a part in it. Asked for by cells with pace=period.
+    /// Service time of the original server for a request, in milliseconds, by path: it depended on the client
+    /// too. Used by cells with pace=period.
     #[serde(default)]
     pub service_time_ms: BTreeMap<String, f64>,
-    /// What it took longer for the first request of a connection; likewise.
+    /// Additional time for the first request of a connection, in the same way.
     #[serde(default)]
     pub connection_time_ms: BTreeMap<String, f64>,
     /// The response fields, in order.
     pub dress: Vec<Field>,
 }
 
-/// When responses leave the output buffer, besides when it is full.
+/// When responses are sent from the output buffer; a full buffer is always sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CoalesceRule {
-    /// Each at once.
+    /// After each response.
     EachResponse,
-    /// When no complete request waits.
+    /// When no complete request is pending.
     UntilInputWouldBlock,
-    /// When not even part of a request waits.
+    /// When no part of a request is pending.
     UntilInputDrained,
 }
 
@@ -113,51 +113,53 @@ enum On {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
-    /// The Debian packages to install when it is missing.
+    /// The Debian packages that install it.
     pub package: String,
-    /// Names or paths to look for, the first found counts.
+    /// Names or paths to look for; the first one found is used.
     pub commands: Vec<String>,
-    /// Folders with its modules, the first found is `{modules}`.
+    /// Folders with its modules; the first one found is `{modules}`.
     #[serde(default)]
     pub modules: Vec<String>,
-    /// Its arguments; the words of the configuration are filled in, and `{config}`, where that is.
+    /// Its arguments. Placeholders of the configuration are filled in, and `{config}`, the path of the
+    /// configuration.
     pub arguments: Vec<String>,
-    /// Variables of its environment, likewise.
+    /// Its environment variables, with the same placeholders.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// The arguments that make it state its version.
+    /// The arguments that print its version.
     pub version: Vec<String>,
-    /// Its configuration, a file beside this one. Words to fill in are `{root}`, `{runtime}`,
-    /// `{address}`, `{port}`, `{modules}`, `{user}`, `{group}`, `{behind}` and its parts
-    /// `{behind_address}` and `{behind_port}`, with TLS `{certificate}`, `{key}` and
-    /// `{certificate_and_key}`, those of [`words`](Program::words) and those of
-    /// [`capabilities`](Program::capabilities). Empty where everything is among the arguments.
+    /// The name of its configuration, a file beside this one. The placeholders are `{root}`, `{runtime}`,
+    /// `{address}`, `{port}`, `{modules}`, `{user}`, `{group}`, `{behind}` and its parts `{behind_address}` and
+    /// `{behind_port}`, with TLS `{certificate}`, `{key}` and `{certificate_and_key}`, those of
+    /// [`words`](Program::words) and those of [`capabilities`](Program::capabilities). Empty if the arguments
+    /// contain all settings.
     pub config: String,
-    /// Further words of the configuration and what stands for them, which may have words in it.
+    /// Further placeholders with their values, which may contain placeholders.
     #[serde(default)]
     pub words: BTreeMap<String, String>,
-    /// What it speaks in the clear; HTTP/2 by prior knowledge.
+    /// The protocols without TLS; HTTP/2 by prior knowledge.
     #[serde(default = "http1_alone")]
     pub protocols: Vec<Spoken>,
-    /// What is different when it is asked for TLS; `None`: it cannot be.
+    /// The differences with TLS; `None`: it does not support TLS.
     pub tls: Option<OverTls>,
-    /// Users it may run as, the first that exists counts; irrelevant without root.
+    /// Users it may run as; the first one that exists is used. Ignored without root.
     pub users: Vec<String>,
-    /// It has no setting for the user: it is started as that user, with leave to listen on low ports.
+    /// Whether it lacks a setting for the user: then it is started as that user, with the right to listen on
+    /// low ports.
     #[serde(default)]
     pub started_as_user: bool,
-    /// Another program that is started beside it and that it passes requests on to, at `{behind}`.
+    /// Another program that is started beside it, to which it forwards requests, at `{behind}`.
     pub behind: Option<String>,
-    /// The path of the request that it must answer, with whatever is not its own failure, before it
-    /// counts as started.
+    /// The path of the request that it must answer before it counts as started. Any status except a server
+    /// error is accepted.
     #[serde(default = "slash")]
     pub ready: String,
-    /// The signal that asks it to end.
+    /// The signal that stops it.
     pub stop: StopSignal,
-    /// What it does about demands on its connections.
+    /// How it supports limits of its connections.
     #[serde(default)]
     pub capabilities: Capabilities,
-    /// Levels of factors that it can be asked for; factors not named are not its business.
+    /// The supported levels of factors; other factors are not restricted.
     #[serde(default)]
     pub levels: BTreeMap<String, Vec<String>>,
 }
@@ -170,7 +172,7 @@ fn http1_alone() -> Vec<Spoken> {
     vec![Spoken::Http1]
 }
 
-/// A version of HTTP that a program speaks.
+/// A version of HTTP that a program supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Spoken {
     /// HTTP/1.0 and HTTP/1.1.
@@ -179,7 +181,7 @@ pub enum Spoken {
     /// HTTP/2.
     #[serde(rename = "h2")]
     Http2,
-    /// HTTP/3, on the same port by UDP.
+    /// HTTP/3, on the same port number over UDP.
     #[serde(rename = "h3")]
     Http3,
 }
@@ -215,18 +217,18 @@ impl Spoken {
     }
 }
 
-/// What is different about a program when it speaks TLS.
+/// How a program differs when it uses TLS.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OverTls {
-    /// What it speaks; which of them is settled with each client in the handshake.
+    /// The protocols; the handshake selects one of them for each client.
     pub protocols: Vec<Spoken>,
-    /// Words laid over those of the program.
+    /// Placeholders that override those of the program.
     #[serde(default)]
     pub words: BTreeMap<String, String>,
 }
 
-/// How a program is asked to end.
+/// The signal that stops a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum StopSignal {
@@ -241,10 +243,10 @@ pub enum StopSignal {
 /// Why a definition cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
-    /// It could not be had.
+    /// The definition is not available.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// Its file is not of the form.
+    /// The file is malformed.
     #[error("failed to read {file}: {error}")]
     Syntax {
         /// The file.
@@ -252,7 +254,7 @@ pub enum DefinitionError {
         /// What is wrong, and in which line.
         error: toml::de::Error,
     },
-    /// Its parts do not go together.
+    /// The file is well-formed but inconsistent.
     #[error("{file} makes no sense: {reason}")]
     Nonsense {
         /// The file.
@@ -263,10 +265,10 @@ pub enum DefinitionError {
 }
 
 impl Definition {
-    /// The server of this name; or of this `server.toml`, or of the folder that has it.
+    /// The built-in server of this name, or the one of this `server.toml` or of the folder that contains it.
     ///
     /// # Errors
-    /// When there is none, or its file makes no sense.
+    /// When there is no such server, or its file is malformed or inconsistent.
     pub fn load(name: &str) -> Result<Definition, DefinitionError> {
         let mut texts = Vec::new();
         let table = table(name, &mut texts)?;
@@ -311,7 +313,7 @@ impl Definition {
         Ok(definition)
     }
 
-    /// The configuration of its program, with its words.
+    /// The configuration of its program, with placeholders.
     pub(super) fn template(&self, program: &Program) -> Result<Cow<'static, str>, DefinitionError> {
         if program.config.is_empty() {
             return Ok(Cow::Borrowed(""));
@@ -344,8 +346,8 @@ impl Definition {
         }
     }
 
-    /// The files that it is made of, with their texts: its own, those of what it is based on and of the program
-    /// behind it, and the configurations.
+    /// The files of the definition, with their contents: its own, those of the definition it is based on and of
+    /// the program behind it, and the configurations.
     pub fn texts(&self) -> Result<Vec<(String, String)>, DefinitionError> {
         let mut texts = self.texts.clone();
         if let Some(program) = &self.program {
@@ -358,7 +360,7 @@ impl Definition {
         Ok(texts)
     }
 
-    /// What is wrong with the times of its origin, if anything is: they become durations.
+    /// Checks the times of the origin, which must be valid durations; returns what is wrong.
     fn times_nonsense(&self) -> Option<String> {
         let embedded = self.embedded.as_ref()?;
         let service = embedded.service_time_ms.iter();
@@ -371,7 +373,7 @@ impl Definition {
             .next()
     }
 
-    /// What [`Definition::load`] takes to give it again.
+    /// The name or path with which [`Definition::load`] loads this definition again.
     pub fn reference(&self) -> String {
         match (&self.folder, self.texts.first()) {
             (Some(_), Some((file, _))) => file.clone(),
@@ -379,12 +381,12 @@ impl Definition {
         }
     }
 
-    /// Whether it can be asked for this level of a factor.
+    /// Whether it supports this level of a factor.
     pub fn can(&self, factor: &str, level: &str) -> bool {
         self.inability(factor, level).is_none()
     }
 
-    /// Why it cannot be asked for this level of a factor; `None`: it can.
+    /// Why it does not support this level of a factor; `None`: it does.
     pub fn inability(&self, factor: &str, level: &str) -> Option<String> {
         let program = self.program.as_ref()?;
         if factor == "policy"
@@ -404,14 +406,14 @@ impl Definition {
         self.refusal(&Throttle::of_level(factor, level))
     }
 
-    /// Why it cannot limit its connections like this; `None`: it can.
+    /// Why it cannot limit its connections this way; `None`: it can.
     pub fn refusal(&self, throttle: &Throttle) -> Option<String> {
         self.program.as_ref()?.capabilities.refusal(throttle)
     }
 }
 
 impl Program {
-    /// What it speaks, with TLS or without; nothing where it has no TLS.
+    /// The protocols with or without TLS; empty if it has no TLS.
     pub fn speaks(&self, tls: bool) -> &[Spoken] {
         match (&self.tls, tls) {
             (_, false) => &self.protocols,
@@ -420,7 +422,7 @@ impl Program {
         }
     }
 
-    /// Why it cannot be spoken to at all, where it cannot.
+    /// Why it supports no protocol with, or without, TLS.
     pub(super) fn silence(&self) -> String {
         match self.tls {
             Some(_) => "it speaks nothing in the clear".to_owned(),
@@ -428,7 +430,7 @@ impl Program {
         }
     }
 
-    /// Why no client with this policy can talk to it; `None`: one can.
+    /// Why no client with this policy can use it; `None`: one can.
     fn inability_of(&self, policy: Policy) -> Option<String> {
         if self.speaks(policy.tls).is_empty() {
             return Some(self.silence());
@@ -446,7 +448,7 @@ impl Program {
     }
 }
 
-/// Whether a name is that of a file or a folder rather than of a server that comes with this program.
+/// Whether a name is a path of a file or folder, and not that of a built-in server.
 fn is_path(name: &str) -> bool {
     name.ends_with(".toml") || name.contains('/')
 }
@@ -462,7 +464,7 @@ fn file_of(name: &str) -> String {
     }
 }
 
-/// A definition's file, laid over that of the definition it is based on. The files are added to `texts`.
+/// Reads a definition and merges it over the one it is based on. Adds the files to `texts`.
 fn table(name: &str, texts: &mut Vec<(String, String)>) -> Result<toml::Table, DefinitionError> {
     let file = file_of(name);
     let text = if is_path(name) {
@@ -498,7 +500,7 @@ fn table(name: &str, texts: &mut Vec<(String, String)>) -> Result<toml::Table, D
     Ok(merged)
 }
 
-/// Tables within tables are laid over each other; any other value replaces the one below.
+/// Merges nested tables; any other value replaces the one below.
 fn overlay(below: &mut toml::Table, above: toml::Table) {
     for (key, value) in above {
         match (below.get_mut(&key), value) {
@@ -511,7 +513,7 @@ fn overlay(below: &mut toml::Table, above: toml::Table) {
 }
 
 impl Embedded {
-    /// Has every response tell that HTTP/3 is spoken on a port of the same host (RFC 7838).
+    /// Adds an Alt-Svc field to every response that announces HTTP/3 on a port of the same host (RFC 7838).
     pub fn announce_http3(&mut self, port: u16) {
         self.dress.push(Field {
             name: "Alt-Svc".to_owned(),
@@ -522,20 +524,20 @@ impl Embedded {
         });
     }
 
-    /// The time of the period for a request on this path, and what the first of a connection takes
-    /// longer.
+    /// The service time of the period for a request on this path, and the additional time for the first request
+    /// of a connection.
     pub fn pace(&self, path: &str) -> (Duration, Duration) {
         let of = |times: &BTreeMap<String, f64>| {
             times
                 .get(path)
-                // Checked when the definition was read.
+                // Validated when the definition was read.
                 .and_then(|ms| TimeSpan::from_milliseconds(*ms).ok())
                 .map_or(Duration::ZERO, Duration::from)
         };
         (of(&self.service_time_ms), of(&self.connection_time_ms))
     }
 
-    /// Its response fields as the origin wants them.
+    /// Its response fields in the form that the origin uses.
     pub fn dress(&self, name: &str) -> Result<Dress, DefinitionError> {
         let nonsense = |reason: String| DefinitionError::Nonsense {
             file: format!("the definition of the server {name}"),
@@ -670,7 +672,7 @@ mod tests {
             assert_eq!(Definition::load(&mine.reference()).unwrap().name, "mine");
             assert_eq!(nginx.reference(), "nginx");
             assert_eq!(own.commands, program.commands);
-            // What is not beside it is that of the server that it is based on.
+            // A file that is not beside it is taken from the server that it is based on.
             let base = mine.template(own).unwrap();
             assert!(!base.is_empty());
             let config = folder.path().join(&own.config);

@@ -1,5 +1,5 @@
-//! A server in a host with limits: always a process of its own, ours too, so that a control group can
-//! hold it and its accounts are nobody else's.
+//! A server in a host with limits. It always runs as its own process, including our own origin, so that a
+//! control group can contain it and account for it alone.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -18,31 +18,31 @@ use crate::lab::Host;
 use crate::program as own_program;
 use crate::quic::UdpOffload;
 
-/// A server at work within limits. Dropping it kills it.
+/// A running server within limits. Dropping it kills it.
 #[derive(Debug)]
 pub struct Limited(Processes);
 
-/// What is started, and how it is reached.
+/// The server to start, and how clients connect to it.
 #[derive(Debug, Clone, Copy)]
 pub struct Service<'a> {
     /// The server.
     pub definition: &'a Definition,
-    /// Its program, where it is one.
+    /// The installed program, if it is not our own origin.
     pub installed: Option<&'a Installed>,
     /// The folder that it serves.
     pub root: &'a Path,
-    /// What limits its connections.
+    /// The limits of its connections.
     pub throttle: Throttle,
-    /// In the clear, or with TLS.
+    /// With or without TLS.
     pub access: Access<'a>,
-    /// Whether our own origin speaks HTTP/3 beside the other protocols, and with which offloads of UDP; other
-    /// programs speak what their definitions say.
+    /// Whether our own origin also serves HTTP/3, and with which UDP offloads; for other programs, their
+    /// definitions decide.
     pub http3: Option<UdpOffload>,
     /// Which of the host's servers it is.
     pub door: Door,
 }
 
-/// Starts a server in a host and a group, serving `root` in the clear, and waits until it answers.
+/// Starts a server in a host and a group, serving `root` without TLS, and waits until it answers.
 pub fn start(
     definition: &Definition,
     installed: Option<&Installed>,
@@ -63,7 +63,7 @@ pub fn start(
     start_service(&service, host, group)
 }
 
-/// The same of any service.
+/// The same for any service.
 pub fn start_service(
     service: &Service<'_>,
     host: &Host,
@@ -101,7 +101,7 @@ pub fn start_service(
         }
     };
     if let Some(backlog) = throttle.backlog {
-        // Also where a server has a setting for it: what it asks of the kernel may be another number.
+        // Set even if the server has its own setting: it may pass another number to the kernel.
         host.namespace.set_listen_backlog(backlog)?;
     }
     group.place(&mut command)?;
@@ -162,17 +162,17 @@ fn ours(
 }
 
 impl Limited {
-    /// The process at the root of all that belongs to it.
+    /// The process ID of the server's first process.
     pub fn pid(&self) -> u32 {
         self.0.pid()
     }
 
-    /// How it ended, if it has ended by itself or was killed, as for want of memory.
+    /// How the server exited, if it exited by itself or was killed, for example by the OOM killer.
     pub fn ended(&self, name: &str) -> Option<ServerError> {
         self.0.ended(name)
     }
 
-    /// Ends it.
+    /// Stops the server.
     pub fn stop(self) -> Result<(), ServerError> {
         self.0.stop().map(drop)
     }

@@ -1,4 +1,4 @@
-//! Servers under test: what they are ([`definition`]), and running one in a host of a lab.
+//! Servers under test: their definitions ([`definition`]), and running one in a host of a lab.
 
 mod credentials;
 pub mod definition;
@@ -31,7 +31,7 @@ use self::probe::Ready;
 use self::processes::{Processes, Start};
 use self::program::Place;
 pub use self::program::{Installed, command, find};
-pub use self::scratch::{Scratch, ScratchError, no_room, remove_stale_folders};
+pub use self::scratch::{Scratch, ScratchError, no_room, open_to_all, remove_stale_folders};
 pub use self::throttle::{Capabilities, Capability, Throttle};
 use crate::lab::Host;
 use crate::origin::folder::{Bounds, FolderStore};
@@ -39,67 +39,66 @@ use crate::origin::{
     OriginHandle, OriginLoop, OriginSockets, OriginStatistics, PackageFolder, Protocols,
 };
 
-/// The port that servers under test listen on in the clear; see [`Access::port`].
+/// The port of servers under test without TLS; see [`Access::port`].
 pub const PORT: u16 = 80;
 
-/// The most octets of early data that our origin takes, where it takes any: the requests of a page.
+/// Limit of early data in bytes, if our origin accepts it: enough for the requests of a page.
 const MOST_EARLY_DATA: u32 = 64 * 1024;
 
-/// What a cell asks of its server.
+/// The settings that a cell requests from its server.
 #[derive(Debug, Clone, Copy)]
 pub struct Demands {
-    /// Requests after which a connection is closed.
+    /// The server closes a connection after this number of requests.
     pub max_requests: Option<u32>,
-    /// Whether it is then closed both halves at once.
+    /// Whether both directions are then closed at once.
     pub careless_close: bool,
     /// TCP_NODELAY.
     pub nodelay: bool,
-    /// TCP_QUICKACK on the listening socket, which its connections inherit; `None` leaves the kernel
-    /// alone.
+    /// TCP_QUICKACK on the listening socket, which its connections inherit; `None`: the kernel's default.
     pub quick_ack: Option<bool>,
-    /// How long our origin takes for each request.
+    /// Service time of our origin for each request.
     pub service_time: Duration,
-    /// What it takes longer for the first of a connection.
+    /// Additional service time for the first request of a connection.
     pub connection_time: Duration,
 }
 
-/// What servers serve: the same site in memory, which is ours alone, and in a folder.
+/// The content to serve: the same site in memory, which only our own origin uses, and in a folder.
 #[derive(Debug, Clone, Copy)]
 pub struct Content<'a> {
     /// The site.
     pub site: &'a Arc<Site>,
     /// The folder it was written to.
     pub folder: &'a Path,
-    /// What our origin may push with which page.
+    /// The files that our origin may push, by page.
     pub push: &'a Plan,
-    /// What our origin tells of before a page, by 103 (Early Hints).
+    /// The files that our origin announces before a page, by 103 (Early Hints).
     pub early_hints: &'a Plan,
-    /// What our origin packages.
+    /// The packages of our origin.
     pub packages: &'a Packages,
-    /// Where our origin takes files from.
+    /// Where our origin reads files from.
     pub storage: Storage<'a>,
 }
 
-/// Where our origin takes files from.
+/// Where our origin reads files from.
 #[derive(Debug, Clone, Copy)]
 pub enum Storage<'a> {
     /// The site in memory.
     Memory,
     /// The folder.
     Disk {
-        /// What may be kept of its files from one request to the next.
+        /// What may be cached of its files between requests.
         bounds: Bounds,
-        /// Where packages lie that are made in advance; without, in a folder that goes with the origin.
+        /// The folder for packages made in advance; `None`: a folder that is removed with the origin.
         packages_in: Option<&'a Path>,
     },
 }
 
-/// A server at work.
+/// A running server.
 #[derive(Debug)]
 pub enum Running {
-    /// Our own origin on a thread of this program.
+    /// Our own origin on a thread of this process.
     Embedded {
-        /// Ends it.
+        /// Stops it.
         handle: OriginHandle,
         /// Its thread.
         thread: JoinHandle<std::io::Result<OriginStatistics>>,
@@ -108,62 +107,62 @@ pub enum Running {
     Program(RunningProgram),
 }
 
-/// Another program at work.
+/// Another program that is running.
 #[derive(Debug)]
 pub struct RunningProgram(Processes);
 
-/// What a server was seen to do.
+/// The report of a server after it stopped.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ServerReport {
-    /// Our origin's own counts; a program keeps its to itself.
+    /// Statistics of our own origin; `None` for a program.
     pub origin: Option<OriginStatistics>,
-    /// Processor time of a program and its descendants.
+    /// CPU time of a program and its descendants.
     pub program_cpu: Option<Duration>,
 }
 
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// Its definition.
+    /// The definition is invalid.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
     /// Our origin cannot serve the site.
     #[error("failed to set up the origin: {0}")]
     Origin(#[from] OriginError),
-    /// The system refused.
+    /// A system call failed.
     #[error("failed to {doing}: {error}{advice}", advice = no_room(error))]
     System {
-        /// What was tried.
+        /// The operation that failed.
         doing: String,
-        /// What the system said.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// A temporary folder.
+    /// A temporary folder could not be created.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
-    /// From the system floor.
+    /// An error of `fathometer-sys`.
     #[error(transparent)]
     Sys(#[from] fathometer_sys::Error),
     /// TLS cannot be set up.
     #[error("failed to set TLS up: {0}")]
     Tls(#[from] SettingsError),
-    /// Its program is not on this machine.
+    /// The program is not installed.
     #[error("{name} is not installed: install the package {package}")]
     Missing {
         /// The server.
         name: String,
-        /// The Debian package, or several.
+        /// The Debian packages.
         package: String,
     },
-    /// It is there and cannot do what is asked of it: a cell that asks is not for this server.
+    /// The program does not support a requested setting: the cell does not apply to this server.
     #[error("{name} cannot do this: {reason}")]
     Cannot {
         /// The server.
         name: String,
-        /// Why, by its definition, or in its own last words.
+        /// The reason, from its definition or its last output.
         reason: String,
     },
-    /// It ended by itself.
+    /// The program exited by itself.
     #[error("{name} ended before it took connections: {said}")]
     Ended {
         /// The server.
@@ -171,12 +170,12 @@ pub enum ServerError {
         /// The end of its error log.
         said: String,
     },
-    /// It runs and does not listen.
+    /// The program runs but does not listen.
     #[error("{name} did not take connections within {seconds} s: {said}")]
     NotReady {
         /// The server.
         name: String,
-        /// How long it was waited for.
+        /// How long it was waited for, in seconds.
         seconds: u64,
         /// The end of its error log.
         said: String,
@@ -184,8 +183,7 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// Whether the server cannot do what was asked, now or ever. A cell that asks for it is left out;
-    /// it has not failed.
+    /// Whether the server can never support the requested settings. Such a cell is left out; it has not failed.
     pub fn is_inability(&self) -> bool {
         matches!(self, ServerError::Cannot { .. })
     }
@@ -198,7 +196,7 @@ impl ServerError {
     }
 }
 
-/// Starts a server in a host, reached in the clear, and waits until it answers.
+/// Starts a server in a host, without TLS, and waits until it answers.
 pub fn start(
     definition: &Definition,
     installed: Option<&Installed>,
@@ -211,7 +209,7 @@ pub fn start(
     start_with_access(definition, installed, host, content, demands, access, clock)
 }
 
-/// The same, reached in the clear or with TLS.
+/// The same, with or without TLS.
 pub fn start_with_access(
     definition: &Definition,
     installed: Option<&Installed>,
@@ -243,7 +241,7 @@ pub fn start_with_access(
 }
 
 impl Running {
-    /// Responses that our origin has handed to the kernel whole so far; a program does not tell.
+    /// Number of responses that our origin has passed to the kernel completely so far; `None` for a program.
     pub fn responses(&self) -> Option<u64> {
         match self {
             Running::Embedded { handle, .. } => Some(handle.responses()),
@@ -251,7 +249,7 @@ impl Running {
         }
     }
 
-    /// The clock of the processor time of our origin's thread. Of a program there is none.
+    /// The CPU-time clock of our origin's thread; `None` for a program.
     pub fn thread(&self) -> Option<ThreadClock> {
         match self {
             Running::Embedded { thread, .. } => ThreadClock::of(thread),
@@ -259,7 +257,7 @@ impl Running {
         }
     }
 
-    /// Ends the server and tells what it did.
+    /// Stops the server and returns its report.
     pub fn stop(self) -> Result<ServerReport, ServerError> {
         match self {
             Running::Embedded { handle, thread } => {
@@ -287,7 +285,7 @@ impl Running {
     }
 }
 
-/// The configuration of our origin for a definition and a cell's demands.
+/// The configuration of our origin for a definition and a cell's settings.
 pub fn embedded_config(embedded: &Embedded, demands: Demands) -> ServerConfig {
     ServerConfig {
         max_requests_per_connection: demands.max_requests,
@@ -309,7 +307,7 @@ pub fn embedded_config(embedded: &Embedded, demands: Demands) -> ServerConfig {
     }
 }
 
-/// The configuration of HTTP/2 beside one of HTTP/1: the same limits, where both have them.
+/// The configuration of HTTP/2 that corresponds to one of HTTP/1: the same limits where both have them.
 pub fn http2_config(http1: &ServerConfig) -> h2::server::ServerConfig {
     let mut config = h2::server::ServerConfig {
         max_requests_per_connection: http1.max_requests_per_connection,
@@ -324,8 +322,8 @@ pub fn http2_config(http1: &ServerConfig) -> h2::server::ServerConfig {
     config
 }
 
-/// What our origin speaks to whoever reaches it so: HTTP/1 and HTTP/2, and over TLS what the handshake
-/// settles. Nothing is resumed but what a ticket holds.
+/// The protocols of our origin for this access: HTTP/1 and HTTP/2; with TLS the handshake selects one. Sessions
+/// are resumed only by tickets.
 pub fn protocols(
     http1: ServerConfig,
     access: Access<'_>,
@@ -338,7 +336,7 @@ pub fn protocols(
             let mut options = ServerOptions::new(credentials.identity().clone(), unix_time);
             options.alpn = alpn(true, true);
             if credentials.takes_early_data() {
-                // Early data is safe from being replayed only where a ticket is known to be used once.
+                // Early data is protected from replay only if each ticket is accepted once.
                 options.tickets = Tickets::Stateful {
                     count: 2,
                     capacity: 1024,
@@ -355,15 +353,15 @@ pub fn protocols(
     })
 }
 
-/// The names that clients agree on a version by, the preferred first. Clients of HTTP/1.0 have a name of
-/// their own, which many servers do not know.
+/// The ALPN protocol names, in order of preference. HTTP/1.0 has its own name, which many servers do not
+/// support.
 pub fn alpn(http1: bool, http2: bool) -> Vec<Vec<u8>> {
     let names: [(bool, &[u8]); 3] = [(http2, b"h2"), (http1, b"http/1.1"), (http1, b"http/1.0")];
     let spoken = names.iter().filter(|(spoken, _)| *spoken);
     spoken.map(|(_, name)| name.to_vec()).collect()
 }
 
-/// Our origin for a definition and a site, with nothing that goes with its pages.
+/// Our origin for a definition and a site, without push, early hints and packages.
 pub fn embedded_origin(
     name: &str,
     embedded: &Embedded,
@@ -381,8 +379,8 @@ pub fn embedded_origin(
     origin_of(name, embedded, content, clock)
 }
 
-/// Our origin for a definition and its content. What it packages in advance is made when this returns, and
-/// what that took of the disk is not counted.
+/// Our origin for a definition and its content. Packages made in advance exist when this returns; their disk
+/// accesses are not counted.
 pub fn origin_of(
     name: &str,
     embedded: &Embedded,
@@ -451,7 +449,7 @@ fn start_program(
         behind: program::behind_address(Door::Usual),
     };
     let throttle = Throttle {
-        // A page's connection serves as many as the cell says, not what the program has as a default.
+        // The cell sets the number of requests per connection, instead of the program's default.
         keep_alive_requests: Some(demands.max_requests.unwrap_or(0)),
         ..Throttle::default()
     };
@@ -527,7 +525,7 @@ mod tests {
 
     use super::*;
 
-    /// Mean octets of the response heads when every file is asked for.
+    /// Mean length of the response heads in bytes over requests for all files.
     fn mean_head(name: &str, field: &str) -> f64 {
         let definition = Definition::load(name).unwrap();
         let embedded = definition.embedded.as_ref().unwrap();
@@ -563,7 +561,7 @@ mod tests {
         heads as f64 / paths.len() as f64
     }
 
-    /// From tables 8 and 9 with requests of 169 and 204 octets, as the definitions say.
+    /// From tables 8 and 9 with requests of 169 and 204 bytes, as stated in the definitions.
     #[test]
     fn dressed_origins_have_the_head_sizes_of_the_paper() {
         for (name, ok, not_modified) in [

@@ -1,4 +1,4 @@
-//! Whether a server answers yet.
+//! Checks whether a server answers.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,23 +13,23 @@ use fathometer_tls::{ClientOptions, ClientSettings, Session, Verification};
 use super::Access;
 use super::definition::{Program, Spoken};
 
-/// How long one connection is waited for, and one answer.
+/// Timeout of a connection attempt, and of a response.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// Octets that are read at a time.
+/// Number of bytes to read at a time.
 const READ: usize = 4096;
 
-/// What a server must do before it counts as started.
+/// The check that a server must pass before it counts as started.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ready<'a> {
     /// The path of the request that it must answer.
     path: &'a str,
-    /// Whether it is asked in HTTP/1.1; otherwise it is enough that it begins to speak HTTP/2.
+    /// Whether it is checked with HTTP/1.1; otherwise it only has to start HTTP/2.
     http1: bool,
     tls: bool,
 }
 
 impl<'a> Ready<'a> {
-    /// For a program.
+    /// The check of a program.
     pub fn of(program: &'a Program, access: Access<'_>) -> Ready<'a> {
         let tls = access.is_tls();
         Ready {
@@ -39,7 +39,7 @@ impl<'a> Ready<'a> {
         }
     }
 
-    /// For our own origin.
+    /// The check of our own origin.
     pub fn ours(access: Access<'_>) -> Ready<'static> {
         Ready {
             path: "/",
@@ -48,14 +48,14 @@ impl<'a> Ready<'a> {
         }
     }
 
-    /// Connects, and tells whether there is an answer that is not the server's own failure: a proxy whose
-    /// origin is not there yet is not ready.
+    /// Connects, and returns whether the response is anything but a server error. A proxy whose origin does not
+    /// listen yet is therefore not ready.
     pub fn is_reached(self, address: SocketAddr) -> bool {
         TcpStream::connect_timeout(&address, ANSWER_WITHIN).is_ok_and(|stream| self.answers(stream))
     }
 
     fn answers(self, stream: TcpStream) -> bool {
-        // Closing then leaves no connection in TIME_WAIT among those that are counted later.
+        // Reset the connection, so that it is not counted later among those in TIME_WAIT.
         let _ = socket::set_linger(&stream, Some(Duration::ZERO));
         let _ = stream.set_read_timeout(Some(ANSWER_WITHIN));
         let asked = match self.tls {
@@ -80,7 +80,7 @@ impl<'a> Ready<'a> {
     }
 }
 
-/// Whether the first frame is one of settings.
+/// Whether the server's first frame is SETTINGS.
 fn begins_http2(mut stream: impl Read + Write) -> io::Result<bool> {
     let mut begin = h2::PREFACE.to_vec();
     h2::frame::write::settings(&mut begin, std::iter::empty());
@@ -90,7 +90,7 @@ fn begins_http2(mut stream: impl Read + Write) -> io::Result<bool> {
     Ok(header[3] == FrameType::SETTINGS.0 && header[4..] == [0; 5])
 }
 
-/// A connection with TLS, on which it does not matter who answers.
+/// A TLS connection without verification of the certificate.
 struct Secured {
     stream: TcpStream,
     session: Session,

@@ -1,5 +1,5 @@
-//! A server at work as processes of its own: started in a host, waited for, ended with all that it
-//! started.
+//! A running server as separate processes: started in a host, checked until ready, and stopped with all its
+//! descendants.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -14,42 +14,42 @@ use super::probe::Ready;
 use super::{Scratch, ServerError};
 use crate::lab::Host;
 
-/// How long a server may take until it answers: its host may have little processor time.
+/// Longest wait until a server answers: its host may have little CPU time.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// Between two looks.
+/// Time between two checks.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// How long a server may take to end when it is asked.
+/// How long a server may take to exit after the stop signal.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// The status by which a program says that it cannot do what is asked of it, as in the interoperability
-/// tests of QUIC.
+/// The exit code of a program that does not support a requested setting, as in the interoperability tests of
+/// QUIC.
 const CANNOT: i32 = 127;
 
-/// What is started, and how.
+/// What to start, and how.
 #[derive(Debug)]
 pub(super) struct Start<'a> {
     /// The server, for messages.
     pub name: &'a str,
-    /// What it must do to count as started.
+    /// The check that it must pass to count as started.
     pub ready: Ready<'a>,
-    /// Where it will listen.
+    /// The address on which it will listen.
     pub address: SocketAddr,
-    /// How it is asked to end.
+    /// The signal that stops it.
     pub stop: StopSignal,
 }
 
-/// A server at work. Dropping it kills it with all that it started.
+/// A running server. Dropping it kills it and all its descendants.
 #[derive(Debug)]
 pub(super) struct Processes {
     process: HostProcess,
     stop: StopSignal,
-    // Last: the processes may use the folder until they have ended.
+    // Dropped last: the processes may use the folder until they exit.
     runtime: Scratch,
 }
 
 impl Processes {
-    /// Starts a command in a host and waits until it answers a request from within. `runtime` is the
-    /// folder where its words are.
+    /// Starts a command in a host and waits until it answers a request from within the host. `runtime` is the
+    /// folder of its log files.
     pub fn start(
         start: &Start<'_>,
         command: Command,
@@ -65,12 +65,12 @@ impl Processes {
         Ok(processes)
     }
 
-    /// The number of the process at the root of all that belong to it.
+    /// The process ID of the server's first process.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// How it ended, if it has ended by itself or was killed.
+    /// How the server exited, if it exited by itself or was killed.
     pub fn ended(&self, name: &str) -> Option<ServerError> {
         let exit = self.process.try_wait()?;
         Some(ServerError::Ended {
@@ -79,12 +79,12 @@ impl Processes {
         })
     }
 
-    /// What it listens on.
+    /// Its listening sockets.
     pub fn listening_sockets(&self) -> Result<Vec<TcpListener>, ServerError> {
         Ok(self.process.listening_sockets()?)
     }
 
-    /// Ends it; gives what it and its descendants used.
+    /// Stops it; returns the resource usage of the process and its descendants.
     pub fn stop(self) -> Result<Exit, ServerError> {
         let signal = match self.stop {
             StopSignal::Term => rustix::process::Signal::TERM,

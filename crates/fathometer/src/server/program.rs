@@ -1,4 +1,4 @@
-//! Other people's servers: finding them, and the command that starts one with its configuration.
+//! Third-party servers: finding them, and the command that starts one with its configuration.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::definition::{Definition, Program};
+use super::scratch::open_to_all;
 use super::throttle::Throttle;
 use super::{Access, Door, ServerError};
 
-/// Where the program behind another one listens, of the server at a door.
+/// The address of the program behind another one, for the first or second server of the host.
 pub(super) fn behind_address(door: Door) -> SocketAddr {
     let port = match door {
         Door::Usual => 8000,
@@ -18,14 +19,14 @@ pub(super) fn behind_address(door: Door) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-/// A program that was found on this machine.
+/// A program that is installed on this machine.
 #[derive(Debug, Clone)]
 pub struct Installed {
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
-    /// Its modules.
+    /// The folder of its modules.
     pub modules: Option<PathBuf>,
-    /// The first line that it says about its version.
+    /// The first line of its version output.
     pub version: String,
     user: Option<String>,
     group: Option<String>,
@@ -33,7 +34,7 @@ pub struct Installed {
     behind: Option<Box<(Definition, Installed)>>,
 }
 
-/// Looks for a program, and for the one behind it; `None` when this machine does not have it.
+/// Looks for a program, and for the one behind it; `None` if either is not installed.
 pub fn find(program: &Program) -> Option<Installed> {
     let path = program.commands.iter().find_map(|name| on_path(name))?;
     let behind = match &program.behind {
@@ -90,7 +91,7 @@ fn version(path: &Path, program: &Program) -> Option<String> {
     let line = line
         .trim_start_matches("Server version: ")
         .trim_start_matches("nginx version: ");
-    // What follows is advertising, and the address of the project.
+    // The rest is a slogan, or the address of the project.
     let end = line.find(" - ").unwrap_or(line.len());
     Some(line[..end].trim().to_owned())
 }
@@ -99,7 +100,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| path.is_file());
     }
-    // Servers live where an ordinary user's PATH does not lead.
+    // Servers are installed in folders that an ordinary user's PATH does not contain.
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
@@ -107,9 +108,9 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Configures a program to serve the folder `root` at an address; gives the command that starts it
-/// in the foreground. Whatever it needs and says goes to the folder `runtime`. A connection serves
-/// `max_requests`, or as many as it likes.
+/// Configures a program to serve the folder `root` at an address; returns the command that starts it in the
+/// foreground. Its configuration and its output are in the folder `runtime`. A connection serves `max_requests`
+/// requests; `None` means no limit.
 pub fn command(
     definition: &Definition,
     program: &Program,
@@ -133,18 +134,18 @@ pub fn command(
     throttled_command(definition, program, installed, place, &throttle)
 }
 
-/// Where a program serves what.
+/// The address and the folders of a program.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     pub address: SocketAddr,
     pub root: &'a Path,
     pub runtime: &'a Path,
     pub access: Access<'a>,
-    /// Where the program behind it listens, if there is one.
+    /// The address of the program behind it, if there is one.
     pub behind: SocketAddr,
 }
 
-/// The command that starts a program in the foreground, with demands on its connections.
+/// The command that starts a program in the foreground, with limits of its connections.
 pub(super) fn throttled_command(
     definition: &Definition,
     program: &Program,
@@ -169,7 +170,7 @@ pub(super) fn throttled_command(
             let program = behind.program.as_ref().expect("load checked it");
             let (address, runtime) = (place.behind, place.runtime.join("behind"));
             fs::create_dir(&runtime).map_err(system(format!("make {}", runtime.display())))?;
-            // The program in front deals with TLS.
+            // The program in front terminates TLS.
             let place = Place {
                 address,
                 runtime: &runtime,
@@ -185,6 +186,9 @@ pub(super) fn throttled_command(
             )?)
         }
     };
+    // A server may run as a user whom the umask of this program keeps from its files.
+    open_to_all(place.runtime)
+        .map_err(system(format!("open {} to all", place.runtime.display())))?;
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -192,7 +196,7 @@ pub(super) fn throttled_command(
     Ok(command)
 }
 
-/// A program with its arguments and its environment.
+/// A command line and its environment variables.
 #[derive(Debug)]
 struct Invocation {
     words: Vec<String>,
@@ -219,7 +223,7 @@ impl Invocation {
         let config = place.runtime.join("server.conf");
         fs::write(&config, filled(&template, program, place.access, &words))
             .map_err(system(format!("write {}", config.display())))?;
-        // Apache wants a file of media types; what matters is in its configuration.
+        // Apache requires a file of media types; the relevant ones are in its configuration.
         fs::write(place.runtime.join("mime.types"), "")
             .map_err(system("write the media types".to_owned()))?;
         words.push(("config".to_owned(), config.display().to_string()));
@@ -234,7 +238,7 @@ impl Invocation {
         };
         invocation.words.push(installed.path.display().to_string());
         let arguments = program.arguments.iter().map(fill);
-        // One that is nothing but a word for nothing is left out.
+        // An argument is left out if its placeholders are empty and nothing else remains.
         invocation
             .words
             .extend(arguments.filter(|argument| !argument.is_empty()));
@@ -249,7 +253,7 @@ impl Invocation {
         command
     }
 
-    /// This program with another one beside it. Both end when this one does.
+    /// A command that runs this program with another one beside it. Both end when this one does.
     fn beside(&self, other: &Invocation) -> Command {
         let line = |invocation: &Invocation| {
             let set = invocation.environment.iter();
@@ -266,7 +270,7 @@ impl Invocation {
     }
 }
 
-/// A configuration without the lines that say which user to become, where there is no other user to become.
+/// Removes the lines of a configuration that set the user, if there is no other user to switch to.
 fn with_user_or_without(template: &str) -> String {
     if may_become_others() {
         return template.to_owned();
@@ -276,17 +280,17 @@ fn with_user_or_without(template: &str) -> String {
     kept.join("\n") + "\n"
 }
 
-/// Whether a program that is started here may become another user. Root of a user namespace that has no
-/// other user may not, and neither may whoever is not root.
+/// Whether a program started here can switch to another user. It cannot if it is not root, or if it is root of
+/// a user namespace without other users.
 fn may_become_others() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map");
-    // A kernel without user namespaces has no such file.
+    // A kernel without user namespaces does not have this file.
     let has_others = map.map_or(true, |map| has_other_users(&map));
     rustix::process::geteuid().is_root() && has_others
 }
 
-/// Whether a user namespace with this `uid_map` has users beside its root: each line is the first user
-/// inside, the first outside, and how many there are.
+/// Whether a user namespace with this `uid_map` has users other than its root. Each line has the first user
+/// inside, the first outside, and their number.
 fn has_other_users(map: &str) -> bool {
     let lines = map.lines().map(|line| {
         let mut numbers = line.split_whitespace().map(str::parse::<u64>);
@@ -296,7 +300,7 @@ fn has_other_users(map: &str) -> bool {
     users.any(|(first, count)| first > 0 || count > 1)
 }
 
-/// What comes before a program that cannot become another user by itself.
+/// The command prefix for a program that cannot switch to another user by itself.
 fn prefix(program: &Program, installed: &Installed) -> Vec<String> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
@@ -325,9 +329,9 @@ fn prefix(program: &Program, installed: &Installed) -> Vec<String> {
     .into()
 }
 
-/// What starts a program as the one user there is, under a number that is not root's: servers that find
-/// themselves root want to become another user, and refuse to run when they cannot. As a user like any
-/// other the program may not listen on port 80, unless its network namespace lets everybody.
+/// The command prefix that runs a program as the only user, under an ID other than root's: servers that run as
+/// root switch to another user, and exit if they cannot. An ordinary user cannot listen on port 80, unless the
+/// network namespace allows it for all.
 fn as_the_only_user() -> Vec<String> {
     const OPEN_PORTS: &str = "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start; exec \"$@\"";
     let Some(unshare) = on_path("unshare") else {
@@ -341,15 +345,15 @@ fn as_the_only_user() -> Vec<String> {
     prefix
 }
 
-/// The number of the only user within the namespace of a server: that of nobody.
+/// The ID of the only user within a server's namespace: that of `nobody`.
 const ONLY_USER: u32 = 65_534;
 
-/// A word that a shell takes as it is.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The words of a configuration and what stands for them.
+/// The placeholders of a configuration with their values.
 fn words(
     program: &Program,
     installed: &Installed,
@@ -376,7 +380,7 @@ fn words(
     words
 }
 
-/// A text with its words filled in: first those of the definition, which have words in them.
+/// Fills in the placeholders of a text; those of the definition first, because their values may contain others.
 fn filled(text: &str, program: &Program, access: Access<'_>, words: &[(String, String)]) -> String {
     let over_tls = program.tls.as_ref().filter(|_| access.is_tls());
     let over_tls = over_tls.map(|tls| &tls.words).into_iter().flatten();
@@ -423,7 +427,7 @@ mod tests {
         assert!(!has_other_users("x"));
     }
 
-    /// The words in braces that a text has left.
+    /// The placeholders in braces that a text still contains.
     fn left(text: &str) -> Vec<&str> {
         let is_word = |word: &&str| {
             !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')

@@ -1,9 +1,9 @@
-//! Temporary folders that do not outlast the program, nor its killing.
+//! Temporary folders that are removed even if the program is killed.
 //!
-//! A folder belongs to the process that holds the lock on it ([`Lock`]), and not to a process number: programs
-//! in several PID namespaces may share one `TMPDIR`, where the same number means several processes. What
-//! SIGKILL leaves has a free lock, and is removed by the next command that makes such a folder or control
-//! groups, and by `fathometer doctor --clean`.
+//! The process that holds the lock ([`Lock`]) owns a folder. A process ID would not be enough: programs in
+//! several PID namespaces may share one `TMPDIR`, and the same ID may exist in each. After SIGKILL a folder's
+//! lock is free. The next command that creates such a folder or control groups removes it, as does `fathometer
+//! doctor --clean`.
 
 use std::fs;
 use std::io;
@@ -20,12 +20,12 @@ const PREFIX: &str = "fathometer-scratch-";
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
-    /// `None` where the file system has no locks: then no other program can tell whether it is in use, and
-    /// none removes it.
+    /// `None` if the file system does not support locks: then other programs cannot determine whether the
+    /// folder is in use, and do not remove it.
     _lock: Option<Lock>,
 }
 
-/// Why there is no temporary folder.
+/// Why a temporary folder could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to make a temporary folder in {folder}: {error}: set TMPDIR to another folder", folder = folder.display())]
 pub struct ScratchError {
@@ -39,8 +39,7 @@ impl From<ScratchError> for io::Error {
     }
 }
 
-/// What to do where a file in a temporary folder was refused because its disk is full; nothing else is known
-/// to help for other reasons.
+/// Advice for a write to a temporary folder that failed because the disk is full; empty for other errors.
 pub fn no_room(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -51,10 +50,10 @@ pub fn no_room(error: &io::Error) -> &'static str {
 }
 
 impl Scratch {
-    /// Makes a folder that other users may read and only this one may write.
+    /// Creates a folder that other users may read and only this one may write.
     ///
     /// # Errors
-    /// When the system refuses it.
+    /// When the folder cannot be created.
     pub fn new() -> Result<Scratch, ScratchError> {
         Scratch::below(&std::env::temp_dir())
     }
@@ -72,23 +71,23 @@ impl Scratch {
             let path = parent.join(format!("{PREFIX}{pid}-{n}"));
             match fs::DirBuilder::new().mode(0o755).create(&path) {
                 Ok(()) => {}
-                // A process of the same number in another PID namespace has it.
+                // A process with the same ID in another PID namespace owns it.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(refused(error)),
             }
             let lock = match Lock::directory(&path) {
                 Ok(Taken::Ours(lock)) => Some(lock),
-                // Another program that cleans up saw it before it was locked, and removes it.
+                // Another program's clean-up found it before it was locked, and removes it.
                 Ok(Taken::Held | Taken::Gone) => continue,
                 Err(_) => None,
             };
-            // The mask may have taken bits away that a server's own user needs.
+            // The umask may have removed permissions that a server's own user needs.
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(refused)?;
             return Ok(Scratch { path, _lock: lock });
         }
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -100,7 +99,30 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes the temporary folders of programs that were killed.
+/// Lets every user read a folder and all regular files and folders below it.
+pub fn open_to_all(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            open_to_all(&entry.path())?;
+        } else if kind.is_file() {
+            permit(&entry.path(), 0o444)?;
+        }
+    }
+    permit(folder, 0o555)
+}
+
+/// Adds permissions that are missing.
+fn permit(path: &Path, permissions: u32) -> io::Result<()> {
+    let mode = fs::metadata(path)?.permissions().mode();
+    match mode & permissions == permissions {
+        true => Ok(()),
+        false => fs::set_permissions(path, fs::Permissions::from_mode(mode | permissions)),
+    }
+}
+
+/// Removes the temporary folders of killed programs.
 pub fn remove_stale_folders() -> Removal {
     remove_stale(&std::env::temp_dir())
 }
@@ -116,7 +138,8 @@ fn remove_stale(parent: &Path) -> Removal {
             continue;
         }
         let path = entry.path();
-        // The lock is held until the folder is removed: its maker, if it has not locked it yet, makes another.
+        // The lock is held until the folder is removed. An owner that has not locked it yet creates another
+        // one.
         match Lock::directory(&path) {
             Ok(Taken::Ours(_lock)) => match fs::remove_dir_all(&path) {
                 Ok(()) => removal.removed.push(path),
@@ -137,7 +160,7 @@ mod tests {
     #[test]
     fn a_folder_is_removed_with_its_owner_and_so_is_one_whose_lock_is_free() {
         let parent = tempfile::tempdir().unwrap();
-        // As the first process of a container leaves it, whose number always exists.
+        // Like a folder of the first process in a container; a process with this ID always exists.
         let stale = parent.path().join(format!("{PREFIX}1-0"));
         fs::create_dir_all(stale.join("inside")).unwrap();
         let scratch = Scratch::below(parent.path()).unwrap();
@@ -151,8 +174,8 @@ mod tests {
     #[test]
     fn a_folder_in_use_is_kept_whatever_number_is_in_its_name() {
         let parent = tempfile::tempdir().unwrap();
-        // No process has this number here: it is beyond the kernel's limit of 2^22. Its owner may run in
-        // another PID namespace.
+        // No process can have this ID here: it exceeds the kernel's limit of 2^22. Its owner may run in another
+        // PID namespace.
         let path = parent.path().join(format!("{PREFIX}4294967295-0"));
         fs::create_dir(&path).unwrap();
         let Taken::Ours(lock) = Lock::directory(&path).unwrap() else {
@@ -170,5 +193,28 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let error = Scratch::below(&parent.path().join("absent")).unwrap_err();
         assert!(error.to_string().contains("TMPDIR"), "{error}");
+    }
+
+    #[test]
+    fn what_the_umask_hides_is_opened_to_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("below");
+        fs::create_dir(&below).unwrap();
+        for (path, mode) in [
+            (below.join("program"), 0o700),
+            (below.join("file"), 0o600),
+            (folder.path().join("open"), 0o644),
+        ] {
+            fs::write(&path, "x").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        fs::set_permissions(&below, fs::Permissions::from_mode(0o700)).unwrap();
+        open_to_all(folder.path()).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&below), 0o755);
+        assert_eq!(mode(&below.join("program")), 0o744);
+        assert_eq!(mode(&below.join("file")), 0o644);
+        assert_eq!(mode(&folder.path().join("open")), 0o644);
+        assert_eq!(mode(folder.path()) & 0o555, 0o555);
     }
 }

@@ -1,33 +1,33 @@
-//! What a load study asks of a server about its connections ([`Throttle`]), and what the definition of
-//! a program says about meeting it ([`Capabilities`]).
+//! The connection limits that a load study sets on a server ([`Throttle`]), and how the definition of a program
+//! supports them ([`Capabilities`]).
 //!
-//! A program differs in how it bounds connections and in what it cannot bound at all. Its definition
-//! says for each demand which numbers it takes, and the configuration has a word for it; or it says why
-//! not, and a cell that asks is left out with that reason. Nothing is asked of a program in vain.
+//! Programs differ in how they limit connections, and in what they cannot limit. For each limit a definition
+//! states the supported numbers, and its configuration has a placeholder; or it states why the limit is not
+//! supported, and cells that need it are left out with that reason. No limit is silently ignored.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
-/// What limits the connections of a server. `None` leaves it to the server's definition.
+/// The connection limits of a server. `None`: the default of the server's definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Throttle {
-    /// Connections that may wait to be accepted.
+    /// Listen backlog: connections that may wait to be accepted.
     pub backlog: Option<u32>,
-    /// Connections served at a time; the others are not accepted.
+    /// Connections served at a time; further ones are not accepted.
     pub connections: Option<u32>,
-    /// Connections served at a time; the others are reset.
+    /// Connections served at a time; further ones are reset.
     pub shed_above: Option<u32>,
-    /// How long a connection may be idle before it is closed.
+    /// The server closes a connection after it was idle for this time.
     pub keep_alive: Option<Duration>,
-    /// Requests after which a connection is closed; zero: there is no limit.
+    /// The server closes a connection after this number of requests; zero means no limit.
     pub keep_alive_requests: Option<u32>,
 }
 
 impl Throttle {
-    /// What the level of a study's factor asks: of `workers`, `backlog`, `keep_alive_requests` a number,
-    /// of `keep_alive_s` seconds, of `shed` the word `on` or a number. Nothing for other factors, and
-    /// for levels that leave the server alone.
+    /// The limit that a level of a study's factor sets: for `workers`, `backlog` and `keep_alive_requests` a
+    /// number, for `keep_alive_s` seconds, for `shed` the word `on` or a number. None for other factors, and
+    /// for levels that leave the server unchanged.
     pub fn of_level(factor: &str, level: &str) -> Throttle {
         let mut asked = Throttle::default();
         let number = level.parse().ok();
@@ -49,55 +49,55 @@ impl Throttle {
     }
 }
 
-/// A number within every bound, where a demand comes without one.
+/// A number within all bounds, for a limit without a number.
 const ANY_NUMBER: u32 = 1024;
 
-/// What a program does about each demand. One that is not named it cannot meet.
+/// How a program supports each limit. A limit that is not listed is not supported.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Capabilities {
-    /// Connections that wait to be accepted: `{backlog}`.
+    /// The listen backlog: `{backlog}`.
     pub backlog: Option<Capability>,
-    /// Connections at a time, the others not accepted: `{connections}`.
+    /// Maximum number of connections, further ones not accepted: `{connections}`.
     pub connections: Option<Capability>,
-    /// Connections at a time, the others reset: `{shed_above}`.
+    /// Maximum number of connections, further ones reset: `{shed_above}`.
     pub shed_above: Option<Capability>,
-    /// Seconds that a connection may be idle: `{keep_alive_s}` and `{keep_alive_ms}`.
+    /// Idle timeout of a connection in seconds: `{keep_alive_s}` and `{keep_alive_ms}`.
     pub keep_alive: Option<Capability>,
-    /// Requests of a connection: `{keep_alive_requests}`.
+    /// Requests per connection: `{keep_alive_requests}`.
     pub keep_alive_requests: Option<Capability>,
 }
 
-/// What a program does about one demand.
+/// How a program supports one limit.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Capability {
-    /// Why it cannot meet it.
+    /// Why it is not supported.
     pub cannot: Option<String>,
-    /// What the configuration says when nothing is asked.
+    /// The value in the configuration if no limit is set.
     pub default: Option<u64>,
-    /// What the configuration says for "no limit", which a demand for zero is then. Also where the program
-    /// has no such limit in the first place.
+    /// The value in the configuration for "no limit", which a requested zero selects. Also set if the program
+    /// has no such limit at all.
     pub unlimited: Option<u64>,
-    /// The least that may be asked.
+    /// The smallest supported value.
     pub least: Option<u64>,
-    /// The most that may be asked.
+    /// The largest supported value.
     pub most: Option<u64>,
-    /// Added to what is asked, where the program counts more than what was meant, or less.
+    /// Added to the value, if the program counts differently.
     #[serde(default)]
     pub plus: i64,
-    /// The number is made up of `{processes}` processes of `{threads}` threads each, which are to be as
-    /// large as this allows.
+    /// The number is the product of `{processes}` processes and `{threads}` threads each. `{threads}` is as
+    /// large as possible up to this value.
     pub in_processes_of_at_most: Option<u64>,
-    /// It knows no parts of a second.
+    /// Only whole seconds are supported.
     #[serde(default)]
     pub whole_seconds: bool,
-    /// It has no setting for it; the kernel of its host sees to it.
+    /// The program has no setting; the kernel of its host applies the limit.
     #[serde(default)]
     pub by_kernel: bool,
 }
 
-/// One demand: what it is called in a definition, what is asked, what the program says about it.
+/// One limit: its name in a definition, the requested number, and how the program supports it.
 struct Asked<'a> {
     name: &'static str,
     number: Option<f64>,
@@ -105,7 +105,7 @@ struct Asked<'a> {
 }
 
 impl Capabilities {
-    /// Why the program cannot do what is asked; `None`: it can.
+    /// Why the program does not support the limits; `None`: it does.
     pub fn refusal(&self, throttle: &Throttle) -> Option<String> {
         self.asked(throttle).iter().find_map(|asked| {
             let number = asked.number?;
@@ -136,8 +136,8 @@ impl Capabilities {
         })
     }
 
-    /// The words of the configuration and what stands for them, when this is asked. What the program
-    /// cannot do has no word.
+    /// The placeholders of the configuration with their values for these limits. Unsupported limits have no
+    /// placeholder.
     pub fn words(&self, throttle: &Throttle) -> Vec<(String, String)> {
         let mut words = Vec::new();
         let mut put = |name: &str, number: u64| words.push((name.to_owned(), number.to_string()));
@@ -204,7 +204,7 @@ const KEEP_ALIVE: &str = "keep_alive";
 
 impl Capability {
     fn refusal(&self, asked: f64) -> Option<String> {
-        // Zero is the demand for no limit where there is a way to say that, or no limit at all.
+        // Zero means no limit, if the program can express that or has no limit.
         if asked == 0.0 && self.unlimited.is_some() {
             return None;
         }
@@ -221,7 +221,7 @@ impl Capability {
         }
     }
 
-    /// What the configuration says.
+    /// The value in the configuration.
     fn number(&self, asked: Option<f64>) -> Option<f64> {
         match (asked, self.unlimited) {
             _ if self.cannot.is_some() || self.by_kernel => None,
@@ -232,7 +232,7 @@ impl Capability {
     }
 }
 
-/// The largest divisor of a number that is not larger than `most`; 1 at least.
+/// The largest divisor of a number that is at most `most`; at least 1.
 fn largest_divisor(number: u64, most: u64) -> u64 {
     (1..=most.min(number))
         .rev()

@@ -1,8 +1,8 @@
-//! The files of a study: its own, and those that say how its figures are shown and judged.
+//! The files of a study: the study itself, and the files that define its tables, claims and figures.
 //!
-//! A study that is named comes with the program. One that is given by its path is read with the files beside
-//! it, is never judged by what comes with the program under the same name, and is copied into its run
-//! (`study/`), so that `fathometer report` judges it by the same files later.
+//! A study given by name is built into the program. A study given by path is read with the files beside it. It
+//! is never judged by the built-in files of the same name. Its files are copied into the run (`study/`), so
+//! that `fathometer report` uses the same files later.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,44 +17,44 @@ use super::spec::{SpecError, Study};
 use crate::data::{self, DataError};
 use crate::run_folder::{RunFolder, WriteError};
 
-/// What a study's own file is called in its folder and in a run.
+/// The name of the study's own file in its folder and in a run.
 const STUDY: &str = "study.toml";
 
-/// The files that say how a study's figures are shown and judged, all of them or none.
+/// The files that define how a study's figures are shown and judged: a study has all of them or none.
 const JUDGING: [&str; 3] = ["tables.toml", "claims.toml", "figures.csv"];
 
-/// The folder of a run that has the files of a study given by its path.
+/// The folder in a run with the files of a study given by path.
 const KEPT: &str = "study";
 
-/// The texts of a study.
+/// The files of a study as text.
 #[derive(Debug, Clone)]
 pub struct StudyFiles {
     /// `study.toml`.
     study: String,
     /// [`JUDGING`] in that order; `None`: the study has none.
     judging: Option<[String; 3]>,
-    /// The folder that they were read from; `None`: they come with the program.
+    /// The folder that they were read from; `None`: they are built in.
     folder: Option<PathBuf>,
 }
 
 /// Why a study's files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// There is no such study, or it cannot be read.
+    /// The study does not exist or cannot be read.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// `study.toml`.
+    /// `study.toml` is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// A file is there and cannot be read.
+    /// A file exists but cannot be read.
     #[error("cannot read {path}: {error}", path = path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
     },
-    /// Some of the files that belong together are missing.
+    /// Some of the tables, claims and figures files are missing.
     #[error(
         "{folder} has {there} and no {missing}: a study is judged by all of them or by none; add what is \
          missing, or move the study to a folder of its own",
@@ -63,12 +63,12 @@ pub enum FilesError {
     Incomplete {
         /// The folder.
         folder: PathBuf,
-        /// What is there.
+        /// The files that exist.
         there: String,
-        /// What is not.
+        /// The files that are missing.
         missing: String,
     },
-    /// They are not of their form, or contradict each other.
+    /// The files are malformed or contradict each other.
     #[error(
         "cannot judge the study by the files in {folder}: {error}; correct the file, or move the study to a \
          folder of its own",
@@ -83,10 +83,10 @@ pub enum FilesError {
 }
 
 impl StudyFiles {
-    /// The study of this name, or the one in this file.
+    /// The built-in study of this name, or the study in this file.
     ///
     /// # Errors
-    /// When there is none, or a file of it or beside it cannot be used.
+    /// When there is no such study, or one of its files cannot be used.
     pub fn of(name: &str) -> Result<StudyFiles, FilesError> {
         if !(name.ends_with(".toml") || Path::new(name).is_file()) {
             return StudyFiles::embedded(name).ok_or_else(|| {
@@ -111,10 +111,10 @@ impl StudyFiles {
         Ok(files)
     }
 
-    /// Those that a run was made of: its own copy, else what comes with the program under the study's name.
+    /// The files that a run was made with: its own copy, else the built-in study of the same name.
     ///
     /// # Errors
-    /// When the run's own cannot be read.
+    /// When the run's own files cannot be read.
     pub fn of_run(run: &Path, info: &RunInfo) -> Result<Option<StudyFiles>, FilesError> {
         let folder = run.join(KEPT);
         let path = folder.join(STUDY);
@@ -172,18 +172,18 @@ impl StudyFiles {
         })
     }
 
-    /// The study.
+    /// Parses the study.
     ///
     /// # Errors
-    /// When its file is not of the form.
+    /// When the file is malformed.
     pub fn study(&self) -> Result<Study, SpecError> {
         Study::parse(&self.study)
     }
 
-    /// How its figures are shown and judged; `None`: it has no files for that.
+    /// Parses the tables, claims and figures; `None`: the study has no such files.
     ///
     /// # Errors
-    /// When they are not of the form, or contradict each other.
+    /// When they are malformed or contradict each other.
     pub fn data(&self) -> Result<Option<StudyData>, FilesError> {
         let Some([tables, claims, figures]) = &self.judging else {
             return Ok(None);
@@ -209,10 +209,10 @@ impl StudyFiles {
             .collect()
     }
 
-    /// Copies the files into the run where they do not come with the program.
+    /// Copies the files into the run, unless they are built in.
     ///
     /// # Errors
-    /// When the system refuses it.
+    /// When a file cannot be written.
     pub fn keep(&self, run: &RunFolder) -> Result<(), WriteError> {
         if self.folder.is_none() {
             return Ok(());
@@ -239,7 +239,7 @@ mod tests {
         data::embedded(&format!("papers/nielsen97/{file}")).unwrap()
     }
 
-    /// A copy of a paper's study in a folder of its own, with these files beside it.
+    /// A copy of a paper's study in its own folder, with these files beside it.
     fn copy(beside: &[(&str, &str)]) -> (tempfile::TempDir, String) {
         let folder = tempfile::tempdir().unwrap();
         let study = folder.path().join("mine.toml");

@@ -1,4 +1,4 @@
-//! SHA-256 of what a run was made of, in hexadecimal.
+//! SHA-256 of the inputs of a run, in hexadecimal.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -6,15 +6,15 @@ use std::path::Path;
 
 use ring::digest::{Context, Digest, SHA256, digest};
 
-/// Of a text.
+/// The hash of a text.
 pub fn of(bytes: &[u8]) -> String {
     text(&digest(&SHA256, bytes))
 }
 
-/// Of a file, which may be large.
+/// The hash of a file, which may be large.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the file cannot be read.
 pub fn of_file(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut context = Context::new(&SHA256);

@@ -1,4 +1,5 @@
-//! Which cells of a study are wanted, what they name (paths, eras, servers), and which can be made here.
+//! Selects the cells of a study, loads what they name (paths, eras, servers), and finds which cells can run
+//! here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,7 +16,7 @@ use crate::era::Era;
 use crate::server::definition::Definition;
 use crate::server::{self, Installed};
 
-/// The cells of a mode that have the levels asked for.
+/// The cells of a mode that have the requested levels.
 pub(super) fn wanted_cells(
     study: &Study,
     mode: &str,
@@ -65,7 +66,7 @@ pub(super) fn wanted_cells(
     Ok(kept)
 }
 
-/// The level of a factor, or the name of the block, which can be asked for like one.
+/// The level of a factor, or the block's name, which can be selected like a factor.
 fn level_of<'a>(cell: &'a Cell, factor: &str) -> &'a str {
     if factor == "block" {
         &cell.block
@@ -74,17 +75,17 @@ fn level_of<'a>(cell: &'a Cell, factor: &str) -> &'a str {
     }
 }
 
-/// Everything that cells name, loaded once.
+/// Everything that cells refer to, loaded once.
 pub(super) struct Materials {
     pub(super) profiles: BTreeMap<String, (Profile, String)>,
     pub(super) eras: BTreeMap<String, Era>,
     pub(super) servers: BTreeMap<String, (Definition, Option<Installed>)>,
-    /// What all that is made of, each with the hash of its file or, of a program, its version.
+    /// The inputs by name, each with the hash of its file or, for a program, its version.
     pub(super) data: BTreeMap<String, String>,
 }
 
 impl Materials {
-    /// Loads what these cells name.
+    /// Loads everything that these cells refer to.
     pub(super) fn load(cells: &[Cell]) -> Result<Materials, RunError> {
         let levels = |factor: &str| -> BTreeSet<String> {
             cells
@@ -121,7 +122,7 @@ impl Materials {
             servers.insert(name, (definition, installed));
         }
         for name in levels("workload") {
-            // `log:access.log`, `har:page.har`: what else a name has is no file.
+            // Only names such as `log:access.log` and `har:page.har` refer to a file.
             let file = name.split_once(':').map(|(_, file)| Path::new(file));
             if let Some(hash) = file.and_then(|file| hash::of_file(file).ok()) {
                 data.insert(format!("workload {name}"), hash);
@@ -135,7 +136,7 @@ impl Materials {
         })
     }
 
-    /// The cells that this machine and its servers can make; the others go to `left_out`.
+    /// The cells that this machine and its servers support; the others are added to `left_out`.
     pub(super) fn possible(&self, cells: Vec<Cell>, left_out: &mut Vec<LeftOut>) -> Vec<Cell> {
         let refused = |levels: &BTreeMap<String, String>| {
             let name = &levels["server"];
@@ -160,7 +161,7 @@ impl Materials {
     }
 }
 
-/// The cells that nothing is said against; the others go to `left_out` with what is.
+/// The cells that are not refused; the others are added to `left_out` with the reason.
 fn kept(
     cells: Vec<Cell>,
     left_out: &mut Vec<LeftOut>,
@@ -178,7 +179,7 @@ fn kept(
         .collect()
 }
 
-/// The cells whose policy the load engine can carry out; the others go to `left_out`.
+/// The cells whose policy the load engine supports; the others are added to `left_out`.
 pub(super) fn askable(cells: Vec<Cell>, left_out: &mut Vec<LeftOut>) -> Vec<Cell> {
     kept(cells, left_out, |cell| {
         let policies = [
@@ -192,7 +193,7 @@ pub(super) fn askable(cells: Vec<Cell>, left_out: &mut Vec<LeftOut>) -> Vec<Cell
     })
 }
 
-/// The cells whose hosts can be limited as they ask; the others go to `left_out`.
+/// The cells whose host limits can be set here; the others are added to `left_out`.
 pub(super) fn limitable(
     study: &Study,
     cells: Vec<Cell>,

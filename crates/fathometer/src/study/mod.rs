@@ -1,5 +1,6 @@
-//! Studies: their files ([`files`]), what is varied ([`spec`]), in which order it is run ([`schedule`]), one repetition
-//! ([`replicate`]; [`page`], [`load`]) and all of them ([`run`]), also when they take more than one sitting ([`past`]).
+//! Studies: their files ([`files`]), the design ([`spec`]), the order of execution ([`schedule`]), one
+//! replicate ([`replicate`]; [`page`], [`load`]), the whole run ([`run`]), and resuming it after an
+//! interruption ([`past`]).
 
 pub mod files;
 pub mod hash;

@@ -1,4 +1,4 @@
-//! What earlier sittings of a run have made, so that a run that was interrupted goes on where it was.
+//! The replicates that earlier invocations of an interrupted run have measured, so that the run can be resumed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ use super::spec::{Cell, folder_of};
 struct Attempts {
     made: u32,
     valid: bool,
-    /// The number of the next, whose folder is none that a record names.
+    /// The number of the next attempt; no record refers to its folder.
     next: u32,
 }
 
-/// What was made before.
+/// The earlier replicates of a run.
 #[derive(Debug, Default)]
 pub struct Past {
     /// By the cell's folder and the repetition.
@@ -38,7 +38,7 @@ pub struct Mismatch {
 }
 
 impl Past {
-    /// What the records of a run say, those of all attempts ([`Run::records`]).
+    /// Reads the records of a run, including all attempts ([`Run::records`]).
     pub fn of<'a>(records: impl IntoIterator<Item = &'a ReplicateRecord>) -> Past {
         let mut past = Past::default();
         for record in records {
@@ -53,12 +53,12 @@ impl Past {
         past
     }
 
-    /// The place in the order of execution of what comes next.
+    /// The place of the next replicate in the order of execution.
     pub fn next_place(&self) -> u32 {
         self.next_place
     }
 
-    /// The replicates made, every attempt counted, and how many of them were invalid.
+    /// The number of replicates measured, counting every attempt, and how many of them were invalid.
     pub fn made(&self) -> (u32, u32) {
         let made = self.attempts.values().map(|attempts| attempts.made).sum();
         let valid = self.attempts.values().filter(|attempts| attempts.valid);
@@ -71,7 +71,7 @@ impl Past {
         valid.map(|((folder, _), _)| folder.as_str())
     }
 
-    /// How many replicates of these cells need not be made again.
+    /// The number of replicates of these cells that need not be repeated.
     pub fn done(&self, cells: &[Cell]) -> u32 {
         let replicates = cells.iter().flat_map(|cell| {
             let folder = cell.folder();
@@ -86,7 +86,7 @@ impl Past {
             .is_some_and(|attempts| attempts.valid || attempts.made >= MOST_ATTEMPTS)
     }
 
-    /// What is left of each lane: what was never made in its order, then what is to be made again.
+    /// The remaining jobs of each lane: first those never run, in their order, then those to repeat.
     pub fn left(&self, lanes: BTreeMap<String, VecDeque<Job>>) -> BTreeMap<String, VecDeque<Job>> {
         lanes
             .into_iter()
@@ -106,7 +106,7 @@ impl Past {
     }
 }
 
-/// What follows the replicate's number in the folder of a repeated attempt.
+/// The suffix of the folder of a repeated attempt, after the replicate's number.
 const AGAIN: &str = "-again";
 
 /// The folder of an attempt at a replicate, relative to the run's: `cells/BLOCK/LEVELS/r0`, `…/r0-again1`.
@@ -118,7 +118,7 @@ pub fn attempt_folder(cell: &Cell, replicate: u32, attempt: u32) -> String {
     }
 }
 
-/// The number of the attempt that a record's folder is of.
+/// The number of the attempt to which a record's folder belongs.
 fn attempt_of(folder: &str) -> Option<u32> {
     let name = folder.rsplit('/').next()?.strip_prefix('r')?;
     match name.split_once(AGAIN) {
@@ -127,8 +127,8 @@ fn attempt_of(folder: &str) -> Option<u32> {
     }
 }
 
-/// Whether a run can be resumed with what `now` says: results of another study, seed, build or data would mix
-/// with its own.
+/// Whether a run can be resumed with the inputs in `now`. Results of another study, seed, build or data must
+/// not be mixed with its own.
 pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
     let then = &earlier.info;
     let mut differences = Vec::new();
@@ -172,7 +172,7 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
             },
         );
     }
-    // A sitting may leave out what another names; what both name must be the same.
+    // An invocation may leave out inputs of an earlier one; inputs that both have must be the same.
     for (name, found) in &now.data {
         if then.data.get(name).is_some_and(|then| then != found) {
             differences.push(format!("{name} is another now"));
@@ -269,7 +269,7 @@ mod tests {
             record.folder = attempt_folder(&cell(policy), 0, attempt);
             record
         };
-        // Of `b` a record is missing, as where the first attempt was killed.
+        // `b` has no records of its earlier attempts, as if they were killed.
         let past = Past::of(&[at("a", 0), at("a", 1), at("b", 2)]);
         let left = past.left(schedule::lanes(&cells, Seed(1)));
         let mut left: Vec<(String, u32)> = left["lan"]
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn a_run_is_resumed_with_what_it_was_made_with_alone() {
         assert_eq!(refusal(|_| {}), None);
-        // Another sitting measured on paths that this one leaves out.
+        // The earlier invocation measured on paths that this one leaves out.
         let other = refusal(|then| {
             then.data.insert("path wan".to_owned(), "9".to_owned());
         });

@@ -1,24 +1,26 @@
-//! The time-sequence plots that a study asks for.
+//! The time-sequence plots that a study requests.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use fathometer_analysis::run::Plot;
+use fathometer_model::ReplicateRecord;
 
 use super::run::RunError;
-use super::spec::{KEY_FACTORS, Study};
+use super::spec::{KEY_FACTORS, Study, folder_of};
 use crate::run_folder::RunFolder;
 
 /// Draws the study's time-sequence plots, each from the first valid replicate of its cell.
 pub(super) fn draw(
     study: &Study,
     folder: &RunFolder,
-    valid_cells: &BTreeSet<String>,
+    records: &[ReplicateRecord],
 ) -> Result<Vec<Plot>, RunError> {
+    let valid = valid_by_cell(records);
     let mut plots = Vec::new();
     for (n, plot) in study.plots.iter().enumerate() {
         let block = plot.cell.get("block").map_or("main", String::as_str);
-        let Some(cell) = valid_cells.iter().find(|name| {
+        let Some((_, replicates)) = valid.iter().find(|(name, _)| {
             let mut levels = plot.cell.iter().filter(|(factor, _)| *factor != "block");
             name.starts_with(&format!("{block}/"))
                 && levels.all(|(factor, level)| {
@@ -35,7 +37,7 @@ pub(super) fn draw(
         }) else {
             continue;
         };
-        let Some(svg) = draw_cell(&folder.path().join("cells").join(cell), &plot.title) else {
+        let Some(svg) = draw_cell(folder.path(), replicates, &plot.title) else {
             continue;
         };
         folder.subfolder("plots")?;
@@ -50,16 +52,26 @@ pub(super) fn draw(
     Ok(plots)
 }
 
-/// The time sequence of the first replicate whose capture can be drawn.
-fn draw_cell(cell: &Path, title: &str) -> Option<String> {
+/// The valid records of each cell, by the cell's folder, in the order of their replicates.
+fn valid_by_cell(records: &[ReplicateRecord]) -> BTreeMap<String, Vec<&ReplicateRecord>> {
+    let mut cells: BTreeMap<String, Vec<&ReplicateRecord>> = BTreeMap::new();
+    for record in records {
+        if record.validity.is_valid() {
+            let cell = folder_of(&record.block, &record.cell);
+            cells.entry(cell).or_default().push(record);
+        }
+    }
+    for records in cells.values_mut() {
+        records.sort_by_key(|record| record.replicate);
+    }
+    cells
+}
+
+/// The time sequence of the first of these replicates whose capture can be drawn.
+fn draw_cell(run: &Path, replicates: &[&ReplicateRecord], title: &str) -> Option<String> {
     use fathometer_analysis::packets;
-    let mut replicates: Vec<PathBuf> = std::fs::read_dir(cell)
-        .ok()?
-        .flatten()
-        .map(|entry| entry.path().join("capture.pcapng"))
-        .collect();
-    replicates.sort();
-    replicates.iter().find_map(|capture| {
+    replicates.iter().find_map(|replicate| {
+        let capture = run.join(&replicate.folder).join("capture.pcapng");
         let file = std::fs::File::open(capture).ok()?;
         let options = packets::Options {
             time_sequences: 64,
@@ -68,4 +80,47 @@ fn draw_cell(cell: &Path, title: &str) -> Option<String> {
         let (_, sequences) = packets::account_with_sequences(file, &options).ok()?;
         packets::plot::time_sequences(&sequences, title)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use fathometer_model::{CellKey, PathCertificate, Validity};
+
+    use super::*;
+
+    fn record(replicate: u32, folder: &str, reasons: &[&str]) -> ReplicateRecord {
+        let levels = BTreeMap::from([("path".to_owned(), "lan".to_owned())]);
+        ReplicateRecord {
+            block: "main".to_owned(),
+            cell: CellKey(levels),
+            replicate,
+            seed: 1,
+            order: 0,
+            started: 0.0,
+            metrics: BTreeMap::new(),
+            path: PathCertificate::default(),
+            validity: Validity {
+                reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
+            },
+            folder: folder.to_owned(),
+        }
+    }
+
+    #[test]
+    fn invalid_attempts_are_not_drawn_and_replicates_are_in_order() {
+        let records = [
+            record(10, "r10", &[]),
+            record(0, "r0", &["late"]),
+            record(2, "r2", &[]),
+            record(0, "r0-again1", &[]),
+        ];
+        let valid = valid_by_cell(&records);
+        let folders: Vec<&str> = valid["main/path=lan"]
+            .iter()
+            .map(|record| record.folder.as_str())
+            .collect();
+        assert_eq!(folders, ["r0-again1", "r2", "r10"]);
+    }
 }

@@ -1,5 +1,5 @@
-//! One replicate, whatever its kind: what it is given, what it leaves, and why it could not be made. How a
-//! page is retrieved is in [`page`](super::page), how a load is made in [`load`](super::load).
+//! One replicate of any kind: its inputs, its result, and the reasons why it could not run. The retrieval of a
+//! page is in [`page`](super::page), load tests are in [`load`](super::load).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,18 +36,18 @@ pub struct Shared<'a> {
     pub mode: &'a str,
     /// The seed of the run.
     pub seed: Seed,
-    /// Whether the user wants to end.
+    /// Whether the user has interrupted the run.
     pub interrupted: &'a (dyn Fn() -> bool + Sync),
-    /// Held while a laboratory is built: the kernel makes namespaces and devices without letting
-    /// anybody else run on that processor, so one at a time.
+    /// Held while a laboratory is built, so that only one is built at a time: while the kernel creates
+    /// namespaces and devices, no other thread runs on that processor.
     pub building: Mutex<()>,
 }
 
-/// What one replicate is run with.
+/// The inputs of one replicate.
 pub struct Setup<'a> {
     /// The cell.
     pub cell: &'a Cell,
-    /// Which repetition.
+    /// The number of the repetition.
     pub replicate: u32,
     /// Place in the order of execution.
     pub order: u32,
@@ -57,74 +57,74 @@ pub struct Setup<'a> {
     pub era: &'a Era,
     /// The server.
     pub definition: &'a Definition,
-    /// The server's program, where it is one.
+    /// The installed program of the server, if it is not built in.
     pub installed: Option<&'a Installed>,
-    /// The server of the load beside, where the cell has one, and its program.
+    /// The server of the load beside, if the cell has one, and its program.
     pub beside: Option<(&'a Definition, Option<&'a Installed>)>,
-    /// Its folder, made already.
+    /// The replicate's folder, which exists.
     pub folder: &'a Path,
-    /// The same relative to the run's folder.
+    /// The same folder, relative to the run's.
     pub folder_name: String,
 }
 
-/// What a replicate gave.
+/// The result of a replicate.
 pub struct Finished {
     /// Its line in the run.
     pub record: ReplicateRecord,
-    /// What became of the era's settings at the client and at the server.
+    /// How the era's settings were applied at the client and at the server.
     pub applied: [AppliedSettings; 2],
 }
 
-/// Why a replicate could not be made at all. A bad measurement is not an error: it is recorded,
-/// with the reason why it is invalid.
+/// Why a replicate could not run at all. A bad measurement is not an error: it is recorded with the reason why
+/// it is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplicateError {
-    /// The laboratory.
+    /// The laboratory could not be built.
     #[error("failed to build the laboratory: {0}")]
     Lab(#[from] fathometer_sys::Error),
-    /// The server.
+    /// The server failed.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The client.
+    /// The client failed.
     #[error(transparent)]
     Client(#[from] client::ClientError),
-    /// The site's folder.
+    /// The site's folder failed.
     #[error(transparent)]
     Site(#[from] SiteFolderError),
-    /// The load engine.
+    /// The load engine failed.
     #[error("failed to make the load: {0}")]
     Load(#[from] LoadError),
-    /// A file of the run.
+    /// A file of the run could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The capture.
+    /// The capture could not be read.
     #[error("failed to account for {path}: {error}")]
     Capture {
         /// The capture file.
         path: String,
-        /// What is wrong with it.
+        /// What is wrong with the capture.
         error: packets::CaptureError,
     },
-    /// A level that no part of the program knows.
+    /// The study has an unknown level.
     #[error("the study asks for {factor}={level}: {reason}")]
     Level {
         /// The factor.
         factor: &'static str,
         /// Its level.
         level: String,
-        /// What would be understood.
+        /// The accepted levels.
         reason: String,
     },
     /// TLS could not be set up.
     #[error("failed to set up TLS: {0}")]
     Tls(#[from] fathometer_tls::SettingsError),
-    /// QUIC's settings.
+    /// QUIC's settings are invalid.
     #[error(transparent)]
     Quic(#[from] crate::quic::SettingsError),
-    /// The server's side of HTTP/3.
+    /// HTTP/3 could not be served.
     #[error("failed to serve HTTP/3: {0}")]
     QuicService(#[from] crate::quic::server::ServiceError),
-    /// A first retrieval, for a cache or a session to begin with, did not succeed.
+    /// The first retrieval, which fills a cache or a session store, failed.
     #[error("failed to retrieve the page from {server} beforehand: {reason}")]
     Beforehand {
         /// The server.
@@ -132,7 +132,7 @@ pub enum ReplicateError {
         /// What went wrong.
         reason: String,
     },
-    /// The user wants to end.
+    /// The user has interrupted the run.
     #[error("interrupted")]
     Interrupted,
 }
@@ -149,7 +149,7 @@ impl From<TrialError> for ReplicateError {
     }
 }
 
-/// Makes one replicate.
+/// Runs one replicate.
 pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
     match shared.study.kind {
         Kind::Page => super::page::run(shared, setup),

@@ -1,4 +1,4 @@
-//! One execution of a study: all replicates of all cells, written down as they end.
+//! One execution of a study: runs all replicates of all cells, and records each when it ends.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,74 +35,74 @@ use crate::server::{Installed, Scratch, ScratchError};
 use crate::site_folder::{self, SiteFolderError};
 use crate::workload;
 
-/// What a run says that the user has ended.
+/// Note of a run that the user has interrupted.
 const INTERRUPTED: &str = "interrupted by the user: cells that had not been run are not measured";
 
-/// What is to be run.
+/// A request to run a study.
 pub struct Request {
     /// The study.
     pub study: Study,
     /// The files that it was read from.
     pub files: StudyFiles,
-    /// How much of it.
+    /// Quick or full.
     pub mode: Mode,
-    /// Levels that cells must have (`path=wan`), several of one factor being alternatives.
+    /// Levels that cells must have (`path=wan`). Several levels of one factor are alternatives.
     pub only: Vec<(String, String)>,
-    /// Repetitions of every cell, instead of the study's.
+    /// Replicates of every cell, instead of the study's number.
     pub replicates: Option<u32>,
-    /// The seed that everything random comes from.
+    /// The seed of all random choices.
     pub seed: Seed,
-    /// The run's folder, to be made.
+    /// The run's folder, to be created.
     pub folder: PathBuf,
     /// The command line, for the record.
     pub command: Vec<String>,
-    /// No progress.
+    /// Show no progress.
     pub quiet: bool,
-    /// Whether the folder holds a run of this study that was interrupted and is to be resumed.
+    /// Whether the folder has an interrupted run of this study that is to be resumed.
     pub resume: bool,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome {
-    /// Replicates written down, every attempt included.
+    /// Replicates recorded, including every attempt.
     pub replicates: u32,
-    /// Of these, invalid ones.
+    /// The number of these that are invalid.
     pub invalid: u32,
     /// Cells without any valid replicate.
     pub cells_without_figures: u32,
-    /// Whether the user ended it early.
+    /// Whether the user interrupted the run.
     pub interrupted: bool,
 }
 
-/// Why a run could not be made or went no further. What was measured before is in its folder.
+/// Why a run could not start or continue. Earlier measurements are in its folder.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The study.
+    /// The study is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// Something named in it.
+    /// Something that the study names is not available.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// An era.
+    /// An era is invalid.
     #[error(transparent)]
     Era(#[from] EraError),
-    /// A server.
+    /// A server is invalid.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
-    /// A path profile.
+    /// A path profile is invalid.
     #[error(transparent)]
     Profile(#[from] fathometer_path::ProfileError),
-    /// The site's folder.
+    /// The site's folder failed.
     #[error(transparent)]
     Site(#[from] SiteFolderError),
-    /// The run's folder could not be made or opened: nothing was measured.
+    /// The run's folder could not be created or opened: nothing was measured.
     #[error(transparent)]
     Folder(#[from] OpenError),
-    /// A file of the run.
+    /// A file of the run could not be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// A temporary folder.
+    /// A temporary folder could not be created.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
     /// A replicate panicked, which is a defect of the program.
@@ -112,36 +112,36 @@ pub enum RunError {
     Panicked {
         /// The cell.
         cell: String,
-        /// Which repetition.
+        /// The number of the repetition.
         replicate: u32,
-        /// What the panic says.
+        /// The message of the panic.
         message: String,
     },
-    /// A replicate.
+    /// A replicate failed.
     #[error(transparent)]
     Replicate(#[from] ReplicateError),
-    /// The workload is one of files alone.
+    /// The workload has files but no page.
     #[error("the workload {0:?} has no page that could be retrieved")]
     Workload(String),
-    /// A workload that is not known, or cannot be made.
+    /// A workload is unknown, or cannot be generated.
     #[error(transparent)]
     LoadWorkload(#[from] workload::LoadError),
-    /// An earlier sitting of the run cannot be read.
+    /// The earlier part of the run cannot be read.
     #[error("cannot resume the run: {0}")]
     Earlier(#[from] fathometer_analysis::Error),
-    /// It is another run's.
+    /// The folder has a different run.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
-    /// Nothing is left to run.
+    /// No cell is left to run.
     #[error("no cell of the study is left to run: {0}")]
     Empty(String),
 }
 
-/// Said of a run in a virtual machine.
+/// Note of a run in a virtual machine.
 const AWAKE: &str = "this machine is a guest: its processors are kept awake while it measures, since \
                      a processor that the hypervisor has to wake is late";
 
-/// Runs it.
+/// Runs the study.
 pub fn execute(
     request: &Request,
     interrupted: &(dyn Fn() -> bool + Sync),
@@ -158,7 +158,7 @@ pub fn execute(
             cell.replicates = replicates;
         }
     }
-    // Of runs that were killed, whatever they were of.
+    // Left by killed runs of any kind.
     leftovers::remove();
     let materials = Materials::load(&cells)?;
     let mut left_out = Vec::new();
@@ -200,13 +200,13 @@ pub fn execute(
             (folder, Past::default())
         }
         true => {
-            // Not a file is made in a folder that is no run, or another's.
+            // Check first: no file may be created in a folder without a run, or with a different one.
             let earlier = Run::load(&request.folder)?;
             past::check(&earlier, &info)?;
             let folder = RunFolder::reopen(request.folder.clone())?;
-            // Read when no other program writes to it any more.
+            // Read again, now that no other program can write to it.
             let earlier = Run::load(&request.folder)?;
-            info = resumed(info, earlier.info);
+            info = resumed(info, earlier.info, &cells);
             (folder, Past::of(&Run::records(&request.folder)?))
         }
     };
@@ -249,7 +249,7 @@ pub fn execute(
 
     info.left_out.append(&mut lock(&execution.unable));
     let applied = lock(&execution.applied);
-    // In what is left of a run an era may not occur any more.
+    // The remaining cells of a resumed run may not use every era.
     for era in materials.eras.values() {
         if let Some(applied) = applied.get(&era.name) {
             let told = era_info(era, Some(applied));
@@ -266,15 +266,20 @@ pub fn execute(
         info.finished = Some(clock.realtime_of(clock.now()).as_secs_f64());
     }
     let written = folder.write_json("run.json", &info);
-    // What ended the run says more than what could not be written after it.
+    // The error that ended the run is more informative than a later write error.
     result?;
     written?;
-    let plots = plots::draw(study, &folder, &lock(&execution.valid_cells))?;
+    let plots = plots::draw(study, &folder, &Run::records(folder.path())?)?;
     folder.write_json("plots.json", &plots)?;
     let valid_cells = lock(&execution.valid_cells);
+    // A cell that its server cannot run is left out, as those found before the run are.
+    let is_left_out = |cell: &Cell| {
+        let mut left_out = info.left_out.iter();
+        left_out.any(|out| out.block == cell.block && out.cell == cell.key)
+    };
     let without = cells
         .iter()
-        .filter(|cell| !valid_cells.contains(&cell.folder()));
+        .filter(|cell| !valid_cells.contains(&cell.folder()) && !is_left_out(cell));
     Ok(Outcome {
         replicates: execution.replicates.load(Ordering::Relaxed),
         invalid: execution.invalid.load(Ordering::Relaxed),
@@ -295,7 +300,7 @@ fn load_sites(
     for name in names {
         let loaded = workload::load(name, seed, &mut |_, _| {})?;
         let folder = scratch.join(name.replace(['/', ':'], "-"));
-        site_folder::write(&loaded.site(seed), &folder)?;
+        site_folder::write_for_servers(&loaded.site(seed), &folder)?;
         let told = loaded.notes();
         notes.extend(told.iter().map(|note| format!("{name}: {note}")));
         let site = LoadSite {
@@ -307,8 +312,8 @@ fn load_sites(
     Ok(sites)
 }
 
-/// What a run that is resumed says of itself: where it began, and how it was begun.
-fn resumed(now: RunInfo, earlier: RunInfo) -> RunInfo {
+/// The description of a resumed run: its original start and command, and notes about the resumption.
+fn resumed(now: RunInfo, earlier: RunInfo, cells: &[Cell]) -> RunInfo {
     let mut notes = now.notes;
     for note in earlier.notes {
         if !notes.contains(&note) && note != INTERRUPTED {
@@ -319,7 +324,8 @@ fn resumed(now: RunInfo, earlier: RunInfo) -> RunInfo {
         "resumed after an interruption, by: {}",
         now.command.join(" ")
     ));
-    // Not refused, as a kernel update or a changed guest may be what interrupted it; but to be known.
+    // A changed machine is noted but not refused: a kernel update or a change of the guest may have caused the
+    // interruption.
     for fact in ["cpu", "cores", "memory", "kernel"] {
         let (then, now) = (earlier.machine.get(fact), now.machine.get(fact));
         if let (Some(then), Some(now)) = (then, now)
@@ -330,9 +336,14 @@ fn resumed(now: RunInfo, earlier: RunInfo) -> RunInfo {
             ));
         }
     }
-    // What only an earlier sitting named is part of the run.
+    // Inputs that only an earlier invocation used are part of the run too.
     let mut data = earlier.data;
     data.extend(now.data);
+    let mut left_out = earlier.left_out;
+    left_out.retain(|out| {
+        let is_run_now = |cell: &Cell| cell.block == out.block && cell.key == out.cell;
+        !cells.iter().any(is_run_now)
+    });
     RunInfo {
         started: earlier.started,
         command: earlier.command,
@@ -340,10 +351,27 @@ fn resumed(now: RunInfo, earlier: RunInfo) -> RunInfo {
             true => now.eras,
             false => earlier.eras,
         },
+        // An invocation that runs fewer cells (`--only`) does not make the run complete.
+        replicates_planned: now.replicates_planned.max(earlier.replicates_planned),
+        paths: united(now.paths, earlier.paths, |a, b| a.name == b.name),
+        servers: united(now.servers, earlier.servers, |a, b| a.name == b.name),
+        left_out: united(now.left_out, left_out, |a, b| {
+            a.block == b.block && a.cell == b.cell
+        }),
         notes,
         data,
         ..now
     }
+}
+
+/// The entries of two invocations; where both have one, that of the later.
+fn united<T>(mut now: Vec<T>, earlier: Vec<T>, is_same: impl Fn(&T, &T) -> bool) -> Vec<T> {
+    for entry in earlier {
+        if !now.iter().any(|other| is_same(other, &entry)) {
+            now.push(entry);
+        }
+    }
+    now
 }
 
 fn info(
@@ -401,7 +429,7 @@ fn info(
     }
 }
 
-/// The machine in words, for the record.
+/// The facts about the machine as text, for the record.
 pub fn machine_facts(machine: &Machine) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     let mut put = |name: &str, value: String| {
@@ -453,7 +481,7 @@ fn era_info(era: &Era, applied: Option<&[AppliedSettings; 2]>) -> EraInfo {
     }
 }
 
-/// What the workers of a run share.
+/// The state that the workers of a run share.
 struct Execution<'a> {
     shared: Shared<'a>,
     materials: &'a Materials,
@@ -462,21 +490,21 @@ struct Execution<'a> {
     progress: Progress,
     applied: Mutex<BTreeMap<String, [AppliedSettings; 2]>>,
     valid_cells: Mutex<BTreeSet<String>>,
-    /// Cells that a server said it cannot do.
+    /// Cells that their server reported as unsupported.
     unable: Mutex<Vec<LeftOut>>,
     replicates: AtomicU32,
     invalid: AtomicU32,
 }
 
 impl Execution<'_> {
-    /// Makes one replicate and says whether it is valid. When it fails, those under way beside it are
-    /// ended too: on a modem line they would otherwise go on for minutes.
+    /// Runs one replicate and returns whether it is valid. A failure also stops the replicates in flight: over
+    /// a modem path they would otherwise continue for minutes.
     fn run(&self, job: &Job, order: u32) -> Result<bool, RunError> {
         let made = catch_unwind(AssertUnwindSafe(|| self.make(job, order)));
         match made.unwrap_or_else(|panic| Err(panicked(job, panic.as_ref()))) {
-            // By the user, or by the failure of another.
+            // Interrupted by the user, or by the failure of another replicate.
             Err(RunError::Replicate(ReplicateError::Interrupted)) => Ok(true),
-            // It would not be able a second time either.
+            // A repetition would fail for the same reason.
             Err(RunError::Replicate(ReplicateError::Server(error))) if error.is_inability() => {
                 let cell = job.cell.left_out(error.to_string());
                 let mut unable = lock(&self.unable);
@@ -495,7 +523,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Makes one replicate and writes it down.
+    /// Runs one replicate and records it.
     fn make(&self, job: &Job, order: u32) -> Result<bool, RunError> {
         let record = self.attempt(job, order)?;
         let valid = record.validity.is_valid();
@@ -507,7 +535,7 @@ impl Execution<'_> {
             self.invalid.fetch_add(1, Ordering::Relaxed);
         }
         let invalid = self.invalid.load(Ordering::Relaxed);
-        // What will be made again later is not done.
+        // A replicate that will be repeated does not count as progress.
         if valid || !Queue::has_another_chance(job) {
             self.progress.step(&format!("{invalid} invalid"));
         }
@@ -546,7 +574,7 @@ impl Execution<'_> {
             Err(ReplicateError::Server(error)) if error.is_inability() => {
                 Err(ReplicateError::Server(error).into())
             }
-            // A server that does not start spoils its cell, not the run.
+            // If a server does not start, its cell is invalid; the run continues.
             Err(error @ (ReplicateError::Server(_) | ReplicateError::Beforehand { .. })) => {
                 Ok(ReplicateRecord {
                     block: cell.block.clone(),
@@ -582,4 +610,53 @@ fn panicked(job: &Job, panic: &(dyn Any + Send)) -> RunError {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(name: &str) -> PathInfo {
+        PathInfo {
+            name: name.to_owned(),
+            profile: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_run_resumed_with_fewer_cells_keeps_what_it_was_to_measure() {
+        let info = RunInfo {
+            format: RunInfo::FORMAT,
+            study: "small".to_owned(),
+            title: String::new(),
+            mode: Mode::Full,
+            command: vec!["fathometer".to_owned()],
+            version: String::new(),
+            build: None,
+            study_files: BTreeMap::new(),
+            data: BTreeMap::new(),
+            machine: BTreeMap::new(),
+            seed: Seed(1),
+            started: 1.0,
+            finished: None,
+            replicates_planned: Some(600),
+            eras: Vec::new(),
+            paths: vec![path("lan"), path("wan")],
+            servers: Vec::new(),
+            notes: Vec::new(),
+            left_out: Vec::new(),
+        };
+        let earlier = info.clone();
+        let now = RunInfo {
+            started: 2.0,
+            replicates_planned: Some(200),
+            paths: vec![path("lan")],
+            ..info
+        };
+        let united = resumed(now, earlier, &[]);
+        assert_eq!(united.replicates_planned, Some(600));
+        let names: Vec<&str> = united.paths.iter().map(|path| path.name.as_str()).collect();
+        assert_eq!(names, ["lan", "wan"]);
+        assert_eq!(united.started.to_bits(), 1f64.to_bits());
+    }
 }

@@ -1,17 +1,17 @@
-//! Which replicate runs when: interleaved in a seeded random order, slow paths side by side, and what
-//! came out invalid again later.
+//! The order in which replicates run: interleaved in a seeded random order, with slow paths in parallel and
+//! invalid replicates repeated later.
 //!
-//! Every path has a lane of its own, and a lane runs as many replicates at once as the study
-//! allows on that path: cells on a modem are idle nearly all the time and disturb nobody, cells on
-//! a LAN run one after another. The lanes run beside each other, but for those that a study wants alone on
-//! the machine: these come first, one after the other ([`turns`]).
+//! Every path has its own lane, and a lane runs as many replicates at once as the study allows on that path.
+//! Cells on a modem path are idle nearly all the time and do not disturb others; cells on a LAN run one after
+//! another. The lanes run in parallel, except those that a study runs alone on the machine: these run first,
+//! one after another ([`turns`]).
 //!
-//! A job that panics is reported to its lane like one that ended, so that no lane waits for it.
+//! A job that panics is reported to its lane as ended, so that the lane does not wait for it.
 //!
-//! What makes a replicate invalid is mostly noise, and noise lasts: a hypervisor takes processor time
-//! for a minute at a stretch. So a replicate that was invalid goes to the end of its lane's queue and
-//! is made again when the others have had their turn, [`MOST_ATTEMPTS`] times in all. When nothing
-//! else is left and the last one was invalid too, there is a [`PAUSE`] before it.
+//! Most invalid replicates are caused by noise, and noise lasts: a hypervisor may take processor time for a
+//! minute. An invalid replicate therefore goes to the end of its lane's queue and is repeated after the others,
+//! with [`MOST_ATTEMPTS`] attempts in total. If only repeats are left and the last replicate was invalid too,
+//! there is a [`PAUSE`] before the next.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -24,13 +24,13 @@ use fathometer_model::Seed;
 
 use super::spec::Cell;
 
-/// How often a replicate is made before its cell goes without it.
+/// Number of attempts at a replicate before its cell goes without it.
 pub const MOST_ATTEMPTS: u32 = 4;
 
-/// How long a lane waits for a quieter time when all that is left has just been invalid.
+/// The pause of a lane before a repeat, if the last replicate was invalid too.
 pub const PAUSE: Duration = Duration::from_secs(5);
 
-/// How often somebody who waits looks whether to stop.
+/// How often a waiting thread checks whether to stop.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// One replicate of one cell, waiting to be run.
@@ -38,20 +38,20 @@ const GLANCE: Duration = Duration::from_millis(50);
 pub struct Job {
     /// The cell.
     pub cell: Cell,
-    /// Which repetition, from 0.
+    /// The number of the repetition, from 0.
     pub replicate: u32,
-    /// How often it has been made and was invalid.
+    /// The number of earlier attempts, all invalid.
     pub attempt: u32,
 }
 
-/// What a lane is to do next.
+/// The next step of a lane.
 #[derive(Debug)]
 pub enum Next {
-    /// Make this one, after a pause.
+    /// Run this job, after a pause.
     Run(Box<Job>, Duration),
-    /// Nothing, until one of those under way has ended: it may have to be made again.
+    /// Wait until a job in flight ends: it may have to be repeated.
     Wait,
-    /// Nothing any more.
+    /// All jobs are done.
     Done,
 }
 
@@ -65,7 +65,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// These, in this order.
+    /// A queue of these jobs, in this order.
     pub fn new(waiting: VecDeque<Job>) -> Queue {
         Queue {
             waiting,
@@ -74,7 +74,7 @@ impl Queue {
         }
     }
 
-    /// What to do next. A job that is handed out must be brought back with [`Queue::ended`].
+    /// Returns the next step. The caller must return a job with [`Queue::ended`].
     pub fn take(&mut self) -> Next {
         let Some(job) = self.waiting.pop_front() else {
             return match self.under_way {
@@ -83,7 +83,7 @@ impl Queue {
             };
         };
         self.under_way += 1;
-        // Those to be made again are behind all others: with one of them first, no other is left.
+        // Repeats are behind all other jobs: if one of them is first, no other job is left.
         let pause = match job.attempt > 0 && self.noisy {
             true => PAUSE,
             false => Duration::ZERO,
@@ -91,12 +91,12 @@ impl Queue {
         Next::Run(Box::new(job), pause)
     }
 
-    /// Whether a job will be made again if it is invalid now.
+    /// Whether the job will be repeated if it is invalid now.
     pub fn has_another_chance(job: &Job) -> bool {
         job.attempt + 1 < MOST_ATTEMPTS
     }
 
-    /// A job has ended.
+    /// Records the end of a job.
     pub fn ended(&mut self, job: Job, valid: bool) {
         self.under_way -= 1;
         self.noisy = !valid;
@@ -109,10 +109,10 @@ impl Queue {
     }
 }
 
-/// All replicates of the cells, each lane in a random order of its own.
+/// All replicates of the cells by lane, each lane in its own random order.
 ///
-/// Repetition 0 of every cell comes before repetition 1 of any, so that a run that is ended early
-/// has some of everything.
+/// Repetition 0 of every cell comes before repetition 1 of any, so that an interrupted run has data of all
+/// cells.
 pub fn lanes(cells: &[Cell], seed: Seed) -> BTreeMap<String, VecDeque<Job>> {
     let mut lanes: BTreeMap<String, Vec<(u32, u64, Job)>> = BTreeMap::new();
     let order = seed.stream("study.order");
@@ -144,8 +144,8 @@ pub fn lanes(cells: &[Cell], seed: Seed) -> BTreeMap<String, VecDeque<Job>> {
         .collect()
 }
 
-/// The lanes that run at the same time: each of those that are to be `alone` by itself, in that order, then
-/// the others together.
+/// The groups of lanes that run at the same time: each of the `alone` lanes by itself, in that order, then all
+/// others together.
 pub fn turns(
     mut lanes: BTreeMap<String, VecDeque<Job>>,
     alone: &[String],
@@ -159,12 +159,12 @@ pub fn turns(
     turns
 }
 
-/// Runs every job, `side_by_side[lane]` at a time in each lane, until all are done or `run` gives
-/// an error or `stop` says so. `run` is handed the job and its place in the order of execution, and
-/// says whether the replicate is valid.
+/// Runs every job, `side_by_side[lane]` at a time in each lane, until all are done, `run` returns an error, or
+/// `stop` returns true. `run` receives the job and its place in the order of execution, and returns whether the
+/// replicate is valid.
 ///
 /// # Panics
-/// When `run` panics, after all others have ended.
+/// When `run` panics, after all other jobs have ended.
 pub fn execute<E: Send>(
     lanes: BTreeMap<String, VecDeque<Job>>,
     side_by_side: &BTreeMap<String, usize>,
@@ -218,7 +218,7 @@ pub fn execute<E: Send>(
     }
 }
 
-/// The next job of a lane, waited for while there may be one.
+/// Returns the next job of a lane. Waits while a job in flight may still be repeated.
 fn take(
     queue: &Mutex<Queue>,
     changed: &Condvar,
@@ -295,8 +295,8 @@ mod tests {
         assert_eq!(rounds, ['0', '0', '0', '1', '1', '1', '2', '2', '2']);
     }
 
-    /// Runs a lane by itself: for each job in turn its name, with a `*` after a pause. `valid` is
-    /// handed the name and the attempt.
+    /// Runs a single lane and returns the name of each job in order, with a `*` after a pause. `valid` receives
+    /// the repetition and the attempt.
     fn course(jobs: u32, valid: impl Fn(u32, u32) -> bool) -> Vec<String> {
         let cell = &cells()[0];
         let jobs = (0..jobs).map(|replicate| Job {
@@ -323,12 +323,12 @@ mod tests {
     #[test]
     fn what_was_invalid_is_made_again_after_all_others() {
         assert_eq!(course(3, |_, _| true), ["0.0", "1.0", "2.0"]);
-        // The noise is over when the others have been made: no pause.
+        // The noise has ended when the other jobs are done: no pause.
         assert_eq!(
             course(3, |replicate, attempt| replicate > 0 || attempt > 0),
             ["0.0", "1.0", "2.0", "0.1"]
         );
-        // Only what was just invalid is left.
+        // Only jobs that were just invalid are left.
         assert_eq!(
             course(3, |replicate, attempt| replicate == 0 || attempt > 0),
             ["0.0", "1.0", "2.0", "1.1*", "2.1"]
@@ -413,7 +413,7 @@ mod tests {
                 ran.fetch_add(1, Ordering::Relaxed);
                 match place {
                     0 => panic!("as where a line cannot be printed"),
-                    // Invalid until the end: the lane waits for what may have to be repeated.
+                    // Always invalid: the lane waits for jobs that may have to be repeated.
                     _ => Ok(false),
                 }
             })

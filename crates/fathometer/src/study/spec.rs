@@ -1,10 +1,10 @@
 //! A study as data: factors and levels, replicates, limits of validity (`papers/<key>/study.toml`).
 //!
-//! A study is blocks; a block is the full crossing of its factors less what it excludes. A factor
-//! that a block does not name keeps the study's default level and stays out of the cell's key
-//! unless it is one of the [`KEY_FACTORS`], which every cell states.
+//! A study has blocks. A block is the full factorial design of its factors, without the excluded cells. A
+//! factor that a block does not name has the study's default level. It is part of the cell's key only if it is
+//! one of the [`KEY_FACTORS`], which every cell states.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fathometer_analysis::run::LeftOut;
 use fathometer_model::CellKey;
@@ -13,60 +13,60 @@ use fathometer_model::quantity::{
 };
 use serde::Deserialize;
 
-/// Factors that every cell names, whatever its block varies.
+/// Factors that are part of every cell's key, whether or not its block varies them.
 pub const KEY_FACTORS: [&str; 6] = ["policy", "coding", "visit", "path", "era", "server"];
 
-/// The longest time that a replicate may be given.
+/// The longest time limit of a replicate, in seconds.
 const LONGEST_DEADLINE_S: u64 = 30 * 86_400;
 
-/// The most replicates of a cell, as on the command line.
+/// The largest number of replicates per cell, as on the command line.
 const MOST_REPLICATES: u32 = 1000;
 
-/// The most cells of a path at the same time: each is several threads and two namespaces.
+/// The largest number of cells of a path that run in parallel: each has several threads and two namespaces.
 const MOST_SIDE_BY_SIDE: usize = 256;
 
-/// A study, as its file says it.
+/// A study, as defined by its file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Study {
     /// Its key, as in `nielsen97`.
     pub name: String,
-    /// What it re-runs, for headings.
+    /// What it reruns, for headings.
     pub title: String,
-    /// What a replicate is.
+    /// The kind of its replicates.
     #[serde(default)]
     pub kind: Kind,
-    /// The workload whose site it serves (`microscape`); a factor of that name says more.
+    /// The workload whose site is served (`microscape`); the factor `workload` overrides it.
     pub workload: String,
-    /// Of which replicates the packets are kept when they have been counted; of page retrievals.
+    /// Which replicates keep their capture after the accounting; for page retrievals.
     #[serde(default)]
     pub captures: Captures,
-    /// The most octets that captures keep of a packet; all of it if left out. Heads are enough where files
-    /// are large, and sizes are counted all the same.
+    /// Maximum number of bytes that captures keep per packet; default: all. With large files the heads are
+    /// enough, and packet sizes are counted in any case.
     #[serde(default)]
     pub snap_length: Option<u32>,
-    /// Whether the processor time of both hosts is told; of page retrievals. Each host then receives packets
-    /// in a process of its own.
+    /// Whether the CPU time of both hosts is reported; for page retrievals. Each host then receives packets in
+    /// its own process.
     #[serde(default)]
     pub accounts: bool,
-    /// Paths whose cells have the machine to themselves: these are run first, one path after the other.
+    /// Paths whose cells run alone on the machine: they run first, one path after another.
     #[serde(default)]
     pub alone: Vec<String>,
-    /// How a load is measured; a study of the kind `load` has it.
+    /// How a load is measured; required for a study of the kind `load`.
     #[serde(default)]
     pub load: Option<Load>,
-    /// What its users stand for, where the paper had more of them.
+    /// The ratio of the paper's users to this study's, if they differ.
     #[serde(default)]
     pub scale: Option<Scale>,
     /// The level of every factor that a block does not name.
     pub defaults: BTreeMap<String, String>,
     /// Replicates of a cell, by mode (`quick`, `full`) and path.
     pub replicates: BTreeMap<String, BTreeMap<String, u32>>,
-    /// Cells that run side by side, by path; a path that is not named runs alone.
+    /// Number of cells that run in parallel, by path; 1 for other paths.
     pub side_by_side: BTreeMap<String, usize>,
     /// Limits of validity, by path.
     pub limits: BTreeMap<String, Limits>,
-    /// What the client sends and how.
+    /// The client's request fields.
     pub client: Client,
     /// The blocks.
     #[serde(rename = "block")]
@@ -76,35 +76,35 @@ pub struct Study {
     pub plots: Vec<Plot>,
 }
 
-/// What a replicate of a study is.
+/// The kind of a study's replicates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// One page, retrieved once, with every packet counted.
+    /// The retrieval of one page, with every packet counted.
     #[default]
     Page,
     /// A load test.
     Load,
 }
 
-/// Of which replicates the packets are kept.
+/// Which replicates keep their packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Captures {
-    /// Of every one.
+    /// All.
     #[default]
     All,
-    /// Of the first of each cell.
+    /// The first of each cell.
     First,
 }
 
-/// How the numbers of users are to be compared with a paper's.
+/// How the numbers of users relate to those of the paper.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
-    /// Users of the paper for each of ours: levels of `ues` times this are the paper's.
+    /// The paper's users per user of this study: multiply a level of `ues` by it.
     pub paper_ues: Ratio,
-    /// Where that comes from, in words.
+    /// The reason for this ratio, as text.
     pub rule: String,
 }
 
@@ -124,30 +124,31 @@ impl std::fmt::Display for Scale {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// The measured window, in seconds.
+    /// The length of the measured window, in seconds.
     pub duration_s: ByMode<PositiveTimeSpan>,
-    /// The time before it, in seconds.
+    /// The length of the warm-up, in seconds.
     pub warm_up_s: ByMode<TimeSpan>,
-    /// Round trips of the path that the measured window lasts at the least, so that there is as much of a
-    /// long path's load to see as of a short one's.
+    /// Shortest length of the measured window in round trips of the path, so that a long path is observed for
+    /// as many round trips as a short one.
     #[serde(default)]
     pub round_trips: ByMode<RoundTrips>,
-    /// The same of the time before it.
+    /// The same for the warm-up.
     #[serde(default)]
     pub warm_up_round_trips: ByMode<RoundTrips>,
-    /// How long an exchange may take, in seconds.
+    /// Timeout of an exchange, in seconds.
     pub timeout_s: PositiveTimeSpan,
-    /// The processor time of the server's host, in cores: what 100 means in the factor `cpu`.
+    /// CPU quota of the server's host, in cores: the level 100 of the factor `cpu`.
     pub cpu_quota: Cores,
-    /// Connections at once that a server with shed = on serves.
+    /// Maximum number of concurrent connections of a server with shed = on.
     pub shed_at: u32,
-    /// Above, the generator itself is the limit, in percent of a thread.
+    /// Limit of the CPU use of a generator thread, in percent; above it the generator is the bottleneck.
     pub generator_busy_pct: Percent,
-    /// Above, clients did not begin again at once, in microseconds.
+    /// Limit of the 99th percentile of the send lag, in microseconds; above it clients did not continue at
+    /// once.
     pub send_lag_p99_us: Microseconds,
 }
 
-/// A value that is smaller where there is little time.
+/// A value that may be smaller in quick mode.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByMode<T> {
@@ -166,7 +167,7 @@ impl<T> ByMode<T> {
     }
 }
 
-/// What a block has otherwise than [`Load`].
+/// The values of a block that differ from [`Load`].
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadOfBlock {
@@ -177,19 +178,19 @@ pub struct LoadOfBlock {
     shed_at: Option<u32>,
 }
 
-/// When a replicate is not to be believed.
+/// The limits of a valid replicate.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Largest believable 99th percentile of the path's lateness, in microseconds.
+    /// Largest valid 99th percentile of the path's lateness, in microseconds.
     pub lateness_p99_us: u64,
-    /// Largest believable lateness of any packet, in microseconds.
+    /// Largest valid lateness of any packet, in microseconds.
     pub lateness_max_us: u64,
-    /// Longest time a replicate may take, in seconds; past it the replicate is ended and INVALID.
+    /// Time limit of a replicate, in seconds; a longer replicate is stopped and INVALID.
     pub deadline_s: u64,
 }
 
-/// The client's request heads.
+/// The client's request fields.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
@@ -197,34 +198,34 @@ pub struct Client {
     pub host: String,
     /// Further fields of every request, in order.
     pub fields: Vec<[String; 2]>,
-    /// Octets of each image that `h1.1-pipeline-ranges` asks for first.
+    /// Bytes of each image that `h1.1-pipeline-ranges` requests first.
     pub first_range: u64,
 }
 
-/// Factors that are crossed with each other.
+/// A full factorial design.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Block {
-    /// A word for it.
+    /// Its name.
     pub name: String,
-    /// What it is for, in one sentence.
+    /// Its purpose, in one sentence.
     pub purpose: String,
     /// Factors and their levels.
     pub factors: BTreeMap<String, Vec<String>>,
-    /// Levels in quick mode, of factors that have fewer there.
+    /// The levels of factors that have fewer of them in quick mode.
     #[serde(default)]
     pub quick: BTreeMap<String, Vec<String>>,
-    /// How its load is measured, where that differs from the study's.
+    /// How its load is measured, if different from the study's.
     #[serde(default)]
     pub load: LoadOfBlock,
-    /// Cells left out: each a set of levels (a level may be several, divided by `|`), all of which
-    /// a cell must have to be left out.
+    /// Excluded cells: each entry is a set of levels (alternatives are separated by `|`), all of which a cell
+    /// must have to be excluded.
     #[serde(default)]
     pub exclude: Vec<BTreeMap<String, String>>,
-    /// Further cells left out in quick mode.
+    /// Further cells excluded in quick mode.
     #[serde(default)]
     pub exclude_quick: Vec<BTreeMap<String, String>>,
-    /// Replicates by mode, where they differ from the study's.
+    /// Replicates by mode, if different from the study's.
     #[serde(default)]
     pub replicates: BTreeMap<String, u32>,
 }
@@ -235,9 +236,9 @@ pub struct Block {
 pub struct Plot {
     /// Its heading.
     pub title: String,
-    /// What to look at.
+    /// What the reader should look at.
     pub caption: String,
-    /// The cell's levels, and its `block` if that is not `main`; factors not named have their default level.
+    /// The cell's levels, and its `block` if that is not `main`; other factors have their default level.
     pub cell: BTreeMap<String, String>,
 }
 
@@ -250,7 +251,7 @@ pub struct Cell {
     pub key: CellKey,
     /// The level of every factor of the study, defaults included.
     pub levels: BTreeMap<String, String>,
-    /// How often it is run.
+    /// Number of replicates.
     pub replicates: u32,
 }
 
@@ -260,13 +261,13 @@ impl Cell {
         self.levels.get(factor).map_or("", String::as_str)
     }
 
-    /// What is asked of the host at the same time, by its factor `beside`: a policy and a server, as in
-    /// `h2@nghttpd`. `None` for the level `none`, for one of another form, and without such a factor.
+    /// The load at the same time on the same host, from the factor `beside`: a policy and a server, as in
+    /// `h2@nghttpd`. `None` for the level `none`, for a level of another form, and without such a factor.
     pub fn beside(&self) -> Option<(&str, &str)> {
         self.level("beside").split_once('@')
     }
 
-    /// The levels that each of its servers has to be able to do: its own, and those of the load beside.
+    /// The levels that each of its servers must support: its own, and those of the load beside.
     pub fn asked(&self) -> Vec<BTreeMap<String, String>> {
         let mut asked = vec![self.levels.clone()];
         asked.extend(self.beside().map(|(policy, server)| {
@@ -278,7 +279,7 @@ impl Cell {
         asked
     }
 
-    /// The cell as one that is not measured.
+    /// The cell as an entry of the cells that are not measured.
     pub fn left_out(&self, reason: impl Into<String>) -> LeftOut {
         LeftOut {
             block: self.block.clone(),
@@ -293,41 +294,41 @@ impl Cell {
         std::iter::once(self.level("server")).chain(beside)
     }
 
-    /// A folder name for it: block and levels, fit for any file system.
+    /// The cell's folder name: block and levels, valid on any file system.
     pub fn folder(&self) -> String {
         folder_of(&self.block, &self.key)
     }
 }
 
-/// The folder name of a block's cell.
+/// The folder name of a cell in a block.
 pub fn folder_of(block: &str, key: &CellKey) -> String {
     let levels: Vec<String> = key
         .0
         .iter()
-        // A level may be the path of a file.
+        // A level may be a file path.
         .map(|(factor, level)| format!("{factor}={}", level.replace('/', "%2F")))
         .collect();
     format!("{block}/{}", levels.join(","))
 }
 
-/// Why a study's file cannot be used.
+/// Why a study's file is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// Not TOML, or not of this form.
+    /// The file is not TOML, or has another structure.
     #[error("failed to read the study: {0}")]
     Syntax(#[from] toml::de::Error),
-    /// It is well-formed and makes no sense.
+    /// The file is well-formed but inconsistent.
     #[error("the study {study:?} cannot be run: {reason}")]
     Nonsense {
         /// The study's name.
         study: String,
-        /// What is wrong and where.
+        /// What is wrong, and where.
         reason: String,
     },
 }
 
 impl Study {
-    /// Reads a study and checks that its parts fit together.
+    /// Parses a study and checks that its parts are consistent.
     pub fn parse(text: &str) -> Result<Study, SpecError> {
         let mut study: Study = toml::from_str(text)?;
         let workload = study.workload.clone();
@@ -415,7 +416,7 @@ impl Study {
         Ok(study)
     }
 
-    /// How the load of a block's cells is measured. `None` for a study of another kind.
+    /// How the load of a block's cells is measured; `None` for a study of another kind.
     pub fn load_of(&self, block: &str) -> Option<Load> {
         let load = self.load?;
         let own = self
@@ -476,6 +477,18 @@ impl Study {
                     replicates,
                 });
             }
+        }
+        // Two cells of one folder would remove and read each other's files.
+        let mut folders = BTreeSet::new();
+        if let Some(twice) = cells.iter().find(|cell| !folders.insert(cell.folder())) {
+            return Err(SpecError::Nonsense {
+                study: self.name.clone(),
+                reason: format!(
+                    "the cell {} is defined twice: write each level of a factor once, and give each block a name of \
+                     its own",
+                    twice.folder()
+                ),
+            });
         }
         Ok(cells)
     }
@@ -644,6 +657,20 @@ mod tests {
             folder_of("main", &key),
             "main/server=..%2Fmine%2Fserver.toml"
         );
+    }
+
+    #[test]
+    fn cells_that_are_defined_twice_are_refused() {
+        let twice = STUDY.replace("[\"h1.1\", \"h1.0\"]", "[\"h1.1\", \"h1.1\"]");
+        let one_name = STUDY.replace("name = \"nagle\"", "name = \"main\"").replace(
+            "factors = { nodelay",
+            "factors = { policy = [\"h1.1\"], path = [\"lan\"], visit = [\"first\"], server = [\"a\", \"a\"], nodelay",
+        );
+        for study in [twice, one_name] {
+            let study = Study::parse(&study).unwrap();
+            let error = study.cells("quick").unwrap_err().to_string();
+            assert!(error.contains("defined twice"), "{error}");
+        }
     }
 
     #[test]

@@ -1,12 +1,11 @@
-//! Packets by class, direction and time: what a load costs on the wire, without a capture of it.
+//! Packet counts by class, direction and time: the cost of a load on the wire, without a capture.
 //!
-//! A packet is counted where the path hands it to the receiving host, a duplicate as often as it is
-//! handed over; what the path or a full ring drops is not. The classes are those of
-//! [`fathometer_analysis::packets`], so that a capture of the same traffic has the same counts. Counts
-//! are kept in bins of time, whose number is bounded: a measured window can be cut out afterwards,
-//! when it is known.
+//! A packet is counted when the path delivers it to the receiving host, and a duplicate each time it is
+//! delivered. Packets that the path or a full ring drops are not counted. The classes are those of
+//! [`fathometer_analysis::packets`], so that a capture of the same traffic gives the same counts. Counts are
+//! kept in a bounded number of time bins, so that a measured window can be extracted later.
 //!
-//! Nothing is allocated for a packet. A course that becomes too long merges its bins in pairs.
+//! Counting does not allocate memory. When the bins run out, they are merged in pairs.
 
 use std::array;
 use std::ops::AddAssign;
@@ -17,22 +16,22 @@ use fathometer_analysis::packets::parse::{Parsed, Transport};
 use fathometer_model::{Bytes, Instant};
 use fathometer_path::Direction;
 
-/// The length of a bin at first. A window of a second is met to within a hundredth.
+/// The initial length of a bin. The ends of a window of one second are accurate to 1 %.
 pub const BIN: Duration = Duration::from_millis(20);
 
-/// The most bins of a direction: beyond, each is twice as long.
+/// Maximum number of bins per direction; when it is exceeded, the length of a bin doubles.
 pub const MOST_BINS: usize = 4096;
 
 const CLASSES: usize = Class::ALL.len();
 
-/// How many packets, and how long they are together.
+/// Number and total length of packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Packets.
     pub packets: u64,
-    /// Octets of them from the IP header on.
+    /// Their bytes, from the IP header on.
     pub octets: Bytes,
-    /// Octets that they carry for TCP's user.
+    /// Their bytes of TCP payload.
     pub payload: Bytes,
 }
 
@@ -48,23 +47,23 @@ impl AddAssign for Tally {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Course {
     start: Instant,
-    /// Nanoseconds of a bin.
+    /// The length of a bin, in nanoseconds.
     bin: u64,
     bins: Vec<[Tally; CLASSES]>,
 }
 
 impl Course {
-    /// Nothing yet, from `start` on.
+    /// Empty counts, starting at `start`.
     pub fn new(start: Instant) -> Course {
         Course {
             start,
             bin: BIN.as_nanos() as u64,
-            // Memory is only touched as the course grows into it.
+            // The kernel allocates this memory only as it is used.
             bins: Vec::with_capacity(MOST_BINS),
         }
     }
 
-    /// Counts a packet that begins with its IP header. One before the start is of the first bin.
+    /// Counts a packet, given from its IP header on. A packet before the start is counted in the first bin.
     #[inline]
     pub fn count(&mut self, at: Instant, packet: &[u8]) {
         let parsed = Parsed::parse(packet, packet.len() as u32);
@@ -86,7 +85,7 @@ impl Course {
         };
     }
 
-    /// The bin of an instant; it may be the next beyond the last.
+    /// The bin of an instant; it may be one past the last.
     fn bin_of(&mut self, at: Instant) -> usize {
         let since = at.since(self.start).as_nanos() as u64;
         while since / self.bin >= MOST_BINS as u64 {
@@ -126,8 +125,7 @@ impl Course {
         Duration::from_nanos(self.bin)
     }
 
-    /// The bins whose middle lies in a stretch of time: it is met to within half a bin at either
-    /// end.
+    /// The bins whose middle lies within a period; each end is accurate to half a bin.
     pub fn between(&self, from: Instant, to: Instant) -> Course {
         let middle = |bin: usize| self.start + self.bin() * bin as u32 + self.bin() / 2;
         let mut inside = (0..self.bins.len()).filter(|&bin| (from..to).contains(&middle(bin)));
@@ -165,7 +163,7 @@ pub struct PacketCounts {
 }
 
 impl PacketCounts {
-    /// Those of a stretch of time, which is met to within half a bin at either end.
+    /// The counts of a period; each end is accurate to half a bin.
     pub fn between(&self, from: Instant, to: Instant) -> PacketCounts {
         PacketCounts {
             up: self.up.between(from, to),
@@ -207,7 +205,7 @@ impl PacketCounts {
 mod tests {
     use super::*;
 
-    /// An IPv4 TCP segment with so many octets of payload.
+    /// An IPv4 TCP segment with `payload` bytes of payload.
     fn segment(flags: u8, payload: usize) -> Vec<u8> {
         let mut packet = vec![0; 40 + payload];
         packet[0] = 0x45;
@@ -273,7 +271,7 @@ mod tests {
         for n in 0..100 {
             course.count(at(1000 + n * 10), &segment(ACK, 1));
         }
-        // 20 ms hold two packets.
+        // A bin of 20 ms holds two packets.
         assert_eq!(course.between(at(1200), at(1400)).total().packets, 20);
         assert_eq!(course.between(at(1209), at(1391)).total().packets, 20);
         assert_eq!(course.between(at(1211), at(1389)).total().packets, 16);

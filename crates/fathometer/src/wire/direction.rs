@@ -1,4 +1,4 @@
-//! The thread of one direction: takes what one host sends, hands it to the other when it is due.
+//! The thread of one direction: reads packets from one host and delivers each to the other when it is due.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -15,52 +15,52 @@ use super::lateness::Lateness;
 use super::receiver::Ring;
 use super::taps::DirectionTaps;
 
-/// Packets taken in before what is due is looked at again: a burst must not make others late.
+/// Number of packets read before due deliveries are checked again, so that a burst does not delay them.
 const BURST: usize = 16;
 
-/// Spinning takes at most one part in so many of a wait: a thread that comes before all others
-/// must leave them time.
+/// Busy-waiting takes at most 1/8 of a wait: this thread has a higher priority than all others and must leave
+/// time for them.
 const SPIN_SHARE: u32 = 8;
 
-/// A path this long idle has its capture written out.
+/// After this idle time the capture is written to disk.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// Buffers made in advance; a deeper path makes more as it fills.
+/// Number of buffers allocated in advance; more are allocated if the queue needs them.
 const BUFFERS: usize = 64;
 
-/// Drops of a host that could not keep up with its own network interface.
-const RING_FULL: &str = "host-ring-full";
+/// Packets dropped because the receiving host's ring was full.
+pub(crate) const RING_FULL: &str = "host-ring-full";
 
-/// Buffers kept for reuse.
+/// Maximum number of buffers kept for reuse.
 const POOL: usize = 4096;
 
-/// What the thread and its owner share.
+/// State shared by the thread and its owner.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) stop: AtomicBool,
-    /// Nanoseconds of the clock at which a packet last entered or left.
+    /// The time at which a packet last entered or left, in nanoseconds of the clock.
     pub(super) active: AtomicU64,
-    /// Packets under way, and 1 while more may be waiting at the door.
+    /// Number of packets in flight, plus 1 while more may wait in the device.
     pub(super) in_transit: AtomicU64,
 }
 
-/// What a direction leaves behind.
+/// The result of a direction.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// Without the drops that only the devices know of.
+    /// Without the drops that only the devices count.
     pub(super) certificate: DirectionCertificate,
-    /// Why it ended before it was told to.
+    /// Why it ended before it was stopped.
     pub(super) failure: Option<String>,
     /// The first refused delivery.
     pub(super) refusal: Option<String>,
-    /// The longest that a packet waited for its capture.
+    /// The longest delay of a packet by its capture.
     pub(super) longest_capture: Duration,
-    /// What was delivered, when that was to be counted.
+    /// The delivered packets, if they are counted.
     pub(super) counts: Option<Course>,
 }
 
 impl Outcome {
-    /// A direction that never carried anything.
+    /// The result of a direction that could not start.
     pub(super) fn failed(failure: String) -> Outcome {
         Outcome {
             certificate: DirectionCertificate::default(),
@@ -72,18 +72,18 @@ impl Outcome {
     }
 }
 
-/// One direction on devices.
+/// One direction between two devices.
 pub(super) struct Lane<'a> {
     link: Link<Box<[u8]>>,
     from: &'a Tun,
     to: &'a Tun,
-    /// The ring of the receiving host, when that receives in a process of its own.
+    /// The ring of the receiving host, if a separate process receives for it.
     ring: Option<Ring>,
     clock: Clock,
     waiter: Waiter,
     spin: Duration,
     taps: Option<DirectionTaps<'a>>,
-    /// The acknowledgements of the host that packets come from, and of the one they go to.
+    /// Delayed acknowledgements of the sending host, and of the receiving one.
     acks_from: Option<Acks>,
     acks_to: Option<Acks>,
     counts: Option<Course>,
@@ -95,28 +95,28 @@ pub(super) struct Lane<'a> {
     refusal: Option<String>,
 }
 
-/// What a direction is made of.
+/// The parts of a direction.
 pub(super) struct Parts<'a> {
     pub(super) link: Link<Box<[u8]>>,
     pub(super) from: &'a Tun,
     pub(super) to: &'a Tun,
-    /// Where packets go instead of to `to`, when the receiving host takes them from there.
+    /// The ring that packets are written to instead of `to`, if a separate process receives for the host.
     pub(super) ring: Option<Ring>,
     pub(super) clock: Clock,
     pub(super) waiter: Waiter,
-    /// How long before a deadline it polls instead of sleeping.
+    /// How long before a deadline the thread polls instead of sleeping.
     pub(super) spin: Duration,
     pub(super) taps: Option<DirectionTaps<'a>>,
     /// Delayed acknowledgements of the sending host.
     pub(super) acks_from: Option<Acks>,
-    /// Delayed acknowledgements of the receiving host, which sees what it is sent.
+    /// Delayed acknowledgements of the receiving host, which depend on the packets delivered to it.
     pub(super) acks_to: Option<Acks>,
-    /// What is delivered, when that is counted.
+    /// Counts of delivered packets, if enabled.
     pub(super) counts: Option<Course>,
     pub(super) shared: Arc<Shared>,
 }
 
-/// A host's delayed acknowledgements, which both directions have a part in.
+/// A host's delayed acknowledgements, shared by both directions.
 pub(super) type Acks = Arc<Mutex<DelayedAck>>;
 
 fn lock(acks: &Acks) -> MutexGuard<'_, DelayedAck> {
@@ -147,7 +147,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Carries packets until it is told to stop.
+    /// Carries packets until it is stopped.
     pub(super) fn run(mut self) -> Outcome {
         let failure = loop {
             if self.shared.stop.load(Ordering::Acquire) {
@@ -183,7 +183,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Waits for a packet, for the next delivery, or to be told to stop.
+    /// Waits for a packet, the next delivery, or a request to stop.
     fn rest(&mut self) -> fathometer_sys::Result<()> {
         let source = [(self.from.as_fd(), Interest::Read)];
         let now = self.clock.now();
@@ -212,7 +212,7 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Reads up to a burst of packets; says whether there may be more.
+    /// Reads up to a burst of packets; returns whether there may be more.
     fn take_in(&mut self) -> std::io::Result<bool> {
         for _ in 0..BURST {
             let mut buffer = match self.pool.pop() {
@@ -238,7 +238,7 @@ impl<'a> Lane<'a> {
         Ok(true)
     }
 
-    /// Sends the acknowledgements whose tick has come on their way.
+    /// Sends the acknowledgements whose tick has come.
     fn release_acks(&mut self) {
         let Some(acks) = self.acks_from.clone() else {
             return;
@@ -258,7 +258,7 @@ impl<'a> Lane<'a> {
     fn arrive(&mut self, now: Instant, length: usize, buffer: Box<[u8]>) {
         self.certificate.packets_in += 1;
         self.certificate.bytes_in += Bytes(length as u64);
-        // The link takes the buffer, and only then is known what the capture has to say about it.
+        // The link takes the buffer before the capture's metadata is known, so the packet is copied.
         if self.taps.is_some() {
             self.scratch.clear();
             self.scratch.extend_from_slice(&buffer[..length]);
@@ -298,8 +298,8 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Writes one packet to the receiving host, whose kernel deals with it on this thread. The
-    /// stamp is taken before, so that the answer never seems to precede it.
+    /// Writes one packet to the receiving host, whose kernel processes it on this thread. The time stamp is
+    /// taken before, so that a response never appears to precede it.
     fn deliver(&mut self, now: Instant, delivery: Delivery<Box<[u8]>>) -> Instant {
         let packet = &delivery.payload[..delivery.length as usize];
         let late = now.since(delivery.scheduled);

@@ -1,7 +1,7 @@
-//! How late deliveries were: a histogram of constant size.
+//! Lateness of deliveries: a histogram of constant size.
 //!
-//! Buckets are linear within each power of two, 32 to the octave, so a quantile is known to 1/32
-//! of itself; the maximum is exact.
+//! Buckets are linear within each power of two, 32 per octave, so the relative error of a quantile is at most
+//! 1/32; the maximum is exact.
 
 /// Linear steps in each power of two.
 const STEPS: u64 = 32;
@@ -31,8 +31,8 @@ impl Lateness {
         self.maximum = self.maximum.max(nanos);
     }
 
-    /// The smallest bucket's upper bound that at least this share of deliveries is not above; 0
-    /// when there were none.
+    /// The smallest upper bound of a bucket that at least this share of deliveries does not exceed; 0 without
+    /// deliveries.
     pub(super) fn quantile(&self, share: f64) -> u64 {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;

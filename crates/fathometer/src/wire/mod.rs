@@ -1,21 +1,20 @@
-//! The path on devices: two threads carry packets between the TUN devices of two hosts, as the
-//! machine of `fathometer-path` says.
+//! The path on devices: two threads carry packets between the TUN devices of two hosts, as defined by the
+//! machine of `fathometer-path`.
 //!
 //! ```text
 //!  client ─ TUN ─► [up:   link, clock] ─► TUN ─ server
 //!  client ◄ TUN ─  [down: link, clock] ◄─ TUN ─ server
 //! ```
 //!
-//! Each thread reads one host's device and writes to the other's. A write runs the receiver's
-//! TCP on the writing thread, so a direction's processor time belongs to its receiving host. A
-//! thread sleeps until the next delivery is due or a packet comes, to the nanosecond as far as
-//! the kernel keeps the promise; how late each delivery was is kept, and told in the
-//! [`PathCertificate`]. What the experiment did not ask for (a full device ring, a refused write,
-//! lateness beyond the [`Limits`], a capture that is not whole) is a reason against the
-//! measurement in [`Validity`].
+//! Each thread reads one host's device and writes to the other's. A write runs the receiver's TCP on the
+//! writing thread, so a direction's CPU time belongs to its receiving host. A thread sleeps until the next
+//! delivery is due or a packet arrives, with the precision of the kernel's timers. The lateness of each
+//! delivery is recorded and reported in the [`PathCertificate`]. Unrequested effects (a full device ring, a
+//! refused write, lateness beyond the [`Limits`], an incomplete capture) make the measurement invalid
+//! ([`Validity`]).
 //!
-//! The time of arrival is when the packet was read, not when the kernel queued it: how long it
-//! lay in the device's ring is not known, and not in the lateness.
+//! The time of arrival is when the packet was read, not when the kernel queued it: its time in the device's
+//! ring is unknown, and not included in the lateness.
 
 pub mod counts;
 mod direction;
@@ -39,35 +38,36 @@ use self::receiver::Receiver;
 use self::taps::Taps;
 
 pub use self::counts::PacketCounts;
+pub(crate) use self::direction::RING_FULL;
 
-/// Longer than waking takes in nine cases of ten, also on virtual machines.
+/// Longer than 90 % of wake-ups take, also on virtual machines.
 pub const USUAL_SPIN: Duration = Duration::from_micros(100);
 
-/// How a path is run.
+/// Options of a path.
 #[derive(Debug, Clone)]
 pub struct WireOptions {
-    /// Where every chance decision comes from.
+    /// The seed of all random decisions.
     pub seed: Seed,
-    /// The origin of all instants, shared with whoever measures at the ends.
+    /// The origin of all instants, shared with the measurements at both ends.
     pub clock: Clock,
     /// The capture file to write, if any.
     pub capture: Option<PathBuf>,
-    /// What the capture file should say about itself.
+    /// The comment in the capture file.
     pub comment: String,
-    /// How long before a deadline a thread stops sleeping and polls, where that takes no more
-    /// than an eighth of the wait. It hides the time that waking takes.
+    /// How long before a deadline a thread stops sleeping and polls, if polling is at most an eighth of the
+    /// wait. It hides the wake-up latency.
     pub spin: Duration,
-    /// What lateness is still a measurement; `None` for [`Limits::of`] the profile.
+    /// Limits of valid lateness; `None`: [`Limits::of`] the profile.
     pub limits: Option<Limits>,
-    /// The clock that the client's acknowledgements wait for, where its kernel cannot delay them
-    /// as it should; its route must then have quick acknowledgements on.
+    /// The clock that delays the client's acknowledgements, if the client's kernel cannot delay them as
+    /// required. Its route must then have quick acknowledgements on.
     pub client_acks: Option<DelayedAckClock>,
-    /// Whether the server's host receives in a process of its own, whose work can be charged to it
+    /// Whether a separate process receives for the server's host, so that the work can be charged to the host
     /// ([`Wire::server_receiver`]); otherwise the path does that work.
     pub server_receives: bool,
-    /// The same of the client's host ([`Wire::client_receiver`]).
+    /// The same for the client's host ([`Wire::client_receiver`]).
     pub client_receives: bool,
-    /// The most octets that the capture keeps of a packet; `None` keeps all.
+    /// Maximum number of bytes that the capture keeps per packet; `None` keeps all.
     pub snap_length: Option<u32>,
     /// Whether packets are counted by class and time ([`Carried::packets`]).
     pub count_packets: bool,
@@ -92,18 +92,18 @@ impl WireOptions {
     }
 }
 
-/// How late a path may be before its measurement is invalid.
+/// Limits of a path's lateness; beyond them the measurement is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// For 99 deliveries in a hundred.
+    /// For 99 % of deliveries.
     pub p99: Duration,
     /// For every delivery.
     pub maximum: Duration,
 }
 
 impl Limits {
-    /// For all but one delivery in a hundred a millisecond or a fiftieth of the round trip,
-    /// whichever is more; for every delivery 20 ms or a tenth of it.
+    /// For 99 % of deliveries a millisecond or a fiftieth of the round trip, whichever is larger; for every
+    /// delivery 20 ms or a tenth of the round trip.
     pub fn of(profile: &Profile) -> Limits {
         let round_trip = profile.round_trip();
         Limits {
@@ -113,14 +113,14 @@ impl Limits {
     }
 }
 
-/// What a path did, and whether it may be believed.
+/// The result of a path, and its validity.
 #[derive(Debug)]
 pub struct Carried {
     /// What it did to packets, and how punctually.
     pub certificate: PathCertificate,
-    /// What speaks against it.
+    /// The reasons why it is invalid.
     pub validity: Validity,
-    /// The packets that it delivered, when they were counted.
+    /// The delivered packets, if they were counted.
     pub packets: Option<PacketCounts>,
 }
 
@@ -136,18 +136,18 @@ pub struct Wire {
     clock: Clock,
 }
 
-/// One direction's thread and its ends.
+/// The thread of one direction, and its devices.
 #[derive(Debug)]
 struct Running {
     thread: Option<JoinHandle<Outcome>>,
     waker: Waker,
     shared: Arc<Shared>,
     from: Arc<Tun>,
-    /// What the device had dropped before the path began.
+    /// Drops of the device before the path started.
     dropped_before: u64,
 }
 
-/// Where a direction's packets come from and go to.
+/// The source and the destination of a direction's packets.
 struct Ends<'a> {
     from: &'a Arc<Tun>,
     to: &'a Arc<Tun>,
@@ -155,7 +155,7 @@ struct Ends<'a> {
 }
 
 impl Wire {
-    /// Joins two devices, which nobody else may read or write from now on.
+    /// Connects two devices. From now on only this path may read or write them.
     pub fn start(
         profile: &Profile,
         client: &Arc<Tun>,
@@ -199,19 +199,19 @@ impl Wire {
         })
     }
 
-    /// The process in which the server's host receives, as the kernel numbers it, when it has one.
+    /// The ID of the process that receives for the server's host, if there is one.
     pub fn server_receiver(&self) -> Option<u32> {
         self.server.as_ref().map(Receiver::pid)
     }
 
-    /// The same of the client's host.
+    /// The same for the client's host.
     pub fn client_receiver(&self) -> Option<u32> {
         self.client.as_ref().map(Receiver::pid)
     }
 
-    /// Waits until no packet has been under way for `quiet`, at most until `limit` has passed;
-    /// says whether it became quiet. Both hosts being done, what is under way is the end of their
-    /// connections, which belongs into a capture.
+    /// Waits until no packet has been in flight for `quiet`, at most for `limit`. Returns whether the path
+    /// became quiet. When both hosts are done, the remaining packets close their connections, and belong in a
+    /// capture.
     pub fn settle(&self, quiet: Duration, limit: Duration) -> bool {
         let end = self.clock.now() + limit;
         loop {
@@ -237,16 +237,16 @@ impl Wire {
         }
     }
 
-    /// Ends the path, for who wants no packets counted ([`Wire::end`]).
+    /// Stops the path; for callers without packet counts ([`Wire::end`]).
     pub fn stop(self) -> (PathCertificate, Validity) {
         let carried = self.end();
         (carried.certificate, carried.validity)
     }
 
-    /// Ends the path. What is still under way is lost without being counted as a drop.
+    /// Stops the path. Packets in flight are lost without being counted as drops.
     pub fn end(mut self) -> Carried {
         let mut validity = Validity::default();
-        // Both are told before either is waited for, so that neither carries on alone for long.
+        // Signal both threads before waiting for either, so that neither continues alone for long.
         self.up.tell_to_stop();
         self.down.tell_to_stop();
         let (up, packets_up) = self.up.finish("up", self.limits, &mut validity);
@@ -281,13 +281,19 @@ impl Wire {
 }
 
 impl Drop for Wire {
-    /// A path that nobody asks for its certificate ends all the same.
+    /// Stops the threads even if the certificate is not collected: both, before either is waited for.
     fn drop(&mut self) {
-        for one in [&mut self.up, &mut self.down] {
-            one.tell_to_stop();
-            if let Some(thread) = one.thread.take() {
-                let _ = thread.join();
-            }
+        self.up.tell_to_stop();
+        self.down.tell_to_stop();
+    }
+}
+
+impl Drop for Running {
+    /// Stops the thread, also when the other direction failed to start.
+    fn drop(&mut self) {
+        self.tell_to_stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }
@@ -316,10 +322,10 @@ impl Running {
             std::thread::Builder::new()
                 .name(format!("path-{}", direction.name()))
                 .spawn(move || {
-                    // Without the right to be put first, deliveries are later; how much, the
-                    // certificate tells.
+                    // Without the right to the highest priority, deliveries are later; the certificate shows by
+                    // how much.
                     let _ = priority::put_first();
-                    // A waiter belongs to the thread that makes it: it sets the thread's slack.
+                    // A waiter must be created on its own thread, because it sets the thread's timer slack.
                     let waiter = match Waiter::new(clock) {
                         Ok(waiter) => waiter,
                         Err(error) => {

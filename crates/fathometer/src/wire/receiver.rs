@@ -1,20 +1,18 @@
-//! A host's receiving end as a process of its own, so that the work of receiving can be charged to the
-//! host.
+//! A separate process that receives for a host, so that the work of receiving can be charged to the host.
 //!
-//! A packet that is written to a device runs the receiver's TCP on the writing thread: what an
-//! interrupt does on a real machine. Where a host has little processor time to spend, that work
-//! must come out of its budget, and the path must not wait for it. So the path puts packets into a
-//! ring, as a wire puts them into a network interface, and this process takes them out. It comes
-//! before the host's programs, as interrupts do, and is stopped with them when the budget is
-//! spent. Then the ring fills, and what finds it full is lost, as in a network interface.
+//! A write of a packet to a device runs the receiver's TCP on the writing thread, as an interrupt does on a
+//! real machine. If a host has little CPU time, this work must come out of its budget, and the path must not
+//! wait for it. The path therefore puts packets into a ring, as a wire does with a network interface, and this
+//! process takes them out. It has priority over the host's programs, as interrupts do, and is stopped with them
+//! when the budget is used up. Then the ring fills, and further packets are lost, as in a network interface.
 //!
-//! It is a process and no thread because control groups of version 2 take whole processes where they
-//! limit memory or the disk. It is this program, started as `fathometer receive-packets`: the fork of a
-//! program with much memory would copy each page that the program writes to afterwards. Its standard input is
-//! a socket, over which it is handed the device, the ring and what wakes it, says that it is ready, and
-//! says what went wrong. It ends when the other end of that socket is closed, which the kernel does however
-//! this program ends. It is put into the host's group when it is ready: what memory it has is not the
-//! host's.
+//! It is a process and not a thread, because control groups of version 2 move only whole processes where they
+//! limit memory or the disk. It is this program, started as `fathometer receive-packets`: after a fork of a
+//! program with much memory, every page that the program writes to would be copied. Its standard input is a
+//! socket. Over it the process receives the descriptors of the device, the ring and the waker, reports that it
+//! is ready, and reports errors. It exits when the other end of the socket is closed; the kernel closes it
+//! however this program exits. It joins the host's group once it is ready, so that its memory is not charged to
+//! the host.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -35,19 +33,19 @@ use crate::program;
 /// The command line argument that makes a process of this program a receiver.
 pub const ARGUMENT: &str = "receive-packets";
 
-/// Packets that a ring holds: what network interfaces commonly have.
+/// Number of packets in a ring: a common size for network interfaces.
 const RING: u32 = 1024;
 
-/// How long the process may take until it is ready: starting a program under emulation takes seconds.
+/// How long the process may take to be ready: starting a program under emulation takes seconds.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// What it says when it is ready.
+/// The byte that reports readiness.
 const READY: u8 = b'r';
 
-/// What it says before it says what went wrong.
+/// The byte that precedes an error message.
 const FAILED: u8 = b'!';
 
-/// The most bytes of that.
+/// Maximum length of that message, in bytes.
 const LONGEST_WORDS: u64 = 1000;
 
 const STARTING: &str = "start the process that receives a host's packets";
@@ -60,7 +58,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Puts a copy of a packet into the ring; says whether there was room.
+    /// Copies a packet into the ring; returns whether there was room.
     pub(super) fn push(&mut self, packet: &[u8]) -> bool {
         let pushed = self.sender.push(packet);
         if self.sender.must_wake() {
@@ -70,7 +68,7 @@ impl Ring {
     }
 }
 
-/// The receiving process of one host. Dropping it ends it.
+/// The receiving process of one host. Dropping it stops the process.
 #[derive(Debug)]
 pub(super) struct Receiver {
     ring: PacketRing,
@@ -79,7 +77,7 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// Starts the process that writes to `device`, and gives the path's side of its ring.
+    /// Starts the process that writes to `device`, and returns the path's side of its ring.
     pub(super) fn start(device: &Arc<Tun>) -> Result<(Receiver, Ring)> {
         let (ring, sender) = PacketRing::create(RING, device.mtu())?;
         let waker = Waker::new()?;
@@ -93,11 +91,11 @@ impl Receiver {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Ctrl-C at the terminal is for the program that started it.
+            // Ctrl-C at the terminal must reach only the program that started it.
             .process_group(0)
             .spawn()
             .map_err(failed)?;
-        // From here on it is ended with the value.
+        // From here on, dropping the value stops the process.
         let receiver = Receiver {
             ring,
             process,
@@ -112,7 +110,7 @@ impl Receiver {
         handover::send(&self.control, &descriptors)?;
         let mut answer = [0];
         let mut read = || loop {
-            // A read that has a time limit is ended by signals, which ask this program to end well.
+            // Signals that request the end of this program interrupt a read with a timeout.
             match (&self.control).read(&mut answer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 answered => return answered,
@@ -136,7 +134,7 @@ impl Receiver {
         })
     }
 
-    /// The process, as the kernel numbers it.
+    /// The process ID.
     pub(super) fn pid(&self) -> u32 {
         self.process.id()
     }
@@ -146,12 +144,15 @@ impl Receiver {
         self.ring.refused()
     }
 
-    /// Ends the process, if it has not ended: then, and only then, something went wrong, and that is
-    /// returned.
+    /// Stops the process. If it has already exited, something went wrong, and the reason is returned.
     pub(super) fn stop(&mut self) -> Option<String> {
-        let ended = self.process.try_wait().ok().flatten();
+        let ended = match self.process.try_wait() {
+            Ok(ended) => ended,
+            // It was reaped elsewhere, and its process ID may be another process's by now.
+            Err(error) => return Some(format!("its exit status is unknown: {error}")),
+        };
         if ended.is_none() {
-            // It keeps nothing that could be lost.
+            // It has no state that could be lost.
             let _ = self.process.kill();
             let _ = self.process.wait();
             return None;
@@ -178,8 +179,8 @@ impl Drop for Receiver {
     }
 }
 
-/// Receives packets, as the process that was started for it, until nobody has the other end of `control`
-/// any more. What goes wrong is said there.
+/// Receives packets, in the process started for it, until the other end of `control` is closed. Reports errors
+/// over `control`.
 pub fn serve(control: &UnixStream) -> Result<()> {
     receive(control).inspect_err(|error| {
         let mut words = vec![FAILED];
@@ -192,8 +193,8 @@ pub fn serve(control: &UnixStream) -> Result<()> {
 fn receive(control: &UnixStream) -> Result<()> {
     helper::set_name(c"host-receive")?;
     helper::ignore_requests_to_end()?;
-    // Without these rights programs may come before packets, within the same budget, and a host that
-    // runs out of memory may lose its receiver, which its measurement then says.
+    // Without these rights, programs may run before packets within the same budget, and a host out of memory
+    // may lose its receiver. The measurement then reports it.
     let _ = priority::put_before_others();
     let _ = helper::spare_from_lack_of_memory();
     let [device, ring, wake] = handover::receive(control)?;
@@ -218,7 +219,7 @@ fn receive(control: &UnixStream) -> Result<()> {
             }
         }
         if ring.may_sleep() {
-            // Nothing is ever said to this process: readable is the end.
+            // No data is ever sent to this process: readable means that the socket is closed.
             let ready = waiter.wait(&[(control.as_fd(), Interest::Read)], None)?;
             if ready.readable(0) {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! The capture of a path: where packets are seen, and what is noted with each.
+//! The capture of a path: the points at which packets are recorded, and the comment on each.
 //!
 //! | interface | sees | comment |
 //! |---|---|---|
@@ -8,10 +8,10 @@
 //! | `client.rx` | what the client gets | as `server.rx` |
 //! | `up.drop`, `down.drop` | what CoDel dropped, and when | number, reason, queue left |
 //!
-//! Comments are words `key=value`: `packet=17 queue_packets=3 queue_bytes=4500`, with `drop=loss`
-//! when it ended there, and `packet=17 late_ns=8312`, with `copy=2` for the second of a duplicated
-//! packet. The number counts the packets that entered this direction from 0: it joins the taps
-//! of a direction, and is the number in a profile's drop list.
+//! Comments are pairs `key=value`: `packet=17 queue_packets=3 queue_bytes=4500`, with `drop=loss` if the packet
+//! was dropped there, and `packet=17 late_ns=8312`, with `copy=2` for the second copy of a duplicated packet.
+//! The number counts the packets that entered this direction, from 0. It identifies a packet at both taps of a
+//! direction, and is the number in a profile's drop list.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -23,30 +23,30 @@ use fathometer_path::{Depth, Direction, DropReason, Profile, Queue};
 use fathometer_sys::pcapng::{self, CaptureWriter, Packet, Section, Tap};
 use fathometer_sys::{Clock, Result};
 
-/// Both directions write into one file.
+/// Both directions write to one file.
 #[derive(Debug)]
 pub(super) struct Taps {
     writer: Mutex<CaptureWriter>,
     clock: Clock,
 }
 
-/// One direction's share of the capture.
+/// The capture of one direction.
 #[derive(Debug)]
 pub(super) struct DirectionTaps<'a> {
     taps: &'a Taps,
-    /// Places of this direction's interfaces in the file.
+    /// Indices of this direction's interfaces in the file.
     sent: u32,
     received: u32,
     dropped: u32,
     comment: String,
     news: bool,
-    /// The longest that the path was held up by its capture.
+    /// The longest delay of the path by its capture.
     longest: Duration,
 }
 
 impl Taps {
-    /// Creates the file. `comment` says what the capture belongs to, `snap_length` how many octets it keeps
-    /// of a packet at most.
+    /// Creates the file. `comment` describes the capture, and `snap_length` is the maximum number of bytes kept
+    /// per packet.
     pub(super) fn create(
         file: &Path,
         profile: &Profile,
@@ -109,7 +109,7 @@ impl Taps {
         }
     }
 
-    /// Waits until the file is whole, and tells whether anything was lost.
+    /// Waits until the file is complete, and returns whether anything was lost.
     pub(super) fn finish(self) -> Result<()> {
         let writer = self.writer.into_inner();
         writer.unwrap_or_else(|lock| lock.into_inner()).finish()
@@ -117,7 +117,7 @@ impl Taps {
 }
 
 impl DirectionTaps<'_> {
-    /// A packet enters the path, or is dropped as it does.
+    /// Records a packet that enters the path, or is dropped on entry.
     pub(super) fn sent(
         &mut self,
         at: Instant,
@@ -137,7 +137,7 @@ impl DirectionTaps<'_> {
         self.write(self.sent, at, packet);
     }
 
-    /// A packet is about to be handed to the receiving host.
+    /// Records a packet that is about to be delivered to the receiving host.
     pub(super) fn received(
         &mut self,
         at: Instant,
@@ -154,7 +154,7 @@ impl DirectionTaps<'_> {
         self.write(self.received, at, packet);
     }
 
-    /// The queue dropped a packet that it had accepted.
+    /// Records a packet that the queue dropped after accepting it.
     pub(super) fn dropped(
         &mut self,
         at: Instant,
@@ -171,18 +171,18 @@ impl DirectionTaps<'_> {
         self.write(self.dropped, at, packet);
     }
 
-    /// Whether packets have been noted since the last [`DirectionTaps::save`].
+    /// Whether packets have been recorded since the last [`DirectionTaps::save`].
     pub(super) fn has_news(&self) -> bool {
         self.news
     }
 
-    /// Sends what is in memory on its way to the disk.
+    /// Starts to write buffered data to the disk.
     pub(super) fn save(&mut self) {
         self.lock().flush();
         self.news = false;
     }
 
-    /// The longest that one packet had to wait for its capture.
+    /// The longest delay of one packet by its capture.
     pub(super) fn longest(&self) -> Duration {
         self.longest
     }

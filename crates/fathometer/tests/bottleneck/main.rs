@@ -1,7 +1,7 @@
-//! Limits that were built in are named: `fathometer bottleneck`, as its users run it.
+//! `fathometer bottleneck`, run as a user runs it, must name planted bottlenecks.
 //!
-//! Needs the right to make network namespaces, TUN devices and control groups; without, each test says
-//! so and passes, unless `FATHOMETER_REQUIRE_LAB=1`.
+//! Needs the right to create network namespaces, TUN devices and control groups. Without it, each test prints a
+//! message and passes, unless `FATHOMETER_REQUIRE_LAB=1`.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -15,16 +15,17 @@ use serde_json::Value;
 
 const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
 
-/// So many set-ups must be named rightly, where this machine can make as many.
+/// Number of plants that must be named correctly, as far as this machine can set them up.
 const ENOUGH: usize = 10;
 
-/// Other programs that have more than this share of the processors' time may be why a trial is invalid.
+/// Above this share of CPU time, other programs may be the cause of an invalid trial.
 const IN_THE_WAY: f64 = 0.1;
 
-/// After so long no plant is begun any more. A quiet machine of two processors has tried all once by then.
+/// After this time no further plant starts. A quiet machine with two processors has tried each plant once by
+/// then.
 const LONGEST: Duration = Duration::from_secs(480);
 
-/// One at a time: what is measured is processor time.
+/// One test at a time, because CPU time is measured.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -61,11 +62,11 @@ fn json(output: &Output) -> Value {
     })
 }
 
-/// All plants are tried. Those that were not named rightly have one more chance, with other random
-/// numbers: intervals of two repetitions miss by chance once in a while.
+/// Tries all plants. A plant that was not named correctly is tried once more with another random seed:
+/// intervals of two repetitions miss occasionally by chance.
 ///
-/// A plant that could not be measured is excused where other programs are known, by the processor time
-/// that they used meanwhile, to have been in the way; nothing else is.
+/// A plant that could not be measured is excused only if other programs used more than [`IN_THE_WAY`] of the
+/// CPU time meanwhile.
 #[test]
 fn what_was_built_in_is_named() {
     if !possible("what_was_built_in_is_named") {
@@ -111,7 +112,7 @@ fn what_was_built_in_is_named() {
                 _ => again.push(plant),
             }
             println!("  {verdict}");
-            // To say that it cannot be told is no error; to name something else is one.
+            // The verdict "undecided" is no error; the name of another limit is one.
             if outcome == "wrong" && tried["named"] != "undecided" {
                 misnamed.push(format!("{}: {verdict}", plant.name));
             }
@@ -132,13 +133,13 @@ fn try_plant(plant: &Plant, seed: &str) -> Value {
     json(&output)[0].clone()
 }
 
-/// Processor time up to a moment.
+/// CPU time used until a moment.
 struct Others {
-    /// Of all processors, idle time included.
+    /// CPU time of all processors, including idle time.
     total: Duration,
-    /// What was used of it, or taken by the hypervisor for other guests.
+    /// The part of it that was used, or that the hypervisor took for other guests.
     used: Duration,
-    /// What this test used of that, with all programs that it started and that have ended.
+    /// The part of that used by this test and by its child programs that have exited.
     own: Duration,
 }
 
@@ -153,7 +154,7 @@ impl Others {
         }
     }
 
-    /// The share of the processors' time that others have had since, 0 to 1.
+    /// The share of CPU time that other programs used since then, 0 to 1.
     fn share_since(&self) -> f64 {
         let now = Others::now();
         let used = now.used.saturating_sub(self.used);
@@ -162,8 +163,8 @@ impl Others {
     }
 }
 
-/// What the program has recorded of every plant is judged again: nothing of this depends on what the
-/// machine does meanwhile.
+/// Judges the published observations of every plant again. The result does not depend on the load of the
+/// machine.
 #[test]
 fn what_was_recorded_of_every_plant_is_named_again() {
     let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/published");
@@ -184,15 +185,15 @@ fn what_was_recorded_of_every_plant_is_named_again() {
         let named = &judged["verdict"]["named"];
         assert_eq!(named, plant.limit.name(), "{}: {judged:#}", plant.name);
         rows += &format!("{},{1},{1},1\r\n", plant.name, plant.limit.name());
-        // It stands on what was seen of this one: without the load as it is there is nothing to tell.
+        // The verdict needs observations of the unchanged load, the baselines.
         assert!(judged["verdict"]["counts"]["baselines"].as_u64() >= Some(2));
     }
     let published = std::fs::read_to_string(folder.join("confusion.csv")).unwrap();
     assert_eq!(published, rows);
 }
 
-/// The same observations with the names of two limits exchanged name the other: what is named comes
-/// from what was varied, and from nothing that is the same in both.
+/// With the names of two limits exchanged in the observations, the verdict must name the other limit. So the
+/// verdict depends on the factor that was varied, and not on anything that both have in common.
 #[test]
 fn observations_that_say_something_else_name_something_else() {
     let place = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Studies of loads, whose servers are in control groups: the kernel keeps those when their maker is
-//! killed, and the next such study removes them.
+//! Studies of loads, whose servers run in control groups. When the program is killed, its control groups stay;
+//! the next such study removes them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::laboratory::possible;
 use crate::place::{Place, Running, measured, whole_lines};
 use crate::waiting::{AT_LAST, wait_until};
 
-/// Two cells, twice each, with a server of ours and another, where this machine has it.
+/// Two cells, twice each, with our server and with another if this machine has it.
 const CELLS: [&str; 5] = [
     "block=main",
     "workload=almeida-a",
@@ -19,7 +19,7 @@ const CELLS: [&str; 5] = [
     "server=embedded",
 ];
 
-/// A cell that is measured in a few seconds.
+/// A cell that takes only a few seconds to measure.
 pub const SHORT: [&str; 4] = [
     "block=main",
     "workload=almeida-a",
@@ -43,7 +43,8 @@ fn the_groups_of_a_killed_load_study_are_removed_by_a_command_of_another_kind() 
     wait_until("the killed run's servers are gone", || {
         place.processes().is_empty()
     });
-    // It makes no group itself. (Another test's command may have removed them already: they are anybody's.)
+    // This study creates no groups itself. (A command of another test may already have removed these: any
+    // command may.)
     let next = place.path().join("next");
     place
         .study("nielsen97", &crate::place::SHORT, &next)
@@ -60,7 +61,7 @@ fn a_killed_load_study_leaves_groups_without_members_until_the_next_one() {
     }
     let place = Place::new();
     let mut killed = Vec::new();
-    // The laboratory is being built, the server is being warmed up, a cell has been measured.
+    // The moments: the laboratory is being built, the server is warming up, a cell has been measured.
     let moments: [(&str, Moment); 3] = [
         ("its host has a group", |_, running| {
             !groups_of(running.pid()).is_empty()
@@ -126,7 +127,7 @@ fn an_interrupted_load_study_takes_everything_down_and_can_be_read() {
     place.assert_report();
 }
 
-/// Whether a moment of a study has come.
+/// Whether a study has reached a moment.
 type Moment = fn(&Place, &Running) -> bool;
 
 fn serving(place: &Place) -> bool {
@@ -137,8 +138,8 @@ fn serving(place: &Place) -> bool {
         .any(|command| servers.iter().any(|server| command.contains(server)))
 }
 
-/// Namespaces, and the devices in them, live as long as a process, an open file or a mount holds them:
-/// where there is no process of the study, and no mount, there is none of them.
+/// Namespaces and the devices in them exist as long as a process, an open file or a mount holds them. Without a
+/// process of the study and without a mount, none of them is left.
 fn nothing_but_groups_is_left(place: &Place) {
     assert_eq!(place.processes(), Vec::<String>::new());
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -149,7 +150,7 @@ fn nothing_but_groups_is_left(place: &Place) {
     }
 }
 
-/// The control groups that a process made, by their names: `fathometer-`, a PID namespace, the process.
+/// The control groups that a process created, found by name: `fathometer-`, PID namespace, process id.
 fn groups_of(pid: u32) -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut found = Vec::new();
@@ -164,7 +165,7 @@ fn groups_of(pid: u32) -> Vec<PathBuf> {
 }
 
 fn groups_below(folder: &Path, pid: &str, found: &mut Vec<PathBuf>) {
-    // It may be gone since it was listed.
+    // The folder may have been removed since it was listed.
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
@@ -180,7 +181,7 @@ fn groups_below(folder: &Path, pid: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The processes in a group; none when somebody else's study has just removed it.
+/// The processes in a group; empty when a study of another test has just removed the group.
 fn members(group: &Path) -> String {
     fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
-//! What a user is left with when a command cannot go on: interrupted, killed, out of disk, out of
-//! rights, or asked for what does not exist.
+//! What a command leaves behind when it cannot continue: interrupted, killed, disk full, insufficient rights,
+//! or a wrong argument.
 //!
-//! Tests of studies need the right to make network namespaces and TUN devices; without, each says
-//! so and passes, unless `FATHOMETER_REQUIRE_LAB=1`.
+//! Tests of studies need the right to create network namespaces and TUN devices. Without it, each prints a
+//! message and passes, unless `FATHOMETER_REQUIRE_LAB=1`.
 
 mod commands;
 #[path = "../support/laboratory.rs"]

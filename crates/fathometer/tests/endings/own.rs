@@ -1,4 +1,4 @@
-//! Studies, servers and judgements of the user's own, given by path.
+//! The user's own studies, servers and claims, given by path.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use crate::laboratory::possible;
 use crate::place::{Ended, Place};
 use crate::waiting::AT_LAST;
 
-/// A study of a few cells. Its limits let a busy machine through: punctuality is not the matter here.
+/// A study of a few cells. Its limits accept a busy machine: lateness is not under test here.
 const STUDY: &str = r#"
 name = "nielsen97"
 title = "A study of the user's own"
@@ -35,7 +35,7 @@ purpose = "two policies"
 policy = ["h1.1", "h2"]
 "#;
 
-/// Writes the study, with this text replaced by that.
+/// Writes the study, with `replaced` replaced by `by`.
 fn study(place: &Place, replaced: &str, by: &str) -> PathBuf {
     assert!(STUDY.contains(replaced));
     let path = place.path().join("study.toml");
@@ -81,12 +81,12 @@ fn a_study_by_path_has_a_report_and_is_not_judged_by_what_comes_with_the_program
         text.contains("A study of the user&#39;s own")
             || text.contains("A study of the user's own")
     );
-    // Its name is that of a paper, whose claims are not its own.
+    // The study has the name of a paper, but the paper's claims do not apply to it.
     for shown in [&text, &ended.out] {
         assert!(!shown.contains("N01"), "{shown}");
     }
     assert!(place.run().join("summary.json").is_file());
-    // The run says what it was made of, and has it.
+    // The run records its inputs and keeps copies of them.
     let kept = fs::read_to_string(place.run().join("study/study.toml")).unwrap();
     assert_eq!(kept, STUDY);
     let info = info(&place);
@@ -96,7 +96,7 @@ fn a_study_by_path_has_a_report_and_is_not_judged_by_what_comes_with_the_program
         64
     );
     assert!(info["data"]["path open"].is_string(), "{info}");
-    // Also later, where the study is no more.
+    // The report also works later, when the study file no longer exists.
     fs::remove_file(&study).unwrap();
     fs::remove_file(&page).unwrap();
     let report = place
@@ -194,7 +194,7 @@ fn a_server_by_path_is_measured_and_what_is_left_out_is_listed_with_the_reason()
         assert!(shown.contains("Left out"), "{shown}");
         assert!(shown.contains("absent-server"), "{shown}");
     }
-    // What a server is started with is part of what the run was made of.
+    // The start command of a server belongs to the recorded inputs of the run.
     let data = info["data"].as_object().unwrap();
     assert!(data.contains_key(&format!("server {mine}")), "{info}");
 }
@@ -228,7 +228,7 @@ fn pages_come_over_http3_from_a_program_that_speaks_it() {
         .join("exchanges.ndjson");
     let exchanges = fs::read_to_string(exchanges).unwrap();
     assert_eq!(exchanges.lines().count(), 43, "the page and its images");
-    // Its QUIC has a congestion control of its own.
+    // Caddy's QUIC has its own congestion control.
     let left_out = &info(&place)["left_out"];
     assert_eq!(left_out.as_array().unwrap().len(), 1, "{left_out}");
     assert!(ended.out.contains("congestion=bbr"), "{}", ended.out);

@@ -1,4 +1,4 @@
-//! A folder for a test, and what is started in it.
+//! A folder for a test, and the programs started in it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,14 +11,14 @@ use tempfile::TempDir;
 
 use crate::waiting::wait_within;
 
-/// Long enough for a busy machine, short of what a page takes on a modem line.
+/// Long enough for a busy machine, shorter than a page on a modem line.
 const SOON: Duration = Duration::from_secs(45);
 
-/// The least of a study: two cells, twice each, in less than a second.
+/// The smallest study: two cells, twice each, in less than a second.
 pub const SHORT: [&str; 3] = ["block=quickack", "path=lan", "era=today"];
 
-/// A folder of one test's own, whose temporary folder is also the mark by which everything that
-/// the test starts is known: it is in the environment of every descendant.
+/// A folder for one test. Its temporary folder also identifies all processes that the test started: its path is
+/// in the environment of every descendant.
 pub struct Place {
     folder: TempDir,
 }
@@ -26,7 +26,7 @@ pub struct Place {
 impl Place {
     pub fn new() -> Place {
         let folder = tempfile::tempdir().unwrap();
-        // Servers under test read there as users of their own.
+        // Servers under test run as other users and read files there.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(folder.path().join("temporary")).unwrap();
         Place { folder }
@@ -80,7 +80,7 @@ impl Place {
         self.fathometer(&arguments)
     }
 
-    /// The command lines of all that this test started and that is alive.
+    /// The command lines of all live processes that this test started.
     pub fn processes(&self) -> Vec<String> {
         let mark = format!("TMPDIR={}", self.temporary().display());
         let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -106,7 +106,7 @@ impl Place {
     }
 }
 
-/// A program that a failing test does not leave behind.
+/// A program that is stopped when the test fails.
 pub struct Running {
     child: Child,
     output: TempDir,
@@ -122,17 +122,17 @@ impl Running {
         kill_process(pid, signal).unwrap();
     }
 
-    /// It must not have ended yet.
+    /// Asserts that it is still running.
     pub fn assert_alive(&mut self) {
         assert!(self.child.try_wait().unwrap().is_none(), "ended early");
     }
 
-    /// Waits for the end of what is interrupted or cannot go on, which must come soon.
+    /// Waits for a program that was interrupted or cannot continue; it must exit soon.
     pub fn ended(&mut self) -> Ended {
         self.ended_within(SOON)
     }
 
-    /// Waits for the end of what is not being ended.
+    /// Waits for a program that exits without being interrupted.
     pub fn ended_within(&mut self, limit: Duration) -> Ended {
         let mut status = None;
         wait_within(limit, "the program ends", || {
@@ -158,7 +158,7 @@ impl Drop for Running {
     }
 }
 
-/// How a program ended: no code when a signal ended it.
+/// How a program exited; no code when a signal killed it.
 pub struct Ended {
     pub code: Option<i32>,
     pub out: String,
@@ -166,7 +166,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Exit code 1, and one message that says all of this.
+    /// Asserts exit code 1, and one message that contains all of `told`.
     pub fn assert_failed(&self, told: &[&str]) {
         assert_eq!(self.code, Some(1), "{}", self.err);
         assert!(!self.err.contains("panicked"), "{}", self.err);
@@ -175,8 +175,8 @@ impl Ended {
         }
     }
 
-    /// The run was made. On a busy machine packets may be late and cells invalid (exit code 3):
-    /// not what these tests are about.
+    /// Asserts that the run completed. On a busy machine packets may be late and cells invalid (exit code 3),
+    /// which these tests do not check.
     pub fn assert_measured(&self) {
         assert!(
             matches!(self.code, Some(0 | 3)),
@@ -187,14 +187,14 @@ impl Ended {
     }
 }
 
-/// The number of lines of a run's replicates, each of which must be JSON.
+/// The number of lines in a run's replicate file; each must be JSON.
 pub fn whole_lines(run: &Path) -> usize {
     let text = fs::read_to_string(run.join("replicates.ndjson")).unwrap();
     let lines: Result<Vec<serde_json::Value>, _> = text.lines().map(serde_json::from_str).collect();
     lines.expect(&text).len()
 }
 
-/// Whether a run has written down a replicate.
+/// Whether a run has recorded a replicate.
 pub fn measured(run: &Path) -> bool {
     fs::read(run.join("replicates.ndjson")).is_ok_and(|text| text.contains(&b'\n'))
 }

@@ -1,4 +1,4 @@
-//! Users who may do little.
+//! Users with few rights.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -63,7 +63,7 @@ fn a_user_who_may_not_limit_hosts_gets_a_run_that_says_so_or_a_reason() {
 
 #[test]
 fn servers_run_as_the_only_user_of_a_namespace() {
-    // Each with a name of its own for the setting that says which user to become.
+    // Each of these servers has another name for the setting of the user to run as.
     let studies: [(&str, &str, &[&str]); 3] = [
         ("protocols-today", "nginx", &["policy=h2"]),
         ("protocols-today", "h2o", &["policy=h2"]),
@@ -92,17 +92,17 @@ fn servers_run_as_the_only_user_of_a_namespace() {
         let ended = place.start(command).ended_within(AT_LAST);
         let records = fs::read_to_string(run.join("replicates.ndjson"));
         let Ok(records) = records else {
-            // No such server here, or no such namespaces.
+            // This server is not installed here, or user namespaces are not allowed.
             assert_ne!(ended.code, Some(101), "{}", ended.err);
             continue;
         };
-        // A busy machine may make a replicate late; the server is there all the same.
+        // On a busy machine a replicate may be late, but the server runs all the same.
         assert!(!records.contains("before it took connections"), "{records}");
         assert!(!records.is_empty(), "{}", ended.err);
     }
 }
 
-/// Every refusal says what would help; which depends on what is refused.
+/// Every refusal states a remedy, which depends on what was refused.
 fn assert_told_what_helps(study: &Ended) {
     study.assert_failed(&[]);
     let helps = ["as root", "modprobe", "sysctl", "chmod"];
@@ -110,19 +110,19 @@ fn assert_told_what_helps(study: &Ended) {
     assert!(helped, "{}", study.err);
 }
 
-/// How the program ends for a user who has no rights at all: whoever runs this, or nobody.
+/// Runs the program as a user without rights: the current user, or `nobody` if that is root.
 fn as_user(place: &Place, arguments: &[&str]) -> Ended {
     let command = match rustix::process::geteuid().is_root() {
         true => as_nobody(place, arguments),
         false => place.command(arguments),
     };
-    // Where nothing may come first, packets are late, and replicates are made again.
+    // Without a raised priority, packets are late and replicates are repeated.
     place.start(command).ended_within(AT_LAST)
 }
 
 fn as_nobody(place: &Place, arguments: &[&str]) -> Command {
     const NOBODY: u32 = 65_534;
-    // The user may not be allowed into the folder of the build.
+    // The user may not have access to the build folder.
     let program = place.path().join("fathometer");
     if !program.exists() {
         fs::copy(env!("CARGO_BIN_EXE_fathometer"), &program).unwrap();

@@ -1,4 +1,4 @@
-//! Runs that take more than one sitting, and runs that are watched by nothing.
+//! Runs that are interrupted and resumed, and runs whose output no process reads.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::laboratory::possible;
 use crate::place::{Place, Running, SHORT, measured};
 use crate::waiting::{AT_LAST, wait_until};
 
-/// A study of the same least cells, often enough that it does not end by itself meanwhile.
+/// A study of the smallest cells, with so many replicates that it does not finish during the test.
 fn long(place: &Place) -> Running {
     let mut arguments = vec!["study", "nielsen97", "--quiet", "--replicates", "500"];
     let run = place.run();
@@ -46,7 +46,7 @@ fn a_study_ends_although_nothing_can_be_printed() {
     command.args(["study", "nielsen97", "--output", run.to_str().unwrap()]);
     command.args(SHORT.iter().flat_map(|level| ["--only", level]));
     let ended = place.start(command).ended();
-    // What becomes of a stdout that takes nothing is not the matter here.
+    // Another test covers a stdout that accepts nothing; here the exit code does not matter.
     assert!(ended.code.is_some());
     let info = fs::read_to_string(run.join("run.json")).unwrap();
     let info: serde_json::Value = serde_json::from_str(&info).unwrap();
@@ -65,7 +65,7 @@ fn a_second_sitting_at_the_same_time_is_refused() {
     let second = resume(&place).ended();
     second.assert_failed(&[place.run().to_str().unwrap(), &pid, "--output"]);
     first.assert_alive();
-    // The lock goes with its holder, however that ends.
+    // The lock is released when its holder exits, in any way.
     first.signal(Signal::KILL);
     assert_eq!(first.ended().code, None);
     resume(&place).ended_within(AT_LAST).assert_measured();
@@ -83,7 +83,7 @@ fn attempts_of_earlier_sittings_are_counted_and_keep_their_folders() {
         .study("nielsen97", &SHORT, &run)
         .ended_within(AT_LAST)
         .assert_measured();
-    // One replicate was invalid twice when the sitting ended.
+    // A state in which one replicate was invalid twice when the run was interrupted.
     let records = run.join("replicates.ndjson");
     let text = fs::read_to_string(&records).unwrap();
     let mut lines: Vec<serde_json::Value> = text
@@ -91,7 +91,7 @@ fn attempts_of_earlier_sittings_are_counted_and_keep_their_folders() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     lines.retain(|line| !line["folder"].as_str().unwrap().contains("-again"));
-    // Whatever noise made invalid is not to be repeated beside it.
+    // Replicates that noise made invalid must not be repeated in addition.
     for line in &mut lines {
         line["validity"]["reasons"] = serde_json::json!([]);
     }
@@ -155,7 +155,7 @@ fn a_run_in_another_pid_namespace_keeps_its_temporary_folders() {
         return;
     }
     let place = Place::new();
-    // The program is the first process of its namespace, or has another number that is none of its here.
+    // In its namespace the program has process id 1, or in any case another id than here.
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc"]);
     command.arg(env!("CARGO_BIN_EXE_fathometer"));
@@ -179,7 +179,7 @@ fn a_run_in_another_pid_namespace_keeps_its_temporary_folders() {
         .study("nielsen97", &SHORT, &next)
         .ended_within(AT_LAST)
         .assert_measured();
-    // The site's folder lives as long as the run does.
+    // The site's folder exists as long as the run.
     let after: BTreeSet<PathBuf> = place.temporary_folders().into_iter().collect();
     assert!(!before.is_disjoint(&after), "{before:?} {after:?}");
     for record in fs::read_to_string(place.run().join("replicates.ndjson"))
@@ -214,7 +214,7 @@ fn a_run_without_a_record_does_not_say_that_something_was_kept() {
     assert!(!ended.err.contains("is kept"), "{}", ended.err);
 }
 
-/// No two records of a run name one folder.
+/// Asserts that no two records of a run name the same folder.
 fn assert_folders_differ(run: &Path) {
     let mut seen = BTreeSet::new();
     for line in fs::read_to_string(run.join("replicates.ndjson"))

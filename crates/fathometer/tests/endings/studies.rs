@@ -44,7 +44,7 @@ fn a_killed_run_leaves_no_process_and_the_next_run_tidies_up() {
     });
     assert!(whole_lines(&place.run()) >= 1);
     place.assert_report();
-    // Nobody was left to remove it: were it gone, the rest would show nothing.
+    // The killed run could not remove it. If it were missing, the rest of the test would prove nothing.
     assert_ne!(place.temporary_folders(), Vec::<PathBuf>::new());
     let next = place.path().join("next");
     place
@@ -77,7 +77,7 @@ fn a_run_that_was_killed_goes_on_where_it_was() {
     running.signal(Signal::KILL);
     assert_eq!(running.ended().code, None);
     let before = records();
-    // The last line may not have been whole.
+    // The last line may be incomplete.
     let before = &before[..=before.rfind('\n').unwrap()];
 
     let mut arguments = vec!["study", "nielsen97", "--quiet", "--resume"];
@@ -88,14 +88,14 @@ fn a_run_that_was_killed_goes_on_where_it_was() {
     let after = records();
     assert!(after.starts_with(before), "{before}{after}");
     assert!(after.len() > before.len(), "nothing was left to do");
-    // All are there, and none that was valid was made again.
+    // All replicates exist, and no valid one was repeated.
     let info = fs::read_to_string(run.join("run.json")).unwrap();
     let info: serde_json::Value = serde_json::from_str(&info).unwrap();
     let mut valid = BTreeMap::new();
     for line in after.lines() {
         let record: serde_json::Value = serde_json::from_str(line).unwrap();
         let reasons = record["validity"]["reasons"].as_array().unwrap();
-        // What was invalid is made again beside it.
+        // An invalid replicate is repeated in a folder next to it.
         let folder = record["folder"].as_str().unwrap();
         let folder = folder.split("-again").next().unwrap().to_owned();
         let earlier = valid.insert(folder, reasons.is_empty());
@@ -113,7 +113,7 @@ fn a_folder_that_is_in_the_way_is_not_touched() {
     }
     let place = Place::new();
     fs::create_dir(place.run()).unwrap();
-    // What an earlier run leaves: its folder must not be taken for this one's either.
+    // The folder looks like the result of an earlier run, which must not be taken for this run's.
     let lines = place.run().join("replicates.ndjson");
     fs::write(&lines, "{}\n").unwrap();
     let ended = place.study("nielsen97", &SHORT, &place.run()).ended();
@@ -127,7 +127,7 @@ fn a_folder_that_is_in_the_way_is_not_touched() {
     ended.assert_failed(&[lines.to_str().unwrap(), "a file is in the way", "--output"]);
     assert_eq!(fs::read_to_string(&lines).unwrap(), "{}\n");
 
-    // Not even root may make folders in /proc.
+    // Not even root can create folders in /proc.
     let ended = place
         .study("nielsen97", &SHORT, Path::new("/proc/run"))
         .ended();
@@ -145,8 +145,8 @@ fn a_full_disk_ends_the_run_and_spares_what_was_measured() {
         return;
     };
     let run = disk.0.join("run");
-    // The LAN's captures fill the disk, which has room for several, while pages are under way on the
-    // modem line: they must be ended too.
+    // The disk has room for several captures of the LAN. They fill it while pages are in flight on the modem
+    // line, and those must be stopped too.
     let mut running = place.study("nielsen97", &["block=main", "path=lan", "path=ppp"], &run);
     let ended = running.ended_within(AT_LAST);
     ended.assert_failed(&["disk", "free some"]);
@@ -155,7 +155,7 @@ fn a_full_disk_ends_the_run_and_spares_what_was_measured() {
     assert_eq!(place.temporary_folders(), Vec::<PathBuf>::new());
     assert!(whole_lines(&run) >= 1);
 
-    // Without room for its files the report is shown all the same, which is what was asked for.
+    // Without room for its files the report is still printed, as requested.
     fs::write(disk.0.join("rest"), vec![0; 6 << 20]).unwrap_err();
     let full = place.fathometer(&["report", run.to_str().unwrap()]).ended();
     assert_eq!(full.code, Some(0), "{}", full.err);
@@ -192,7 +192,7 @@ fn a_study_that_cannot_be_named_lists_what_can() {
         (&["colour=blue"][..], &["colour", "policy", "block"][..]),
         (&["block=cellar"], &["block=cellar", "main", "nagle"]),
         (&["path=moon"], &["path=moon", "lan", "ppp", "wan"]),
-        // A mistake beside what exists is a mistake still.
+        // An unknown level next to a valid one is still an error.
         (&["path=lan", "path=moon"], &["path=moon", "lan"]),
         (
             &["block=flush", "path=ppp"],
@@ -217,8 +217,8 @@ fn a_full_temporary_folder_is_told_with_what_to_set() {
     assert_eq!(place.temporary_folders(), Vec::<PathBuf>::new());
 }
 
-/// A study in the middle: something is measured, and servers are at work, a program among them where
-/// this machine has it.
+/// A study in progress: at least one replicate is recorded and servers are running, including httpd if this
+/// machine has it.
 fn under_way(place: &Place) -> Running {
     let only = [
         "block=main",

@@ -1,4 +1,4 @@
-//! A host of the client's machine: one socket, one loop, nothing else.
+//! Runs the client machine with one socket and one loop.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -12,7 +12,7 @@ use fathometer_http::h2::client::{
 use fathometer_http::h2::frame::FrameType;
 use fathometer_model::{Bytes, CloseReason};
 
-/// How long a run may take before it counts as standing still.
+/// Time after which a run counts as stalled.
 const LONG: Duration = Duration::from_secs(240);
 
 /// A request.
@@ -32,7 +32,7 @@ impl Ask {
     }
 }
 
-/// What came of it.
+/// The response to a request.
 #[derive(Default)]
 pub struct Answer {
     pub status: u16,
@@ -45,15 +45,15 @@ pub struct Host {
     pub machine: Connection,
     stream: TcpStream,
     start: Instant,
-    /// What all answers so far consisted of.
+    /// The sum of all responses so far.
     sum: Received,
-    /// Octets of request heads, as the machine said when they were queued.
+    /// Bytes of request heads, as the machine reported when it queued them.
     asked: u64,
-    /// Octets read from the socket.
+    /// Bytes read from the socket.
     read: u64,
     answers: BTreeMap<RequestId, Answer>,
     ended: usize,
-    /// Requests that the server did not take up.
+    /// Requests that the server did not process.
     left: usize,
     closed: bool,
 }
@@ -77,8 +77,7 @@ impl Host {
         }
     }
 
-    /// Asks for everything, as fast as the limits allow; gives the answers in the order of the
-    /// requests.
+    /// Sends all requests, as fast as the limits allow; returns the responses in the order of the requests.
     pub fn run(&mut self, asks: Vec<Ask>) -> Vec<Answer> {
         let count = asks.len();
         self.ended = 0;
@@ -87,19 +86,18 @@ impl Host {
         std::mem::take(&mut self.answers).into_values().collect()
     }
 
-    /// The same with a server that may leave; gives how many requests were answered and how many were
-    /// left.
+    /// The same with a server that may close; returns the numbers of answered and of unanswered requests.
     pub fn run_to_the_end(&mut self, asks: Vec<Ask>) -> (usize, usize) {
         let rest = self.work(asks, |host| host.closed);
         (self.ended, self.left + rest)
     }
 
-    /// Works until it is done; gives how many were not asked.
+    /// Works until `is_done`; returns the number of requests that were not sent.
     fn work(&mut self, asks: Vec<Ask>, is_done: impl Fn(&Host) -> bool) -> usize {
         let mut asks = asks.into_iter();
         let mut buffer = vec![0; 64 * 1024];
         let until = Instant::now() + LONG;
-        // What is to be said to the last octets read is said before the end.
+        // The machine's reaction to the last bytes is sent before the end.
         while !is_done(self) || (!self.closed && !self.machine.transmit().is_empty()) {
             while self.machine.can_request()
                 && let Some(ask) = asks.next()
@@ -175,8 +173,8 @@ impl Host {
                 true
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
-            // A server that closes before it has read the last acknowledgements sends a reset. To the
-            // machine it is an end like another: what was not answered by then has failed.
+            // A server that closes before it has read the last acknowledgements sends a reset. The machine
+            // handles it like any other end of the connection: requests without a response have failed.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {
                 self.machine.handle_eof(now);
                 self.pump(&[]);
@@ -222,8 +220,7 @@ impl Host {
         }
     }
 
-    /// Whether what the exchanges say adds up to what the connection says, and that to what was
-    /// read.
+    /// Asserts that the counts of the exchanges add up to those of the connection, and these to the bytes read.
     pub fn check_counts(&mut self, answers: &[Answer]) {
         for answer in answers {
             let Received {
@@ -246,14 +243,14 @@ impl Host {
         assert!(acknowledged, "the server's settings were acknowledged");
     }
 
-    /// Says goodbye, as far as the server listens.
+    /// Sends the GOAWAY, if the server still reads.
     pub fn finish(mut self) {
         self.machine.finish();
         self.pump(&[]);
         assert_eq!(self.machine.close_reason(), Some(CloseReason::Finished));
         let goodbye = self.machine.transmit();
         assert!(goodbye.len() >= 17, "a GOAWAY");
-        // What it does with it is its own affair.
+        // Whether the server reads it does not matter.
         let _ = self.stream.write(goodbye);
     }
 }

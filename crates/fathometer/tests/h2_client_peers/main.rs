@@ -1,8 +1,8 @@
-//! Our HTTP/2 client machine with other people's servers, by prior knowledge, on loopback, at ports that
-//! the kernel chooses: nghttpd, h2o, Caddy, nginx.
+//! Our HTTP/2 client machine with third-party servers, by prior knowledge, on loopback, at ports that the
+//! kernel chooses: nghttpd, h2o, Caddy, nginx.
 //!
-//! What a server cannot be found for is said on stderr and passes, unless `FATHOMETER_REQUIRE_TOOLS` is
-//! 1. Every server is a child that ends with its test.
+//! A test whose server is not installed prints a message to stderr and passes, unless
+//! `FATHOMETER_REQUIRE_TOOLS` is 1. Every server is a child process that ends with its test.
 
 mod host;
 mod servers;
@@ -16,7 +16,7 @@ use fathometer_model::{Bytes, CloseReason};
 use host::{Answer, Ask, Host};
 use servers::{Folder, Server};
 
-/// What is served: many small files, and one that no window holds.
+/// The served files: many small ones, and one that is larger than any window.
 fn folder() -> Folder {
     let folder = Folder::new();
     for number in 0..200 {
@@ -49,7 +49,7 @@ fn windows(stream: u32, connection: u32, update_at: UpdateAt) -> Config {
     }
 }
 
-/// What holds with every server.
+/// Checks that hold for every server.
 fn all_of(server: &Server, folder: &Folder) {
     many_small_files(server, folder);
     a_large_file(server, folder);
@@ -76,7 +76,7 @@ fn many_small_files(server: &Server, folder: &Folder) {
             ..config()
         },
     ];
-    // h2o goes on with its table whatever the client says, which is a fault and not tested here.
+    // h2o ignores a table size of 0 and keeps using its table: a fault of h2o, which is not tested here.
     if server.name != "h2o" {
         configs.push(Config {
             settings: Settings {
@@ -89,7 +89,7 @@ fn many_small_files(server: &Server, folder: &Folder) {
     }
     for config in configs {
         let mut host = Host::connect(server.address, config);
-        // Twice, so that the second time is by reference to the tables.
+        // Twice, so that the second round refers to entries of the tables.
         for _ in 0..2 {
             let asks = targets.iter().map(|target| Ask::get(target)).collect();
             let answers = host.run(asks);
@@ -157,7 +157,7 @@ fn no_content(server: &Server) {
     host.finish();
 }
 
-/// Sends content in pieces over several streams at once, and tells what was answered.
+/// Sends content in pieces over several streams at once; returns the responses.
 fn upload(server: &Server, method: &'static str, sizes: &[usize]) -> Vec<Answer> {
     let asks = sizes.iter().enumerate().map(|(place, &size)| Ask {
         method,
@@ -184,7 +184,7 @@ fn nghttpd() {
         return;
     };
     all_of(&server, &folder);
-    // It sends back what it was sent.
+    // This server echoes the content.
     let answers = upload(&server, "POST", &UPLOADS);
     for (place, (answer, &size)) in answers.iter().zip(&UPLOADS).enumerate() {
         assert_eq!(answer.status, 200);
@@ -215,7 +215,7 @@ fn nginx() {
         return;
     };
     all_of(&server, &folder);
-    // It writes what it is sent to files.
+    // This server writes the content to files.
     for answer in upload(&server, "PUT", &UPLOADS) {
         assert_eq!(answer.status, 201);
     }
@@ -226,7 +226,7 @@ fn nginx() {
     a_limit_on_requests(&server);
 }
 
-/// It says GOAWAY after a thousand requests: those that it left are known as such.
+/// The server sends GOAWAY after 1000 requests; the requests that it did not process must be reported as such.
 fn a_limit_on_requests(server: &Server) {
     let mut host = Host::connect(server.address, config());
     let asks = (0..1200).map(|number| Ask::get(&format!("/small{}.txt", number % 200)));

@@ -1,4 +1,4 @@
-//! Other people's servers, each told to speak HTTP/2 without TLS.
+//! Third-party servers, each configured for HTTP/2 without TLS.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// The files that are served, and what a server needs beside them.
+/// The served files, and the other files that a server needs.
 pub struct Folder {
     all: TempDir,
 }
 
 impl Folder {
-    /// An empty one. Others may read it, and write uploads: servers drop their privileges.
+    /// An empty folder. Other users may read it and write uploads: servers drop their privileges.
     pub fn new() -> Folder {
         let folder = Folder {
             all: tempfile::tempdir().unwrap(),
@@ -49,7 +49,7 @@ impl Folder {
         self.all.path()
     }
 
-    /// Writes a configuration file, and gives its path.
+    /// Writes a configuration file; returns its path.
     fn configuration(&self, text: &str) -> PathBuf {
         let path = self.own().join("configuration");
         fs::write(&path, text).unwrap();
@@ -57,7 +57,7 @@ impl Folder {
     }
 }
 
-/// A server that runs until this is dropped.
+/// A server that runs until dropped.
 pub struct Server {
     pub name: &'static str,
     pub address: SocketAddr,
@@ -137,7 +137,7 @@ pub fn nginx(folder: &Folder) -> Option<Server> {
     })
 }
 
-/// Starts a server at a free port; `None`, and a word on stderr, when it is not installed.
+/// Starts a server at a free port; `None`, and a message on stderr, when it is not installed.
 fn start(name: &'static str, command: impl Fn(&Path, SocketAddr) -> Command) -> Option<Server> {
     let program = tool(name)?;
     for _ in 0..3 {
@@ -177,7 +177,7 @@ fn tool(name: &str) -> Option<PathBuf> {
 }
 
 impl Server {
-    /// Waits until it takes connections; false when it ended instead.
+    /// Waits until it accepts connections; false when it exited instead.
     fn listens(&mut self) -> bool {
         let until = Instant::now() + Duration::from_secs(120);
         while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
@@ -192,7 +192,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Those with workers take them along when they are asked to end.
+        // On SIGTERM, servers with workers stop those too.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let until = Instant::now() + Duration::from_secs(5);
         while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {

@@ -1,5 +1,5 @@
-//! Alternative services: pages begin over HTTP/2, go on over HTTP/3 when the server has told of it, begin
-//! there on the next visit, and come all the same where a service fails.
+//! Alternative services (RFC 7838): a page starts over HTTP/2 and switches to HTTP/3 when the server advertises
+//! it. The next visit starts with HTTP/3. When a service fails, all files still arrive.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -27,7 +27,7 @@ const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
 const FILES: usize = 400;
 const SIZE: usize = 300;
 
-/// Everything that a test needs but servers.
+/// The set-up of a test, except servers.
 struct Ground {
     clock: Clock,
     trust: Trust,
@@ -43,7 +43,7 @@ impl Ground {
         for number in 0..FILES {
             fs::write(site.join(number.to_string()), content(SIZE, number as u8)).unwrap();
         }
-        // A file that may still be written to has a tag of its own at first.
+        // A recently modified file has another entity tag at first.
         age(&site);
         let options = ClientOptions {
             alpn: vec![b"h2".to_vec()],
@@ -68,7 +68,7 @@ impl Ground {
         }
     }
 
-    /// `fathometer serve` at an address, of the ground's files.
+    /// `fathometer serve` at `address`, serving the files of the set-up.
     fn serve(&self, address: SocketAddr, arguments: &[&str]) -> Process {
         let mut command = Command::new(FATHOMETER);
         command
@@ -87,7 +87,7 @@ impl Ground {
         server
     }
 
-    /// Retrieves all files, over one stream at a time.
+    /// Retrieves all files, one stream at a time.
     fn visit(&self, server: SocketAddr, visit: Visit, cache: ValidatorCache) -> Retrieval {
         let policy: Policy = "h3-alt-svc-streams1".parse().unwrap();
         let list = PageList {
@@ -118,7 +118,7 @@ impl Ground {
         retrieval
     }
 
-    /// The same, with a service known from before.
+    /// The same, with a service already in the cache.
     fn visit_knowing(&self, server: SocketAddr, service: u16) -> Retrieval {
         let mut cache = ValidatorCache::new();
         let known = Service {
@@ -135,7 +135,7 @@ fn host(server: SocketAddr) -> String {
     format!("localhost:{}", server.port())
 }
 
-/// An address of loopback that is free for TCP and for UDP, and the socket that keeps it from others.
+/// A loopback address that is free for TCP and UDP, and the socket that reserves the UDP port.
 fn free() -> (SocketAddr, UdpSocket) {
     loop {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -146,7 +146,7 @@ fn free() -> (SocketAddr, UdpSocket) {
     }
 }
 
-/// What was spoken on each connection that came to speak.
+/// The protocol of each connection that negotiated one.
 fn spoken(retrieval: &Retrieval) -> Vec<&str> {
     let connections = retrieval.connections.iter();
     connections
@@ -154,7 +154,7 @@ fn spoken(retrieval: &Retrieval) -> Vec<&str> {
         .collect()
 }
 
-/// What each whole exchange was carried by, in order.
+/// The protocol of each complete exchange, in order.
 fn carried(retrieval: &Retrieval) -> Vec<&str> {
     let whole = retrieval
         .exchanges
@@ -172,7 +172,7 @@ fn news(retrieval: &Retrieval) -> Vec<ServiceNews> {
     retrieval.services.iter().map(|one| one.news).collect()
 }
 
-/// What holds of two visits to a server that tells of HTTP/3 on its own port.
+/// Checks two visits to a server that advertises HTTP/3 on its own port.
 fn check_two_visits(ground: &Ground, address: SocketAddr) {
     let first = ground.visit(address, Visit::First, ValidatorCache::new());
     assert_eq!(news(&first), [ServiceNews::Found]);
@@ -182,7 +182,7 @@ fn check_two_visits(ground: &Ground, address: SocketAddr) {
         (Some(address.port()), &host(address))
     );
     assert!(found.max_age_s.is_some_and(|seconds| seconds >= 3600));
-    // It is known with the first answer, and used as soon as there is a connection.
+    // The service is learnt with the first response, and used once its connection is established.
     let before = first.exchanges[0].first_byte.unwrap();
     assert!(found.at >= before && found.at <= first.exchanges[0].last_byte.unwrap());
     assert_eq!(spoken(&first), ["h2", "h3"]);
@@ -238,7 +238,7 @@ fn caddy_is_found_the_same_way() {
         .env("XDG_CONFIG_HOME", ground.trust.folder.path())
         .stderr(Stdio::null());
     let _server = Process::spawn(&mut command);
-    // It listens on UDP before it does on TCP.
+    // Caddy listens on UDP before TCP.
     let begun = std::time::Instant::now();
     while std::net::TcpStream::connect(address).is_err() {
         assert!(begun.elapsed() < PATIENCE, "caddy does not start");
@@ -251,7 +251,7 @@ fn caddy_is_found_the_same_way() {
 fn a_service_that_is_not_there_costs_no_file() {
     let ground = Ground::new();
     let (address, _) = free();
-    // Nobody listens there.
+    // No process listens on this port.
     let nowhere = free().0.port();
     let told = format!("h3=\":{nowhere}\"; ma=60");
     let _server = ground.serve(address, &["--alt-svc", &told]);
@@ -269,7 +269,7 @@ fn a_service_that_is_not_there_costs_no_file() {
             .broken_until
             .is_some()
     );
-    // It is left alone for a while, although every answer tells of it.
+    // The failed service is not tried again for a while, although every response advertises it.
     let second = ground.visit(address, Visit::Revalidate, first.cache);
     assert_eq!((news(&second), spoken(&second)), (vec![], vec!["h2"]));
     assert_eq!(second.connections.len(), 1);
@@ -291,7 +291,7 @@ fn a_known_service_that_is_silent_or_gone_is_given_up() {
         assert_eq!(news(&visit), [ServiceNews::Known, ServiceNews::Failed]);
         assert_eq!(visit.services[1].failure, Some(failure));
         assert_eq!(spoken(&visit), ["h2"]);
-        // What was asked of it is on record, and was asked again.
+        // The request sent to the failed service is recorded, and was retried.
         assert_eq!(visit.exchanges[0].outcome, Outcome::Retried(failure));
         assert_eq!(
             (visit.exchanges[0].connection, visit.exchanges.len()),
@@ -318,7 +318,7 @@ fn a_service_that_is_taken_back_is_left() {
     assert!(by[turn..].iter().all(|&protocol| protocol == "h2"));
 }
 
-/// Makes all files of a folder old.
+/// Sets the modification time of all files in a folder to a distant past.
 fn age(folder: &Path) {
     let modified = std::time::UNIX_EPOCH + Duration::from_secs(784_111_777);
     for entry in fs::read_dir(folder).unwrap() {

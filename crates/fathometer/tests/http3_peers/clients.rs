@@ -1,4 +1,4 @@
-//! Other people's clients with our server.
+//! Third-party clients with our server.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 const SMALL: usize = 1_000;
-/// More than one window, and little enough for a client in Python on a busy machine.
+/// Larger than one window, and small enough for a client in Python on a busy machine.
 const LARGE: usize = 300_000;
 
 #[test]
@@ -65,13 +65,13 @@ fn aioquic_gets_small_and_large_files_over_many_streams() {
     );
 }
 
-/// A picture of one dot, the smallest that browsers show.
+/// An image of one pixel, the smallest that browsers show.
 const DOT: &[u8] =
     b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\xff\xff\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,\
     \x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
 const PICTURES: usize = 30;
 
-/// A page that says in its own text how many of its pictures it shows and what they came over.
+/// A page whose text reports how many of its images were shown, and over which protocol.
 fn pictures() -> Site {
     let images: String = (0..PICTURES)
         .map(|n| format!("<img src=\"/dot{n}.gif\">"))
@@ -111,7 +111,7 @@ fn chromium_loads_a_page_with_pictures() {
     let trust = Trust::new(clock);
     let server = Running::start(&service_options(&trust), vec![origin(pictures())], clock);
     let port = server.address().port();
-    // The browser knows none of our authorities: it is told the key instead.
+    // The browser does not trust our authority, so it gets the hash of the key instead.
     let mut hash = Command::new("sh");
     hash.arg("-c")
         .arg(
@@ -150,7 +150,7 @@ fn chromium_loads_a_page_with_pictures() {
         page.contains(&format!("shown {PICTURES} over h3")),
         "{page}"
     );
-    // There is nothing but UDP at that port, and all of it went over it.
+    // The server has only UDP at that port, so all responses went over UDP.
     let statistics = server.end();
     assert!(statistics.responses > PICTURES as u64, "{statistics:?}");
 }

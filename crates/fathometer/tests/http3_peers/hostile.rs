@@ -1,4 +1,4 @@
-//! Clients that would have the server hold what they never take.
+//! Clients that try to make the server hold data that they never read.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::support::{
 /// `GET https://h/large`, in a HEADERS frame.
 const GET_LARGE: &[u8] = b"\x01\x0f\x00\x00\xd1\xd7\x51\x06/large\x50\x01h";
 
-/// A client without HTTP/3 of its own.
+/// A QUIC client without an HTTP/3 layer.
 struct Client {
     endpoint: Endpoint,
     key: ConnectionKey,
@@ -63,13 +63,13 @@ impl Client {
             .poll_transmit(self.key, 1, &mut buffer, now)
             .is_some()
         {
-            // A server that has ended is told by what it does not answer.
+            // A server that has exited shows by missing responses.
             let _ = self.socket.send_to(&buffer, self.server);
             buffer.clear();
         }
     }
 
-    /// Takes a datagram, if one comes within a moment.
+    /// Reads a datagram, if one arrives within the socket's time-out.
     fn receive(&mut self, now: Instant) {
         let mut buffer = [0; 2048];
         if let Ok((length, from)) = self.socket.recv_from(&mut buffer) {
@@ -123,7 +123,7 @@ fn clients_that_acknowledge_nothing_are_closed_and_no_other() {
         connection.finish(request).unwrap();
         client.send(clock.now());
     }
-    // They are there, and say so again and again, and hear nothing.
+    // These clients keep sending, but read nothing.
     let until = clock.now() + Duration::from_secs(8);
     let mut honest = 0;
     while clock.now() < until {

@@ -1,9 +1,9 @@
-//! HTTP/3 over real sockets: our client and our server with each other, and each with programs that are
-//! not ours: aioquic (Python) both ways, headless Chromium, Caddy (quic-go).
+//! HTTP/3 over real sockets: our client with our server, and each with third-party programs: aioquic (Python)
+//! in both directions, headless Chromium, Caddy (quic-go).
 //!
-//! What a peer cannot be found for is said on stderr and passes, unless `FATHOMETER_REQUIRE_TOOLS` is 1.
-//! aioquic is installed from PyPI into a virtual environment beside the build, once. Every process is a
-//! child that ends with its test; all traffic is on loopback or between hosts of the test's own.
+//! A test whose peer is not installed prints a message to stderr and passes, unless `FATHOMETER_REQUIRE_TOOLS`
+//! is 1. aioquic is installed once from PyPI into a virtual environment next to the build. Every process is a
+//! child that ends with its test. All traffic is on loopback or between hosts that the test created.
 
 mod alt_svc;
 mod clients;

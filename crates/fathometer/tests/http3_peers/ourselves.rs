@@ -1,4 +1,4 @@
-//! Our client and our server with each other, on loopback.
+//! Our client with our server, on loopback.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn files_small_and_large_arrive_whole_whatever_the_offloads() {
             assert_eq!(answer.status, status);
             assert!(answer.content == expected, "{ask:?}");
             assert_eq!(answer.received.content, Bytes(expected.len() as u64));
-            // Frames cost something, and not much.
+            // Frames add a small overhead.
             assert!(answer.received.body.0 <= answer.received.content.0 + 9 * 300);
         }
         let handshake = visit.handshake.unwrap();
@@ -116,7 +116,7 @@ fn content_that_is_sent_is_received_and_methods_are_minded() {
         (visit.answers[0].status, visit.answers[0].content.len()),
         (200, 0)
     );
-    // A file takes no content, and the connection goes on.
+    // A file accepts no request content, and the connection stays open.
     assert_eq!(visit.answers[1].status, 405);
     assert_eq!(
         (visit.answers[2].status, visit.answers[2].content.len()),
@@ -139,7 +139,7 @@ fn tickets_bring_early_data_and_a_server_without_memory_is_told_again() {
     let second = visit(&settings, server.address(), &asks, clock, None);
     assert_eq!(second.handshake.unwrap().early_data, EarlyData::Accepted);
     server.end();
-    // Another server by the same name, which does not know the ticket.
+    // Another server of the same name, which cannot decrypt the ticket.
     let mut options = options;
     options.tls = trust.server(None);
     let server = Running::start(&options, vec![files], clock);
@@ -177,7 +177,7 @@ fn a_server_that_ends_answers_what_is_under_way_and_says_goodbye() {
         .filter(|answer| answer.is_whole)
         .count() as u64;
     assert!(whole >= 1);
-    // What was not answered was told to be unanswered, and can be asked elsewhere.
+    // Requests without a response were reported as such, so a client can send them elsewhere.
     for answer in visit.answers.iter().filter(|answer| !answer.is_whole) {
         assert!(
             matches!(
@@ -246,8 +246,8 @@ fn every_congestion_controller_and_validation_of_addresses_work_on_a_socket() {
     }
 }
 
-/// A path that loses one datagram of `one_of` in each direction and brings every seventh late, behind
-/// the next; between one client and a server, until it is dropped.
+/// A path between one client and a server, until dropped. It loses one of `one_of` datagrams and delays every
+/// seventh until after the next one.
 struct LossyPath {
     address: SocketAddr,
     stop: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! What is written of a connection, read by other people's programs.
+//! Records of a connection, read by third-party programs.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -44,7 +44,7 @@ fn a_qlog_is_read_by_python() {
     let received = found["events"]["transport:packet_received"]
         .as_u64()
         .or(found["events"]["quic:packet_received"].as_u64());
-    // A datagram carries a packet at least.
+    // A datagram contains at least one packet.
     assert!(
         received.unwrap() >= visit.statistics.received.datagrams,
         "{found}"
@@ -54,8 +54,8 @@ fn a_qlog_is_read_by_python() {
 #[test]
 fn tshark_decodes_frames_as_we_count_them() {
     let Some(tshark) = tool("tshark") else { return };
-    // Where a busy machine holds up an acknowledgement for some hundredths of a second, QUIC sends again, and
-    // tshark counts what came twice as two.
+    // If a busy machine delays an acknowledgement by some tens of milliseconds, QUIC retransmits, and tshark
+    // counts the data twice. Hence several attempts.
     let mut told = Vec::new();
     for _ in 0..5 {
         match count_frames(&tshark) {
@@ -66,13 +66,14 @@ fn tshark_decodes_frames_as_we_count_them() {
     panic!("{told:#?}");
 }
 
-/// Captures a visit, and says what tshark counts otherwise than we do.
+/// Captures a visit; returns an error where tshark's counts differ from ours.
 fn count_frames(tshark: &Path) -> Result<(), String> {
     let clock = Clock::start();
     let trust = Trust::new(clock);
     let keys = Arc::new(Keys::default());
     let files = origin(site(&[("/a", 100), ("/b", 120)]));
-    // Loopback carries what was sent in one call as one datagram, of which only the beginning is decoded.
+    // On loopback, datagrams sent in one call arrive as one datagram, of which tshark decodes only the
+    // beginning.
     let sockets = Sockets {
         segmentation: false,
         ..Sockets::default()
@@ -97,7 +98,7 @@ fn count_frames(tshark: &Path) -> Result<(), String> {
             return Ok(());
         }
     }
-    // It says so a moment before it does: a datagram of nobody's shows that it has begun.
+    // tshark reports the start a moment before it captures: a probe datagram shows that capturing has started.
     let probe = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let begun = clock.now();
     while fs::metadata(&capture).map_or(0, |file| file.len()) < 500 {
@@ -106,26 +107,26 @@ fn count_frames(tshark: &Path) -> Result<(), String> {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let tls = trust.client(false, Some(Arc::clone(&keys) as _));
-    // It follows a connection by its identifiers, so there must be some.
+    // tshark follows a connection by its connection IDs, so they must not be empty.
     let transport = TransportSettings {
         identifier_length: 8,
         ..TransportSettings::client()
     };
     let settings = client_settings_of(&tls, transport, sockets);
-    // Few enough for one packet: tshark 4.0 leaves out frames of which a part is in the next.
+    // Few enough to fit in one packet: tshark 4.0 omits a frame that continues in the next packet.
     let asks: Vec<Ask> = (0..4)
         .map(|n| Ask::get(if n % 2 == 0 { "/a" } else { "/b" }))
         .collect();
     let visit = visit(&settings, server.address(), &asks, clock, None);
     assert!(visit.answers.iter().all(|answer| answer.is_whole));
-    // What comes behind the answers is in the capture when the probe behind it is.
+    // A probe sent after the responses: once it is in the capture, everything before it is too.
     let size = || fs::metadata(&capture).unwrap().len();
     let (before, begun) = (size(), clock.now());
     while size() < before + 500 && clock.now().since(begun) < crate::support::PATIENCE {
         probe.send_to(&[b'?'; 100], server.address()).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    // It writes its last block when it is asked to end.
+    // tshark writes its last block on SIGINT.
     let pid = rustix::process::Pid::from_child(&listener.0);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     listener.0.wait().unwrap();
@@ -172,7 +173,7 @@ fn count_frames(tshark: &Path) -> Result<(), String> {
     };
     let (asked, _) = frames("srcport");
     let (answered, lengths) = frames("dstport");
-    // HEADERS are of type 1, DATA of type 0.
+    // HEADERS have type 1, DATA type 0.
     let sum_of = |wanted: u64| -> u64 {
         let frames = answered.iter().zip(&lengths);
         let lengths = frames.filter(|&(&kind, _)| kind == wanted);
@@ -184,7 +185,7 @@ fn count_frames(tshark: &Path) -> Result<(), String> {
     let heads: u64 = received().map(|received| received.head.0).sum();
     assert_eq!(content, 2 * 220);
     let head_lengths = sum_of(1);
-    // Ours are with the frames' own two octets or three, theirs without.
+    // Our counts include the frame headers of two or three bytes; tshark's do not.
     let frames = asks.len() as u64;
     let heads_agree = (head_lengths + 2 * frames..=head_lengths + 3 * frames).contains(&heads);
     let counts = (headers(&asked), headers(&answered), sum_of(0));

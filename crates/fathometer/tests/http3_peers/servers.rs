@@ -1,4 +1,4 @@
-//! Our client with other people's servers.
+//! Our client with third-party servers.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use crate::support::{
 const SMALL: usize = 1_000;
 const LARGE: usize = 2_000_000;
 
-/// Writes the files that are asked for.
+/// Writes the files that the tests request.
 fn write_site(trust: &Trust) -> std::path::PathBuf {
     let folder = trust.file("site");
     fs::create_dir(&folder).unwrap();
@@ -133,7 +133,7 @@ fn caddy_serves_us() {
     let clock = Clock::start();
     let trust = Trust::new(clock);
     let folder = write_site(&trust);
-    // It takes the port for TCP as well: one that is free for both.
+    // Caddy uses the port for TCP as well, so it must be free for both.
     let address = {
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = tcp.local_addr().unwrap();
@@ -157,7 +157,7 @@ fn caddy_serves_us() {
             .env("XDG_CONFIG_HOME", trust.folder.path())
             .stderr(Stdio::null()),
     );
-    // It listens on UDP before it does on TCP.
+    // Caddy listens on UDP before TCP.
     let begun = Instant::now();
     while std::net::TcpStream::connect(address).is_err() {
         assert!(begun.elapsed() < PATIENCE, "caddy does not start");

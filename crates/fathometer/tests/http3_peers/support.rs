@@ -1,5 +1,4 @@
-//! A server of ours, a client of ours in the smallest loop there is, certificates, and other people's
-//! programs.
+//! A server of ours, a client of ours in a minimal loop, certificates, and third-party programs.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -26,15 +25,15 @@ use fathometer_tls::certificate::{Authority, Issue, Lifetime};
 use fathometer_tls::{ClientOptions, KeyLogSink, ServerOptions, Tickets, Verification};
 
 pub const NAME: &str = "origin.test";
-/// Longer than anything here takes.
+/// Longer than any step of these tests.
 pub const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The time of certificates: that of the clock that everybody has.
+/// The time for checking certificates: the system's wall clock.
 pub fn unix_time(clock: Clock) -> Duration {
     clock.realtime_of(Instant::ZERO)
 }
 
-/// A certificate authority of one test, and one server's certificate by it.
+/// A certificate authority for one test, and a server certificate issued by it.
 pub struct Trust {
     pub authority: Authority,
     pub clock: Clock,
@@ -64,7 +63,7 @@ impl Trust {
         trust
     }
 
-    /// `ca.pem`, `chain.pem`, `key.pem`, and whatever a test adds.
+    /// The path of `ca.pem`, `chain.pem`, `key.pem` or of a file that a test adds.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -120,14 +119,14 @@ impl KeyLogSink for Keys {
     }
 }
 
-/// Octets that say where they are of a file.
+/// Content whose bytes depend on their position.
 pub fn content(length: usize, salt: u8) -> Vec<u8> {
     (0..length)
         .map(|n| (n as u32).wrapping_mul(2_654_435_761).rotate_right(13) as u8 ^ salt)
         .collect()
 }
 
-/// A site of files, with their lengths in octets.
+/// A site of files, with their lengths in bytes.
 pub fn site(files: &[(&str, usize)]) -> Site {
     let files = files.iter().enumerate().map(|(n, &(path, length))| File {
         path: path.to_owned(),
@@ -155,7 +154,7 @@ pub fn origin(site: Site) -> Arc<Origin> {
     Arc::new(Origin::new(Arc::new(site), config).unwrap())
 }
 
-/// What a server of ours is like.
+/// Options of our server.
 pub fn service_options(trust: &Trust) -> ServiceOptions {
     ServiceOptions {
         addresses: vec!["127.0.0.1:0".parse().unwrap()],
@@ -170,7 +169,7 @@ pub fn service_options(trust: &Trust) -> ServiceOptions {
     }
 }
 
-/// A server of ours, until it is dropped.
+/// A server of ours that runs until dropped.
 pub struct Running(Option<Service>);
 
 impl Running {
@@ -198,7 +197,7 @@ impl Running {
         self.0.as_ref().unwrap()
     }
 
-    /// Ends it in order.
+    /// Stops it in order.
     pub fn end(mut self) -> fathometer::origin::OriginStatistics {
         let service = self.0.take().unwrap();
         service.drain(PATIENCE);
@@ -215,7 +214,7 @@ impl Drop for Running {
     }
 }
 
-/// What was asked.
+/// A request.
 #[derive(Debug, Clone)]
 pub struct Ask {
     pub method: &'static str,
@@ -243,18 +242,18 @@ pub struct Answer {
     pub is_whole: bool,
 }
 
-/// What became of a connection.
+/// The result of a connection.
 #[derive(Debug)]
 pub struct Visit {
     pub answers: Vec<Answer>,
-    /// Octets of each request's head on the wire.
+    /// Bytes of each request's head on the wire.
     pub heads: Vec<Bytes>,
     pub handshake: Option<Handshake>,
     pub closed: Option<Closed>,
     pub reason: Option<CloseReason>,
     pub statistics: Statistics,
     pub local: SocketAddr,
-    /// From the connection's beginning to the last answer.
+    /// From the start of the connection to the last response.
     pub took: Duration,
 }
 
@@ -271,8 +270,7 @@ pub fn client_settings_of(
     Arc::new(ClientSettings::new(tls, transport, sockets, config).unwrap())
 }
 
-/// Asks for everything at once over one connection, as far as the server lets it, and waits for all
-/// answers.
+/// Sends all requests at once over one connection, as far as the server allows, and waits for all responses.
 pub fn visit(
     settings: &Arc<ClientSettings>,
     server: SocketAddr,
@@ -397,7 +395,7 @@ fn take_events(client: &mut Http3Client, visit: &mut Visit, now: Instant) {
     }
 }
 
-/// Where a program is; `None`, and a word on stderr, when it is not installed.
+/// The path of a program; `None`, and a message on stderr, when it is not installed.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let folders = std::env::var("PATH").unwrap_or_default();
     let found = folders
@@ -417,7 +415,7 @@ fn skip(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
 
-/// A Python with aioquic, in a virtual environment beside the build that is made when there is none.
+/// A Python with aioquic, in a virtual environment next to the build, which is created if missing.
 pub fn aioquic() -> Option<PathBuf> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
@@ -458,7 +456,7 @@ pub fn script(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Runs a program to its end, or for some minutes at most; it must succeed. Gives its standard output.
+/// Runs a program to its end, for at most 300 s; it must succeed. Returns its standard output.
 pub fn run_well(command: &Command) -> String {
     let mut bounded = Command::new("timeout");
     bounded
@@ -487,12 +485,12 @@ pub fn run_well(command: &Command) -> String {
     stdout.into_owned()
 }
 
-/// A process that ends when this is dropped.
+/// A process that is killed when dropped.
 pub struct Process(pub Child);
 
 impl Process {
     pub fn spawn(command: &mut Command) -> Process {
-        // A group of its own, so that what it starts ends with it.
+        // A process group of its own, so that its children are killed with it.
         Process(
             command
                 .stdin(Stdio::null())
@@ -520,7 +518,7 @@ impl Drop for Process {
     }
 }
 
-/// The SHA-256 of octets, as sha256sum prints it.
+/// The SHA-256 of `octets`, as sha256sum prints it.
 pub fn sha256(octets: &[u8]) -> String {
     use std::io::Write;
     let mut child = Command::new("sha256sum")

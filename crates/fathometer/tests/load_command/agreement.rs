@@ -1,5 +1,4 @@
-//! The figures are the truth: they agree with what the server did, with other tools, and with
-//! Little's law.
+//! The figures must agree with the server's behaviour, with other tools, and with Little's law.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +11,7 @@ use crate::quiet::{below, in_a_quiet_moment, near};
 use crate::server::{Answer, Server};
 use crate::support::{Ended, load, valid_if_possible};
 
-/// A server that takes this long for each request, far above what a scheduler adds.
+/// A server that delays each response by `delay`, which is far longer than scheduling delays.
 fn slow(delay: Duration) -> Server {
     Server::start(move |_| {
         std::thread::sleep(delay);
@@ -25,7 +24,7 @@ fn url(server: &Server) -> String {
 }
 
 const DELAY: Duration = Duration::from_millis(40);
-/// How near to it a median is to be, as a share.
+/// Largest relative difference between a median and this delay.
 const NEAR: f64 = 0.1;
 const CONNECTIONS: &str = "64";
 
@@ -45,7 +44,7 @@ fn the_median_is_the_servers_delay_and_that_of_wrk_and_h2load() {
             ("uncorrected", phases.uncorrected),
         ] {
             let median = phase.unwrap().p50_ms;
-            // However busy the machine is, nothing is answered sooner.
+            // No response can be faster than the delay, however busy the machine is.
             assert!(median >= 0.99 * wanted, "{name}: {median}");
             near(name, median, wanted, NEAR)?;
         }
@@ -80,7 +79,7 @@ fn wrks_median(wrk: &Path, server: &Server) -> f64 {
         .unwrap_or_else(|| panic!("{report}"));
     match median.strip_suffix("ms") {
         Some(median) => median.parse().unwrap(),
-        // A machine that is busy enough needs seconds.
+        // On a very busy machine wrk prints seconds.
         None => 1e3 * median.strip_suffix('s').unwrap().parse::<f64>().unwrap(),
     }
 }
@@ -107,7 +106,7 @@ fn h2loads_median(h2load: &Path, server: &Server) -> f64 {
     times[times.len() / 2] as f64 / 1e3
 }
 
-/// No test needs it, so that it is missed without harm.
+/// h2load is optional: no test fails without it.
 fn h2load() -> Option<std::path::PathBuf> {
     let folders = std::env::var("PATH").unwrap_or_default();
     folders
@@ -120,7 +119,7 @@ const RATE: f64 = 200.0;
 const SECONDS: f64 = 4.0;
 const STALL: f64 = 1.4;
 
-/// An open loop against a server that stalls once, a second from the start.
+/// An open loop against a server that stalls once, one second after the start.
 fn stalled(slo: &str) -> Ended {
     let until: Mutex<Option<Instant>> = Mutex::default();
     let server = Server::start(move |seen| {
@@ -157,7 +156,7 @@ fn a_stall_breaks_the_promise_that_users_would_hear() {
         assert_eq!(measured.counts.planned, (RATE * SECONDS) as u64);
         assert_eq!(measured.counts.completed, measured.counts.planned);
         let corrected = measured.phases.corrected.as_ref().unwrap();
-        // Four of 800 requests were on their way.
+        // The stall hit only 4 of 800 requests in flight.
         let uncorrected = measured.phases.uncorrected.as_ref().unwrap();
         assert_eq!(uncorrected.count, corrected.count);
         assert!(uncorrected.max_ms > 1300.0, "{}", uncorrected.max_ms);
@@ -167,7 +166,7 @@ fn a_stall_breaks_the_promise_that_users_would_hear() {
             (corrected.p95_ms, 0.95),
             (corrected.p99_ms, 0.99),
         ] {
-            // A request planned a time t into the stall waits for what is left of it.
+            // A request planned at time t into the stall waits for the rest of it.
             let wanted = 1e3 * (STALL - (1.0 - quantile) * SECONDS);
             near(&quantile.to_string(), found, wanted, 1e3 * apart / wanted)?;
         }
@@ -186,7 +185,7 @@ fn a_stall_keeps_the_promise_that_is_blind_to_it() {
 fn littles_load_factor_is_the_number_of_users_below_saturation() {
     let server = slow(Duration::from_millis(10));
     for users in [1, 4, 16] {
-        // The hundredth part of two seconds.
+        // 1 % of two seconds.
         in_a_quiet_moment(Duration::from_millis(20), || {
             let ended = load(
                 &url(&server),

@@ -1,4 +1,4 @@
-//! What was counted here is what the server logged, file by file.
+//! Our counts must equal the server's log, file by file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::support::{Origin, load, logged};
 
 const ASKED: u64 = 5000;
 
-/// Almeida's workload A, for a count, with a connection for each of eight users.
+/// Almeida's workload A, for a fixed number of requests, with one connection for each of eight users.
 fn fetch(url: &str) -> Summary {
     let count = ASKED.to_string();
     let ended = load(
@@ -125,13 +125,13 @@ fn apache_logged_what_was_counted() {
     });
 }
 
-/// The same with the server of a definition, with its log switched on by `logging`, which gets the
-/// configuration and the log's name.
+/// The same with a third-party server. `logging` adds an access log to the configuration; its arguments are the
+/// configuration and the path of the log.
 fn foreign(name: &str, programs: &[&str], logging: impl Fn(&str, &str) -> String) {
     let definition = Definition::load(name).unwrap();
     let program = definition.program.as_ref().unwrap();
     let Some(installed) = server::find(program) else {
-        // Says so, or fails, as for every program.
+        // `tool` prints a message, or fails if tools are required.
         for program in programs {
             tool(program);
         }

@@ -1,4 +1,4 @@
-//! Tests that do not go as they should: a server that never answers, a user who has seen enough.
+//! Tests with an abnormal end: a server that never answers, a user who interrupts.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -22,18 +22,19 @@ fn a_server_that_never_answers_shows_time_outs_and_not_nothing() {
     assert_eq!((counts.planned, counts.sent), (20, 20));
     assert_eq!((counts.completed, counts.failed), (0, 20));
     assert_eq!(counts.failures["timed-out"], 20);
-    // What was sent last may still be unread when the test is over.
+    // The server may not yet have read the last requests when the test ends.
     wait_until("the server has read every request", || {
         server.seen().len() == 20
     });
-    // A time-out is a long answer, not none.
+    // A time-out counts as a long latency.
     let phases = &summary.measured.phases;
     for phase in [&phases.corrected, &phases.failed] {
         let phase = phase.as_ref().unwrap();
         assert_eq!(phase.count, 20);
         assert!(phase.min_ms >= 295.0, "{}", phase.min_ms);
     }
-    // Time-outs count from the plan: what connecting took is not in these.
+    // The time-out starts at the planned instant, so the uncorrected latency, without the time to connect, may
+    // be shorter.
     assert_eq!(phases.uncorrected.as_ref().unwrap().count, 20);
     assert!(phases.first_byte.is_none());
     assert_eq!(summary.measured.rates.errors_share, Some(1.0));
@@ -59,7 +60,7 @@ fn a_server_that_never_answers_shows_time_outs_and_not_nothing() {
     );
 }
 
-/// The wrong address is the most common mistake of all, and looks like a very fast server.
+/// A wrong address is the most common mistake, and looks like a very fast server.
 #[test]
 fn answers_that_are_all_errors_are_remarked_on() {
     let server = Server::start(|_| Answer::Status(404));
@@ -79,7 +80,7 @@ fn answers_that_are_all_errors_are_remarked_on() {
     assert!(matches!(ended.code, Some(3 | 4)), "{:?}", ended.code);
 }
 
-/// A test that is far longer than this one, and the server that it is about.
+/// A long-running load and its server.
 struct UnderWay {
     child: Child,
     _server: Server,
@@ -116,12 +117,12 @@ impl UnderWay {
         }
     }
 
-    /// Interrupts it after so many answers; it must end long before it would have by itself.
+    /// Sends a signal after `after` responses; the load must exit promptly.
     fn interrupted(self, after: u64, signal: Signal) -> (Ended, tempfile::TempDir) {
         self.interrupted_by(after, &[signal])
     }
 
-    /// The same by several signals at once.
+    /// The same with several signals at once.
     fn interrupted_by(mut self, after: u64, signals: &[Signal]) -> (Ended, tempfile::TempDir) {
         wait_until("the test is under way", || {
             self.answered.load(Ordering::SeqCst) > after
@@ -167,7 +168,7 @@ fn an_interrupted_test_says_so_and_keeps_its_figures() {
         let counts = &measured.counts;
         assert!(counts.completed > 90, "{}", ended.out);
         assert_eq!(counts.failed, 0, "{:?}", counts.failures);
-        // What was under way is told, and is no failure of the server's.
+        // Requests in flight are reported, and are not failures of the server.
         assert_eq!(counts.planned, counts.completed + counts.unfinished);
         assert!(measured.duration_s < 300.0);
         let rows = super::outputs::parquet_rows(&folder.path().join("it.parquet"));
@@ -181,7 +182,7 @@ fn an_interrupted_test_says_so_and_keeps_its_figures() {
     }
 }
 
-/// As `timeout` does, which signals the program and then its whole group, and a user who presses twice.
+/// `timeout` signals the program and then its whole group; a user may press Ctrl-C twice.
 #[test]
 fn two_signals_at_once_lose_nothing() {
     for signals in [
@@ -197,7 +198,7 @@ fn two_signals_at_once_lose_nothing() {
     }
 }
 
-/// So many arrivals that no loop can carry them out, or count them in time: the signal is heard all the same.
+/// With more arrivals than any loop can process or count in time, a signal must still stop the program.
 #[test]
 fn a_rate_beyond_every_machine_ends_when_it_is_asked_to() {
     let (ended, _folder) =
@@ -236,8 +237,8 @@ fn a_test_that_is_interrupted_before_it_measures_says_so() {
     assert!(summary.warm_up.unwrap().counts.completed > 10);
 }
 
-/// A server that stands still for longer than the test: most requests never had a connection, and
-/// are counted and recorded all the same.
+/// A server that never answers: most requests never get a connection, but are counted and recorded all the
+/// same.
 #[test]
 fn requests_that_never_had_a_connection_are_in_every_figure() {
     let server = Server::start(|_| Answer::Silence);
@@ -259,11 +260,11 @@ fn requests_that_never_had_a_connection_are_in_every_figure() {
             record.to_str().unwrap(),
         ],
     );
-    // On a machine that others keep busy the generator may have been late, and says so.
+    // On a busy machine the generator may have been late, and reports that.
     assert!(matches!(ended.code, Some(1 | 3)), "{}", ended.err);
     let measured = ended.summary().measured;
     let counts = &measured.counts;
-    // A generator that had no processor for all that time found no connection either, and says that it was
+    // A generator that got no processor in all that time also found no connection, and reports that it was
     // late.
     let sent = if ended.code == Some(3) { 0..=2 } else { 2..=2 };
     assert!(sent.contains(&counts.sent), "{}", counts.sent);
@@ -272,7 +273,7 @@ fn requests_that_never_had_a_connection_are_in_every_figure() {
     assert_eq!(measured.rates.errors_share, Some(1.0));
     let corrected = measured.phases.corrected.unwrap();
     assert_eq!(corrected.count, 200);
-    // From the instants of the plan, spread over a second, to the end a second and a tenth from it.
+    // From the planned instants, spread over 1 s, to the end, 1.1 s after the start.
     assert!(corrected.p50_ms > 500.0, "{}", corrected.p50_ms);
     let rows = super::outputs::parquet_rows(&record);
     assert_eq!(rows.len(), 200);

@@ -1,4 +1,4 @@
-//! The heads of requests, octet for octet, and the secrets in them.
+//! The heads of requests, byte for byte, and the secrets in them.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use crate::peer::FATHOMETER;
 use crate::support::{fathometer, load};
 
-/// Answers every request with nothing in it, and keeps the heads.
+/// Answers every request with an empty response, and records the heads.
 struct Heads {
     address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -22,7 +22,7 @@ impl Heads {
         let heads: Arc<Mutex<Vec<String>>> = Arc::default();
         let kept = Arc::clone(&heads);
         std::thread::spawn(move || {
-            // Ends with the test's process.
+            // This thread ends with the test process.
             for stream in listener.incoming() {
                 let (Ok(mut stream), kept) = (stream, Arc::clone(&kept)) else {
                     continue;
@@ -51,7 +51,7 @@ impl Heads {
         format!("http://{}/x", self.address)
     }
 
-    /// The values of a field in each head.
+    /// The values of one field in each head.
     fn values(&self, name: &str) -> Vec<Vec<String>> {
         let heads = std::mem::take(&mut *self.heads.lock().unwrap());
         let of = |head: &String| {
@@ -80,7 +80,7 @@ fn a_host_that_is_given_stands_in_the_place_of_the_urls() {
     let two = ["-H", "Host: a", "-H", "Host: b"];
     let ended = load(&server.url(), &[&one[..], &two].concat());
     assert_eq!(ended.code, Some(2), "{}", ended.err);
-    // One that is given twice replaces the program's own once.
+    // A field given by the user, even twice, replaces the program's own field.
     let agents = ["-H", "A: 1", "-H", "User-Agent: x", "-H", "User-Agent: y"];
     load(&server.url(), &[&one[..], &agents].concat());
     let heads = server.heads.lock().unwrap().clone();

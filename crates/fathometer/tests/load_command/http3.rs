@@ -1,5 +1,5 @@
-//! HTTP/3 against a server that others wrote, and against our own: what was counted here is what they
-//! logged, whoever goes away is told, and so is nobody.
+//! HTTP/3 against a third-party server and against our own. Our counts must equal the server's log, and the
+//! program must report a server that disappears or that was never there.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -14,7 +14,7 @@ use crate::protocols::{Place, SIZE, Server, logged};
 use crate::quiet::in_a_quiet_moment;
 use crate::support::{Ended, load, valid_if_possible, wait_until};
 
-/// A port of loopback that is free for TCP and for UDP.
+/// A loopback port that is free for TCP and UDP.
 fn free_address() -> SocketAddr {
     loop {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -25,7 +25,7 @@ fn free_address() -> SocketAddr {
     }
 }
 
-/// Starts a server that takes TCP and UDP; which of them it does first is its own affair.
+/// Starts a server that listens on TCP and UDP, in either order.
 fn started(command: &mut Command, address: SocketAddr) -> Server {
     let server = Server::start(command, address);
     let port = format!(":{:04X}", address.port());
@@ -79,7 +79,7 @@ fn caddy(place: &Place) -> Option<Server> {
     Some(started(&mut command, address))
 }
 
-/// Loads a server by HTTP/3.
+/// Loads a server over HTTP/3.
 fn ask(place: &Place, server: &Server, arguments: &[&str]) -> Ended {
     let trust = place.name("trusted.pem");
     let mut all = vec!["--policy", "h3", "--cacert", &trust];
@@ -87,7 +87,7 @@ fn ask(place: &Place, server: &Server, arguments: &[&str]) -> Ended {
     valid_if_possible(|| load(&server.url("https"), &all))
 }
 
-/// What 2000 exchanges over four connections must have come to.
+/// Checks the figures of 2000 exchanges over four connections.
 fn check(summary: &Summary) {
     let (counts, octets) = (&summary.measured.counts, &summary.measured.octets);
     assert_eq!(
@@ -138,7 +138,7 @@ fn our_origin_logs_what_was_counted() {
         ended.ended_with(0)
     };
     check(&summary);
-    // The table has learnt the fields: what is left of a head is a few octets.
+    // QPACK's dynamic table contains the fields by then, so a request head needs only a few bytes.
     assert!(summary.measured.octets.request_heads_bytes < 2000 * 30);
     let log = place.path("log");
     wait_until("the log is written", || {
@@ -170,9 +170,8 @@ fn an_open_loop_keeps_its_rate_and_its_instants() {
         assert_eq!((counts.planned, counts.completed), (800, 800));
         let phases = &summary.measured.phases;
         assert_eq!(phases.send_lag.as_ref().unwrap().count, 800);
-        // What passed while it was measured is not said of the time after. Several answers that wait for a
-        // processor together may leave in fewer datagrams, and those that a busy machine holds up come
-        // when it is no longer measured.
+        // The figures of QUIC cover the measured window alone. On a busy machine several responses may share a
+        // datagram, and delayed responses may arrive after the window.
         let quic = summary.measured.quic.as_ref().unwrap();
         assert!(quic.received_bytes > 0, "{quic:?}");
         match quic.received_bytes > 800 * SIZE as u64 {
@@ -191,7 +190,7 @@ fn connections_live_as_long_as_they_are_to() {
     let summary = ask(&place, &server, &[&limit[..], &bounded].concat()).ended_with(0);
     let connections = &summary.measured.connections;
     assert_eq!(summary.measured.counts.completed, 200);
-    // Twenty, and one more for each user whose share does not come to whole tens.
+    // Twenty, and one more for each user whose number of requests is no multiple of ten.
     assert!(
         (20..=24).contains(&connections.established),
         "{connections:?}"
@@ -202,7 +201,7 @@ fn connections_live_as_long_as_they_are_to() {
     assert_eq!(tls.full + tls.resumed, connections.established);
 }
 
-/// Twenty connections, and one more for each user whose share does not come to whole tens.
+/// Twenty connections, and one more for each user whose number of requests is no multiple of ten.
 const SHORT_LIVED: [&str; 9] = [
     "--max-requests-per-connection",
     "10",
@@ -215,21 +214,22 @@ const SHORT_LIVED: [&str; 9] = [
     "--json",
 ];
 
-/// Loads a server by HTTP/3 once: of what is looked at, nothing depends on how busy the machine is.
+/// Loads a server over HTTP/3 once: the checked figures do not depend on the load of the machine.
 fn ask_once(place: &Place, server: &Server, arguments: &[&str]) -> Summary {
     let trust = place.name("trusted.pem");
     let all = [&["--policy", "h3", "--cacert", &trust], arguments].concat();
     load(&server.url("https"), &all).ended_with(0)
 }
 
-/// What must hold of handshakes where tickets are given out and taken: each user's first is a full one.
+/// Checks the handshakes when tickets are issued and accepted: only the first handshakes are full, at most one
+/// per user.
 fn check_resumed(summary: &Summary) {
     let tls = summary.measured.tls.as_ref().unwrap();
     let established = summary.measured.connections.established;
     assert_eq!(summary.measured.counts.completed, 200);
     assert_eq!(tls.full + tls.resumed, established);
     assert!((1..=4).contains(&tls.full), "{tls:?}");
-    // Certificates are shown in full handshakes alone.
+    // Certificates are sent in full handshakes only.
     let one = tls.certificates_bytes / tls.full;
     assert!(
         one > 200 && one * tls.full == tls.certificates_bytes,
@@ -254,7 +254,7 @@ fn sessions_of_our_origin_are_resumed_with_early_data_where_that_is_allowed() {
         (summary.measured.connections.established, 0)
     );
 
-    // The server takes none: tickets say so, and nobody tries.
+    // This server accepts no early data: its tickets state that, and no client tries.
     let early = [&["--early-data"][..], &SHORT_LIVED].concat();
     let summary = ask_once(&place, &server, &early);
     check_resumed(&summary);
@@ -270,7 +270,7 @@ fn sessions_of_our_origin_are_resumed_with_early_data_where_that_is_allowed() {
     let phases = &summary.measured.phases;
     assert_eq!(phases.send_lag.as_ref().unwrap().count, 200);
 
-    // What must not be carried out twice waits for the handshake.
+    // A request that must not be executed twice waits for the end of the handshake.
     let post = [
         &["--method", "POST", "--body", "x", "--early-data"][..],
         &SHORT_LIVED,
@@ -300,10 +300,10 @@ fn offloads_gather_datagrams_and_nothing_else_changes() {
         let octets = &summary.measured.octets;
         assert_eq!(octets.content_bytes, 40 * 300_000);
         let quic = summary.measured.quic.as_ref().unwrap();
-        // The client's own datagrams are acknowledgements, which are seldom together.
+        // The client itself sends acknowledgements, which are seldom batched.
         assert!(quic.send_calls <= quic.sent && quic.send_calls > 0);
         let gathered = quic.receive_buffers < quic.received;
-        // Loopback hands over what was sent together together, to those who take it so.
+        // On loopback, datagrams sent together are received together if the receiver enables it.
         assert_eq!(gathered, offload == "on", "{offload}: {quic:?}");
         println!(
             "{offload}: {} datagrams received into {} buffers, {} sent by {} calls",
@@ -314,8 +314,8 @@ fn offloads_gather_datagrams_and_nothing_else_changes() {
 
 #[test]
 fn a_server_that_goes_away_is_a_finding() {
-    // The busier the machine is, the longer it takes until the server is seen to be at work, and until
-    // nobody is met there.
+    // On a busier machine it takes longer until the server is seen to be running, and until a connection
+    // attempt after its end is refused.
     let refused = |summary: &Summary| {
         let failures = &summary.measured.counts.connect_failures;
         failures.get("refused").copied() > Some(10)
@@ -326,7 +326,7 @@ fn a_server_that_goes_away_is_a_finding() {
         .expect("somebody is refused while the test lasts");
     let counts = &summary.measured.counts;
     assert!(counts.completed > 10 && counts.failed > 0, "{counts:?}");
-    // The kernel says that nobody listens any more, to those that were connected and to those that come.
+    // The kernel reports the closed port to connected clients and to new ones.
     for failure in counts.failures.keys().chain(counts.connect_failures.keys()) {
         let known = ["reset", "refused", "timed-out", "closed-early"];
         assert!(known.contains(&&**failure), "{counts:?}");
@@ -337,7 +337,7 @@ fn a_server_that_goes_away_is_a_finding() {
     );
 }
 
-/// What a test of so long says whose server is killed as soon as it is at work.
+/// The result of a load of length `time` whose server is killed as soon as it has answered some requests.
 fn left_by_its_server(time: &str) -> Summary {
     let place = Place::new();
     let mut server = ours(&place, &[]);
@@ -373,7 +373,7 @@ fn left_by_its_server(time: &str) -> Summary {
 #[test]
 fn a_server_that_ends_is_asked_elsewhere_and_nothing_is_lost_but_what_it_says() {
     let place = Place::new();
-    // It tells each connection to leave after so many requests.
+    // This server closes each connection after 50 requests.
     let server = ours(&place, &["--max-requests", "50"]);
     let arguments = ["-n", "2000", "-c", "4", "-m", "4", "--json"];
     let summary = ask(&place, &server, &arguments).ended_with(0);
@@ -391,7 +391,7 @@ fn nobody_there_and_nothing_meant_for_quic_are_told() {
     let url = format!("https://{}/", nobody.address);
     let patient = ["--connect-timeout", "10m"];
     let arguments = ["--policy", "h3", "--insecure", "-n", "1"];
-    // It does not wait for the time to be over, or it would be ended here.
+    // The program must not wait for its time limit; otherwise the test would time out here.
     let ended = load(&url, &[&arguments[..], &patient].concat());
     assert_eq!(ended.code, Some(1));
     assert!(ended.err.contains("nobody listens there"), "{}", ended.err);

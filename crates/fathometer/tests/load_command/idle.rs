@@ -1,4 +1,4 @@
-//! Ten thousand users who think.
+//! Ten thousand users with a think time.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::peer::FATHOMETER;
 use crate::support::{Ended, Origin, written};
 
 const USERS: u64 = 10_000;
-/// What they may take in the generator.
+/// Upper bound of the generator's memory for them, in bytes.
 const MOST: u64 = 64 << 20;
 
 #[test]
@@ -24,11 +24,11 @@ fn ten_thousand_idle_users_are_small() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // Each asks once, keeps its connection, and thinks for longer than the test lasts.
+    // Each user sends one request, keeps its connection, and thinks for longer than the test lasts.
     let sessions = written(&folder, "sessions", "/a.html think=600\n/b.html\n");
     let workload = format!("wsesslog:{sessions}");
     let origin = Origin::of(&workload, 1);
-    // All of them come at once; a busy machine needs its time to let them in.
+    // All users connect at once; a busy machine needs more time to accept them.
     let all_came = |(summary, _): &(Summary, u64)| {
         let counts = &summary.measured.counts;
         (counts.completed, counts.connected) == (USERS, USERS)
@@ -42,13 +42,13 @@ fn ten_thousand_idle_users_are_small() {
     let open = summary.timeline.iter().map(|i| i.connections).max();
     assert_eq!(open, Some(USERS));
     assert!(most > 0 && most < MOST, "{most} B");
-    // What the program says of itself is that, and not what this test has; a little more comes to it
-    // while it says so.
+    // The program must report its own peak, not that of this test. Its report itself takes a little more
+    // memory.
     let told = summary.generator.peak_memory_bytes;
     assert!(told > most / 2 && told < MOST, "{told} B, {most} B");
 }
 
-/// What a test of so long says, and the most memory that its program was seen to have, in octets.
+/// The result of a load of length `time`, and the peak resident memory of its process, in bytes.
 fn idle(origin: &Origin, workload: &str, time: &str) -> (Summary, u64) {
     let mut child = Command::new(FATHOMETER)
         .args(["load", "--quiet", &origin.url(), "--workload", workload])
@@ -74,7 +74,7 @@ fn idle(origin: &Origin, workload: &str, time: &str) -> (Summary, u64) {
     (ended.ended_with(0), most)
 }
 
-/// The most memory that a process ever had resident, in octets.
+/// The peak resident memory of a process, in bytes.
 fn high_water_mark(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

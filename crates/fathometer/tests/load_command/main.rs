@@ -1,8 +1,8 @@
-//! `fathometer load` as its users see it: the program, run against real servers on loopback.
+//! `fathometer load`, run as a user runs it, against real servers on loopback.
 //!
-//! Every load is bounded by a count or by a few seconds, every server is a child or a thread that
-//! ends with its test, and every file lies in a temporary folder. What a peer cannot be found for is
-//! said on stderr and passes, unless `FATHOMETER_REQUIRE_TOOLS` is 1.
+//! Every load is bounded by a count or by a few seconds. Every server is a child or a thread that ends with its
+//! test, and every file is in a temporary folder. A test whose peer is not installed prints a message to stderr
+//! and passes, unless `FATHOMETER_REQUIRE_TOOLS` is 1.
 
 mod agreement;
 mod counts;

@@ -1,4 +1,4 @@
-//! What a test leaves behind can be read by those whose formats they are.
+//! Third-party readers of each format can read the output files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use crate::support::{load, written};
 
 const ASKED: u64 = 400;
 
-/// A server of a small list: a page, a larger one, and one that is missing.
+/// A server with a small page, a larger one, and a missing one.
 fn server() -> Server {
     Server::start(|seen| match seen.path.as_str() {
         "/small.html" => Answer::Whole(100),
@@ -63,7 +63,7 @@ fn every_format_is_printed() {
     ] {
         let arguments = ["--workload", &workload, "-c", "4", "-n", "400", "--targets"];
         let ended = load(&url, &[&arguments[..], &["--format", format]].concat());
-        // Three tenths of them are not found: a finding, and no failure of the test.
+        // Three tenths of the requests get 404: a finding, and no failure of the test.
         assert!(matches!(ended.code, Some(0 | 3)), "{format}: {}", ended.err);
         for word in words {
             assert!(ended.out.contains(word), "{format}: {word}: {}", ended.out);
@@ -72,7 +72,7 @@ fn every_format_is_printed() {
     }
 }
 
-/// All files of one test say the same.
+/// All files of one test contain the same figures.
 #[test]
 fn every_file_is_saved_and_read_by_others() {
     let server = server();
@@ -175,13 +175,13 @@ fn every_file_is_saved_and_read_by_others() {
     assert_eq!(names.len(), paths.len() + 1, "{names:?}");
 }
 
-/// One load with a warm-up, errors by status and responses that break off: every format says the same of it.
+/// One load with a warm-up, error statuses and truncated responses: every format reports the same figures.
 #[test]
 fn all_formats_agree_on_one_load() {
     let server = Server::start(|seen| match seen.path.as_str() {
         "/small.html" => Answer::Whole(100),
         "/large.html" => Answer::Whole(20_000),
-        // A response that breaks off: its head, and a third of its content.
+        // A truncated response: its head, and a third of its content.
         "/cut.html" => {
             let head = b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n";
             Answer::Last([&head[..], &[b'x'; 3_000]].concat())
@@ -209,7 +209,8 @@ fn all_formats_agree_on_one_load() {
     let octets = &measured["octets"];
     assert!(completed > 50 && failed > 5, "{completed} {failed}");
 
-    // Rows: the phase tells which of them the summary is about, and so does the time since it began.
+    // Rows: the phase shows which of them the summary covers, and so does the time since the start of the
+    // window.
     let rows = parquet_rows(&folder.path().join("it.parquet"));
     let long = |row: &BTreeMap<String, Field>, name: &str| match row[name] {
         Field::Long(value) => value,
@@ -283,7 +284,7 @@ fn all_formats_agree_on_one_load() {
     );
     assert_eq!(sum(&["\"404\""]), of_status("404"));
 
-    // Failed exchanges are in the latencies, too.
+    // The latencies include failed exchanges.
     let histograms = histograms(read("it.hlog").as_bytes());
     let all = number(&measured["phases"]["corrected"]["count"]);
     assert_eq!(histograms["corrected"].len(), all);
@@ -308,14 +309,14 @@ fn all_formats_agree_on_one_load() {
     }
 }
 
-/// Reads a summary as what the schema is made of, which knows no further members; and has it judged
-/// by others, too, where they are.
+/// Parses a summary with the types that generate the schema, which allow no other members. If a third-party
+/// validator is installed, it validates the summary too.
 fn judged(json: &str, file: &Path) -> Summary {
     let summary: Summary = serde_json::from_str(json).unwrap();
     let value: Value = serde_json::from_str(json).unwrap();
     assert_eq!(serde_json::to_value(&summary).unwrap(), value);
     let schema = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/load.schema.json");
-    // The order of members depends on who else uses the library that writes them.
+    // The order of members depends on the features of the JSON library, which other crates may enable.
     let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     let published = fs::read_to_string(&schema).unwrap();
     assert_eq!(value(&published), value(&Summary::schema()));
@@ -346,7 +347,7 @@ jsonschema.Draft202012Validator.check_schema(schema)
 jsonschema.Draft202012Validator(schema).validate(value)
 ";
 
-/// The histograms of a log by their tags.
+/// The histograms of a log, by tag.
 fn histograms(log: &[u8]) -> BTreeMap<String, Histogram<u64>> {
     let mut deserializer = Deserializer::new();
     let mut found = BTreeMap::new();
@@ -379,8 +380,8 @@ fn decoded(text: &str) -> Vec<u8> {
     groups.collect()
 }
 
-/// The samples of Prometheus text, which must be in its form: every metric is typed before its
-/// samples, and no sample comes twice.
+/// The samples of Prometheus text, whose form is checked: every metric has a type before its samples, and no
+/// sample appears twice.
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
     let mut typed = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Places that take nothing: a full disk as stdout, stderr or a file, and a reader that has gone.
+//! Outputs that accept no data: a full disk as stdout, stderr or a file, and a pipe whose reader has closed it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -55,7 +55,7 @@ fn a_stderr_that_takes_nothing_changes_nothing() {
     assert!(serde_json::from_slice::<serde_json::Value>(&output.stdout).is_ok());
 }
 
-/// `fathometer … | head -0`: the pipe is closed before the first octet comes.
+/// `fathometer … | head -0`: the pipe is closed before the first byte is written.
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
     for arguments in [

@@ -1,4 +1,4 @@
-//! The server's machine, watched while it is loaded.
+//! The server's machine, probed during the load.
 
 use crate::support::{Origin, load};
 
@@ -31,7 +31,7 @@ fn a_server_on_this_machine_is_watched_when_asked() {
     };
     assert!(program.name.ends_with(&format!(" (process {pid})")));
     assert_eq!(program.processes, 1);
-    // Whoever answers does something for it, and has no more than the machine has.
+    // A server that answers uses CPU time, and at most that of all processors.
     let processors = server.machine.processors.unwrap() as f64;
     assert!(program.cpu_s > 0.0 && program.cpu_s <= processors * server.watched_s);
     assert!(program.busiest_thread_share.unwrap() > 0.0);
@@ -52,12 +52,12 @@ fn a_server_on_this_machine_is_watched_when_asked() {
     let [network] = &server.networks[..] else {
         panic!("{:?}", server.networks);
     };
-    // Both ends are here: a request is sent and received, and an answer is.
+    // Both ends are on this machine: it sends and receives each request and each response.
     assert!(network.has_generator);
     assert!(network.segments_in.unwrap() >= 2 * completed);
     assert!(network.segments_out.unwrap() >= 2 * completed);
-    // The first reading comes before the load and the last after it. A machine with a great many sockets,
-    // or too busy for the probes, may have no third in these seconds.
+    // The first reading is before the load and the last after it. With very many sockets, or on a busy machine,
+    // there may be no third reading in these seconds.
     assert!(server.cost.readings == 2 || network.states["established"] > 0.0);
     assert!(server.cost.readings >= 2 && server.cost.cpu_s > 0.0);
     origin.end();

@@ -1,5 +1,5 @@
-//! HTTP/2 and TLS against servers that others wrote, and against our own: what was counted here is
-//! what they logged, and what cannot be had is told.
+//! HTTP/2 and TLS against third-party servers and against our own. Our counts must equal the server's log, and
+//! the program must report what is not available.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,8 +17,8 @@ use crate::support::{Ended, load, wait_until};
 
 pub const SIZE: usize = 1024;
 
-/// A folder with a file, a certificate for localhost and its key, and whom to trust for it. Others may
-/// read it: servers drop their privileges.
+/// A folder with a file, a certificate for localhost, its key, and the authority to trust. Other users may read
+/// it: servers drop their privileges.
 pub struct Place {
     folder: TempDir,
 }
@@ -69,7 +69,7 @@ impl Server {
         server
     }
 
-    /// Ends it at once.
+    /// Kills it.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -92,7 +92,7 @@ fn free_address() -> SocketAddr {
     listener.local_addr().unwrap()
 }
 
-/// nghttpd, over TLS or in the clear; each request it sees is a line of its log.
+/// nghttpd, over TLS or in cleartext; its log has one line for each request.
 fn nghttpd(place: &Place, tls: bool) -> Option<Server> {
     let program = tool("nghttpd")?;
     let address = free_address();
@@ -178,7 +178,7 @@ fn h2o(place: &Place, tls: bool) -> Option<Server> {
     Some(Server::start(&mut command, address))
 }
 
-/// Our own, which also takes early data.
+/// Our own server; over TLS it also accepts early data.
 fn ours(place: &Place, tls: bool) -> Option<Server> {
     let address = free_address();
     let mut command = Command::new(FATHOMETER);
@@ -200,13 +200,13 @@ fn ours(place: &Place, tls: bool) -> Option<Server> {
     Some(Server::start(&mut command, address))
 }
 
-/// Lines of a log with these words, once all that were asked for have come, and what comes soon after.
+/// Waits until the log has [`ASKED`] lines with these words and a moment longer; returns their number.
 pub fn logged(log: &Path, words: &str) -> u64 {
     let count = || {
         let text = fs::read_to_string(log).unwrap_or_default();
         text.lines().filter(|line| line.contains(words)).count() as u64
     };
-    // A server may write its log now and then, and not with each line.
+    // A server may buffer its log.
     wait_until("the log is written", || count() >= ASKED);
     std::thread::sleep(Duration::from_millis(200));
     count()
@@ -229,7 +229,7 @@ fn fetch(url: &str, arguments: &[&str]) -> Summary {
     assert_eq!(http2.received["headers"].frames, ASKED);
     assert_eq!(http2.sent["headers"].frames, ASKED);
     assert_eq!(http2.most_streams, 8);
-    // Most of a head is what the one before it said too.
+    // Most fields of a head repeat those of the previous head.
     let savings = summary.measured.octets.response_savings_share.unwrap();
     assert!(savings > 0.3, "{savings}");
     summary
@@ -296,7 +296,7 @@ fn early_data_saves_its_round_trip_where_the_server_takes_it() {
         assert_eq!(summary.measured.counts.completed, 30);
         assert_eq!(summary.measured.counts.statuses["200"], 30);
         let tls = summary.measured.tls.unwrap();
-        // Of a server that answers at once, a client may be gone before its next tickets come.
+        // When a server answers at once, a client may close before the next tickets arrive.
         assert_eq!(tls.full + tls.resumed, 30);
         assert!(tls.resumed >= 15, "{} resumed", tls.resumed);
         let taken = if takes { tls.resumed } else { 0 };
@@ -339,7 +339,7 @@ fn sessions_are_resumed_unless_nobody_wants_that() {
     }
 }
 
-/// Exit code and words of the message.
+/// Checks the exit code and the words of the message.
 fn assert_refused(what: &str, ended: &Ended, words: &[&str]) {
     assert!(
         matches!(ended.code, Some(1 | 2)),
@@ -405,6 +405,6 @@ fn what_cannot_be_agreed_on_is_told_before_the_test() {
     let secrets = text
         .lines()
         .filter(|line| line.starts_with("CLIENT_TRAFFIC_SECRET_0 "));
-    // The first meeting, and two connections.
+    // One connection that negotiates the protocol, and two for the load.
     assert_eq!(secrets.count(), 3, "{text}");
 }

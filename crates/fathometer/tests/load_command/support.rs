@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::peer::{FATHOMETER, run, serving};
 pub use crate::waiting::wait_until;
 
-/// How a run of the program ended.
+/// How a run of the program exited.
 pub struct Ended {
     pub code: Option<i32>,
     pub out: String,
@@ -21,14 +21,13 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// What it printed with `--json`.
+    /// The summary that it printed with `--json`.
     pub fn summary(&self) -> Summary {
         serde_json::from_str(&self.out)
             .unwrap_or_else(|error| panic!("{error}: {} {}", self.out, self.err))
     }
 
-    /// What it printed with `--json`, of a test that was to end with this code, or with 3 when a busy
-    /// machine made it INVALID.
+    /// The same, and asserts this exit code, or code 3 when a busy machine made the result INVALID.
     pub fn ended_with(&self, code: i32) -> Summary {
         let summary = self.summary();
         let expected = if summary.validity.valid { code } else { 3 };
@@ -41,7 +40,7 @@ impl Ended {
 /// Runs `fathometer load` to its end.
 pub fn load(url: &str, arguments: &[&str]) -> Ended {
     let mut command = Command::new(FATHOMETER);
-    // What the server saw is compared with one window, noise or not.
+    // The server's counts are compared with one window, so a noisy window must not be repeated.
     command.args(["load", "--quiet", "--repeats", "0", url]);
     command.args(arguments);
     fathometer(&command)
@@ -58,8 +57,8 @@ pub fn fathometer(command: &Command) -> Ended {
     }
 }
 
-/// The first valid result of a few, or the last one: on a machine that others use too, the generator
-/// is now and then late by its own fault, says so, and is asked again.
+/// The first valid result of up to five attempts, or the last one. On a shared machine the generator is
+/// sometimes late by its own fault and reports it; then the test is repeated.
 pub fn valid_if_possible(mut test: impl FnMut() -> Ended) -> Ended {
     for _ in 0..4 {
         let ended = test();
@@ -70,7 +69,7 @@ pub fn valid_if_possible(mut test: impl FnMut() -> Ended) -> Ended {
     test()
 }
 
-/// `fathometer serve` with a log, ended when dropped.
+/// `fathometer serve` with a log, killed when dropped.
 pub struct Origin {
     child: Child,
     address: SocketAddr,
@@ -79,13 +78,12 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Serves a workload's site from memory, with one event loop: its log is in the order of its
-    /// responses.
+    /// Serves a workload's site from memory, with one event loop, so the log is in the order of the responses.
     pub fn of(workload: &str, seed: u64) -> Origin {
         Origin::with(&["--site", workload, "--seed", &seed.to_string()])
     }
 
-    /// The same as a user starts it, without a seed.
+    /// The same without a seed, as a user starts it.
     pub fn by_default(workload: &str) -> Origin {
         Origin::with(&["--site", workload])
     }
@@ -112,7 +110,7 @@ impl Origin {
         }
     }
 
-    /// The number of its process.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -121,7 +119,7 @@ impl Origin {
         format!("http://{}/", self.address)
     }
 
-    /// Ends it, and gives the requests in its log, as in `GET /a.html`.
+    /// Stops it; returns the requests in its log, such as `GET /a.html`.
     pub fn end(mut self) -> Vec<String> {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         assert!(self.child.wait().unwrap().success());
@@ -136,11 +134,11 @@ impl Drop for Origin {
     }
 }
 
-/// The requests in an access log in the Common Log Format, as in `GET /a.html`.
+/// The requests in an access log in the Common Log Format, such as `GET /a.html`.
 pub fn logged(log: &Path) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap();
     text.lines()
-        // The connection that found out whether it listens may be logged without a request.
+        // The connection that tested whether the server listens may be logged without a request.
         .filter(|line| line.contains(" HTTP/1."))
         .map(|line| {
             let request = line.split('"').nth(1).expect(line);
@@ -149,7 +147,7 @@ pub fn logged(log: &Path) -> Vec<String> {
         .collect()
 }
 
-/// A file in a folder, with this text.
+/// Writes a file with this text to a folder; returns its path.
 pub fn written(folder: &TempDir, name: &str, text: &str) -> String {
     let path = folder.path().join(name);
     fs::write(&path, text).unwrap();

@@ -1,4 +1,4 @@
-//! What is asked for wrongly is told in one clear message with the place of the fault.
+//! A wrong argument leads to one clear message that names the argument.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::peer::FATHOMETER;
 use crate::server::{Answer, Server};
 use crate::support::{Ended, fathometer, load, written};
 
-/// Exit code and words of the message. Nothing was printed to standard output.
+/// Checks the exit code and the words of the message, and that nothing was printed to standard output.
 fn assert_told(what: &str, ended: &Ended, code: i32, words: &[&str]) {
     assert_eq!(
         ended.code,
@@ -31,7 +31,7 @@ fn assert_told(what: &str, ended: &Ended, code: i32, words: &[&str]) {
 
 #[test]
 fn arguments_that_nobody_can_follow_are_usage_errors() {
-    // Nobody listens there, and nobody is asked.
+    // No process listens there, and no request is sent.
     let url = "http://127.0.0.1:9/";
     for (arguments, words) in [
         (&["--wibble"][..], &["--wibble"][..]),
@@ -144,7 +144,6 @@ fn what_is_read_and_written_is_told_with_its_place() {
         1,
         "--workload",
         &[
-            ("wobstone", &["\"wobstone\"", "webstone", "surge"]),
             (&format!("webstone:{list}"), &[&list, "line 3"]),
             (&format!("webstone:{empty}"), &[&empty, "no page"]),
             (&format!("webstone:{missing}"), &[&missing, "No such file"]),
@@ -154,11 +153,20 @@ fn what_is_read_and_written_is_told_with_its_place() {
             (&format!("log:{empty}"), &[&empty, "no request"]),
             (&format!("har:{archive}"), &[&archive, "line 2, column"]),
             (&format!("har:{empty}"), &[&empty, "line 1"]),
+        ],
+    );
+    try_all(
+        2,
+        "--workload",
+        &[
+            ("wobstone", &["\"wobstone\"", "webstone", "surge"]),
             (
                 "surge:files=none",
                 &["surge:files=none", "files", "\"none\""],
             ),
             ("surge:flies=5", &["\"flies=5\"", "files=N"]),
+            ("surge:files=0", &["0 files are too few"]),
+            ("microscape:files=x", &["microscape:files=x"]),
         ],
     );
     try_all(
@@ -256,14 +264,15 @@ fn policies_that_a_url_does_not_allow_are_told() {
         (&https, &["--insecure"], &["TLS"]),
     ] {
         let what = format!("{url} {arguments:?}");
-        // Only a server that says nothing, asked for TLS, is waited for to the end.
+        // Only the check for TLS of a server that sends nothing waits for the whole time-out.
         let patience = match (url == &https, arguments) {
             (true, ["--insecure"]) => "1s",
             _ => "50s",
         };
         let mut all = arguments.to_vec();
         all.extend(["--connect-timeout", patience]);
-        // What the server is like is known by asking it; the rest the command line says.
+        // These errors are found by a connection to the server (exit code 1); the others by the command line
+        // alone (2).
         let code = match arguments {
             ["--policy", "h3", "-k"] => 1,
             ["--policy", "h2c"] if url == &http => 1,
@@ -272,7 +281,7 @@ fn policies_that_a_url_does_not_allow_are_told() {
         };
         assert_told(&what, &load(url, &all), code, words);
     }
-    // The preface of HTTP/2 looks like a request, and is made so that nobody carries it out.
+    // The HTTP/2 connection preface resembles a request with a method that no server implements.
     let seen = server.seen();
     let asked = seen.iter().filter(|seen| seen.method.starts_with("GET"));
     assert_eq!(asked.count(), 0, "{seen:?}");
@@ -280,7 +289,7 @@ fn policies_that_a_url_does_not_allow_are_told() {
 
 #[test]
 fn a_server_that_says_nothing_is_told_with_the_time_it_had() {
-    // The kernel takes connections, and nobody ever reads them.
+    // The kernel accepts connections, but no process reads from them.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     for (scheme, policy) in [("http", "h2c"), ("https", "h2")] {
@@ -314,11 +323,11 @@ fn a_folder_that_cannot_be_served_is_told() {
     assert_told(
         "no site",
         &serve(&["--site", "wobstone"]),
-        1,
+        2,
         &["wobstone", "webstone"],
     );
 
-    // A folder without files is a site that files may come to: it is served, and told.
+    // An empty folder is a site that may get files later: it is served, with a message.
     let mut child = Command::new(FATHOMETER)
         .args(["serve", name, "--listen", "127.0.0.1:0"])
         .stdout(std::process::Stdio::null())

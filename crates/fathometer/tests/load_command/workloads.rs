@@ -1,19 +1,21 @@
-//! Every workload from end to end, against our origin with the same workload's site.
+//! Every workload from end to end, against our origin, which serves the site of the same workload.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use fathometer::workload;
 use fathometer_analysis::load::Summary;
 use fathometer_model::Seed;
 
-use crate::support::{Origin, load, written};
+use crate::peer::FATHOMETER;
+use crate::support::{Origin, fathometer, load, written};
 
 const SEED: u64 = 7;
 
-/// Loads the origin with a workload; every answer is whole, right and of the size that is planned.
+/// Loads the origin with a workload. Asserts that every response is complete, correct and of the planned size.
 fn well(workload: &str, arguments: &[&str]) -> (Summary, Vec<String>) {
     let origin = Origin::of(workload, SEED);
     let seed = SEED.to_string();
@@ -70,7 +72,7 @@ fn synthetic_workloads_are_answered_in_full() {
     }
 }
 
-/// One user fetches pages one after another, each member after the one that names it.
+/// One user fetches pages one after another; each embedded file after the file that references it.
 #[test]
 fn pages_are_fetched_in_the_order_of_their_dependencies() {
     for (name, policy) in [
@@ -136,7 +138,7 @@ fn every_policy_is_answered_in_full() {
         let expected = match policy {
             "h1.0" | "h1.0x4" => 600..=600,
             "h1.1x2" => 5..=8,
-            // A connection for each page's base, and one for the rest.
+            // One connection for each page's base file, and one for its embedded files.
             "h1.1-early-close" => 200..=410,
             _ => 4..=4,
         };
@@ -147,8 +149,8 @@ fn every_policy_is_answered_in_full() {
 #[test]
 fn user_equivalents_of_surge_are_answered_in_full() {
     let workload = "surge:files=200,requests=5000";
-    // Twenty begin within a second, one every 50 ms, each with a page at once; where a busy machine holds
-    // the last of them up, a longer test is made.
+    // Twenty users start within 1 s, one every 50 ms, each with a page at once. If a busy machine delays the
+    // last of them, a longer test runs.
     for (policy, times) in [
         ("h1.1", ["2s", "8s", "30s"]),
         ("h1.0x4", ["1s", "5s", "30s"]),
@@ -167,7 +169,7 @@ fn user_equivalents_of_surge_are_answered_in_full() {
     }
 }
 
-/// What a session file says is what a server is sent, content included.
+/// The server receives exactly the requests of a session file, including content.
 #[test]
 fn sessions_are_sent_as_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -197,7 +199,7 @@ fn sessions_are_sent_as_written() {
     assert_eq!(*requests, [session, session].concat());
 }
 
-/// A server that knows nothing but what it is sent: requests with their content, in order.
+/// A server that records the requests with their content, in order.
 fn recorder() -> (std::net::SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -225,7 +227,7 @@ fn recorder() -> (std::net::SocketAddr, Arc<Mutex<Vec<String>>>) {
     (address, requests)
 }
 
-/// The first request of some input, when it is there whole, and how long it is.
+/// The first request of some input and its length, once the request is complete.
 fn whole_request(input: &[u8]) -> Option<(String, usize)> {
     let end = input.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&input[..end]).unwrap();
@@ -253,17 +255,38 @@ fn an_access_log_is_replayed_when_it_was_recorded() {
     ]
     .concat();
     let workload = format!("log:{}", written(&folder, "log", &text));
-    // Over one connection, so that one that waited is not overtaken by the next.
+    // Over one connection, so that a delayed request is not overtaken by the next.
     let arguments = ["--speed", "10", "--arrivals", "recorded", "-c", "1"];
     let (summary, logged) = well(&workload, &arguments);
     let expected = ["/a.html", "/b.gif", "/a.html", "/c?x=1"].map(|path| format!("GET {path}"));
     assert_eq!(logged, expected);
-    // Ten seconds in one; a busy machine may take a few more, and not as long as was recorded.
+    // Ten recorded seconds in one. A busy machine may take a few seconds more, but less than the recorded time.
     let duration = summary.measured.duration_s;
     assert!((1.0..10.0).contains(&duration), "{duration}");
-    // Closed, it is asked for in its order as well.
+    // A closed loop also sends the requests in recorded order.
     let (_, logged) = well(&workload, &["-c", "1", "-n", "8"]);
     assert_eq!(logged, [&expected[..], &expected[..]].concat());
+}
+
+#[test]
+fn an_access_log_is_read_from_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let line =
+        |path: &str| format!("h - - [10/Oct/2000:13:55:36 -0700] \"GET {path} HTTP/1.0\" 200 10\n");
+    let text = ["/a", "/b", "/a"].map(line).concat();
+    let log = written(&folder, "log", &text);
+    let origin = Origin::of(&format!("log:{log}"), SEED);
+    let mut command = Command::new("sh");
+    command
+        .args([
+            "-c",
+            "gzip -c \"$1\" | \"$2\" load -q \"$3\" --workload log:- -n 6 -c 1 --json",
+            "sh",
+        ])
+        .args([&log, FATHOMETER, &origin.url()]);
+    let summary = fathometer(&command).ended_with(0);
+    assert_eq!(summary.measured.counts.completed, 6);
+    assert_eq!(summary.measured.counts.statuses["200"], 6);
 }
 
 const ARCHIVE: &str = r#"{"log": {"version": "1.2",
@@ -295,7 +318,7 @@ fn a_har_file_is_replayed_with_its_dependencies() {
     assert_eq!(summary.measured.octets.content_bytes, 10 * 5000);
 }
 
-/// As the README pairs them: a server and a load that are given the same workload and no seed agree on every file.
+/// As in the README: a server and a load with the same workload and without a seed agree on every file.
 #[test]
 fn a_server_and_a_load_without_a_seed_have_the_same_files() {
     const WORKLOAD: &str = "surge:files=200,requests=5000";
@@ -316,8 +339,8 @@ fn a_server_and_a_load_without_a_seed_have_the_same_files() {
     );
 }
 
-/// Another seed on one side is other files, all of them: said before any figure, and the figures are not of this
-/// workload.
+/// With another seed on one side, all files differ. The report states this before any figure, and the result is
+/// INVALID for this workload.
 #[test]
 fn a_server_with_other_files_is_named_first() {
     const WORKLOAD: &str = "surge:files=200,requests=5000";
@@ -350,7 +373,7 @@ fn a_server_with_other_files_is_named_first() {
     );
 }
 
-/// A short sequence is begun again at its end, which the result says.
+/// A short sequence starts again at its end, and the result reports that.
 #[test]
 fn a_sequence_that_is_begun_again_is_reported() {
     const WORKLOAD: &str = "surge:files=20,requests=60";

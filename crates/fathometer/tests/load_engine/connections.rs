@@ -1,4 +1,4 @@
-//! Who opens and closes connections, how long they live, and what that is said to be.
+//! Which side opens and closes connections, how long they live, and how this is reported.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use fathometer_workload::distribution::Law;
 
 use super::*;
 
-/// One user who asks for sessions of `pages` pages and pauses after each.
+/// One user with sessions of `pages` pages and a pause after each page.
 fn session(pages: f64, pause: Duration) -> Arc<Plan> {
     Arc::new(Plan {
         sessions: Sessions {
@@ -32,13 +32,13 @@ fn a_connection_lives_through_its_session_and_is_idle_in_the_pauses() {
     assert_eq!(connections.closed_by_client, 4);
     let exchanges = &connections.exchanges;
     assert_eq!((exchanges.min(), exchanges.max()), (Some(3), Some(3)));
-    // The pause after the last page of a session belongs to it; the last one had no pause any more.
+    // A connection also lives through the pause after the last page of its session, except in the last session.
     assert_eq!(connections.life.count(), 4);
     assert!(connections.life.max().unwrap() >= 3 * pause);
     assert!(connections.life.min().unwrap() >= 2 * pause);
     assert!(connections.idle >= 11 * pause, "{connections:?}");
     assert_eq!(connections.open, connections.life.sum());
-    // There is never more than one.
+    // There is never more than one connection.
     assert!(connections.open <= window.duration);
     let busy = connections.open - connections.idle;
     assert!(busy >= window.latency.uncorrected.sum());
@@ -51,14 +51,14 @@ fn connections_that_outlive_the_window_have_their_part_of_it() {
     let server = Server::start(|_| Answer::Whole(100));
     let mut options = options(&server, session(1e6, 5 * MILLI));
     options.users = Users::closed(3);
-    // Connecting takes no time to speak of.
+    // Connecting takes far less than the warm-up.
     options.warm_up = 1000 * MILLI;
     options.limit = Limit::Time(200 * MILLI);
     let result = carry_out(options);
     adds_up(&result);
     let (warm, measured) = (result.warm_up.unwrap(), result.measured);
     assert_eq!((warm.ended.connected, measured.ended.connected), (3, 0));
-    // Nobody closes them before the time is over.
+    // No side closes them before the end.
     assert_eq!(measured.connections.ended(), 0);
     assert_eq!(measured.connections.open, 3 * measured.duration);
     assert!(measured.connections.idle < measured.connections.open);
@@ -98,7 +98,7 @@ fn who_ended_a_connection_is_told() {
     }
 }
 
-/// How many requests each connection of a server was given.
+/// The number of requests on each connection of a server.
 fn requests_by_connection(server: &Server) -> Vec<u64> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for seen in server.seen() {
@@ -153,12 +153,11 @@ fn a_connection_that_was_idle_for_too_long_is_closed_before_it_is_used_again() {
     for (users, keep_alive, connections) in [
         (Users::closed(1), 20 * MILLI, 6),
         (Users::closed(1), Duration::from_secs(100), 1),
-        // An arrival in 50 ms.
+        // One arrival every 50 ms.
         (arrivals(20.0, 4), 10 * MILLI, 6),
         (arrivals(20.0, 4), Duration::from_secs(100), 1),
     ] {
-        // Arrivals that a busy machine holds up come together, and find other connections than they
-        // would have.
+        // On a busy machine delayed arrivals come together and use other connections than expected.
         in_a_quiet_moment(40 * MILLI, || {
             let server = Server::start(|_| Answer::Whole(100));
             let plan = match users {
@@ -184,7 +183,7 @@ fn a_connection_that_was_idle_for_too_long_is_closed_before_it_is_used_again() {
                 assert!(found.idle >= 5 * keep_alive, "{found:?}");
                 assert!(found.life.max().unwrap() >= keep_alive);
             }
-            // The time that connecting takes is the user's.
+            // The time to connect is part of the queue time that the user waits.
             let queue = &result.measured.latency.queue;
             let queued = queue.quantile(1.0).unwrap();
             assert!(queued >= result.measured.latency.connect.min().unwrap());
@@ -220,13 +219,13 @@ fn early_close_ends_connections_in_order_with_every_page() {
         let accepted = server.accepted();
         let each = if policy.contains("x2") { 2 } else { 1 };
         match is_open {
-            // Pages of several arrivals may share a connection, and use several.
+            // Pages of several arrivals may share a connection, and one page may use several.
             true => assert!(accepted >= 2, "{policy}"),
             false => assert_eq!(accepted, 10 * each, "{policy}"),
         }
         assert_eq!((found.closed_by_server, found.failed), (0, 0), "{policy}");
         assert_eq!(found.closed_by_client, accepted, "{policy}");
-        // What was closed ended in order, and not by a reset.
+        // Connections were closed in order, without a reset.
         let until = Instant::now() + Duration::from_secs(20);
         while server.ended_by_client().0 < accepted {
             assert!(Instant::now() < until, "{:?}", server.ended_by_client());

@@ -1,4 +1,4 @@
-//! Connections that always have more to read: each is read as much as the others.
+//! Connections that always have more data to read: the engine must read all of them equally.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,11 +8,11 @@ use fathometer::load::{Limit, Options, Users};
 
 use crate::{MILLI, carry_out, single};
 
-/// Octets that each of some connections took of a response without an end.
+/// Bytes that each connection read of an endless response.
 fn taken(connections: usize) -> Vec<u64> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // One thread fills all connections in turn, so that no scheduler decides who is served.
+    // One thread fills all connections in turn, so that no scheduler influences the shares.
     let server = std::thread::spawn(move || {
         let streams = (0..connections).map(|_| {
             let (mut stream, _) = listener.accept().unwrap();
@@ -48,7 +48,7 @@ fn taken(connections: usize) -> Vec<u64> {
 
 #[test]
 fn connections_that_are_always_full_have_equal_shares() {
-    // Jain's index. When the connections end, one of them may have had a turn more.
+    // Jain's index. At the end, one connection may have had one turn more.
     let mut best = 0.0_f64;
     for _ in 0..3 {
         let shares: Vec<f64> = taken(5).into_iter().map(|taken| taken as f64).collect();

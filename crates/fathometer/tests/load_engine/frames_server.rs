@@ -1,4 +1,4 @@
-//! A server of HTTP/2 in the clear that does as it is told, right or wrong.
+//! An HTTP/2 server in cleartext with a behaviour set by the test, correct or not.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,30 +11,30 @@ use fathometer_http::h2::error::ErrorCode;
 use fathometer_http::h2::frame::{FrameType, HEADER_LENGTH, Header, flags, write};
 use fathometer_http::h2::{PREFACE, StreamId};
 
-/// What to do about a request.
+/// The reaction to a request.
 #[derive(Debug, Clone)]
 pub enum Move {
-    /// A response with so many octets of content.
+    /// A response with this number of bytes of content.
     Answer(usize),
-    /// Its head, and so many octets less than it says.
+    /// A response head and this number of bytes of content, without the end of the stream.
     Part(usize),
-    /// Nothing.
+    /// No response.
     Silence,
     /// RST_STREAM.
     Reset(ErrorCode),
-    /// GOAWAY that names the stream of the last request but so many as the last one; what that leaves is
-    /// answered, and the connection is ended.
+    /// GOAWAY whose last stream lies this number of requests before the current one. With 0, the current
+    /// request is answered. Then the connection is closed.
     GoAway(u32, ErrorCode),
-    /// These octets.
+    /// These bytes.
     Octets(Vec<u8>),
 }
 
-/// A request as the server saw it.
+/// A request as the server received it.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
-    /// How many had come on its connection before.
+    /// Number of earlier requests on its connection.
     pub before: u64,
-    /// How many in all.
+    /// Number of earlier requests in all.
     pub number: u64,
 }
 
@@ -48,14 +48,14 @@ pub struct FramesServer {
     stop: Arc<AtomicBool>,
 }
 
-/// What the server says first.
+/// How the server starts a connection.
 #[derive(Debug, Clone)]
 pub struct Opening {
-    /// Its SETTINGS; `None`: it never says any.
+    /// Its SETTINGS; `None`: it never sends any.
     pub settings: Option<Vec<(u16, u32)>>,
-    /// How long it holds requests back before it deals with all that have come.
+    /// Time without input after which it handles all requests received so far.
     pub gathers: Duration,
-    /// What it says unasked, so long after it has said its settings.
+    /// Unrequested bytes, and the delay after its SETTINGS at which it sends them.
     pub later: Option<(Duration, Vec<u8>)>,
 }
 
@@ -102,7 +102,7 @@ impl FramesServer {
                         streams: Vec::new(),
                         before: 0,
                     };
-                    // A client that goes ends it.
+                    // A client that closes ends this thread.
                     let _ = connection.serve(&opening, &*behaviour);
                 });
             }
@@ -110,17 +110,17 @@ impl FramesServer {
         server
     }
 
-    /// Requests that came.
+    /// Number of requests received.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Connections accepted.
+    /// Number of connections accepted.
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::SeqCst)
     }
 
-    /// The most streams that were open at a time on a connection.
+    /// Peak number of simultaneous streams on a connection.
     pub fn most_streams(&self) -> u64 {
         self.most_streams.load(Ordering::SeqCst)
     }
@@ -129,7 +129,7 @@ impl FramesServer {
 impl Drop for FramesServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        // Ends the wait for the next connection.
+        // Unblocks the accept of the next connection.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -138,7 +138,7 @@ struct Connection<'s> {
     stream: TcpStream,
     asked: &'s AtomicU64,
     most_streams: &'s AtomicU64,
-    /// Requests that wait to be dealt with.
+    /// Requests that wait for a reaction.
     streams: Vec<StreamId>,
     before: u64,
 }
@@ -157,7 +157,7 @@ impl Connection<'_> {
             let mut stream = self.stream.try_clone()?;
             thread::spawn(move || {
                 thread::sleep(after);
-                // A client that has gone does not hear it.
+                // The client may have closed the connection.
                 let _ = stream.write_all(&octets);
             });
         }
@@ -198,7 +198,7 @@ impl Connection<'_> {
         Ok(Header::parse(&octets))
     }
 
-    /// Whether nothing more comes for a while.
+    /// Whether no input arrives for the gathering time.
     fn is_quiet(&mut self, opening: &Opening) -> io::Result<bool> {
         self.stream.set_read_timeout(Some(opening.gathers))?;
         let quiet = self.stream.peek(&mut [0]).is_err();
@@ -206,8 +206,8 @@ impl Connection<'_> {
         Ok(quiet)
     }
 
-    /// Ends the connection in good order: closed with octets unread, it would be reset, and the client might
-    /// never read what was said last.
+    /// Closes the connection in order. Closing with unread bytes would send a reset, and the client might never
+    /// read the last data.
     fn hang_up(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)?;
         self.stream.set_read_timeout(Some(Duration::from_secs(1)))?;
@@ -215,7 +215,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Deals with the requests that wait. False: the connection is over.
+    /// Handles the waiting requests. Returns false when the connection is closed.
     fn deal(&mut self, behaviour: &Behaviour) -> io::Result<bool> {
         let mut out = Vec::new();
         for stream in std::mem::take(&mut self.streams) {
@@ -248,13 +248,13 @@ impl Connection<'_> {
     }
 }
 
-/// A response; whole, or broken off.
+/// A response, complete or truncated.
 pub fn answer(out: &mut Vec<u8>, stream: StreamId, octets: usize, whole: bool) {
     let carrier = write::Carrier::Headers {
         end_stream: false,
         dependency: None,
     };
-    // `:status: 200` by its place in the static table (RFC 7541 appendix A).
+    // `:status: 200` by its index in the static table (RFC 7541 appendix A).
     write::header_block(out, stream, carrier, 16_384, |block| block.push(0x88));
     write::data_header(out, stream, octets as u32, whole);
     out.extend(std::iter::repeat_n(b'x', octets));

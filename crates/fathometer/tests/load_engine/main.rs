@@ -1,4 +1,4 @@
-//! The load engine against servers that do as they are told, on real sockets.
+//! The load engine against servers with a set behaviour, on real sockets.
 
 mod connections;
 mod fairness;
@@ -43,8 +43,7 @@ fn carry_out(options: Options) -> LoadResult {
     run(options, Clock::start(), &|| false, &mut |_| {}).unwrap()
 }
 
-/// What the server must have seen of an exchange, however it ended: nothing is lost, nothing is
-/// counted twice.
+/// Checks that the counts add up: no exchange is lost and none is counted twice.
 fn adds_up(result: &LoadResult) {
     let counts = &result.measured.counts;
     assert_eq!(
@@ -58,7 +57,7 @@ fn adds_up(result: &LoadResult) {
     assert_eq!(latency.failed.count(), counts.failed() + counts.unfinished);
 }
 
-/// Keeps rows for a test to look at.
+/// Keeps rows for a test to inspect.
 #[derive(Clone, Default)]
 struct Rows(Arc<Mutex<Vec<ExchangeRow>>>);
 
@@ -102,7 +101,7 @@ fn a_count_of_exchanges_is_exact_over_all_threads_and_targets() {
         *by_path.entry(format!("GET {}", seen.path)).or_default() += 1;
     }
     for target in &result.targets {
-        // An error is a response, and no success of its target.
+        // A response with an error status counts as a failure of its target.
         let all = by_path[&target.target];
         let refused = target.target == "GET /missing";
         let (completed, failed) = if refused { (0, all) } else { (all, 0) };
@@ -114,7 +113,7 @@ fn a_count_of_exchanges_is_exact_over_all_threads_and_targets() {
     }
     assert_eq!(counts.statuses[&404], by_path["GET /missing"]);
     assert_eq!(counts.wrong_size, by_path["GET /b"]);
-    // The draws are those of the seed, whichever thread made them.
+    // The seed determines the draws, whichever thread makes them.
     assert!((by_path["GET /a"] as i64 - 1500).abs() < 120, "{by_path:?}");
     let ended = result.measured.ended;
     assert_eq!(
@@ -198,8 +197,8 @@ fn a_page_is_its_base_first_and_then_the_rest_as_the_policy_says() {
 
 #[test]
 fn a_member_is_asked_for_when_the_one_that_names_it_is_complete() {
-    // The style sheet is answered when what the picture names is asked for: it is complete by then, and
-    // what the style sheet itself names must not have come before.
+    // The style sheet is answered when the file that the picture names is requested: the picture is complete by
+    // then. The file that the style sheet names must not have been requested before.
     let framed = Arc::new((Mutex::new(false), Condvar::new()));
     let seen = Arc::clone(&framed);
     let server = Server::start(move |asked| {
@@ -272,12 +271,12 @@ fn sessions_have_the_pages_and_pauses_that_the_plan_says() {
     let seed = options.seed;
     let result = carry_out(options);
     adds_up(&result);
-    // A connection a session, three pages each; the last sessions may be under way.
+    // One connection for each session of three pages; the last sessions may still be in progress.
     let accepted = server.accepted();
     assert!((20..=23).contains(&accepted), "{accepted}");
     let counts = &result.measured.counts;
     assert!((16..=20).contains(&counts.sessions), "{counts:?}");
-    // What passed between a page's end and the next one's plan is a draw of the law, exactly.
+    // The time from a page's end to the next planned instant is exactly a draw of the law.
     let mut rows = rows.0.lock().unwrap().clone();
     rows.sort_by_key(|row| (row.user, row.planned));
     let mut pauses: Vec<u64> = rows
@@ -349,7 +348,7 @@ fn scripts_are_played_as_written() {
 
 #[test]
 fn users_come_and_go_in_steps() {
-    // Each number is looked at in the middle of its 400 ms.
+    // Each number is read in the middle of its 400 ms.
     in_a_quiet_moment(100 * MILLI, || {
         let server = Server::start(|_| {
             std::thread::sleep(5 * MILLI);
@@ -386,11 +385,11 @@ fn a_server_that_never_answers_shows_time_outs() {
     let counts = &result.measured.counts;
     assert_eq!(counts.completed, 0);
     assert_eq!(counts.failures, BTreeMap::from([(Failure::TimedOut, 12)]));
-    // As long as was asked for, and not as long as others wait.
+    // The set time-out applies, not the default.
     let waited = result.measured.latency.failed.max().unwrap();
     let others = Options::new(server.address, "localhost", single()).timeout;
     assert!(waited >= 200 * MILLI && waited < others, "{waited:?}");
-    // When the time is over, what is under way is unfinished.
+    // At the end of the time, requests in flight are unfinished.
     let mut options = self::options(&server, single());
     options.users = Users::closed(3);
     options.limit = Limit::Time(500 * MILLI);
@@ -400,7 +399,7 @@ fn a_server_that_never_answers_shows_time_outs() {
     let counts = &result.measured.counts;
     assert_eq!((counts.completed, counts.failed()), (0, 0), "{counts:?}");
     assert!((1..=3).contains(&counts.unfinished), "{counts:?}");
-    // The same as an open loop: what found no connection is unfinished, and waited.
+    // The same as an open loop: requests without a connection are unfinished, and their wait counts.
     let mut options = self::options(&server, single());
     options.users = Users::Open {
         arrivals: Arrivals::constant(Profile::constant(100.0).unwrap()),
@@ -413,7 +412,7 @@ fn a_server_that_never_answers_shows_time_outs() {
     adds_up(&result);
     let counts = &result.measured.counts;
     assert_eq!((counts.planned, counts.unfinished), (50, 50));
-    // A loop without a processor for all that time connects nobody.
+    // A loop that gets no processor in all that time connects nothing.
     assert!(counts.sent <= 5, "{counts:?}");
     let longest = result.measured.latency.corrected.max().unwrap();
     assert!(longest >= 600 * MILLI, "{longest:?}");
@@ -449,7 +448,8 @@ fn failures_are_told_apart() {
         );
         assert_eq!(counts.retried, 0, "{answer:?}");
         assert_eq!(counts.pages_failed, 20);
-        // A server's failures are findings; what the machine did meanwhile may be one too.
+        // Failures of a server are findings, not reasons for invalidity; noise of the machine may be such a
+        // reason.
         let reasons = &result.validity.reasons;
         let blamed = reasons.iter().find(|reason| reason.contains("failed"));
         assert_eq!(blamed, None, "{answer:?}");
@@ -467,14 +467,14 @@ fn a_server_that_refuses_is_counted_and_not_stormed() {
     let counts = &result.measured.counts;
     let refused = counts.failures[&Failure::Refused];
     assert_eq!(counts.connect_failures[&Failure::Refused], refused);
-    // One attempt in 10 ms for each user.
+    // At most one attempt every 10 ms for each user.
     assert!((4..=4 * 31).contains(&refused), "{refused}");
     assert_eq!(counts.sent, 0);
 }
 
 #[test]
 fn a_connection_that_the_server_closed_when_idle_costs_a_retry_and_no_failure() {
-    // Every connection takes three requests and is then closed without an answer.
+    // Every connection serves three requests and is closed at the fourth without a response.
     let server = Server::start(|seen| match seen.before {
         0..3 => Answer::Whole(100),
         _ => Answer::End,
@@ -496,7 +496,7 @@ fn a_connection_that_the_server_closed_when_idle_costs_a_retry_and_no_failure() 
     assert_eq!(rows.iter().filter(retried).count() as u64, counts.retried);
 }
 
-/// Planned instants of an open loop, counted from the first, by arrival.
+/// Planned instants of an open loop, relative to the first, by arrival.
 fn planned_by(threads: usize, arrivals: Arrivals) -> BTreeMap<u32, u64> {
     let server = Server::start(|_| Answer::Whole(100));
     let mut options = options(&server, single());
@@ -572,7 +572,7 @@ fn an_open_loop_plans_exactly_as_many_exchanges_as_asked() {
 
 #[test]
 fn sessions_of_an_open_loop_share_connections() {
-    // A session under way at the end has its pauses behind it a tenth of a second late, or more.
+    // A session in progress at the end has its last pauses delayed by 0.1 s or more.
     in_a_quiet_moment(50 * MILLI, sessions_that_share_connections);
 }
 
@@ -597,7 +597,7 @@ fn sessions_that_share_connections() -> Result<(), String> {
     let (warm, measured) = (result.warm_up.unwrap(), result.measured);
     assert_eq!(warm.duration, 200 * MILLI);
     assert!(server.accepted() <= 4, "{}", server.accepted());
-    // Twenty sessions in the warm-up, sixty after it, of four pages each.
+    // 20 sessions in the warm-up and 60 after it, with four pages each.
     let planned = warm.counts.planned + measured.counts.planned;
     assert!(planned <= 320, "{planned}");
     if planned < 280 || measured.counts.sessions < 55 {
@@ -641,18 +641,18 @@ fn stalled_once() -> Result<(), String> {
         return Err(format!("queue: {:?}", latency.queue.max()));
     }
     for quantile in [0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99, 1.0] {
-        // A request planned a time t into the stall waits for what is left of it, 1.4 s - t.
+        // A request planned at time t into the stall waits for the rest of it, 1.4 s - t.
         let wanted = 1.4 - (1.0 - quantile) * seconds;
         let found = latency.corrected.quantile(quantile).unwrap().as_secs_f64();
         let what = format!("corrected {quantile}");
         near(&what, found, wanted, 0.02 * 1.4 / wanted)?;
     }
-    // Four of 800 requests were on their way.
+    // The stall hit only 4 of 800 requests in flight.
     for quantile in [0.5, 0.9, 0.99] {
         let found = latency.uncorrected.quantile(quantile).unwrap();
         below(&format!("uncorrected {quantile}"), found, 140 * MILLI)?;
     }
-    // The server is to blame, and the generator is not.
+    // The server causes the delay, so the generator's send lag stays small.
     below(
         "send lag",
         latency.send_lag.quantile(0.9).unwrap(),
@@ -663,7 +663,7 @@ fn stalled_once() -> Result<(), String> {
 #[test]
 fn littles_law_holds_for_users_without_pauses() {
     for (policy, users, each) in [("h1.1", 12, 1), ("h1.1-pipeline4", 3, 4), ("h1.0", 6, 1)] {
-        // The hundredth part of two seconds.
+        // 1 % of two seconds.
         in_a_quiet_moment(20 * MILLI, || {
             let server = Server::start(|_| {
                 std::thread::sleep(4 * MILLI);
@@ -691,7 +691,7 @@ fn one_is_told_how_it_is_getting_on_and_can_end_it() {
     options.threads = 2;
     options.warm_up = 200 * MILLI;
     options.interval = 50 * MILLI;
-    // An hour: it ends because it is told to.
+    // One hour: the run stops because the callback requests it.
     options.limit = Limit::Time(Duration::from_secs(3600));
     let told = AtomicU64::new(0);
     let mut phases = Vec::new();
@@ -719,4 +719,22 @@ fn one_is_told_how_it_is_getting_on_and_can_end_it() {
         .sum();
     let warm_up = result.warm_up.unwrap().counts.completed;
     assert_eq!(all, warm_up + result.measured.counts.completed);
+}
+
+#[test]
+fn a_count_of_arrivals_waits_for_its_last_answers_asleep() {
+    let server = Server::start(|_| {
+        std::thread::sleep(600 * MILLI);
+        Answer::Whole(100)
+    });
+    let mut options = options(&server, single());
+    options.users = Users::Open {
+        arrivals: Arrivals::constant(Profile::constant(1000.0).unwrap()),
+        connections: 4,
+    };
+    options.limit = Limit::Exchanges(4);
+    let result = carry_out(options);
+    assert_eq!(result.measured.counts.completed, 4);
+    let used = result.generator.cpu_user + result.generator.cpu_system;
+    assert!(used < 300 * MILLI, "{used:?}");
 }

@@ -1,4 +1,4 @@
-//! HTTP/2 in the clear against servers that keep its rules, and against such that do not.
+//! HTTP/2 in cleartext against servers that follow the protocol, and against servers that do not.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::frames_server::{FramesServer, Move, Opening};
 use crate::quiet::{below, in_a_quiet_moment, near};
 use crate::{MILLI, adds_up, carry_out, single};
 
-/// Longer than anything here takes.
+/// Longer than any step of these tests.
 const LONG: Duration = Duration::from_secs(60);
 
 fn options(server: &FramesServer, policy: &str) -> Options {
@@ -49,13 +49,13 @@ fn a_user_keeps_its_streams_full_and_counts_are_exact() {
     assert_eq!((sent.frames, received.frames), (600, 600));
     assert_eq!(sent.octets, measured.octets.request_heads);
     assert_eq!(received.octets, measured.octets.response_heads);
-    // A frame of one octet, which stands for `:status: 200`.
+    // One HEADERS frame with one byte of payload, which encodes `:status: 200`.
     assert_eq!(measured.octets.response_heads, Bytes(600 * 10));
     assert_eq!(measured.octets.response_fields, Bytes(600 * 10));
     assert_eq!(measured.octets.response_bodies, Bytes(600 * 109));
     assert_eq!(measured.octets.content, Bytes(600 * 100));
     assert!(measured.octets.request_heads < measured.octets.request_fields);
-    // Its own SETTINGS, and the acknowledgement of the server's.
+    // The client's SETTINGS, and its acknowledgement of the server's.
     assert_eq!(frames.sent["settings"].frames, 2 * 3);
     assert_eq!(measured.handshakes.count(), 0);
 }
@@ -68,7 +68,7 @@ fn the_servers_limit_of_streams_is_kept() {
         ..Opening::default()
     };
     let server = FramesServer::start(opening, |asked| match asked.number {
-        // Requests leave before the limit is known.
+        // Requests are sent before the limit is known.
         0..100 => Move::Reset(ErrorCode::REFUSED_STREAM),
         _ => Move::Answer(100),
     });
@@ -128,13 +128,13 @@ fn stalled_once() -> Result<(), String> {
     let latency = &result.measured.latency;
     assert_eq!(latency.corrected.count(), 800);
     for quantile in [0.75, 0.8, 0.85, 0.9, 0.95, 0.99] {
-        // A request planned a time t into the stall waits for what is left of it, 1.4 s - t.
+        // A request planned at time t into the stall waits for the rest of it, 1.4 s - t.
         let wanted = 1.4 - (1.0 - quantile) * seconds;
         let found = latency.corrected.quantile(quantile).unwrap().as_secs_f64();
         let what = format!("corrected {quantile}");
         near(&what, found, wanted, 0.03 * 1.4 / wanted)?;
     }
-    // Four of 800 requests were on their way; the others waited for a stream.
+    // The stall hit only 4 of 800 requests in flight; the others waited for a stream.
     let uncorrected = latency.uncorrected.quantile(0.99).unwrap();
     below("uncorrected", uncorrected, 140 * MILLI)?;
     match latency.queue.max().unwrap() > 1300 * MILLI {
@@ -143,8 +143,8 @@ fn stalled_once() -> Result<(), String> {
     }
 }
 
-/// Carries out 20 exchanges, and gives the failures by reason, what completed and how often something
-/// was asked again.
+/// Runs 20 exchanges. Returns the failures by reason, the number of completed exchanges and the number of
+/// retries.
 fn outcome(
     opening: Opening,
     timeout: Duration,
@@ -212,7 +212,7 @@ fn what_a_server_does_wrong_is_told_apart() {
         ),
     ];
     for (what, opening, behaviour, (failures, completed)) in cases {
-        // What is not to time out has all the time that a busy machine may need.
+        // A case without time-outs gets all the time that a busy machine may need.
         let timeout = match failures.contains_key(&Failure::TimedOut) {
             true => 300 * MILLI,
             false => LONG,
@@ -224,7 +224,7 @@ fn what_a_server_does_wrong_is_told_apart() {
 
 #[test]
 fn a_server_that_goes_away_in_good_order_costs_no_exchange() {
-    // Every connection takes three requests, says so, and answers them.
+    // On every connection the server sends GOAWAY with the third request, and answers all three.
     let (failures, completed, _) = outcome(Opening::default(), LONG, |asked| match asked.before {
         0..2 => Move::Answer(100),
         _ => Move::GoAway(0, ErrorCode::NO_ERROR),
@@ -243,7 +243,7 @@ fn a_stream_that_times_out_leaves_the_others_alone() {
     });
     let mut options = options(&server, "h2c-streams4");
     options.users = Users::closed(1);
-    // Longer than a busy machine keeps the others waiting.
+    // Longer than a busy machine delays the other streams.
     options.timeout = 3000 * MILLI;
     options.limit = Limit::Exchanges(300);
     let result = carry_out(options);
@@ -257,7 +257,7 @@ fn a_stream_that_times_out_leaves_the_others_alone() {
 
 #[test]
 fn content_waits_for_the_servers_window() {
-    // A window of nothing: what is to be uploaded cannot be, and the exchange runs out of time.
+    // A window of 0: the content cannot be sent, and the exchange times out.
     let opening = Opening {
         settings: Some(vec![(id::INITIAL_WINDOW_SIZE, 0)]),
         ..Opening::default()

@@ -1,4 +1,4 @@
-//! A server that does as it is told, right or wrong, and remembers what it was asked.
+//! A server with a behaviour set by the test, correct or not, that records its requests.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -7,35 +7,35 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A request as the server saw it.
+/// A request as the server received it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// The connection, numbered from 0 as they were accepted.
+    /// The connection, numbered from 0 in the order of acceptance.
     pub connection: u64,
-    /// How many requests had come on it before.
+    /// Number of earlier requests on this connection.
     pub before: u64,
-    /// How many requests had come in all before.
+    /// Number of earlier requests in all.
     pub number: u64,
     pub method: String,
     pub path: String,
 }
 
-/// What to do about a request.
+/// The reaction to a request.
 #[derive(Debug, Clone)]
 pub enum Answer {
-    /// A whole response with so many octets of content.
+    /// A complete response with this number of bytes of content.
     Whole(usize),
     /// The same with another status.
     Status(u16),
-    /// These octets, and the connection goes on.
+    /// These bytes; the connection stays open.
     Octets(Vec<u8>),
-    /// These octets, then the end.
+    /// These bytes, then the connection is closed.
     Last(Vec<u8>),
-    /// Nothing, ever.
+    /// No response, ever.
     Silence,
-    /// The end, without an octet.
+    /// The connection is closed without a byte.
     End,
-    /// A reset.
+    /// The connection is reset.
     Reset,
 }
 
@@ -57,7 +57,7 @@ struct Ends {
 }
 
 impl Server {
-    /// A server with a thread for each connection.
+    /// A server with one thread for each connection.
     pub fn start(behaviour: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Server {
@@ -91,12 +91,12 @@ impl Server {
         server
     }
 
-    /// Everything it was asked, in the order it was understood.
+    /// All requests, in the order in which they were parsed.
     pub fn seen(&self) -> Vec<Seen> {
         self.log.lock().unwrap().clone()
     }
 
-    /// Connections that the client closed, and that it reset.
+    /// Numbers of connections that the client closed, and that it reset.
     pub fn ended_by_client(&self) -> (u64, u64) {
         let ends = &self.ends;
         (
@@ -105,7 +105,7 @@ impl Server {
         )
     }
 
-    /// Connections accepted.
+    /// Number of connections accepted.
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::SeqCst)
     }
@@ -114,7 +114,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        // Ends the wait for the next connection.
+        // Unblocks the accept of the next connection.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -201,7 +201,7 @@ fn serve(
             return;
         }
         if ends {
-            // The client's end is waited for, so that nothing unread makes a reset of the close.
+            // Waits for the client's end, because closing with unread bytes would send a reset.
             let _ = stream.shutdown(Shutdown::Write);
             let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
             while matches!(stream.read(&mut buffer), Ok(1..)) {}

@@ -1,5 +1,4 @@
-//! What a connection over TLS holds while nothing is asked on it. The server is a process of its own, so that
-//! what it holds does not count.
+//! Memory of an idle connection over TLS. The server is a separate process, so that its memory does not count.
 
 use std::io::BufReader;
 use std::net::SocketAddr;
@@ -18,7 +17,7 @@ use fathometer_workload::plan::{Choice, PageId, Pages, Plan, Sessions, Target, T
 use crate::serving;
 use crate::{LIVE, alone};
 
-/// Files of a page: as many streams of HTTP/2 at a time.
+/// Files of a page, and so the number of simultaneous HTTP/2 streams.
 const MEMBERS: u32 = 60;
 
 struct Server {
@@ -74,8 +73,8 @@ impl Drop for Server {
     }
 }
 
-/// Makes a load until what is held after so many exchanges is what is wanted, or for a time that is long for
-/// any machine. What is held: when all were answered, and at the end.
+/// Runs a load until `wanted` accepts the memory held after `exchanges` exchanges, or until a long time limit.
+/// Returns the memory held when all were answered, and at the end.
 fn held(options: Options, exchanges: u64, wanted: impl Fn(i64, i64) -> bool) -> (i64, i64) {
     let before = LIVE.load(Ordering::SeqCst);
     let (mut first, mut last) = (None, 0);
@@ -97,7 +96,7 @@ fn held(options: Options, exchanges: u64, wanted: impl Fn(i64, i64) -> bool) -> 
     (first.expect("all are answered"), last)
 }
 
-/// What it holds for each of its users, that each have asked for a page and pause.
+/// Memory for each user that has fetched a page and pauses.
 #[test]
 fn a_user_of_http2_over_tls_that_pauses_is_small() {
     let _alone = alone();
@@ -125,20 +124,20 @@ fn a_user_of_http2_over_tls_that_pauses_is_small() {
         };
         held(options, u64::from(users * MEMBERS), |_, _| true).0
     };
-    // What does not depend on their number is in both.
+    // Memory that does not depend on the number of users is in both figures.
     let (few, many) = (held(50), held(250));
     let for_each = (many - few) / 200;
     eprintln!("{for_each} octets for each user");
     assert!(for_each < 10_500, "{for_each} octets for each user");
 }
 
-/// The connections of an open loop are nobody's: what they hold is given back when they were idle for a while.
+/// Connections of an open loop belong to no user: after an idle time they free their buffers.
 #[test]
 fn a_connection_that_has_become_idle_gives_its_buffers_back() {
     const CONNECTIONS: usize = 100;
     let _alone = alone();
     let server = Server::start();
-    // All at once, so that each needs a connection, and then one that never comes.
+    // All at once, so that each needs a connection, and then one arrival that never happens.
     let mut times = vec![Duration::ZERO; CONNECTIONS];
     times.push(Duration::from_secs(3600));
     let plan = Plan {

@@ -1,4 +1,4 @@
-//! Our tar and zip archives, read by tar and Python, and theirs by us.
+//! tar and Python read our tar and zip archives, and we read theirs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +49,7 @@ fn run(place: &Place, program: &str, words: &[&str]) -> String {
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {words:?}: {told}");
-    // Whatever it found odd, it tells there.
+    // The programs report oddities on stderr.
     assert_eq!(told, "", "{program} {words:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

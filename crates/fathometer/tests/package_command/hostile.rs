@@ -1,4 +1,4 @@
-//! Packages and folders that mean harm.
+//! Malicious packages and folders.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -218,7 +218,7 @@ fn links_in_the_way_are_not_followed() {
     assert_eq!(place.tree("outside").len(), 1);
     assert_eq!(fs::read(place.path("outside/a")).unwrap(), b"old");
 
-    // A link where a file belongs is replaced when that is asked for, and what it leads to is not.
+    // With `--force`, a symbolic link in the place of a file is replaced; its target is not changed.
     fs::remove_file(place.path("out/sub")).unwrap();
     fs::create_dir(place.path("out/sub")).unwrap();
     symlink(place.path("outside/a"), place.path("out/sub/a")).unwrap();
@@ -341,7 +341,7 @@ fn two_files_for_one_place_are_refused_with_force_as_without() {
             place.run(&words).failed(&[told]);
             let kept = fs::read(place.path(&folder).join(path)).unwrap();
             assert_eq!(kept, b"one", "{path} {force:?}");
-            // What another package left is overwritten all the same.
+            // A file of an earlier package is overwritten all the same.
             if !force.is_empty() {
                 place.write(format!("{folder}/{path}"), "old");
                 place.run(&words).failed(&[told]);

@@ -1,5 +1,5 @@
-//! `fathometer pack` and `fathometer unpack`: what goes in comes out, octet by octet, and nothing goes
-//! anywhere else; archives against tar, zip and Python.
+//! `fathometer pack` and `fathometer unpack`: packed files must come out byte for byte, and nothing may be
+//! written anywhere else. Archives are compared with tar, zip and Python.
 
 mod archives;
 mod endings;

@@ -1,4 +1,4 @@
-//! A folder of a test's own, what is written into it, and the program run there.
+//! A folder for one test, its files, and the program run in it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-/// What a tree of files holds: content and permissions by path.
+/// A tree of files: content and permissions by path.
 pub type Tree = BTreeMap<PathBuf, (Vec<u8>, u32)>;
 
 pub struct Place(TempDir);
@@ -25,7 +25,7 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Writes a file, with its folders.
+    /// Writes a file, and creates its folders.
     pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -33,7 +33,7 @@ impl Place {
         path
     }
 
-    /// The program, to be run in this place.
+    /// The program, to be run in this folder.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fathometer"));
         command
@@ -47,12 +47,12 @@ impl Place {
         Ended::of(self.command(words).output().unwrap())
     }
 
-    /// Runs it with this on stdin.
+    /// Runs it with these bytes on stdin.
     pub fn run_with(&self, words: &[&str], stdin: &[u8]) -> Ended {
         let mut child = self.start(words);
         let mut pipe = child.stdin.take().unwrap();
         let stdin = stdin.to_vec();
-        // It may end before it has read everything.
+        // The program may exit before it has read everything.
         let writer = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
         let output = child.wait_with_output().unwrap();
         writer.join().unwrap();
@@ -97,7 +97,7 @@ pub fn os(octets: &[u8]) -> &OsStr {
     OsStr::from_bytes(octets)
 }
 
-/// Octets that neither repeat nor compress.
+/// Bytes that neither repeat nor compress.
 pub fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let step = |_| {
@@ -109,7 +109,7 @@ pub fn noise(length: usize, seed: u64) -> Vec<u8> {
     (0..length).map(step).collect()
 }
 
-/// How the program ended.
+/// How the program exited.
 pub struct Ended {
     pub code: Option<i32>,
     pub out: Vec<u8>,
@@ -130,7 +130,7 @@ impl Ended {
         self
     }
 
-    /// Exit code 1, and a message that says all of this.
+    /// Asserts exit code 1, and a message that contains all of `told`.
     pub fn failed(self, told: &[&str]) -> Ended {
         assert_eq!(self.code, Some(1), "{}", self.err);
         assert!(!self.err.contains("panicked"), "{}", self.err);
@@ -149,7 +149,7 @@ impl Ended {
     }
 }
 
-/// What the reader that was written from the specification alone says of a package.
+/// The contents of a package, as reported by the reader that was written from the specification alone.
 pub struct Read {
     pub files: Vec<ReadFile>,
     pub outcome: String,

@@ -1,4 +1,4 @@
-//! What goes into a package comes out of it.
+//! Files that are packed must come out unchanged.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -10,7 +10,7 @@ use fathometer_model::Body;
 
 use crate::place::{Place, independent_reader, noise, os};
 
-/// A folder of everything that files may be called.
+/// Files with unusual names.
 fn oddities(place: &Place) {
     let names: [&[u8]; 14] = [
         b"index.html",
@@ -68,7 +68,7 @@ fn any_folder_comes_back_octet_by_octet() {
                 assert_eq!(modified("in"), modified("out"), "{path:?}");
             }
         }
-        // The same through pipes, and the same octets.
+        // The same through pipes gives the same bytes.
         let piped = place.run(&["pack", "in", "--format", format]).done();
         assert_eq!(piped.out, fs::read(place.path("x.objp")).unwrap());
         place.run_with(&["unpack", "-", "piped"], &piped.out).done();
@@ -185,7 +185,8 @@ fn text_goes_coded_and_comes_back() {
         assert_eq!(packed["files"], 5);
         let octets = packed["octets"].as_u64().unwrap();
         assert!((50_000..60_000).contains(&octets), "{octets}");
-        // Of what is large the size is known at its end; what does not shrink goes as it is.
+        // The size of a large coded file is known only at its end. Content that does not shrink is stored
+        // without coding.
         let read = independent_reader(&place.path("x.objp"));
         assert_eq!(read.outcome, "complete");
         let coded: Vec<(&str, &str)> = read

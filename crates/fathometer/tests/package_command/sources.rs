@@ -1,4 +1,4 @@
-//! What is packed: pages, lists, HTTP archives.
+//! Sources of packages: pages, lists, HTTP archives.
 
 use std::io::{Read as _, Write as _};
 use std::sync::mpsc;
@@ -76,7 +76,7 @@ fn a_list_is_packed_as_its_lines_come() {
     let mut pack = place.start(&["pack", "in", "--names", "-"]);
     let mut list = pack.stdin.take().unwrap();
     let mut package = pack.stdout.take().unwrap();
-    // What has become whole is told by another thread: reading has no limit of time.
+    // Another thread reports complete names, because a read has no time limit.
     let (tell, told) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         let mut decoder = Decoder::new(Limits::default());
@@ -178,7 +178,7 @@ fn an_archive_of_a_visit_is_packed_with_its_contents() {
 #[test]
 fn of_an_archive_one_content_is_in_memory_at_a_time() {
     let place = Place::new();
-    // Forty contents of a megabyte and a half, of which no two fit into what is allowed beside the program.
+    // Forty contents of 1.5 MB, while the memory limit leaves no room for many of them.
     let text = "x".repeat(1_500_000);
     let entries: Vec<_> = (0..40)
         .map(|n| {
@@ -193,7 +193,7 @@ fn of_an_archive_one_content_is_in_memory_at_a_time() {
     let mut child = place.start(&["pack", "-", "-o", "v.objp", "--json"]);
     let mut pipe = child.stdin.take().unwrap();
     pipe.write_all(har.as_bytes()).unwrap();
-    // All of it was read but the last octets, which the pipe holds.
+    // The program has read everything except the last bytes, which are still in the pipe.
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let peak = status.lines().find(|line| line.starts_with("VmHWM:"));
     let peak: u64 = peak

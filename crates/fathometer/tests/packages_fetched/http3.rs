@@ -1,5 +1,5 @@
-//! The same over HTTP/3: the whole package on one stream of one connection of QUIC, and nothing else on
-//! the path.
+//! The same over HTTP/3: the whole package on one stream of one QUIC connection, and no other traffic on the
+//! path.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -104,7 +104,7 @@ impl Ground {
         }
     }
 
-    /// The files of the list, by a policy.
+    /// Retrieves the files of the list by a policy.
     fn retrieve(&self, policy: &str) -> Retrieval {
         let clock = self.clock;
         let list = PageList {
@@ -136,7 +136,7 @@ impl Ground {
         retrieved.unwrap()
     }
 
-    /// The content of one response, as the client of HTTP/3 hands it over.
+    /// The content of one response, as the HTTP/3 client returns it.
     fn ask(&self, target: &str, accept: &str) -> Vec<u8> {
         let asked = self.lab.client.namespace.run(|| {
             let (clock, begun) = (self.clock, self.clock.now());
@@ -188,7 +188,7 @@ impl Ground {
         asked.unwrap()
     }
 
-    /// Ends it, and gives the path's account.
+    /// Stops it, and returns the path's counts.
     fn end(self) -> Carried {
         self.lab
             .settle(Duration::from_millis(500), Duration::from_secs(20));
@@ -231,7 +231,7 @@ fn over_http3_and_a_modem_the_first_file_is_usable_long_before_the_last() {
             .iter()
             .all(|file| file.by == Delivery::Bundled && file.octets == octets)
     );
-    // What the line needs for a file, and what it has needed for all that came before.
+    // Time that the line needs for one file; the files before it need as much each.
     let one = Duration::from_secs_f64(SIZE as f64 * 8.0 / 28_800.0);
     let sent = retrieval.exchanges[0].sent.unwrap();
     for (place, file) in files.iter().enumerate() {
@@ -246,7 +246,7 @@ fn over_http3_and_a_modem_the_first_file_is_usable_long_before_the_last() {
         files[0].usable.since(sent).as_secs_f64(),
         last.since(sent).as_secs_f64()
     );
-    // A datagram that is lost holds up what came after it, but not everything.
+    // A lost datagram delays what follows it, but not everything.
     assert!(last.since(files[0].usable) > one * 2);
     assert!(files[0].read.0 * 2 < connection.received.0);
     let Some([up, down, others, octets_up, octets_down]) = tshark(&capture) else {
@@ -258,11 +258,11 @@ fn over_http3_and_a_modem_the_first_file_is_usable_long_before_the_last() {
         eprintln!("SKIPPED: tshark is not installed");
         return;
     };
-    // All of it is QUIC.
+    // All packets are QUIC.
     assert_eq!(others, 0);
     assert_eq!(up, certificate.up.packets_out);
     assert_eq!(down, certificate.down.packets_out);
-    // Only what was said after the end is not in the record.
+    // Only data sent after the end of the connection is missing in the record.
     assert!(octets_up >= connection.sent.0 && octets_down >= connection.received.0);
     assert!(connection.received.0 > (FILES * SIZE) as u64);
 }
@@ -289,7 +289,7 @@ fn over_http3_a_package_has_the_files_octet_for_octet() {
     ground.end();
 }
 
-/// The files of a package. Of version 2 each was checked against its checksum.
+/// The files of a package. For version 2 the decoder has verified the checksum of each.
 fn unpack(mut octets: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, package::DecodeError> {
     let mut decoder = package::Decoder::new(package::Limits::default());
     let (mut files, mut content) = (BTreeMap::new(), Vec::new());
@@ -306,8 +306,8 @@ fn unpack(mut octets: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, package::Decod
     Ok(files)
 }
 
-/// Packets up and down at the client that are UDP's with the server's port, those that are not, and octets
-/// of UDP's payload up and down, as tshark reads them.
+/// As tshark reads them at the client: UDP packets with the server's port up and down, other packets, and bytes
+/// of UDP payload up and down.
 fn tshark(capture: &Path) -> Option<[u64; 5]> {
     Command::new("tshark").arg("--version").output().ok()?;
     let filter = r#"frame.interface_name == "client.tx" || frame.interface_name == "client.rx""#;
@@ -340,7 +340,7 @@ fn tshark(capture: &Path) -> Option<[u64; 5]> {
             continue;
         }
         counted[down] += 1;
-        // Its head is part of that length.
+        // The length includes the UDP header.
         let length: u64 = fields.next().and_then(|text| text.parse().ok()).unwrap();
         counted[3 + down] += length - 8;
     }

@@ -1,4 +1,5 @@
-//! A package that is composed on the fly, and others on the same loop: what comes before what, not when.
+//! A package composed on the fly and other requests on the same loop: the order of the responses, not their
+//! times.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -18,14 +19,14 @@ use fathometer_http::origin::{Origin, OriginConfig};
 use fathometer_http::package::{Decoder, Event, Limits, Version};
 use fathometer_sys::Clock;
 
-/// Files of the package that stay behind descriptors, and the octets of each: together far more than the
-/// kernel takes for a client that reads nothing.
+/// Files of the package that are read from descriptors, and the bytes of each. Together they are far larger
+/// than the kernel's buffers for a client that reads nothing.
 const LONG: usize = 16;
 const OCTETS: u64 = 8 << 20;
-/// Files that are kept in memory once they were looked up: more than one turn looks up.
+/// Files that are kept in memory after their lookup: more than one turn looks up.
 const SHORT: usize = 200;
 
-/// Octets of a file that are read at a time.
+/// Bytes of a file per read.
 const A_READ: u64 = 64 * 1024;
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -40,7 +41,7 @@ fn ask(stream: &mut TcpStream, path: &str, fields: &str) {
     stream.write_all(request.as_bytes()).unwrap();
 }
 
-/// All that still comes, behind the head.
+/// The rest of the response, without the head.
 fn content(stream: &mut TcpStream, begun: &[u8]) -> Vec<u8> {
     let mut response = begun.to_vec();
     stream.read_to_end(&mut response).unwrap();
@@ -108,7 +109,7 @@ fn others_are_answered_while_a_package_is_being_made() {
     ask(&mut first, "/", &accept);
     let mut begun = [0; 1];
     first.read_exact(&mut begun).unwrap();
-    // The package has begun to come, and its client takes no more of it. So it cannot be whole.
+    // The package has started, and its client reads no more of it. So it cannot be complete.
     let mut second = connect(address);
     ask(&mut second, "/short007", "");
     assert_eq!(content(&mut second, b""), [b's'; 3000]);
@@ -135,7 +136,7 @@ fn others_are_answered_while_a_package_is_being_made() {
     assert_eq!(files, LONG + SHORT);
     assert_eq!(octets, LONG as u64 * OCTETS + SHORT as u64 * 3000);
 
-    // By HTTP/2 it is the same.
+    // The same over HTTP/2.
     let curl = Command::new("curl")
         .args(["--silent", "--show-error", "--http2-prior-knowledge"])
         .args(["--max-time", "240", "--header", accept.trim()])

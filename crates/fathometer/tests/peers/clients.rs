@@ -12,7 +12,7 @@ use fathometer_sys::Clock;
 
 use crate::support::{IMAGES, PAGE, Response, Server, SiteFolder, inflate, run, run_well, tool};
 
-/// curl, the site and our origin with it.
+/// curl, the site, and our origin that serves it.
 struct Curl {
     program: PathBuf,
     site: SiteFolder,
@@ -39,7 +39,7 @@ impl Curl {
         command
     }
 
-    /// One file with its head.
+    /// Fetches one file with its head.
     fn get(&self, file: &str, arguments: &[&str]) -> Response {
         let mut command = self.command(arguments);
         command.arg("--include").arg(self.server.url(file));
@@ -123,7 +123,7 @@ fn curl_gets_ranges() {
     assert_eq!(beyond.status(), 416);
     assert_eq!(beyond.field("Content-Range"), Some("bytes */43008"));
 
-    // If-Range: the part when the validator matches, all of it when not.
+    // If-Range: the part when the validator matches, the whole file otherwise.
     let etag = curl
         .get(PAGE, &["--head"])
         .field("ETag")
@@ -158,7 +158,7 @@ fn curl_gets_several_ranges_in_one_response() {
     assert!(rest.starts_with(end.as_bytes()), "{rest:?}");
 }
 
-/// A part of a multipart/byteranges.
+/// One part of a multipart/byteranges response.
 struct Part {
     range: String,
     content: Vec<u8>,
@@ -212,7 +212,7 @@ fn curl_validates_by_entity_tag_and_by_date() {
             let response = curl.get(file, &["--header", &condition]);
             assert_eq!(response.status(), status, "{file} {date}");
         }
-        // By its own option, too, which takes the date of a local file.
+        // Also with curl's own option, which takes the date from a local file.
         let local = curl.site.path().join(file);
         let response = curl.get(file, &["--time-cond", local.to_str().unwrap()]);
         assert_eq!(response.status(), 304, "{file}");
@@ -244,18 +244,18 @@ fn curl_decodes_both_codings() {
         if let Some(python) = &python {
             assert!(inflate(python, &coded.content) == body, "{coding}");
         }
-        // A coded representation is another one: it has an entity tag of its own.
+        // A coded representation is another representation with its own entity tag.
         let plain = curl.get(PAGE, &["--head"]);
         assert_ne!(coded.field("ETag"), plain.field("ETag"));
     }
-    // Images are stored plain only.
+    // Images are stored without coding only.
     let image = curl.get("images/img39.gif", &["--compressed"]);
     assert_eq!(image.field("Content-Encoding"), None);
     assert!(image.content == curl.site.read("images/img39.gif"));
 }
 
-/// A client that asks first is told to go on where its content is wanted, and refused before it
-/// sends where not.
+/// With `Expect: 100-continue` the origin asks for wanted content, and refuses unwanted content before it is
+/// sent.
 #[test]
 fn curl_asks_before_it_sends() {
     let Some(curl) = Curl::new() else { return };
@@ -268,7 +268,7 @@ fn curl_asks_before_it_sends() {
     };
     assert_eq!((refused.heads.len(), refused.status()), (1, 405));
 
-    // An origin with a place that takes content.
+    // An origin with a resource that accepts content.
     let clock = Clock::start();
     let site = fathometer::site_folder::read(curl.site.path()).unwrap();
     let config = OriginConfig {
@@ -317,7 +317,7 @@ fn curl_asks_before_it_sends() {
         ),
     ] {
         let mut command = curl.command(coding);
-        // The wait for permission is far longer than it takes when permission comes.
+        // The time-out for 100 (Continue) is far longer than the response takes.
         command
             .args([
                 "--include",
@@ -356,7 +356,7 @@ fn wget_fetches_the_page_and_its_images() {
         .args(["--tries=1", "--directory-prefix"])
         .arg(fetched.path())
         .arg(server.url(PAGE))
-        // Nobody's own settings.
+        // Ignores the user's configuration.
         .arg("--no-config"));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
@@ -369,7 +369,7 @@ fn wget_fetches_the_page_and_its_images() {
     }
 }
 
-/// The browser runs a script that counts which images it could decode, at which size.
+/// The browser runs a script that counts the images that it could decode, by size.
 #[test]
 fn chromium_decodes_every_image() {
     let Some(chromium) = tool("chromium").or_else(|| tool("chromium-browser")) else {
@@ -393,7 +393,7 @@ fn chromium_decodes_every_image() {
     assert!(dom.contains(&expected), "data-decoded{found}");
 }
 
-/// Distinct images that are complete and of the size that the page states.
+/// Counts distinct images that are complete and have the size stated by the page.
 pub const CHECK: &str = "<script>\n\
     window.onload = function () {\n\
       var good = {}, bad = {};\n\
@@ -407,7 +407,7 @@ pub const CHECK: &str = "<script>\n\
     };\n\
     </script>\n";
 
-/// Headless, on loopback only, with a profile of its own.
+/// Headless, on loopback only, with a separate profile.
 pub fn browser(chromium: &Path, profile: &Path, url: &str) -> Command {
     let mut command = Command::new(chromium);
     command

@@ -26,7 +26,7 @@ fn curl(program: &PathBuf, server: &Server, arguments: &[&str]) -> Command {
     command
 }
 
-/// Fetches files, and tells the version of HTTP that each came by and how many connections it took.
+/// Fetches files; returns the HTTP version of each transfer and the number of its new connections.
 fn versions(
     program: &PathBuf,
     site: &SiteFolder,
@@ -87,7 +87,7 @@ fn curl_gets_the_version_that_it_asks_for() {
         let expected = if arguments == ["--http1.0"] { 43 } else { 1 };
         assert_eq!(connections, expected, "{arguments:?}");
     }
-    // curl 7.88 fails at the second file of such a connection, whoever serves it.
+    // curl 7.88 fails at the second file of such a connection, with any server.
     for file in files {
         let got = versions(
             &program,
@@ -100,7 +100,7 @@ fn curl_gets_the_version_that_it_asks_for() {
     }
 }
 
-/// By Upgrade. curl 7.88 cannot take more than 32 KiB with the answer to that.
+/// With Upgrade. curl 7.88 accepts at most 32 KiB together with the response to that.
 #[test]
 fn curl_goes_on_in_http2() {
     let Some(program) = tool("curl") else { return };
@@ -176,7 +176,7 @@ fn curl_gets_heads_ranges_and_validation_over_http2() {
     assert_eq!(coded.field("content-encoding"), Some("deflate"));
 }
 
-/// From files, not from memory: they pass through buffers there, and here they do not.
+/// Files on disk, not in memory: over TLS and HTTP/2 they pass through buffers.
 #[test]
 fn big_files_arrive_whole_whatever_carries_them() {
     let Some(program) = tool("curl") else { return };
@@ -198,7 +198,8 @@ fn big_files_arrive_whole_whatever_carries_them() {
         let mut command = curl(&program, server, &[version, "--range", "70000-11999999"]);
         let got = run_well(command.arg(server.url("big")));
         assert!(got == octets[70_000..], "{version}: {} octets", got.len());
-        // Four at a time, on one connection where the version can. In the clear curl 7.88 cannot.
+        // Four transfers in parallel, on one connection if the version allows that. In cleartext curl 7.88
+        // cannot.
         if version == "--http2-prior-knowledge" {
             continue;
         }
@@ -307,7 +308,7 @@ fn curl_sees_early_hints() {
         assert!(page.content == site.read(PAGE));
         assert_eq!(fetch("images/img00.gif").heads.len(), 1);
     }
-    // HTTP/1.0 knows no interim responses.
+    // HTTP/1.0 has no interim responses.
     let mut old = curl(&program, &clear, &["--http1.0", "--include"]);
     let old = Response::parse(&run_well(old.arg(clear.url(PAGE))));
     assert_eq!(old.heads.len(), 1);

@@ -99,7 +99,7 @@ fn h2load_loses_nothing() {
     }
 }
 
-/// The browser's own account of how each file came, beside the log's.
+/// Compares the browser's report of each file's protocol with the server's log.
 #[test]
 fn chromium_decodes_every_image_over_http2() {
     let Some(chromium) = tool("chromium").or_else(|| tool("chromium-browser")) else {
@@ -135,7 +135,7 @@ fn chromium_decodes_every_image_over_http2() {
     }
 }
 
-/// The protocols that files came by, each once.
+/// The distinct protocols by which the files arrived.
 const PROTOCOLS: &str = "<script>\n\
     window.addEventListener('load', function () {\n\
       var entries = performance.getEntriesByType('resource')\n\

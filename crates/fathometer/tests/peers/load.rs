@@ -1,4 +1,5 @@
-//! Load generators against our origin, for a bounded count: every response is right, none is lost.
+//! Load generators against our origin, with a fixed count: every response must be correct, and none may be
+//! lost.
 
 use std::process::Command;
 
@@ -26,7 +27,7 @@ fn ab_loses_nothing() {
         assert_eq!(figure("Non-2xx responses:"), None, "{report}");
         assert_eq!(figure("Document Length:"), Some(43_008), "{report}");
         assert_eq!(figure("HTML transferred:"), Some(300 * 43_008), "{report}");
-        // ab asks for HTTP/1.0 with Keep-Alive.
+        // ab sends HTTP/1.0 requests with Keep-Alive.
         assert_eq!(
             figure("Keep-Alive requests:"),
             kept.then_some(300),

@@ -1,7 +1,7 @@
-//! Our origin with other people's clients, and our clients with other people's servers, on
-//! loopback, at ports that the kernel chooses.
+//! Our origin with third-party clients, and our clients with third-party servers, on loopback, at ports that
+//! the kernel chooses.
 //!
-//! What a peer cannot be found for is said on stderr and passes, unless `FATHOMETER_REQUIRE_TOOLS`
+//! A test whose peer is not installed prints a message to stderr and passes, unless `FATHOMETER_REQUIRE_TOOLS`
 //! is 1. Every process is a child that ends with its test.
 
 mod clients;

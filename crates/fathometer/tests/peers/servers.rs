@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::{FATHOMETER, IMAGES, PAGE, SITE_BYTES, Server, SiteFolder, run_well, tool};
 
-/// Every policy, with the number of connections it may take at most.
+/// Every policy, with the most connections that it may open.
 const POLICIES: [(&str, usize); 7] = [
     ("h1.0", 43),
     ("h1.0x4", 43),
@@ -19,7 +19,7 @@ const POLICIES: [(&str, usize); 7] = [
     ("h1.1-pipeline-ranges", 1),
 ];
 
-/// What `fathometer fetch --json` says.
+/// The output of `fathometer fetch --json`.
 struct Fetch(Value);
 
 impl Fetch {
@@ -48,7 +48,7 @@ impl Fetch {
         self.0["connections"].as_array().unwrap().len()
     }
 
-    /// Octets of content by target, of responses with a status that carries some.
+    /// Bytes of content by target, for responses with a status that includes content.
     fn content(&self) -> BTreeMap<&str, u64> {
         let mut content = BTreeMap::new();
         for exchange in self.exchanges() {
@@ -80,13 +80,13 @@ fn our_clients_fetch_the_page_from_nginx() {
     fetch_all_from("nginx", &["nginx"]);
 }
 
-/// The same against our own origin, which shows that what differs above is the server.
+/// The same with our own origin, to show that differences above come from the server.
 #[test]
 fn our_clients_fetch_the_page_from_our_origin() {
     let site = SiteFolder::new();
     let server = Server::origin(site.path(), &[]);
     fetch_all(&server, &site);
-    // What is found in a coded page is the same, and it is found in fewer octets.
+    // A coded page references the same files, and is smaller.
     for policy in ["h1.1", "h1.1-pipeline"] {
         let coded = Fetch::new(&server, policy, &["--compressed"]);
         assert_eq!(coded.exchanges().len(), IMAGES + 1, "{policy}");
@@ -95,7 +95,7 @@ fn our_clients_fetch_the_page_from_our_origin() {
     }
 }
 
-/// A server that closes after a few requests makes the clients ask again, and no more than that.
+/// A server that closes after a few requests makes the clients retry, and has no other effect.
 #[test]
 fn our_clients_survive_a_limit_on_requests() {
     let site = SiteFolder::new();
@@ -112,12 +112,12 @@ fn our_clients_survive_a_limit_on_requests() {
     }
 }
 
-/// The server of a definition, which goes by one of `programs`, on loopback.
+/// Fetches everything from a defined third-party server on loopback, whose program is one of `programs`.
 fn fetch_all_from(name: &str, programs: &[&str]) {
     let definition = Definition::load(name).unwrap();
     let program = definition.program.as_ref().unwrap();
     let Some(installed) = server::find(program) else {
-        // Says so, or fails, as for every program.
+        // `tool` prints a message, or fails if tools are required.
         for program in programs {
             tool(program);
         }
@@ -165,7 +165,7 @@ fn fetch_all(server: &Server, site: &SiteFolder) {
         );
         assert_eq!(by_date.count("GET", 200), 0, "{policy}: {}", by_date.0);
     }
-    // The paper's HTTP/1.0: one GET and 42 HEADs.
+    // The HTTP/1.0 validation of the paper: one GET and 42 HEADs.
     let heads = Fetch::new(
         server,
         "h1.0x4",
@@ -175,14 +175,14 @@ fn fetch_all(server: &Server, site: &SiteFolder) {
     assert_eq!(heads.exchanges().len(), IMAGES + 1);
 }
 
-/// Each file came whole, and nothing else did.
+/// Asserts that each file arrived complete, and nothing else did.
 fn whole_site(fetch: &Fetch, site: &SiteFolder, policy: &str) {
     let content = fetch.content();
     for file in site.images().iter().map(String::as_str).chain([PAGE]) {
         let target = format!("/{file}");
         let size = site.read(file).len() as u64;
         let got = content.get(target.as_str()).copied();
-        // Ranges of one file may come as several parts with heads of their own.
+        // Ranges of one file may arrive as several parts with part headers.
         let enough = got.is_some_and(|got| got == size || policy.ends_with("ranges") && got > size);
         assert!(enough, "{policy}: {target} is {size} B, got {got:?}");
     }

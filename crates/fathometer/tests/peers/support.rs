@@ -1,4 +1,4 @@
-//! Children, tools and the site that is served.
+//! Child processes, tools and the served site.
 
 #[path = "../support/serving.rs"]
 pub mod serving;
@@ -18,17 +18,17 @@ use tempfile::TempDir;
 /// The program under test.
 pub const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
 
-/// The page of the site, and how many files it embeds.
+/// The page of the site.
 pub const PAGE: &str = "microscape.html";
-/// Images of the page.
+/// Number of images on the page.
 pub const IMAGES: usize = 42;
-/// Octets of the page and its images.
+/// Bytes of the page and its images.
 pub const SITE_BYTES: u64 = 171_295;
 
-/// Longer than a server takes to begin or to end, and no measure of anything.
+/// Longer than a server needs to start or to exit.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where a program is; `None`, and a word on stderr, when it is not installed.
+/// The path of a program; `None`, and a message on stderr, when it is not installed.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let folders = std::env::var("PATH").unwrap_or_default();
     let found = folders
@@ -44,7 +44,7 @@ pub fn tool(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Runs a program to its end, or for some minutes at most, and gives what it printed.
+/// Runs a program to its end, with a time limit of some minutes; returns its output.
 pub fn run(command: &Command) -> Output {
     let mut bounded = Command::new("timeout");
     bounded
@@ -64,7 +64,7 @@ pub fn run(command: &Command) -> Output {
     bounded.output().expect("coreutils' timeout runs")
 }
 
-/// As [`run`], for a program that must succeed; gives its standard output.
+/// As [`run`], for a program that must succeed; returns its standard output.
 pub fn run_well(command: &Command) -> Vec<u8> {
     let output = run(command);
     assert!(
@@ -83,7 +83,7 @@ pub struct SiteFolder {
 }
 
 impl SiteFolder {
-    /// Writes it with `fathometer site`. Others may read it: servers drop their privileges.
+    /// Writes it with `fathometer site`. Other users may read it: servers drop their privileges.
     pub fn new() -> SiteFolder {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -117,18 +117,18 @@ impl SiteFolder {
     }
 }
 
-/// A server that runs until this is dropped.
+/// A server that runs until dropped.
 pub struct Server {
     child: Child,
-    /// Where it listens.
+    /// The address that it listens on.
     pub address: SocketAddr,
     scheme: &'static str,
-    /// What it needs to run.
+    /// The folder of its files.
     folder: Option<TempDir>,
 }
 
 impl Server {
-    /// Our origin, serving a folder; it says itself where it listens.
+    /// Our origin, which serves a folder and prints the address that it listens on.
     pub fn origin(folder: &Path, arguments: &[&str]) -> Server {
         let mut child = Command::new(FATHOMETER)
             .arg("serve")
@@ -148,7 +148,7 @@ impl Server {
         }
     }
 
-    /// The same with TLS, and a certificate that was made for it; [`root`](Self::root) is what to trust.
+    /// The same with TLS and a generated certificate; [`root`](Self::root) is the root to trust.
     pub fn secure(folder: &Path, arguments: &[&str]) -> Server {
         let own = tempfile::tempdir().unwrap();
         let root = own.path().join("root.pem");
@@ -160,13 +160,13 @@ impl Server {
         server
     }
 
-    /// The file with the root of a secure server's certificate.
+    /// The file with the root certificate of a secure server.
     pub fn root(&self) -> PathBuf {
         self.folder.as_ref().unwrap().path().join("root.pem")
     }
 
-    /// Another program, which is told where to listen: `command` makes the command line for an
-    /// address and a folder of its own. Given another port when its first was taken meanwhile.
+    /// A third-party server. `command` returns its command line for an address and a folder. If the port was
+    /// taken meanwhile, it is started again on another.
     pub fn foreign(name: &str, command: impl Fn(SocketAddr, &Path) -> Command) -> Server {
         for _ in 0..3 {
             let folder = tempfile::tempdir().unwrap();
@@ -175,7 +175,7 @@ impl Server {
             let child = command(address, folder.path())
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
-                // A group of its own, so that its workers end with it.
+                // A process group of its own, so that its workers are killed with it.
                 .process_group(0)
                 .spawn()
                 .unwrap();
@@ -192,7 +192,7 @@ impl Server {
         panic!("{name} does not start");
     }
 
-    /// Waits until it takes connections; false when it ended instead.
+    /// Waits until it accepts connections; false when it exited instead.
     fn listens(&mut self) -> bool {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
@@ -207,13 +207,13 @@ impl Server {
         false
     }
 
-    /// The address of one of its files.
+    /// The URL of one of its files.
     pub fn url(&self, file: &str) -> String {
         let file = file.trim_start_matches('/');
         format!("{}://{}/{file}", self.scheme, self.address)
     }
 
-    /// Asks it to end, and tells how it did; `None` when it did not.
+    /// Sends SIGTERM; returns the exit status, or `None` when it did not exit.
     pub fn stop(&mut self) -> Option<ExitStatus> {
         let _ = kill_process(self.pid(), Signal::TERM);
         let until = Instant::now() + PATIENCE;
@@ -235,7 +235,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let running = matches!(self.child.try_wait(), Ok(None));
         if running && self.stop().is_none() {
-            // Fails when it leads no group of its own.
+            // Fails when the child leads no process group.
             let _ = kill_process_group(self.pid(), Signal::KILL);
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -250,7 +250,7 @@ fn free_address() -> SocketAddr {
         .unwrap()
 }
 
-/// What a response to curl's `--include` consists of.
+/// The parts of a response to curl's `--include`.
 pub struct Response {
     /// Every head, interim ones first, each without its empty line.
     pub heads: Vec<String>,
@@ -259,7 +259,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// Reads what curl printed.
+    /// Parses the output of curl.
     pub fn parse(mut printed: &[u8]) -> Response {
         let mut heads = Vec::new();
         while printed.starts_with(b"HTTP/") {
@@ -298,7 +298,7 @@ impl Response {
     }
 }
 
-/// Reads a zlib or gzip stream with another program than ours.
+/// Decodes a zlib or gzip stream with Python.
 pub fn inflate(python: &Path, coded: &[u8]) -> Vec<u8> {
     use std::io::Write;
     let mut child = Command::new(python)

@@ -1,4 +1,4 @@
-//! Sessions of TLS as OpenSSL and Wireshark see them, and how a connection ends.
+//! TLS sessions as OpenSSL and Wireshark see them, and how a connection ends.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use fathometer_tls::{ClientOptions, ClientSettings, Session, Verification};
 
 use crate::support::{FATHOMETER, PAGE, Server, SiteFolder, run, run_well, tool};
 
-/// What `openssl s_client` says when it has sent a request and read the answer.
+/// The output of `openssl s_client` after a request and its response.
 fn s_client(server: &Server, arguments: &[&str]) -> String {
     let mut child = Command::new("timeout")
         .args(["240", "openssl", "s_client", "-connect"])
@@ -33,7 +33,7 @@ fn s_client(server: &Server, arguments: &[&str]) -> String {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let request = format!("GET /{PAGE} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-    // Fails when the handshake has failed, which is then in the answer.
+    // Fails when the handshake failed, which the output then shows.
     let _ = stdin.write_all(request.as_bytes());
     let mut said = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut said).unwrap();
@@ -96,13 +96,13 @@ fn early_data_are_answered() {
     let second = s_client(&server, &arguments);
     assert!(second.contains("Early data was accepted"), "{second}");
     assert!(second.contains("HTTP/1.1 200 OK"), "{second}");
-    // A ticket is good once.
+    // A ticket can be used once.
     let third = s_client(&server, &arguments);
     assert!(!third.contains("Early data was accepted"), "{third}");
     assert!(server.stop().unwrap().success());
 }
 
-/// A client of ours, which sees what other programs keep to themselves.
+/// A client of ours, which sees details that other programs do not report.
 struct Client {
     stream: TcpStream,
     session: Session,
@@ -144,7 +144,7 @@ impl Client {
         self.flush();
     }
 
-    /// Takes what comes; false at the end.
+    /// Handles the received bytes; returns false at the end.
     fn receive(&mut self) -> bool {
         let mut octets = [0; 16 * 1024];
         let length = self.stream.read(&mut octets).unwrap();
@@ -177,7 +177,7 @@ fn connections_end_with_a_word_of_farewell() {
     h2::frame::write::settings(&mut begin, std::iter::empty());
     h2::frame::write::settings_acknowledged(&mut begin);
     http2.send(&begin);
-    // Its settings and the acknowledgement of ours.
+    // The server's settings and its acknowledgement of ours.
     while http2.plain.len() < 2 * 9 || !http2.plain.ends_with(&[0, 0, 0, 4, 1, 0, 0, 0, 0]) {
         assert!(http2.receive());
     }
@@ -187,7 +187,7 @@ fn connections_end_with_a_word_of_farewell() {
         while client.receive() {}
         assert!(client.session.is_closed_by_peer(), "no close_notify");
     }
-    // GOAWAY without an error, possibly announced by another one.
+    // GOAWAY without an error, possibly after an earlier one.
     let last = &http2.plain[before..];
     assert_eq!(last[3], 7, "{last:?}");
     assert!(last.ends_with(&[0; 4]), "{last:?}");
@@ -219,7 +219,7 @@ fn each_name_has_its_certificate_and_its_kind_of_key() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let server = Server::origin(site.path(), &arguments);
     let port = server.address.port();
-    // Each is trusted by itself alone: another one would be refused.
+    // Only the certificate of that name is trusted: another one would be refused.
     for name in ["first.test", "second.test"] {
         for version in ["1.2", "1.3"] {
             let mut command = Command::new(&curl);
@@ -313,13 +313,13 @@ fn what_cannot_be_used_is_said_with_what_to_do() {
         assert!(!output.status.success(), "{arguments:?}");
         assert!(said.contains(expected), "{arguments:?}: {said}");
     }
-    // What belongs together is served.
+    // A consistent set of options is accepted.
     let arguments = ["--certificate", &name("key.pem"), "--key", &name("key")];
     let mut server = Server::origin(folder.path(), &arguments);
     assert!(server.stop().unwrap().success());
 }
 
-/// tshark decrypts a capture by the key log and finds the requests in it.
+/// tshark decrypts a capture with the key log and finds the requests in it.
 #[test]
 fn wireshark_reads_along_by_the_key_log() {
     let (Some(tshark), Some(dumpcap), Some(curl)) = (tool("tshark"), tool("dumpcap"), tool("curl"))
@@ -328,8 +328,8 @@ fn wireshark_reads_along_by_the_key_log() {
     };
     let site = SiteFolder::new();
     for versions in ["1.2", "1.3"] {
-        // The kernel hands over what it has captured after a while that nobody knows; what has not come
-        // when the capture ends is not in it.
+        // The kernel delivers captured packets after an unknown delay. Packets not delivered when the capture
+        // ends are missing.
         let mut read = String::new();
         for pause in [300, 2_000, 10_000] {
             let tools = [&tshark, &dumpcap, &curl].map(PathBuf::as_path);
@@ -347,8 +347,8 @@ fn wireshark_reads_along_by_the_key_log() {
     }
 }
 
-/// The paths and statuses of HTTP/2 that tshark finds in a capture of one retrieval, which ends so long
-/// after it; `None`, and a word about it, where nothing can be captured.
+/// The HTTP/2 paths and statuses that tshark finds in a capture of one retrieval. The capture ends `pause`
+/// after the retrieval. `None`, and a message, when capturing is not possible.
 fn read_along(
     [tshark, dumpcap, curl]: [&Path; 3],
     site: &SiteFolder,
@@ -387,7 +387,7 @@ fn read_along(
         .arg(server.url(PAGE));
     run_well(&fetch);
     std::thread::sleep(pause);
-    // What was captured is written now and then; the end of the program writes the rest.
+    // dumpcap writes packets in batches; SIGINT makes it write the rest.
     let pid = rustix::process::Pid::from_child(&capturing);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     capturing.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Servers of load studies: in a host with limits, with demands on their connections.
+//! Servers of load studies: in a host with limits, with requirements on their connections.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{self, Asking, Place};
 
-/// What a server can do besides what they all can, seen from outside.
+/// What a server supports beyond the common features, as seen from outside.
 struct Can {
-    /// Close a connection after some requests.
+    /// Closes a connection after some requests.
     requests: bool,
-    /// Leave connections beyond a number in the backlog.
+    /// Leaves connections above a number in the backlog.
     connections: bool,
-    /// Reset them.
+    /// Resets them.
     sheds: bool,
 }
 
@@ -39,7 +39,7 @@ fn our_own_origin() {
 
 #[test]
 fn httpd_event() {
-    // Idle connections have no thread, so many more of them are held.
+    // Idle connections use no thread, so httpd holds many more of them.
     is_as_it_says(
         "httpd",
         &Can {
@@ -61,7 +61,7 @@ fn httpd_worker() {
 
 #[test]
 fn nginx() {
-    // Beyond its connections it closes idle ones, which these are.
+    // At its limit nginx closes idle connections, as these are.
     is_as_it_says(
         "nginx",
         &Can {
@@ -153,7 +153,7 @@ fn is_as_it_says(name: &'static str, can: &Can) {
     }
 }
 
-/// Ten requests on a connection, of which so many are answered.
+/// Ten requests on a connection, of which `limit` are answered.
 fn serves_files(place: &Place, limit: Option<usize>) {
     let mut asking = Asking::new(place.connect());
     let mut answered = 0;
@@ -168,12 +168,12 @@ fn serves_files(place: &Place, limit: Option<usize>) {
     assert_eq!(answered, limit.unwrap_or(10), "{}", place.name);
 }
 
-/// After the second that was asked for, and not before.
+/// The server must close after the configured second, and not before.
 fn closes_when_idle(place: &Place) {
     let path = &place.files.site.files[0].path;
     let mut asking = Asking::new(place.connect());
     let clock = Clock::start();
-    // From before it is asked: whoever is held up learns late of the answer, and not of the end.
+    // The time starts before the request: a delayed client sees the response late, but not the end.
     let from = clock.now();
     assert!(asking.ask(path, "").is_some());
     assert!(asking.answer().is_none(), "{}", place.name);
@@ -182,16 +182,16 @@ fn closes_when_idle(place: &Place) {
     assert!(expected.contains(&idle), "{}: {idle:?}", place.name);
 }
 
-/// While nobody accepts, four connections are made and the fifth is not: the kernel has room for one
-/// more than it is told.
+/// While no process accepts, four connections are established and the fifth is not: the kernel's backlog holds
+/// one more than its setting.
 fn has_a_backlog_of_three(place: &Place) {
     let signal = |signal| {
         for process in place.processes() {
-            // A worker may have ended since it was listed.
+            // A worker may have exited since it was listed.
             let _ = kill_process(Pid::from_raw(process as i32).unwrap(), signal);
         }
     };
-    // Until all of them stand still, those too that were started meanwhile.
+    // Until all processes are stopped, including those started meanwhile.
     let clock = Clock::start();
     let begun = clock.now();
     while !place.processes().into_iter().all(support::is_stopped) {
@@ -202,7 +202,7 @@ fn has_a_backlog_of_three(place: &Place) {
     let waiting: Vec<Asking> = (0..4)
         .map(|_| {
             let mut asking = Asking::new(place.connect());
-            // Some servers let the kernel hold back connections without a request, outside this queue.
+            // With some servers the kernel holds connections without a request outside this backlog.
             asking.request("/", "");
             asking
         })
@@ -218,7 +218,7 @@ fn has_a_backlog_of_three(place: &Place) {
     signal(Signal::CONT);
 }
 
-/// Two connections are held; the third is answered when one of them goes.
+/// Two connections are held; the third is answered when one of them closes.
 fn accepts_two(place: &Place) {
     let path = &place.files.site.files[0].path;
     let mut held: Vec<Asking> = (0..2).map(|_| Asking::new(place.connect())).collect();
@@ -239,20 +239,20 @@ fn accepts_two(place: &Place) {
     assert!(third.answer().is_some(), "{}", place.name);
 }
 
-/// Two connections are held; a third has no answer and no connection any more.
+/// Two connections are held; a third gets no response and is closed.
 fn resets_the_third(place: &Place) {
     let path = &place.files.site.files[0].path;
     let mut held: Vec<Asking> = (0..2).map(|_| Asking::new(place.connect())).collect();
     for asking in &mut held {
         assert!(asking.ask(path, "").is_some(), "{}", place.name);
     }
-    // It may be reset while it is made.
+    // It may be reset while it is being established.
     if let Ok(third) = place.connect_within(support::PATIENCE) {
         assert!(Asking::new(third).ask(path, "").is_none(), "{}", place.name);
     }
 }
 
-/// A program's own last word, whatever its definition says.
+/// Exit code 127 means inability, whatever the definition says.
 #[test]
 fn a_program_that_ends_with_127_cannot_do_this_cell() {
     if !support::possible("a_program_that_ends_with_127_cannot_do_this_cell") {
@@ -308,7 +308,7 @@ fn versions_are_read() {
     }
 }
 
-/// A definition whose program is a line for the shell.
+/// A definition whose program is a shell command.
 fn shell(line: &str) -> Definition {
     let mut definition = Definition::load("nginx").unwrap();
     let program = definition.program.as_mut().unwrap();

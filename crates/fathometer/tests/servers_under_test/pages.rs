@@ -40,7 +40,7 @@ fn haproxy_serves_pages() {
     serves_pages("haproxy", Some("gzip"), None);
 }
 
-/// With a form that is compressed in advance, and a limit on the requests of a connection.
+/// Serves pages with a precompressed form, and with a limit on the requests of a connection.
 fn serves_pages(name: &str, coding: Option<&str>, limit: Option<u32>) {
     let definition = Definition::load(name).unwrap();
     let Some(installed) = support::installed(&definition) else {
@@ -101,7 +101,7 @@ fn serves_pages(name: &str, coding: Option<&str>, limit: Option<u32>) {
     }
     drop(asking);
 
-    // What is compressed in advance is sent to who takes it.
+    // The precompressed form is sent to clients that accept it.
     if let Some(coding) = coding {
         assert!(definition.can("coding", coding));
         let page = &site.files[0];

@@ -1,4 +1,4 @@
-//! Servers reached over TLS, and by HTTP/2: each speaks what its definition says.
+//! Servers over TLS and HTTP/2: each supports the protocols that its definition names.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -72,7 +72,7 @@ fn nghttpx_before_nghttpd_speaks_over_tls() {
     speaks_over_tls("nghttpx-nghttpd");
 }
 
-/// Nothing else is asked of it than to begin.
+/// The server only has to start.
 #[test]
 fn nghttpd_speaks_in_the_clear() {
     let definition = Definition::load("nghttpd").unwrap();
@@ -92,8 +92,8 @@ fn nghttpd_speaks_in_the_clear() {
     lab.stop();
 }
 
-/// It starts, which takes an answer over TLS; the certificate is the one that was made; and it agrees on
-/// each version that its definition names.
+/// The server starts, which requires a response over TLS. It presents the generated certificate, and it
+/// negotiates each version that its definition names.
 fn speaks_over_tls(name: &str) {
     let definition = Definition::load(name).unwrap();
     let Some(installed) = support::installed(&definition) else {
@@ -106,7 +106,7 @@ fn speaks_over_tls(name: &str) {
     let names = ["www26.w3.org".to_owned(), address.to_string()];
     let credentials = Credentials::make(&names, unix_time).unwrap();
     let access = Access::Tls(&credentials);
-    // Behind the second door, where a server stands beside another.
+    // On the second port, which a server uses when it runs next to another.
     let service = Service {
         definition: &definition,
         installed: installed.as_ref(),
@@ -145,7 +145,7 @@ fn speaks_over_tls(name: &str) {
     lab.stop();
 }
 
-/// The protocol that a handshake settles; `None` where it fails, or settles none.
+/// The protocol that a handshake negotiates; `None` when it fails, or negotiates none.
 fn agreed(mut stream: TcpStream, mut session: Session, clock: Clock) -> Option<String> {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     while !session.is_established() {

@@ -1,4 +1,4 @@
-//! A lab with a server in it, and a client that asks by hand.
+//! A lab with a server in it, and a client that writes its requests directly.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -21,13 +21,13 @@ use fathometer_sys::{Namespace, TcpSettings, Tun};
 use fathometer_workload::microscape;
 use tempfile::TempDir;
 
-/// Servers whose absence is a failure where tools are required.
+/// Servers whose absence is a failure when tools are required.
 pub const REQUIRED: [&str; 4] = ["embedded", "httpd", "httpd-prefork", "nginx"];
 
-/// Longer than any answer takes on a busy machine.
+/// Longer than any response takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The site on disk, as a server's own user may read it.
+/// The site on disk, readable by the server's own user.
 pub struct Files {
     pub site: Arc<Site>,
     folder: TempDir,
@@ -47,7 +47,7 @@ impl Files {
     }
 }
 
-/// A server at work in a host with limits.
+/// A running server in a host with limits.
 pub struct Place {
     pub name: &'static str,
     pub files: Files,
@@ -57,7 +57,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// `None`, and says why, where this machine cannot.
+    /// `None`, with a message, where this machine cannot run it.
     pub fn start(name: &'static str, throttle: Throttle) -> Option<Place> {
         let definition = Definition::load(name).unwrap();
         let installed = installed(&definition)?;
@@ -81,7 +81,7 @@ impl Place {
         })
     }
 
-    /// Its processes.
+    /// Its process ids.
     pub fn processes(&self) -> Vec<u32> {
         processes(&self.group)
     }
@@ -94,7 +94,7 @@ impl Place {
         connect(&self.lab, time)
     }
 
-    /// Ends the server as a trial does, or kills it; nothing is left.
+    /// Stops the server as a trial does, or kills it; asserts that nothing is left.
     pub fn end(self, kill: bool) {
         if kill {
             drop(self.server);
@@ -120,11 +120,11 @@ fn processes(group: &Group) -> Vec<u32> {
     numbers.collect()
 }
 
-/// Whether no thread of a process runs any more, because it was stopped or has ended.
+/// Whether no thread of a process runs, because it was stopped or has exited.
 pub fn is_stopped(process: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{process}/task"));
     threads.into_iter().flatten().flatten().all(|thread| {
-        // The state is behind the name, which is in parentheses and may contain some.
+        // The state follows the name, which is in parentheses and may itself contain some.
         fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| {
             let state = stat.rsplit_once(") ").map(|(_, rest)| &rest[..1]);
             matches!(state, Some("T" | "t" | "Z" | "X"))
@@ -183,7 +183,7 @@ pub fn refusal(definition: &Definition, throttle: Throttle) -> ServerError {
     refused
 }
 
-/// An answer to a request.
+/// The response to a request.
 pub struct Answer {
     pub head: String,
     pub content: Vec<u8>,
@@ -198,7 +198,7 @@ impl Answer {
             .map(|(_, value)| value)
     }
 
-    /// It is this file, to the octet, under its media type.
+    /// Asserts that it is exactly this file, with its media type.
     pub fn assert_is(&self, file: &File, server: &str) {
         assert!(
             self.head.starts_with("HTTP/1.1 200 "),
@@ -215,7 +215,7 @@ impl Answer {
     }
 }
 
-/// A connection that is asked for one thing after another.
+/// A connection for one request after another.
 pub struct Asking(BufReader<TcpStream>);
 
 impl Asking {
@@ -227,8 +227,8 @@ impl Asking {
         self.0.get_ref()
     }
 
-    /// Asks for a file with further fields, each ended by CRLF; gives the answer, or none when the
-    /// server has closed the connection instead.
+    /// Requests a file with further fields, each ended by CRLF. Returns the response, or `None` when the server
+    /// has closed the connection instead.
     pub fn ask(&mut self, path: &str, fields: &str) -> Option<Answer> {
         self.request(path, fields);
         self.answer()
@@ -236,14 +236,14 @@ impl Asking {
 
     pub fn request(&mut self, path: &str, fields: &str) {
         let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
-        // A server that has closed says so when its answer is read.
+        // If the server has closed, the read of the response shows it.
         let _ = self.0.get_mut().write_all(request.as_bytes());
     }
 
     pub fn answer(&mut self) -> Option<Answer> {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
-            // A reset is a way to close too.
+            // A reset counts as a close too.
             if self.0.read_line(&mut head).unwrap_or(0) == 0 {
                 assert!(head.is_empty(), "{head}");
                 return None;
@@ -282,7 +282,7 @@ impl Asking {
     }
 }
 
-/// What was found of a definition's program; `None`, and says why, where this machine cannot run it.
+/// The installed program of a definition; `None`, with a message, where this machine cannot run it.
 pub fn installed(definition: &Definition) -> Option<Option<Installed>> {
     let name = &definition.name;
     let found = definition.program.as_ref().map(|program| {
@@ -309,7 +309,7 @@ fn required(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|value| value == "1")
 }
 
-/// Whether this machine allows a lab and a control group; says so where it does not.
+/// Whether this machine allows a lab and a control group; prints a message where it does not.
 pub fn possible(what: &str) -> bool {
     fathometer::program::is_at(PathBuf::from(env!("CARGO_BIN_EXE_fathometer")));
     let device =

@@ -2,8 +2,8 @@
 
 use fathometer_sys::{Namespace, Tun};
 
-/// Whether network namespaces and TUN devices can be had, found out by having some. Where they cannot,
-/// says on stderr that `test` is skipped, or fails if `FATHOMETER_REQUIRE_LAB` is 1.
+/// Whether network namespaces and TUN devices are available, tested by creating them. If not, prints to stderr
+/// that `test` is skipped, or fails if `FATHOMETER_REQUIRE_LAB` is 1.
 pub fn possible(test: &str) -> bool {
     let tried = Namespace::new()
         .and_then(|namespace| namespace.run(|| Tun::create("probe0", 1500, 100).map(drop))?);

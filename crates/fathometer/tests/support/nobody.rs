@@ -1,27 +1,27 @@
-//! Addresses at which nobody listens, for certain.
+//! Addresses that reliably refuse connections.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
-/// A port of loopback that refuses whoever comes, by TCP and by UDP, and that nobody else is given while
-/// this lives. One that was free a moment ago may be somebody's by the time it is asked for.
+/// A loopback port that refuses every client, by TCP and UDP, and that no other process can get while this
+/// value exists. A port that was free a moment ago may belong to another process when a test uses it.
 pub struct Nobody {
-    /// Where nobody listens.
+    /// The address on which no process listens.
     pub address: SocketAddr,
     _sockets: (OwnedFd, UdpSocket),
 }
 
 impl Nobody {
-    /// Takes a port.
+    /// Reserves a port.
     pub fn new() -> Nobody {
         loop {
-            // Bound, and not listening.
+            // Bound, but not listening.
             let tcp = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
             bind(&tcp, &SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)).unwrap();
             let address = SocketAddr::try_from(getsockname(&tcp).unwrap()).unwrap();
-            // Connected elsewhere, it hears nobody else.
+            // Connected to another port, so it receives from no other peer.
             let Ok(udp) = UdpSocket::bind(address) else {
                 continue;
             };

@@ -1,9 +1,9 @@
-//! Figures that agree to a few per cent, which only a machine that is let alone can show.
+//! Assertions on figures that agree to a few per cent, which only a quiet machine can show.
 //!
-//! What is certain is asserted in any case. What depends on when the kernel gives a thread its
-//! processor is tried several times, and must come true once: a program that is wrong is wrong every
-//! time. While it is tried, threads that do nothing but sleep and wake up find out how late the machine
-//! is; a disagreement counts for nothing when they were as late as the figures are apart.
+//! Facts that hold in any case are asserted unconditionally. Figures that depend on the kernel's scheduling are
+//! tried several times and must agree once: a wrong program is wrong every time. During an attempt, threads
+//! that only sleep and wake up measure how late the machine is. A disagreement does not count when they were at
+//! least `noise` late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 
 use fathometer_sys::sched;
 
-/// How often it is tried.
+/// Number of attempts.
 const ATTEMPTS: usize = 5;
 
-/// How long the threads sleep at a time.
+/// Length of one sleep of the threads.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Tries until `attempt` has nothing to say against its figures. Fails when it always has, and in one of
-/// the attempts nobody waited for a processor for `noise` or longer; where the machine was that late
-/// every time, nothing can be known, which is said.
+/// Repeats `attempt` until its figures agree. Fails when they never agree and in at least one attempt no thread
+/// waited for a processor for `noise` or longer. If the machine was that late in every attempt, the result is
+/// unknown, which is printed.
 pub fn in_a_quiet_moment(noise: Duration, mut attempt: impl FnMut() -> Result<(), String>) {
     let mut told = Vec::new();
     for _ in 0..ATTEMPTS {
@@ -37,7 +37,7 @@ pub fn in_a_quiet_moment(noise: Duration, mut attempt: impl FnMut() -> Result<()
     eprintln!("NOT JUDGED: the machine was late in every attempt: {told:#?}");
 }
 
-/// What an attempt has to say against a figure: nothing when it is near enough.
+/// Returns an error unless `found` is within `share` of `wanted`.
 pub fn near(what: &str, found: f64, wanted: f64, share: f64) -> Result<(), String> {
     match (found - wanted).abs() <= share * wanted {
         true => Ok(()),
@@ -45,7 +45,7 @@ pub fn near(what: &str, found: f64, wanted: f64, share: f64) -> Result<(), Strin
     }
 }
 
-/// The same of a figure that is to be below a limit.
+/// The same for a figure that must be below a limit.
 pub fn below<T: PartialOrd + Copy + std::fmt::Debug>(
     what: &str,
     found: T,
@@ -57,7 +57,7 @@ pub fn below<T: PartialOrd + Copy + std::fmt::Debug>(
     }
 }
 
-/// A thread on each processor that finds out how late it is woken up.
+/// One thread on each processor that measures how late it wakes up.
 struct Watch {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Duration>>,
@@ -87,7 +87,7 @@ impl Watch {
         Watch { stop, threads }
     }
 
-    /// The longest that any of them waited for its processor.
+    /// The longest wait of any thread for its processor.
     fn stop(self) -> Duration {
         self.stop.store(true, Ordering::Relaxed);
         let worst = self

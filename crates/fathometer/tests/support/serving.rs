@@ -1,9 +1,9 @@
-//! Where `fathometer serve` listens, in its own words.
+//! The address that `fathometer serve` listens on, read from its output.
 
 use std::io::BufRead;
 use std::net::SocketAddr;
 
-/// The address on the first line of what it prints.
+/// The address in the first line of its output.
 pub fn address(output: &mut impl BufRead) -> SocketAddr {
     let mut said = String::new();
     output.read_line(&mut said).unwrap();

@@ -1,16 +1,16 @@
-//! Waiting for what must come.
+//! Waits with a time limit.
 
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that is waited for without being hurried, and no measure of anything.
+/// Longer than any operation that a test waits for takes.
 pub const AT_LAST: Duration = Duration::from_secs(240);
 
-/// Waits until `done` says so, and fails when it never does.
+/// Waits until `done` returns true; fails at the time limit.
 pub fn wait_until(what: &str, done: impl FnMut() -> bool) {
     wait_within(AT_LAST, what, done);
 }
 
-/// The same, with a limit of one's own.
+/// The same, with a given time limit.
 pub fn wait_within(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + limit;
     while !done() {

@@ -1,68 +1,68 @@
-//! Archives of files: what a page's files are also sent as, to compare object packages with.
+//! Archives: sending a page's files as an archive, as a comparison for object packages.
 //!
-//! [`tar`] is written piece by piece and read while it arrives, each file usable with its last
-//! octet. [`zip`] has its list of contents at the end and is read when it is whole. Heads and lists
-//! are the `tar` and `zip` crates' work; reading a tar archive from pieces of any size is ours, since
-//! a machine cannot be asked to wait for more.
+//! A [`tar`] archive is written piece by piece and read while it arrives; each file is usable with its last
+//! byte. A [`zip`] archive has its directory at the end and is read when it is complete. The `tar` and `zip`
+//! crates read and write heads and directories. Reading a tar archive from pieces of any size is implemented
+//! here, because a protocol machine cannot block for more input.
 //!
-//! Not done here: folders, links and devices in an archive are passed over, permissions and owners
-//! neither kept nor told. Names are those of [`is_name`]: an archive that names anything else is
-//! refused, whatever its reader would do with it.
+//! Not implemented: folders, links and devices in an archive are skipped, and permissions and owners are
+//! neither kept nor reported. Names must satisfy [`is_name`]: an archive with any other name is refused,
+//! whatever its use.
 
 pub mod tar;
 pub mod zip;
 
 use fathometer_model::Body;
 
-/// A file to be put into an archive.
+/// A file to be added to an archive.
 #[derive(Debug, Clone, Copy)]
 pub struct Member<'m> {
     /// Its name: [`is_name`].
     pub name: &'m str,
     /// Its last modification, in seconds since the Unix epoch.
     pub last_modified: u64,
-    /// Its octets.
+    /// Its content.
     pub content: &'m Body,
 }
 
-/// A file that came out of an archive.
+/// A file read from an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
     /// Its name: [`is_name`].
     pub name: String,
-    /// Its octets.
+    /// Its content.
     pub content: Vec<u8>,
 }
 
-/// What a reader of a stream tells. Events of a file come in this order, and one file after the other.
+/// An event of a reader. Events of a file come in this order, and files come one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'i> {
-    /// A file begins; what is known of it is with the reader.
+    /// A file begins; the reader provides its name and size.
     Start {
-        /// Its place among the files, from 0.
+        /// Its index among the files, from 0.
         entry: usize,
     },
-    /// Octets of it, never none.
+    /// Content of the file, at least one byte.
     Data {
-        /// Its place among the files.
+        /// Its index among the files.
         entry: usize,
-        /// The octets, of the input.
+        /// The bytes, as a part of the input.
         content: &'i [u8],
     },
-    /// It is whole. Comes with its last octet.
+    /// The file is complete. Reported with its last byte.
     End {
-        /// Its place among the files.
+        /// Its index among the files.
         entry: usize,
     },
     /// The archive is complete.
     Finished,
 }
 
-/// The longest name, in octets.
+/// The longest name, in bytes.
 pub const LONGEST_NAME: usize = 4096;
 
-/// Whether a file of an archive may have this name: segments apart by slashes, none of them empty,
-/// `.` or `..`, without NUL and backslashes.
+/// Whether a file of an archive may have this name: segments separated by slashes, none of them empty, `.` or
+/// `..`, without NUL and backslashes.
 pub fn is_name(name: &str) -> bool {
     name.len() <= LONGEST_NAME
         && !name.bytes().any(|byte| byte == 0 || byte == b'\\')

@@ -1,7 +1,7 @@
-//! ZIP: APPNOTE.TXT 6.3. Its list of contents stands at the end, so that nothing of it is of use
-//! before all of it is there.
+//! ZIP: APPNOTE.TXT 6.3. Its central directory is at the end, so that no file is usable before the whole
+//! archive has arrived.
 //!
-//! Written are files as they are (method 0); read are also deflated ones. Checksums are compared.
+//! Files are written uncompressed (method 0); deflated files can also be read. Checksums are verified.
 
 use std::io::{self, Cursor, Read as _, Write as _};
 
@@ -11,13 +11,13 @@ use ::zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
 use super::{File, Member, is_name};
 
-/// Octets of content that an archive may unfold to.
+/// Largest content of an archive after decompression, in bytes.
 pub const LARGEST: u64 = 1 << 30;
 
-/// Why an archive cannot be written or was not understood.
+/// Why an archive cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ZipError {
-    /// It is no archive, is damaged or cut short, or needs what is not there (encryption, another
+    /// It is not a ZIP archive, is damaged or truncated, or needs an unsupported feature (encryption, another
     /// compression).
     #[error("no zip archive, or damaged: {0}")]
     Broken(#[from] Broken),
@@ -26,10 +26,10 @@ pub enum ZipError {
     Content {
         /// The file.
         name: String,
-        /// What is wrong with it.
+        /// The cause.
         error: io::Error,
     },
-    /// A file has a name that none may have ([`is_name`]).
+    /// A file has an invalid name ([`is_name`]).
     #[error("{name:?} is no name of a file of an archive")]
     Name {
         /// The name.
@@ -40,7 +40,7 @@ pub enum ZipError {
     TooLarge,
 }
 
-/// An archive of the members. Of one name there may be one.
+/// Writes an archive of the members. Names must be unique.
 pub fn write<'m>(members: impl IntoIterator<Item = Member<'m>>) -> Result<Vec<u8>, ZipError> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for member in members {
@@ -57,7 +57,7 @@ pub fn write<'m>(members: impl IntoIterator<Item = Member<'m>>) -> Result<Vec<u8
     Ok(writer.finish()?.into_inner())
 }
 
-/// The files of a whole archive, in the order of its list. Folders and links are passed over.
+/// Reads the files of a complete archive, in the order of its directory. Folders and links are skipped.
 pub fn read_whole(archive: &[u8]) -> Result<Vec<File>, ZipError> {
     let mut reader = ZipArchive::new(Cursor::new(archive))?;
     let mut files = Vec::new();
@@ -71,7 +71,7 @@ pub fn read_whole(archive: &[u8]) -> Result<Vec<File>, ZipError> {
         if !is_name(&name) {
             return Err(ZipError::Name { name });
         }
-        // What the list says of the size is not to be trusted.
+        // The size in the directory is untrusted.
         let mut content = Vec::new();
         let result = entry.by_ref().take(left + 1).read_to_end(&mut content);
         if let Err(error) = result {
@@ -85,10 +85,10 @@ pub fn read_whole(archive: &[u8]) -> Result<Vec<File>, ZipError> {
     Ok(files)
 }
 
-/// A second since the Unix epoch as an archive has it: from 1980 on, in no particular time zone.
+/// A time in seconds since the Unix epoch as an archive stores it: from 1980 on, without a time zone.
 fn local_time(second: u64) -> DateTime {
     let (days, rest) = (second / 86_400, second % 86_400);
-    // Of years that begin in March, leap days are the last; eras of 400 years are alike.
+    // Years are counted from March, so that a leap day is the last day. All eras of 400 years are alike.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
@@ -163,7 +163,7 @@ mod tests {
             (951_868_800, (2000, 3, 1, 0, 0, 0)),
             (1_735_689_598, (2024, 12, 31, 23, 59, 58)),
             (4_107_542_400, (2100, 3, 1, 0, 0, 0)),
-            // Before there were archives.
+            // Earlier than the first year that the format can store.
             (1, (1980, 1, 1, 0, 0, 0)),
         ] {
             let t = local_time(second);

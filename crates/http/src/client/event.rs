@@ -1,4 +1,4 @@
-//! What a client connection reports, whatever version of HTTP it speaks.
+//! The events of a client connection, the same for all versions of HTTP.
 
 use fathometer_model::{Bytes, CloseReason, Failure};
 
@@ -7,32 +7,31 @@ pub use crate::h1::client::RequestId;
 use crate::h2::error::ErrorCode;
 
 impl RequestId {
-    /// The bit that marks the requests that a server promised; the rest is half of the stream's
-    /// number. Requests that were asked for are numbered from 0.
+    /// The bit that marks pushed requests; the other bits are half of the stream number. The client's own
+    /// requests are numbered from 0.
     const PUSHED: u32 = 1 << 31;
 
-    /// The request that the server has promised to answer on its `number`-th stream.
+    /// The promised request of the server's `number`-th stream.
     pub(crate) const fn pushed(number: u32) -> RequestId {
         RequestId(number | RequestId::PUSHED)
     }
 
-    /// Whether it is a request that nobody asked: the server promised to answer it (RFC 9113 section
-    /// 8.4).
+    /// Whether the client did not send it: the server pushed it (RFC 9113 section 8.4).
     pub const fn is_pushed(self) -> bool {
         self.0 & RequestId::PUSHED != 0
     }
 }
 
-/// What happened on a connection.
+/// An event on a connection.
 ///
-/// The events of one request come in this order: `Promised` if it was pushed; `Begin`, any `Interim`
-/// and `SendContent`, `Head`, any `Content`, `Trailers` if there are any, `End`; or `Failed` instead of
-/// what is missing after `Begin`; or `Unanswered` alone. Those of different requests are interleaved
-/// in HTTP/2. `Closed` is the last event of all, and every request has had its `End`, `Failed` or
-/// `Unanswered` by then.
+/// The events of one request come in this order: `Promised` if it was pushed; `Begin`, any `Interim` and
+/// `SendContent`, `Head`, any `Content`, `Trailers` if there are any, `End`. `Failed` replaces the events that
+/// are missing after `Begin`. `Unanswered` comes alone. In HTTP/2 the events of different requests are
+/// interleaved. `Closed` is the last event of all; by then every request has had its `End`, `Failed` or
+/// `Unanswered`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'i> {
-    /// The first octet of the response was read; in HTTP/2 its first whole header block.
+    /// The first byte of the response was read; in HTTP/2 its first complete header block.
     Begin {
         /// The request it answers.
         request: RequestId,
@@ -44,8 +43,8 @@ pub enum Event<'i> {
         /// Its status.
         status: u16,
     },
-    /// The server wants the content of the request (100), or has not answered for so long that it
-    /// is to be sent without asking.
+    /// The server requests the content (100), or has not answered within the time limit, so the content is to
+    /// be sent anyway.
     SendContent {
         /// The request.
         request: RequestId,
@@ -55,39 +54,38 @@ pub enum Event<'i> {
         /// The request it answers.
         request: RequestId,
     },
-    /// Content, transfer coding and frames taken off.
+    /// Content, with transfer coding and frames removed.
     Content {
         /// The request it answers.
         request: RequestId,
-        /// The next octets of it, never empty.
+        /// The next bytes of it, never empty.
         bytes: &'i [u8],
     },
-    /// Fields came behind the content; HTTP/2 alone tells them, and keeps them at
+    /// Fields after the content, reported only by HTTP/2. They are at
     /// [`trailers`](crate::h2::client::Connection::trailers).
     Trailers {
         /// The request they belong to.
         request: RequestId,
     },
-    /// The response is whole.
+    /// The response is complete.
     End {
         /// The request it answers.
         request: RequestId,
-        /// What it consisted of.
+        /// The bytes of the response.
         received: Received,
-        /// Whether the connection takes further requests. If not, `Closed` follows when all
-        /// responses that are still to come have come.
+        /// Whether the connection accepts further requests. If not, `Closed` follows after all remaining
+        /// responses.
         persists: bool,
     },
-    /// The response broke off or broke the rules.
+    /// The response was cut off or violated the protocol.
     Failed {
         /// The request it answered.
         request: RequestId,
         /// Why.
         failure: Failure,
-        /// What had arrived of it.
+        /// The bytes of it that had arrived.
         received: Received,
-        /// Whether the connection takes further requests all the same: the failure was that of one
-        /// stream.
+        /// Whether the connection still accepts further requests: only one stream failed.
         persists: bool,
     },
     /// No part of a response to this request arrived, and none will.
@@ -96,69 +94,67 @@ pub enum Event<'i> {
         request: RequestId,
         /// What ended it or its connection.
         failure: Failure,
-        /// Whether the server may have acted on it. `false` when no octet of it was handed to the
-        /// transport, and when the server said that it did not process it: it may be asked again
-        /// in any case.
+        /// Whether the server may have processed it. `false` when no byte of it was handed to the transport,
+        /// and when the server reported that it did not process it: then it may always be retried.
         sent: bool,
-        /// Whether its method is idempotent: it may be asked again even if the server acted on it.
+        /// Whether its method is idempotent: it may be retried even if the server processed it.
         idempotent: bool,
-        /// Whether the connection takes further requests all the same.
+        /// Whether the connection still accepts further requests.
         persists: bool,
     },
-    /// The server announced a response to a request that was not asked. The request is at
+    /// The server promised a response to an unrequested request. The request is at
     /// [`promise`](crate::h2::client::Connection::promise).
     Promised {
-        /// What the promised request is called from now on.
+        /// The identifier of the promised request.
         request: RequestId,
-        /// The request that it came with.
+        /// The request with which it was promised.
         parent: RequestId,
-        /// Whether the response is waited for. If not, it was refused as the configuration says,
-        /// and this is the only event of the request.
+        /// Whether the response is accepted. If not, it was refused as configured, and this is the only event
+        /// of the request.
         accepted: bool,
     },
-    /// The server told its settings, for the first time or anew: more or fewer requests may be
-    /// possible than before.
+    /// The server sent its settings, for the first time or again: the number of possible requests may have
+    /// changed.
     Settings,
     /// The server answered a [`ping`](crate::h2::client::Connection::ping).
     Pong {
-        /// What it was asked with.
+        /// The payload of the ping.
         payload: [u8; 8],
     },
-    /// The server told of alternative services in a frame of its own (HTTP/2 alone). What it said is at
+    /// The server announced alternative services in an ALTSVC frame (HTTP/2 only). The announcement is at
     /// [`alternatives`](crate::h2::client::Connection::alternatives).
     Alternatives {
-        /// The request about whose origin it is; `None`: it names the origin.
+        /// The request whose origin it concerns; `None`: the announcement names the origin.
         request: Option<RequestId>,
     },
-    /// The server takes no further requests (GOAWAY). Those that it will not answer are reported
-    /// `Unanswered` next.
+    /// The server accepts no further requests (GOAWAY). The requests that it will not answer are reported next
+    /// as `Unanswered`.
     GoAway {
-        /// The last request that it may have acted on; `None`: it acted on none.
+        /// The last request that it may have processed; `None`: it processed none.
         last: Option<RequestId>,
         /// Why.
         code: ErrorCode,
     },
-    /// The machine is done with the connection. Nothing comes after this and nothing more is read:
-    /// the transport is to be closed, after what [`transmit`](super::Connection::transmit) has left
-    /// to say was offered to it once.
+    /// The machine is done with the connection. No event follows and no more bytes are read. Offer the output
+    /// of [`transmit`](super::Connection::transmit) to the transport once, then close it.
     Closed {
         /// Why.
         reason: CloseReason,
     },
 }
 
-/// The octets of one response.
+/// The bytes of one response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
-    /// Heads on the wire, interim responses and trailers included. HTTP/1.x: status lines, fields and
-    /// empty lines. HTTP/2: HEADERS and CONTINUATION frames with their headers and padding.
+    /// Heads on the wire, including interim responses and trailers. HTTP/1.x: status lines, fields and empty
+    /// lines. HTTP/2: HEADERS and CONTINUATION frames with their headers and padding.
     pub head: Bytes,
-    /// The same before compression: names and values. HTTP/1.x compresses nothing: the same as `head`.
+    /// The same before compression: names and values. Equal to `head` in HTTP/1.x, which has no compression.
     pub fields: Bytes,
     /// Content on the wire. HTTP/1.x: with its transfer coding. HTTP/2: DATA frames with their headers
     /// and padding.
     pub body: Bytes,
-    /// Content by itself.
+    /// Content without framing.
     pub content: Bytes,
 }
 
@@ -173,7 +169,7 @@ impl From<h1::client::Received> for Received {
     }
 }
 
-/// HTTP/1.x knows nothing that outlives a failure.
+/// In HTTP/1.x the connection never persists after a failure.
 impl<'i> From<h1::client::Event<'i>> for Event<'i> {
     #[inline]
     fn from(event: h1::client::Event<'i>) -> Event<'i> {
@@ -221,7 +217,7 @@ impl<'i> From<h1::client::Event<'i>> for Event<'i> {
 }
 
 impl Event<'_> {
-    /// The same event, which borrows nothing; `None` for content, which does.
+    /// The same event with a static lifetime; `None` for content, which borrows.
     pub fn without_content(self) -> Option<Event<'static>> {
         Some(match self {
             Event::Content { .. } => return None,

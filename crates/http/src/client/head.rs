@@ -1,4 +1,4 @@
-//! Heads of responses, whatever they were written in.
+//! Heads of responses, for all versions of HTTP.
 
 use crate::field_block::FieldBlock;
 use crate::h1;
@@ -18,8 +18,7 @@ enum Fields<'c> {
 }
 
 impl<'c> Head<'c> {
-    /// A head of HTTP/2 or HTTP/3: its status and its fields, among which pseudo-header fields are
-    /// passed over.
+    /// A head of HTTP/2 or HTTP/3: its status and its fields; pseudo-header fields are skipped.
     pub const fn new(status: u16, fields: &'c FieldBlock) -> Head<'c> {
         Head {
             status,
@@ -32,7 +31,7 @@ impl<'c> Head<'c> {
         self.status
     }
 
-    /// The value of the first field of this name, in any case.
+    /// The value of the first field of this name, case-insensitive.
     pub fn field(self, name: &str) -> Option<&'c [u8]> {
         self.fields()
             .find(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
@@ -57,8 +56,8 @@ impl<'c> Head<'c> {
             .chain(block.filter(|(name, _)| !name.starts_with(b":")))
     }
 
-    /// What `Content-Length` says, if it says one number. In the response to a HEAD request it is what
-    /// a GET would bring.
+    /// The value of `Content-Length`, if it is one number. In the response to a HEAD request it is the length
+    /// that a GET would return.
     pub fn content_length(self) -> Option<u64> {
         match self.fields {
             Fields::Lines(head) => head.content_length(),

@@ -1,19 +1,17 @@
-//! The client side of one connection, HTTP/1.x or HTTP/2, without I/O: one interface for hosts that
-//! carry either.
+//! The client side of one connection, HTTP/1.x or HTTP/2, without I/O: one interface for callers that use
+//! either.
 //!
-//! [`Connection`] passes every call on to [`h1::client::Connection`] or
-//! [`h2::client::Connection`], whose documentation says how to drive
-//! them; their events differ in nothing that a host must know. What differs between the two is this:
+//! [`Connection`] forwards every call to [`h1::client::Connection`] or [`h2::client::Connection`]; their
+//! documentation describes how to drive them. Their events are the same, except for these differences:
 //!
-//! - HTTP/2 writes on its own account (preface, settings, acknowledgements, window updates): look
-//!   at [`transmit`](Connection::transmit) when the transport is established and after every
-//!   [`poll`](Connection::poll), not only after a flush. Requests leave with a flush in both.
-//! - In HTTP/2 responses come interleaved and end in any order. [`Pending`] keeps what a host knows
-//!   of its requests.
-//! - A failure or a time limit of HTTP/2 may end one request and not the connection: `persists` says
-//!   which.
+//! - HTTP/2 writes frames of its own (preface, settings, acknowledgements, window updates). Therefore call
+//!   [`transmit`](Connection::transmit) when the transport is established and after every
+//!   [`poll`](Connection::poll), not only after a flush. Requests are sent by a flush in both.
+//! - In HTTP/2 responses are interleaved and end in any order. [`Pending`] stores a caller's state for its
+//!   requests.
+//! - A failure or a time limit of HTTP/2 may end only one request and not the connection: see `persists`.
 //!
-//! HTTP/3 is not here: its machine speaks to many streams of QUIC and not to one transport.
+//! HTTP/3 is not included: its machine uses many QUIC streams and not one transport.
 
 mod event;
 mod head;
@@ -30,7 +28,7 @@ pub use request::{Content, PreparedRequest, Queued, RequestLine, RequestWriter, 
 use crate::h1;
 use crate::h2;
 
-/// The client side of one connection. See the [module](self) for what it hides and what not.
+/// The client side of one connection. See the [module](self) for the differences that it does not hide.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -39,7 +37,7 @@ use crate::h2;
 pub enum Connection {
     /// HTTP/1.x.
     Http1(h1::client::Connection),
-    /// HTTP/2; apart, because it is larger by far and idle connections of HTTP/1.x are many.
+    /// HTTP/2; boxed, because it is much larger and there are many idle connections of HTTP/1.x.
     Http2(Box<h2::client::Connection>),
 }
 
@@ -55,7 +53,7 @@ impl From<h2::client::Connection> for Connection {
     }
 }
 
-/// Passes a call on.
+/// Forwards a call.
 macro_rules! either {
     ($connection:expr, $inner:ident => $call:expr) => {
         match $connection {
@@ -66,12 +64,12 @@ macro_rules! either {
 }
 
 impl Connection {
-    /// Whether it speaks HTTP/2.
+    /// Whether it uses HTTP/2.
     pub const fn is_http2(&self) -> bool {
         matches!(self, Connection::Http2(_))
     }
 
-    /// The connection, if it speaks HTTP/2.
+    /// The connection, if it uses HTTP/2.
     pub fn http2(&self) -> Option<&h2::client::Connection> {
         match self {
             Connection::Http1(_) => None,
@@ -79,7 +77,7 @@ impl Connection {
         }
     }
 
-    /// The connection, if it speaks HTTP/2, for what HTTP/2 alone can do.
+    /// The connection, if it uses HTTP/2, for methods that only HTTP/2 has.
     pub fn http2_mut(&mut self) -> Option<&mut h2::client::Connection> {
         match self {
             Connection::Http1(_) => None,
@@ -87,17 +85,17 @@ impl Connection {
         }
     }
 
-    /// Makes ready for another transport connection, keeping the memory of this one.
+    /// Resets the machine for another transport connection; keeps its allocated memory.
     pub fn renew(&mut self) {
         either!(self, connection => connection.renew());
     }
 
-    /// Gives back the memory that nothing is in, for a connection that will be idle for long.
+    /// Frees unused memory, for a connection that will be idle for a long time.
     pub fn shrink(&mut self) {
         either!(self, connection => connection.shrink());
     }
 
-    /// Whether the connection would take a request if it had room.
+    /// Whether the connection would accept a request if it had room.
     pub fn accepts_requests(&self) -> bool {
         either!(self, connection => connection.accepts_requests())
     }
@@ -108,19 +106,19 @@ impl Connection {
         either!(self, connection => connection.can_request())
     }
 
-    /// Requests queued or sent whose answers are not whole; pushed ones are not among them.
+    /// Requests queued or sent whose responses are not complete; pushes are not counted.
     pub fn outstanding(&self) -> usize {
         either!(self, connection => connection.outstanding())
     }
 
-    /// The first request of which no octet has been handed to the transport; the next one to be
-    /// queued when there is none. Requests leave in the order in which they were queued.
+    /// The first request of which no byte has been handed to the transport; the next one to be queued when
+    /// there is none. Requests are sent in the order in which they were queued.
     #[inline]
     pub fn first_unsent(&self) -> RequestId {
         either!(self, connection => connection.first_unsent())
     }
 
-    /// Starts to write a request behind those queued before.
+    /// Starts to write a request after those already queued.
     pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
         match self {
             Connection::Http1(connection) => connection.request(line).map(RequestWriter::Http1),
@@ -128,7 +126,7 @@ impl Connection {
         }
     }
 
-    /// Queues a prepared request for `target`. Content that was announced is to follow by
+    /// Queues a prepared request for `target`. Announced content must follow by
     /// [`send_content`](Self::send_content).
     #[inline]
     pub fn request_prepared(
@@ -147,8 +145,8 @@ impl Connection {
         }
     }
 
-    /// Adds content to a request that announced it; HTTP/1.x takes it for the last request alone.
-    /// Like heads it is held until it is released, and in HTTP/2 until the windows let it go.
+    /// Adds content to a request that announced it; HTTP/1.x accepts it only for the last request. Like heads,
+    /// it is held until it is released, and in HTTP/2 until the windows allow it.
     pub fn send_content(&mut self, request: RequestId, content: &[u8]) -> Result<(), SendError> {
         match self {
             Connection::Http1(connection) => connection.send_content(content),
@@ -164,8 +162,7 @@ impl Connection {
         }
     }
 
-    /// Gives up one request, which is reported with this failure; HTTP/1.x gives up the whole
-    /// connection for that.
+    /// Aborts one request, which is reported with this failure; HTTP/1.x aborts the whole connection.
     pub fn cancel(&mut self, request: RequestId, failure: Failure, now: Instant) {
         match self {
             Connection::Http1(connection) => connection.handle_failure(failure, now),
@@ -173,13 +170,13 @@ impl Connection {
         }
     }
 
-    /// Octets written and held: neither released nor handed to the transport.
+    /// Bytes written and held: neither released nor handed to the transport.
     pub fn held(&self) -> Bytes {
         either!(self, connection => connection.held())
     }
 
-    /// Releases the oldest `octets` that are held, or all when they are fewer. In HTTP/2 the frame in
-    /// which they end is released whole. Returns how many were released.
+    /// Releases the oldest `octets` bytes that are held, or all when there are fewer. In HTTP/2 the frame in
+    /// which they end is released completely. Returns how many bytes were released.
     pub fn release(&mut self, octets: Bytes) -> Bytes {
         match self {
             Connection::Http1(connection) => {
@@ -197,24 +194,24 @@ impl Connection {
         either!(self, connection => connection.flush());
     }
 
-    /// The octets that may be handed to the transport now.
+    /// The bytes that may be handed to the transport now.
     #[inline]
     pub fn transmit(&self) -> &[u8] {
         either!(self, connection => connection.transmit())
     }
 
-    /// Says that the transport took the first `octets` of what [`transmit`](Self::transmit) gave.
+    /// Notes that the transport took the first `octets` bytes of what [`transmit`](Self::transmit) returned.
     ///
     /// # Panics
-    /// When that is more than it gave.
+    /// When `octets` is larger than that.
     #[inline]
     pub fn transmitted(&mut self, octets: usize, now: Instant) {
         either!(self, connection => connection.transmitted(octets, now));
     }
 
-    /// Reads octets off the front of `input` and reports what they mean. Call it until it returns
-    /// `None`: then `input` is used up. Call it with an empty input after any other `handle_`
-    /// method to learn what that one brought about.
+    /// Reads bytes from the front of `input` and reports the next event. Call it until it returns `None`: then
+    /// `input` is used up. After any other `handle_` method, call it with an empty input to get the events that
+    /// the method caused.
     #[inline]
     pub fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
         match self {
@@ -223,11 +220,12 @@ impl Connection {
         }
     }
 
-    /// Takes a whole response off the front of `input` in one step, for who does not want its content, and
-    /// returns its [`Event::End`]. `None`: nothing was read, and [`poll`](Self::poll) says what there is.
+    /// Reads a complete response from the front of `input` in one step, for a caller that does not need its
+    /// content, and returns its [`Event::End`]. `None`: nothing was read; call [`poll`](Self::poll).
     ///
-    /// HTTP/1.x sees this for a response whose head repeats the one before
-    /// ([`h1::client::Connection::poll_whole`]). In HTTP/2 a response is in pieces anyway.
+    /// HTTP/1.x does this for a response whose head repeats the previous one
+    /// ([`h1::client::Connection::poll_whole`]). HTTP/2 never does, because its responses are split into
+    /// frames.
     #[inline]
     pub fn poll_whole<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
         match self {
@@ -236,36 +234,36 @@ impl Connection {
         }
     }
 
-    /// Says that the server has ended its side of the connection. All octets before that must have
-    /// been [`poll`](Self::poll)ed.
+    /// Notes that the server has closed its side of the connection. All bytes before that must have been
+    /// [`poll`](Self::poll)ed.
     pub fn handle_eof(&mut self, now: Instant) {
         either!(self, connection => connection.handle_eof(now));
     }
 
-    /// Says that the transport failed (or that the caller gives it up, with a failure that is not
-    /// the peer's fault). Responses that were polled whole stay whole.
+    /// Notes that the transport failed, or that the caller aborts it, with a failure that the peer did not
+    /// cause. Responses that were polled completely stay complete.
     pub fn handle_failure(&mut self, failure: Failure, now: Instant) {
         either!(self, connection => connection.handle_failure(failure, now));
     }
 
-    /// Says that the client has no more to ask and is closing: requests without an answer are
-    /// given up as [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
+    /// Notes that the client has no more requests and is closing. Requests without a response are aborted with
+    /// [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
     pub fn finish(&mut self) {
         either!(self, connection => connection.finish());
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called if nothing happens before.
+    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         either!(self, connection => connection.poll_timeout())
     }
 
-    /// Acts on every time limit that has passed. Spurious calls do nothing.
+    /// Handles every time limit that has passed. Spurious calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         either!(self, connection => connection.handle_timeout(now));
     }
 
-    /// The head that the last [`Event::Head`] or [`Event::Interim`] announced. Stays until the next
-    /// head is read.
+    /// The head announced by the last [`Event::Head`] or [`Event::Interim`]. It stays until the next head is
+    /// read.
     #[inline]
     pub fn head(&self) -> Head<'_> {
         match self {
@@ -274,7 +272,7 @@ impl Connection {
         }
     }
 
-    /// Why the machine is done; `None` while it is not.
+    /// Why the machine is done; `None` while it is active.
     pub fn close_reason(&self) -> Option<CloseReason> {
         either!(self, connection => connection.close_reason())
     }

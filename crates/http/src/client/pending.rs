@@ -1,19 +1,19 @@
-//! Requests that are under way, found by their number.
+//! A table of the requests in flight, by their number.
 
 use super::event::RequestId;
 
-/// What belongs to the requests that are under way on one connection.
+/// A caller's state for the requests in flight on one connection.
 ///
-/// A queue would do for HTTP/1.x. In HTTP/2 a response may take as long as thousands of others, so
-/// this is a table: its size follows how many requests are under way, not how far apart their
-/// numbers are. Nothing is allocated once it has had its greatest size.
+/// A queue would be enough for HTTP/1.x. In HTTP/2 one response may take as long as thousands of others, so
+/// this is a table: its size depends on how many requests are in flight, not on how far apart their numbers
+/// are. It allocates nothing once it has reached its largest size.
 #[derive(Debug, Clone)]
 pub struct Pending<T> {
-    /// Places in `entries`, found by linear probing from the lowest bits of the request's number, as
-    /// numbers under way are mostly consecutive. Its length is a power of two, or 0.
+    /// Indices into `entries`, found by linear probing from the lowest bits of the request's number, because
+    /// the numbers in flight are mostly consecutive. Its length is a power of two, or 0.
     index: Vec<Slot>,
     entries: Vec<Entry<T>>,
-    /// The first free entry; [`NONE`] when there is none.
+    /// The first free entry; [`NONE`] when there is no free entry.
     free: u32,
     length: u32,
 }
@@ -52,17 +52,17 @@ impl<T> Default for Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// How many requests are in it.
+    /// The number of requests.
     pub fn len(&self) -> usize {
         self.length as usize
     }
 
-    /// Whether there is none.
+    /// Whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Adds a request, or replaces what belongs to it.
+    /// Adds a request, or replaces its value.
     pub fn insert(&mut self, request: RequestId, value: T) {
         if let Some(found) = self.get_mut(request) {
             *found = value;
@@ -89,7 +89,7 @@ impl<T> Pending<T> {
         self.link(Slot { request, place });
     }
 
-    /// What belongs to a request.
+    /// The value of a request.
     #[inline]
     pub fn get(&self, request: RequestId) -> Option<&T> {
         let place = self.index[self.find(request)?].place;
@@ -99,7 +99,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// The same, to be changed.
+    /// The value of a request, mutable.
     #[inline]
     pub fn get_mut(&mut self, request: RequestId) -> Option<&mut T> {
         let place = self.index[self.find(request)?].place;
@@ -109,7 +109,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// Takes a request out.
+    /// Removes a request.
     pub fn remove(&mut self, request: RequestId) -> Option<T> {
         let at = self.find(request)?;
         let place = self.index[at].place;
@@ -125,7 +125,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// Takes everything out and keeps the memory.
+    /// Removes all requests; keeps the allocated memory.
     pub fn clear(&mut self) {
         self.index.fill(EMPTY);
         self.entries.clear();
@@ -133,7 +133,7 @@ impl<T> Pending<T> {
         self.length = 0;
     }
 
-    /// Gives back the memory, if nothing is in it.
+    /// Frees the memory, if the table is empty.
     pub fn shrink(&mut self) {
         if self.is_empty() {
             *self = Pending::default();
@@ -148,7 +148,7 @@ impl<T> Pending<T> {
         })
     }
 
-    /// All requests, in no order, to be changed.
+    /// All requests, in no order, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (RequestId, &mut T)> {
         self.entries.iter_mut().filter_map(|entry| match entry {
             Entry::Used(request, value) => Some((*request, value)),
@@ -156,7 +156,7 @@ impl<T> Pending<T> {
         })
     }
 
-    /// Takes out everything, in the order of the requests.
+    /// Removes all requests, in the order of their numbers.
     pub fn drain(&mut self) -> impl Iterator<Item = (RequestId, T)> + use<T> {
         let entries = std::mem::take(&mut self.entries);
         self.clear();
@@ -179,7 +179,7 @@ impl<T> Pending<T> {
         (at + 1) & (self.index.len() - 1)
     }
 
-    /// Where the index has a request.
+    /// The position of a request in the index.
     #[inline]
     fn find(&self, request: RequestId) -> Option<usize> {
         if self.index.is_empty() {
@@ -198,7 +198,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// Puts a slot into the index, which has room.
+    /// Puts a slot into the index, which must have room.
     fn link(&mut self, slot: Slot) {
         let mut at = self.home(slot.request);
         while self.index[at].place != NONE {
@@ -207,7 +207,7 @@ impl<T> Pending<T> {
         self.index[at] = slot;
     }
 
-    /// Empties a slot and moves up those behind it that are not where they wanted to be.
+    /// Empties a slot and moves up the following slots that are not in their preferred position.
     fn unlink(&mut self, at: usize) {
         let mask = self.index.len() - 1;
         let mut hole = at;

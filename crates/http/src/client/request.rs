@@ -1,4 +1,4 @@
-//! Writing requests, whatever they are written in.
+//! Writing requests, for all versions of HTTP.
 
 use std::fmt;
 
@@ -13,11 +13,11 @@ use crate::{h2, h3};
 /// A request that was queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queued {
-    /// Its name on this connection.
+    /// Its number on this connection.
     pub request: RequestId,
-    /// Octets of its head on the wire. HTTP/2: HEADERS and CONTINUATION frames with their headers.
+    /// Bytes of its head on the wire. HTTP/2: HEADERS and CONTINUATION frames with their headers.
     pub head: Bytes,
-    /// The same before compression: names and values. HTTP/1.x compresses nothing: the same as `head`.
+    /// The same before compression: names and values. Equal to `head` in HTTP/1.x, which has no compression.
     pub fields: Bytes,
 }
 
@@ -31,7 +31,7 @@ impl From<h1::client::Queued> for Queued {
     }
 }
 
-/// Writes one request. Dropped before one of the `send` methods it leaves nothing behind.
+/// Writes one request. Dropping it before one of the `send` methods has no effect.
 #[derive(Debug)]
 #[must_use = "a request leaves when it is sent"]
 pub enum RequestWriter<'c> {
@@ -42,8 +42,8 @@ pub enum RequestWriter<'c> {
 }
 
 impl<'c> RequestWriter<'c> {
-    /// Adds a field. Those that frame the content, those that belong to a connection (in HTTP/2) and
-    /// `Expect` are the writer's own and refused here.
+    /// Adds a field. `Expect`, the fields that frame the content and (in HTTP/2) connection-specific fields are
+    /// set by the writer and refused here.
     pub fn field(&mut self, name: &str, value: &str) -> &mut RequestWriter<'c> {
         match self {
             RequestWriter::Http1(writer) => drop(writer.field(name, value)),
@@ -65,14 +65,14 @@ impl<'c> RequestWriter<'c> {
         self
     }
 
-    /// Queues the request, which has no content. Nothing leaves before the connection is told to
-    /// [`flush`](super::Connection::flush) or [`release`](super::Connection::release).
+    /// Queues the request without content. It is sent only after [`flush`](super::Connection::flush) or
+    /// [`release`](super::Connection::release).
     pub fn send(self) -> Result<Queued, SendError> {
         self.send_with(Content::None, false)
     }
 
-    /// Queues the request with content to follow. With `expect_continue` it asks for 100 (Continue)
-    /// and the content waits for [`Event::SendContent`](super::Event::SendContent).
+    /// Queues the request with content to follow. With `expect_continue` it requests 100 (Continue) and the
+    /// content waits for [`Event::SendContent`](super::Event::SendContent).
     pub fn send_with(self, content: Content, expect_continue: bool) -> Result<Queued, SendError> {
         match self {
             RequestWriter::Http1(writer) => Ok(writer.send_with(content, expect_continue)?.into()),
@@ -81,21 +81,21 @@ impl<'c> RequestWriter<'c> {
     }
 }
 
-/// A request but for its target, checked and rendered once for the protocol that will carry it.
+/// A request without its target, checked and rendered once for one protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PreparedRequest {
     /// For HTTP/1.x.
     Http1(h1::client::PreparedRequest),
     /// For HTTP/2.
     Http2(h2::client::PreparedRequest),
-    /// For HTTP/3, whose [`Connection`](crate::h3::client::Connection) is not among those here.
+    /// For HTTP/3, whose [`Connection`](crate::h3::client::Connection) is not part of this module.
     Http3(h3::client::PreparedRequest),
 }
 
 impl PreparedRequest {
-    /// A request with these fields, and with `content` octets of content unless that is `None`. The
-    /// rules are those of [`Connection::request`](super::Connection::request). A host that learns by
-    /// ALPN which protocol it speaks prepares one for each.
+    /// A request with these fields, and with `content` bytes of content unless that is `None`. The rules are
+    /// those of [`Connection::request`](super::Connection::request). A caller whose protocol is chosen by ALPN
+    /// prepares one for each.
     pub fn new(
         protocol: Protocol,
         method: &str,
@@ -103,7 +103,8 @@ impl PreparedRequest {
         fields: &[(String, String)],
         content: Option<u64>,
     ) -> Result<PreparedRequest, SendError> {
-        // RFC 9110 section 8.6: where the method gives content a meaning, its absence is told.
+        // RFC 9110 section 8.6: where the method defines a meaning for content, a length of 0 is sent when
+        // there is none.
         let content = content.or(matches!(method, "POST" | "PUT" | "PATCH").then_some(0));
         match protocol {
             Protocol::Http1(version) => {
@@ -117,7 +118,7 @@ impl PreparedRequest {
         }
     }
 
-    /// Whether the target can be asked for: visible ASCII characters, at least one.
+    /// Whether the target is valid in a request: visible ASCII characters, at least one.
     pub fn takes(target: &str) -> bool {
         h1::client::PreparedRequest::takes(target)
     }

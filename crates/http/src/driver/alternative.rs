@@ -1,17 +1,15 @@
-//! Alternative services as a part of a policy ([`Policy::alt_svc`](super::Policy::alt_svc); RFC 7838, RFC
-//! 9114 section 3.1): a host is first spoken to over HTTP/2, and over HTTP/3 as soon as it has said that it
-//! can be.
+//! Alternative services as part of a policy ([`Policy::alt_svc`](super::Policy::alt_svc); RFC 7838, RFC 9114
+//! section 3.1): the first connection to a host uses HTTP/2, and HTTP/3 is used as soon as the host has
+//! announced it.
 //!
-//! What browsers do is done here. A service that a response tells of (`Alt-Svc`), or the server in a frame of
-//! HTTP/2 (ALTSVC), is connected to at once;
-//! requests go on over HTTP/2 until that connection is there, and over it from then on. The next visit
-//! goes there straight away for as long as the service may be kept. One that cannot be connected to, or
-//! ends before it has answered anything, is left alone for a while, and what was asked of it is asked over
-//! HTTP/2. What became known when, and what failed, is in the
-//! [`Retrieval`](super::Retrieval::services).
+//! This follows the behaviour of browsers. The driver connects at once to a service announced by a response
+//! (`Alt-Svc`) or by a frame of HTTP/2 (ALTSVC). Requests use HTTP/2 until that connection is established, and
+//! the new connection after that. Later visits use the service directly while it is valid. A service that
+//! cannot be reached, or fails before any response, is not used for a while; its requests are retried over
+//! HTTP/2. [`Retrieval`](super::Retrieval::services) records what was announced, what failed, and when.
 //!
-//! Services on other hosts and over other protocols are passed over, and no request says that it goes to
-//! one (`Alt-Used`, which not all browsers send).
+//! Services on other hosts and over other protocols are ignored. Requests do not have `Alt-Used`, which not all
+//! browsers send.
 
 use std::time::Duration;
 
@@ -22,18 +20,17 @@ use super::page::{ConnectionId, PageDriver, without_port};
 use super::policy::Protocol;
 use crate::alt_svc::{self, AltSvc};
 
-/// How long a service that failed is left alone.
+/// How long a failed service is not used.
 const BROKEN_FOR: Duration = Duration::from_secs(5 * 60);
 
-/// An alternative service of a host, as it is remembered from one visit to the next: HTTP/3 on a port of
-/// the same host.
+/// An alternative service of a host, as stored from one visit to the next: HTTP/3 on a port of the same host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Service {
     /// The port.
     pub port: u16,
-    /// How long it may be used.
+    /// The end of its validity.
     pub until: Instant,
-    /// It failed, and is left alone until then.
+    /// It failed, and is not used until then.
     pub broken_until: Option<Instant>,
 }
 
@@ -49,18 +46,18 @@ impl Service {
 }
 
 impl PageDriver {
-    /// What a connection speaks.
+    /// The protocol of a connection.
     pub fn protocol_of(&self, conn: ConnectionId) -> Protocol {
         let link = self.links.get(conn.0 as usize);
         link.map_or(self.policy.protocol, |link| link.protocol)
     }
 
-    /// The port that a connection is to go to, where that is an alternative service's.
+    /// The port for a connection to an alternative service; `None` for other connections.
     pub fn port_of(&self, conn: ConnectionId) -> Option<u16> {
         self.links.get(conn.0 as usize)?.service
     }
 
-    /// Takes note of the services that are known from earlier visits.
+    /// Records the services that are known from earlier visits.
     pub(super) fn recall_services(&mut self, now: Instant) {
         if !self.policy.alt_svc {
             return;
@@ -80,7 +77,7 @@ impl PageDriver {
         }
     }
 
-    /// What a new connection to a host is to speak, and to which port if that is a service's.
+    /// The protocol of a new connection to a host, and the port if it goes to a service.
     pub(super) fn way_to(&self, host: u16, now: Instant) -> (Protocol, Option<u16>) {
         if !self.policy.alt_svc {
             return (self.policy.protocol, None);
@@ -92,8 +89,8 @@ impl PageDriver {
         }
     }
 
-    /// The connection to a host for the next request: that to its service once it is established, until
-    /// then the one over HTTP/2 if there is one. `None` when that takes nothing now.
+    /// The connection to a host for the next request: the one to its service once it is established, until then
+    /// the one over HTTP/2. `None` when that one accepts no request now.
     pub(super) fn choose_by_service(&mut self, host: u16, now: Instant) -> Option<usize> {
         let known = self.cache.service(&self.host_names[usize::from(host)]);
         let holds = known.is_some_and(|service| !service.is_broken(now));
@@ -119,7 +116,7 @@ impl PageDriver {
             .map(|(place, _)| place)
     }
 
-    /// Takes note of what a final head says of services.
+    /// Records the services announced by a final head.
     pub(super) fn note_services(&mut self, place: usize, now: Instant) {
         if !self.policy.alt_svc {
             return;
@@ -133,15 +130,14 @@ impl PageDriver {
         let Some(told) = AltSvc::parse(values) else {
             return;
         };
-        // How long it has been on its way from the origin through caches.
+        // The time since the origin generated it, including time in caches.
         let age = head.text("age").and_then(|age| age.trim().parse().ok());
         let age = Duration::from_secs(age.unwrap_or(0));
         self.take_services(host, &told, age, now);
     }
 
-    /// Takes note of what a server says of services in a frame: of those of a request, or of the origin that
-    /// it names (RFC 7838 section 4). A server may speak for the origin that it was connected to as, and for
-    /// no other.
+    /// Records the services announced in a frame: for the origin of a request, or for the origin that the frame
+    /// names (RFC 7838 section 4). A server may announce services only for the origin of its connection.
     pub(super) fn note_service_frame(&mut self, place: usize, is_of_request: bool, now: Instant) {
         let link = &self.links[place];
         let host = link.host;
@@ -157,7 +153,7 @@ impl PageDriver {
         }
     }
 
-    /// Acts on what was told of the services of a host, and is so old.
+    /// Applies an announcement of a host's services; `age` is the age of the announcement.
     fn take_services(&mut self, host: u16, told: &AltSvc, age: Duration, now: Instant) {
         let name = self.host_names[usize::from(host)].clone();
         let ours = without_port(&name);
@@ -194,8 +190,8 @@ impl PageDriver {
         }
     }
 
-    /// A connection ended with a failure. Where it led to a service and has answered nothing, the service
-    /// is left alone from now on: tells whether it is so.
+    /// A connection ended with a failure. If it led to a service and has had no response, the service is not
+    /// used from now on. Returns whether this is the case.
     pub(super) fn give_up_service(&mut self, place: usize, failure: Failure, now: Instant) -> bool {
         let link = &self.links[place];
         let is_given_up = link.service.is_some() && link.record.exchanges == 0;
@@ -205,7 +201,7 @@ impl PageDriver {
         is_given_up
     }
 
-    /// Leaves the service that a connection leads to alone from now on.
+    /// Stops using the service of a connection.
     pub(super) fn break_service(&mut self, place: usize, failure: Failure, now: Instant) {
         let host = self.links[place].host;
         let name = &self.host_names[usize::from(host)];
@@ -240,7 +236,7 @@ impl PageDriver {
     }
 }
 
-/// Whether an origin as a text (RFC 6454 section 6.2) is that of a host over TLS.
+/// Whether a serialized origin (RFC 6454 section 6.2) is that of a host over TLS.
 fn is_origin_of(origin: &str, host: &str) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else {
         return false;

@@ -1,4 +1,4 @@
-//! What responses mean for the page.
+//! The effect of responses on the page.
 
 use fathometer_model::{ContentCoding, Delivery, Failure, Instant, Outcome};
 
@@ -14,7 +14,7 @@ use crate::h1::client::byteranges::ContentRange;
 const MISDIRECTED: u16 = 421;
 
 impl PageDriver {
-    /// Lets a connection read and acts on what it reports.
+    /// Passes bytes to a connection and handles its events.
     pub(super) fn pump(&mut self, place: usize, bytes: &[u8], now: Instant) {
         let mut input = bytes;
         while let Some(event) = self.links[place].machine.poll(&mut input, now) {
@@ -76,7 +76,7 @@ impl PageDriver {
             } => {
                 if let Some(exchange) = exchange(request) {
                     let useful = self.links[place].record.exchanges > 0;
-                    // Where it was a service that failed there is another way.
+                    // If a service failed, the origin itself is another way.
                     let elsewhere = self.give_up_service(place, failure, now);
                     self.unanswered(exchange, failure, sent, useful, elsewhere, now);
                 }
@@ -89,8 +89,8 @@ impl PageDriver {
             Event::Alternatives { request } => {
                 self.note_service_frame(place, request.is_some(), now);
             }
-            // No content is ever uploaded; what the machine told of settings is in what it takes; the
-            // close is dealt with when all is reported.
+            // The driver never uploads content. Settings change only the number of requests that the machine
+            // accepts. The close is handled after all events.
             Event::SendContent { .. }
             | Event::Trailers { .. }
             | Event::Settings
@@ -116,7 +116,7 @@ impl PageDriver {
         let record = &mut self.exchanges[exchange].record;
         record.response_head = received.head;
         record.response_body = received.body;
-        // Where nothing compresses fields there is nothing to tell of it.
+        // Without field compression there is no separate size.
         let compressed = record.request_fields.is_some() || record.pushed;
         record.response_fields = compressed.then_some(received.fields);
         record.outcome = outcome;
@@ -125,14 +125,14 @@ impl PageDriver {
         }
     }
 
-    /// A head is whole: decides what the response means.
+    /// A head is complete: decides what the response means.
     fn head(&mut self, place: usize, exchange: usize, now: Instant) {
         let item = self.exchanges[exchange].job.item;
         self.follow_preloads(place, item, now);
         self.note_services(place, now);
         let status = self.links[place].machine.head().status();
         self.exchanges[exchange].record.status = Some(status);
-        // RFC 7838 section 6: the service is none for this origin.
+        // RFC 7838 section 6: the service is not valid for this origin.
         if status == MISDIRECTED && self.links[place].service.is_some() {
             self.break_service(place, Failure::BadResponse, now);
             self.exchanges[exchange].meaning = Meaning::Unusable;
@@ -169,12 +169,12 @@ impl PageDriver {
                 }
                 _ => Meaning::Changed,
             },
-            // The server does not know HEAD.
+            // The server does not support HEAD.
             (Ask::Head, 405 | 501) => Meaning::Changed,
             (Ask::Head, _) => Meaning::Nothing,
             (_, 206) if !is_base => part(item, job.ask, head),
             (Ask::FirstPart { .. } | Ask::Rest, 416) => match head.content_range() {
-                // An empty file, or one whose length was not known and that has been read whole.
+                // An empty file, or a file of unknown length that has been read completely.
                 Some(ContentRange::Unsatisfied { complete }) if complete == item.received => {
                     Meaning::Had
                 }
@@ -230,7 +230,7 @@ impl PageDriver {
         }
     }
 
-    /// Takes content of a file that is no base file.
+    /// Takes content of an embedded file.
     pub(super) fn receive(&mut self, item: usize, bytes: &[u8], now: Instant) {
         let item = &mut self.items[item];
         item.received += bytes.len() as u64;
@@ -243,7 +243,7 @@ impl PageDriver {
         }
     }
 
-    /// A response is whole.
+    /// A response is complete.
     fn end(&mut self, exchange: usize, now: Instant) {
         let job = self.exchanges[exchange].job;
         let meaning = self.exchanges[exchange].meaning;
@@ -269,7 +269,7 @@ impl PageDriver {
                         self.keep(job.item, by, now);
                     }
                     (None, Ask::Rest) => self.keep(job.item, by, now),
-                    // A server may send less than it was asked for, but not for ever.
+                    // A server may send less than was requested, but not without end.
                     (Some(_), Ask::Rest) => {
                         self.ask_again(rest, true, Failure::BadResponse, now);
                     }
@@ -294,9 +294,14 @@ impl PageDriver {
                 self.settle_item(job.item, now);
             }
             Meaning::Unusable | Meaning::Unknown => {
+                let ask = match job.ask {
+                    // The request was misdirected: the origin itself is asked for the bundle.
+                    Ask::Bundle { .. } => job.ask,
+                    _ => Ask::Whole { conditional: false },
+                };
                 let job = Job {
                     item: job.item,
-                    ask: Ask::Whole { conditional: false },
+                    ask,
                 };
                 self.ask_again(job, true, Failure::BadResponse, now);
             }
@@ -310,7 +315,7 @@ impl PageDriver {
         }
     }
 
-    /// A response arrived whole and its content is of no use.
+    /// A response arrived completely but its content is useless.
     fn broken(&mut self, exchange: usize, failure: Failure, now: Instant) {
         let exchange = &mut self.exchanges[exchange];
         exchange.record.outcome = Outcome::Failed(failure);
@@ -318,7 +323,7 @@ impl PageDriver {
         self.fail_item(item, failure, now);
     }
 
-    /// A response broke off: the file is asked for again when the connection was to blame.
+    /// A response was cut off: the file is requested again if the connection was the cause.
     fn broke_off(&mut self, exchange: usize, failure: Failure, now: Instant) {
         let Exchange { job, meaning, .. } = self.exchanges[exchange];
         let connections_fault = [
@@ -332,7 +337,7 @@ impl PageDriver {
         match meaning {
             Meaning::Bundle => return self.break_bundle(failure, String::new(), now),
             Meaning::BundleCurrent => return self.bundle_is_current(now),
-            // Nobody waits for it any more.
+            // No file waits for it any more.
             Meaning::BrokenBundle(_) | Meaning::Passed => return,
             _ => {}
         }
@@ -343,7 +348,7 @@ impl PageDriver {
         }
     }
 
-    /// No answer came and none will. (Every request here is idempotent.)
+    /// No response came and none will. (Every request here is idempotent.)
     fn unanswered(
         &mut self,
         exchange: usize,
@@ -358,7 +363,7 @@ impl PageDriver {
             _ if elsewhere => false,
             Failure::Refused | Failure::LocalLimit | Failure::LocalAbort => true,
             Failure::TimedOut => sent,
-            // Whom this client does not trust it will not trust the next time either.
+            // A server that this client does not trust will not be trusted on a retry either.
             Failure::TlsFailed => !sent,
             _ => false,
         };
@@ -376,8 +381,8 @@ impl PageDriver {
         self.account(exchange, Received::default(), outcome);
     }
 
-    /// Queues a request once more, before those that were not asked yet. Not when that has been done
-    /// too often, as far as it `counts`.
+    /// Queues a request again, before new requests. It fails instead when the retries are used up; only
+    /// attempts with `counts` are counted.
     fn ask_again(&mut self, job: Job, counts: bool, failure: Failure, now: Instant) -> bool {
         if !self.items[job.item].wanted {
             self.forget_push(job.item, now);
@@ -394,7 +399,7 @@ impl PageDriver {
         true
     }
 
-    /// A copy of the base file is whole: remembers it.
+    /// A copy of the base file is complete: stores it in the cache.
     pub(super) fn keep_base(&mut self, html: Vec<u8>, by: Delivery, now: Instant) {
         let item = &mut self.items[0];
         let mut entry = std::mem::take(&mut item.fresh);
@@ -403,7 +408,7 @@ impl PageDriver {
         self.resolve(0, by, now);
     }
 
-    /// A copy of an embedded file is whole: remembers it.
+    /// A copy of an embedded file is complete: stores it in the cache.
     pub(super) fn keep(&mut self, item: usize, by: Delivery, now: Instant) {
         let kept = &mut self.items[item];
         self.cache.insert(kept.target.clone(), kept.fresh.clone());
@@ -420,7 +425,7 @@ impl PageDriver {
             self.milestones.base_complete = Some(now);
             self.octets.base_complete = Some(self.octets.received);
         }
-        // Before it is settled: what it names is wanted as well, and the page is not complete.
+        // Before the item is settled: the files that it names are needed too, and the page is not complete.
         if self.items[item].wanted {
             self.discover(item, now);
         }
@@ -431,7 +436,7 @@ impl PageDriver {
         if !self.items[item].wanted {
             return self.forget_push(item, now);
         }
-        // Without a bundle there are its files, each by itself.
+        // Without the bundle, the files are requested one by one.
         let answer = BundleAnswer::Broken {
             failure,
             reason: String::new(),
@@ -447,7 +452,7 @@ impl PageDriver {
         }
     }
 
-    /// Notes the moment when all dimensions are known.
+    /// Records the time when all dimensions are known.
     pub(super) fn check_sizes(&mut self, now: Instant) {
         if self.milestones.sizes_known.is_some() || self.milestones.base_complete.is_none() {
             return;
@@ -462,7 +467,7 @@ impl PageDriver {
     }
 }
 
-/// Whether the copy in the cache is the file that a HEAD request met.
+/// Whether the copy in the cache is the file described by the response to a HEAD request.
 fn is_current(entry: &CacheEntry, head: Head<'_>) -> bool {
     match (entry.etag.as_deref(), head.etag()) {
         (Some(ours), Some(theirs)) => ours == theirs,
@@ -472,7 +477,7 @@ fn is_current(entry: &CacheEntry, head: Head<'_>) -> bool {
     }
 }
 
-/// Takes over validators that a 304 tells anew.
+/// Updates the validators with those of a 304.
 fn refresh(entry: &mut CacheEntry, head: Head<'_>) {
     if let Some(etag) = head.etag() {
         entry.etag = Some(etag.to_owned());
@@ -482,7 +487,7 @@ fn refresh(entry: &mut CacheEntry, head: Head<'_>) {
     }
 }
 
-/// Forgets what was received of a file: its first octet follows.
+/// Resets the received part of a file: its first byte follows.
 fn begin_copy(item: &mut Item, head: Head<'_>) {
     item.begin_copy(CacheEntry {
         etag: head.etag().map(str::to_owned),
@@ -494,7 +499,7 @@ fn begin_copy(item: &mut Item, head: Head<'_>) {
     });
 }
 
-/// What a partial response means: the part that was asked for, of the copy at hand, or nothing good.
+/// The meaning of a partial response: the requested part of the copy at hand, or an unusable response.
 fn part(item: &mut Item, ask: Ask, head: Head<'_>) -> Meaning {
     let Some(ContentRange::Part {
         first, complete, ..
@@ -524,7 +529,7 @@ fn coding(head: Head<'_>) -> Result<Option<ContentCoding>, Failure> {
     }
 }
 
-/// Whether this is HTML: it says so, or says nothing.
+/// Whether this is HTML: by its media type, or without one.
 pub(super) fn is_html(content_type: Option<&str>) -> bool {
     let Some(content_type) = content_type else {
         return true;

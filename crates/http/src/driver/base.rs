@@ -1,12 +1,13 @@
-//! The base file as it arrives: content coding off, references found, HTML kept for the next visit.
+//! The base file as it arrives: decodes its content coding, finds references, keeps the HTML for the next
+//! visit.
 
 use fathometer_model::{ContentCoding, Failure};
 use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::html::{ReferenceKind, Resolution, Resolver, Scanner};
 
-/// The most HTML of one page, in octets without its content coding; a small response can claim to be
-/// any size.
+/// The largest HTML of one page, in bytes after content decoding. A small compressed response can expand to any
+/// size.
 const LONGEST_HTML: usize = 64 << 20;
 
 /// Reads one base file.
@@ -16,7 +17,7 @@ pub(super) struct BaseFile {
     scanner: Scanner,
     resolver: Resolver,
     html: Vec<u8>,
-    /// Whether the file is HTML at all.
+    /// Whether the file is HTML.
     scanned: bool,
 }
 
@@ -34,8 +35,8 @@ pub(super) enum Found {
 }
 
 impl BaseFile {
-    /// A reader for a page on `host` at `target`, in that content coding. What is not HTML
-    /// (`scanned`) refers to nothing.
+    /// A reader for a page on `host` at `target`, in that content coding. If it is not HTML (not `scanned`), it
+    /// has no references.
     pub(super) fn new(
         host: &str,
         target: &str,
@@ -59,7 +60,7 @@ impl BaseFile {
         }
     }
 
-    /// Reads the next octets of the content and adds what they refer to.
+    /// Reads the next bytes of the content and adds the references found.
     pub(super) fn push(&mut self, content: &[u8], found: &mut Vec<Found>) -> Result<(), Failure> {
         if !self.scanned {
             return Ok(());
@@ -90,7 +91,7 @@ impl BaseFile {
         Ok(())
     }
 
-    /// The HTML, when the content ended where its coding does.
+    /// The HTML, if the content ended where its coding does.
     pub(super) fn finish(self) -> Result<Vec<u8>, Failure> {
         match self.decoder {
             Decoder::Inflate { ended: false, .. } if self.scanned => Err(Failure::BadResponse),
@@ -99,7 +100,7 @@ impl BaseFile {
     }
 }
 
-/// Appends what `input` decodes to. Whether the coding has ended.
+/// Appends the decoded `input`; returns whether the coding has ended.
 fn inflate_into(
     inflate: &mut Decompress,
     input: &[u8],

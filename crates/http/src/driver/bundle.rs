@@ -1,29 +1,29 @@
-//! Files asked for together: in an object package, or in an archive.
+//! Requests for all files at once: as an object package or an archive.
 
 use std::fmt;
 
 use super::kind::FileKind;
 use crate::package;
 
-/// What files come in when they are asked for all at once.
+/// The format in which all files are requested at once.
 ///
 /// As text: `package`, `package-v1`, `package-delta`, `tar`, `tar-whole`, `zip`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Bundle {
-    /// An object package of this version: each file is used when its last octet is there.
+    /// An object package of this version: each file is used when its last byte has arrived.
     Package(package::Version),
-    /// An object package of version 2 without what the client has, as it said by `Package-Have`.
+    /// An object package of version 2 without the files that the client has, as listed in `Package-Have`.
     PackageDelta,
-    /// A tar archive, each file of which is used when its last octet is there.
+    /// A tar archive; each file is used when its last byte has arrived.
     Tar,
-    /// A tar archive that is unpacked when it is whole.
+    /// A tar archive that is unpacked when it is complete.
     TarWhole,
-    /// A zip archive. Its list of files is at its end, so that it is unpacked when it is whole.
+    /// A zip archive. Its directory is at its end, so it is unpacked when it is complete.
     Zip,
 }
 
 impl Bundle {
-    /// Every one, a name that begins with another's before that.
+    /// All of them; a name that begins with another name comes first.
     const NAMES: [(&'static str, Bundle); 6] = [
         ("package-delta", Bundle::PackageDelta),
         ("package-v1", Bundle::Package(package::Version::One)),
@@ -33,23 +33,23 @@ impl Bundle {
         ("zip", Bundle::Zip),
     ];
 
-    /// The bundle that a text begins with, and what follows its name.
+    /// The bundle named at the start of a text, and the text after its name.
     pub(super) fn strip(text: &str) -> Option<(Bundle, &str)> {
         let mut names = Bundle::NAMES.into_iter();
         names.find_map(|(name, bundle)| Some((bundle, text.strip_prefix(name)?)))
     }
 
-    /// Whether its files are of no use before it is whole.
+    /// Whether its files can be used only when it is complete.
     pub const fn waits_for_all(self) -> bool {
         matches!(self, Bundle::TarWhole | Bundle::Zip)
     }
 
-    /// Whether it is an object package, which may hold files in a content coding.
+    /// Whether it is an object package, which may contain files in a content coding.
     pub const fn is_package(self) -> bool {
         matches!(self, Bundle::Package(_) | Bundle::PackageDelta)
     }
 
-    /// The media type to ask for.
+    /// The media type of the request.
     const fn media_type(self) -> &'static str {
         match self {
             Bundle::Package(version) => version.content_type(),
@@ -59,7 +59,7 @@ impl Bundle {
         }
     }
 
-    /// The value of `Accept`: the bundle rather than what would be accepted without it.
+    /// The value of `Accept`: prefers the bundle to what would be accepted without it.
     pub(super) fn accept(self, otherwise: Option<&str>) -> String {
         let mut accept = self.media_type().to_owned();
         for range in otherwise.unwrap_or("*/*").split(',') {
@@ -73,7 +73,7 @@ impl Bundle {
         accept
     }
 
-    /// Whether a response of this type brings it. Of which version a package is it tells itself.
+    /// Whether a response of this type is the bundle. A package contains its own version number.
     pub(super) fn is_brought_by(self, content_type: Option<&str>) -> bool {
         let essence = |text: &'_ str| -> String {
             let essence = text.split(';').next().unwrap_or_default();
@@ -83,7 +83,7 @@ impl Bundle {
     }
 }
 
-/// As in the text of a [`Policy`](super::Policy).
+/// The format used in the text of a [`Policy`](super::Policy).
 impl fmt::Display for Bundle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut names = Bundle::NAMES.iter();
@@ -92,7 +92,7 @@ impl fmt::Display for Bundle {
     }
 }
 
-/// What a file is to its page, by the end of its name: bundles do not always tell a media type.
+/// The kind of a file by its name's extension: bundles do not always give a media type.
 pub(super) fn kind_by_name(name: &str) -> FileKind {
     let path = name.split('?').next().unwrap_or(name);
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
@@ -106,13 +106,13 @@ pub(super) fn kind_by_name(name: &str) -> FileKind {
     }
 }
 
-/// Files that are retrieved together and make no page: nothing names them but this list.
+/// Files that are retrieved together but are not a page: only this list names them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageList {
-    /// What a bundle of them is asked for with: the target of the folder that holds them.
+    /// The target of the request for a bundle of them: the folder that contains them.
     pub folder: String,
-    /// Their targets, which are asked for in this order. Those beyond
-    /// [`MOST_FILES`](super::MOST_FILES) are left out and counted.
+    /// Their targets, in the order of the requests. Those beyond [`MOST_FILES`](super::MOST_FILES) are left out
+    /// and counted.
     pub files: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a client remembers of the files it has fetched.
+//! A client's cache of the files it has fetched.
 
 use std::collections::BTreeMap;
 
@@ -8,49 +8,48 @@ use super::alternative::Service;
 use super::bundle::Bundle;
 use super::image::Dimensions;
 
-/// What is remembered of one file: enough to validate it, and of a page enough to find its
-/// references again.
+/// The cached data of one file: enough to validate it, and for a page, enough to find its references again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheEntry {
-    /// The entity tag, as the server wrote it.
+    /// The entity tag, as the server sent it.
     pub etag: Option<String>,
-    /// The date of last modification, as the server wrote it.
+    /// The date of last modification, as the server sent it.
     pub last_modified: Option<String>,
-    /// The status it was fetched with; 200 also when it came in parts.
+    /// The status with which it was fetched; 200 also when it came in parts.
     pub status: u16,
-    /// The content coding it came in.
+    /// The content coding in which it came.
     pub coding: Option<ContentCoding>,
-    /// The HTML of a page, content coding taken off; empty for every other file.
+    /// The HTML of a page, after content decoding; empty for every other file.
     pub html: Vec<u8>,
-    /// An image's dimensions, as far as its first octets told them.
+    /// An image's dimensions, if its first bytes gave them.
     pub dimensions: Option<Dimensions>,
 }
 
 impl CacheEntry {
-    /// The validator for `If-Range`, which must be a strong one; a date is taken for strong.
+    /// The validator for `If-Range`, which must be a strong one; a date is treated as strong.
     pub(super) fn strong_validator(&self) -> Option<&str> {
         let etag = self.etag.as_deref().filter(|etag| !etag.starts_with("W/"));
         etag.or(self.last_modified.as_deref())
     }
 }
 
-/// What is remembered of a package or an archive: enough to validate all that was in it at once.
+/// The cached data of a package or an archive: enough to validate all its files at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BundleEntry {
-    /// What it was.
+    /// Its format.
     pub bundle: Bundle,
-    /// Its entity tag, as the server wrote it.
+    /// Its entity tag, as the server sent it.
     pub etag: Option<String>,
-    /// Its date of last modification, as the server wrote it.
+    /// Its date of last modification, as the server sent it.
     pub last_modified: Option<String>,
-    /// The target of the page's base file within it, if it was asked for by another.
+    /// The target of the page's base file within it, if the page was requested by another target.
     pub page: Option<String>,
-    /// The targets of the files that were in it, in order.
+    /// The targets of its files, in order.
     pub members: Vec<String>,
 }
 
-/// A persistent cache of validators, by request target, for one origin, and of the alternative services of
-/// its hosts. Plain data: iterate over it to store it, insert to load it.
+/// A persistent cache for one origin: validators by request target, and the alternative services of its hosts.
+/// Plain data: iterate over it to store it, insert to load it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ValidatorCache {
     entries: BTreeMap<String, CacheEntry>,
@@ -59,57 +58,57 @@ pub struct ValidatorCache {
 }
 
 impl ValidatorCache {
-    /// A cache that knows nothing.
+    /// An empty cache.
     pub fn new() -> ValidatorCache {
         ValidatorCache::default()
     }
 
-    /// What is known of the file with this target.
+    /// The entry of the file with this target.
     pub fn get(&self, target: &str) -> Option<&CacheEntry> {
         self.entries.get(target)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn get_mut(&mut self, target: &str) -> Option<&mut CacheEntry> {
         self.entries.get_mut(target)
     }
 
-    /// Remembers a file in place of what was known of it.
+    /// Adds the entry of a file, or replaces it.
     pub fn insert(&mut self, target: String, entry: CacheEntry) {
         self.entries.insert(target, entry);
     }
 
-    /// Forgets a file.
+    /// Removes a file.
     pub fn remove(&mut self, target: &str) -> Option<CacheEntry> {
         self.entries.remove(target)
     }
 
-    /// What is known of the last package or archive that this target brought.
+    /// The entry of the last package or archive fetched from this target.
     pub fn bundle(&self, target: &str) -> Option<&BundleEntry> {
         self.bundles.get(target)
     }
 
-    /// Remembers a package or an archive in place of what was known of it.
+    /// Adds the entry of a package or an archive, or replaces it.
     pub fn insert_bundle(&mut self, target: String, entry: BundleEntry) {
         self.bundles.insert(target, entry);
     }
 
-    /// The alternative service of a host, as its requests name it.
+    /// The alternative service of a host, by the name used in requests.
     pub fn service(&self, host: &str) -> Option<&Service> {
         self.services.get(host)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn service_mut(&mut self, host: &str) -> Option<&mut Service> {
         self.services.get_mut(host)
     }
 
-    /// Remembers a host's alternative service in place of what was known of it.
+    /// Adds the alternative service of a host, or replaces it.
     pub fn insert_service(&mut self, host: String, service: Service) {
         self.services.insert(host, service);
     }
 
-    /// Forgets a host's alternative service.
+    /// Removes a host's alternative service.
     pub fn remove_service(&mut self, host: &str) -> Option<Service> {
         self.services.remove(host)
     }
@@ -126,7 +125,7 @@ impl ValidatorCache {
         self.entries.len()
     }
 
-    /// Whether no file is known.
+    /// Whether there are no files.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

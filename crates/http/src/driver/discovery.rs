@@ -1,5 +1,5 @@
-//! How the files of a page become known: in the HTML as it arrives, in what the page's graph says of a
-//! file that is there, in preloads.
+//! Discovery of the files of a page: in the HTML as it arrives, in the page's graph when the naming file has
+//! arrived, and in preloads.
 
 use fathometer_model::{Bytes, Delivery, Instant};
 
@@ -15,7 +15,7 @@ use crate::client::Head;
 use crate::html::{Resolution, Resolver};
 
 impl PageDriver {
-    /// Adds a file to the page, unless it is there already.
+    /// Adds a file to the page, unless it is already there.
     pub(super) fn want(
         &mut self,
         target: String,
@@ -41,7 +41,7 @@ impl PageDriver {
         }
     }
 
-    /// Has a file asked for: when it is known that no bundle brings it.
+    /// Queues the request for a file, once it is certain that no bundle contains it.
     fn plan(&mut self, item: usize) {
         if self.bundling.is_open() {
             self.withheld.push(item);
@@ -54,11 +54,11 @@ impl PageDriver {
         self.queue.push_back(Job { item, ask });
     }
 
-    /// Adds the files of a list, and what they are asked for with all at once, if they are.
+    /// Adds the files of a list, and the request for all at once if the policy has one.
     pub(super) fn want_list(&mut self, list: &PageList, now: Instant) {
         self.base_done = true;
         if self.policy.bundle.is_some() {
-            // It is no file: whatever is called the same has an item of its own.
+            // The folder is not a file: a file with the same target has an item of its own.
             let mut folder = Item::new(list.folder.clone(), FileKind::Other, now);
             folder.known_by = KnownBy::Folder;
             self.items.push(folder);
@@ -75,7 +75,7 @@ impl PageDriver {
         item == 0 && self.options.list.is_none()
     }
 
-    /// Makes a file known, which is then still to be asked for.
+    /// Adds an item, which is still to be requested.
     pub(super) fn add(
         &mut self,
         target: String,
@@ -95,7 +95,7 @@ impl PageDriver {
         place
     }
 
-    /// A file that is known is named (again). If it came unasked before, that was of use.
+    /// A known file is named (again). If it was pushed or bundled before, that was useful.
     fn want_unasked(
         &mut self,
         place: usize,
@@ -115,7 +115,7 @@ impl PageDriver {
         match item.resolved {
             None => {
                 self.unresolved += 1;
-                // A bundle may have broken off within it, or still do so.
+                // A bundle may have been cut off within this file, or may still be.
                 if !is_push {
                     self.plan(place);
                 }
@@ -135,7 +135,7 @@ impl PageDriver {
         }
     }
 
-    /// The references of the page as the cache has it.
+    /// Adds the references of the cached page.
     pub(super) fn scan_cached_html(&mut self, now: Instant) {
         let item = &self.items[0];
         let Some(entry) = self.cache.get(&item.target) else {
@@ -143,13 +143,13 @@ impl PageDriver {
         };
         let mut found = Vec::new();
         let mut page = BaseFile::new(&self.options.host, &item.target, None, true);
-        // Without a coding, and no longer than it was when it was stored, it cannot fail.
+        // This cannot fail: the HTML has no coding and is no longer than when it was stored.
         if page.push(&entry.html, &mut found).is_ok() {
             self.found(found, now);
         }
     }
 
-    /// Follows the preloads of a head, interim or final, that belongs to `item`.
+    /// Adds the preloads of a head, interim or final, of `item`.
     pub(super) fn follow_preloads(&mut self, place: usize, item: usize, now: Instant) {
         if !self.options.preloads || self.options.list.is_some() {
             return;
@@ -164,7 +164,7 @@ impl PageDriver {
         }
     }
 
-    /// A file is there: what it names becomes known, after its execution if it is a script.
+    /// A file has arrived: the files that it names become known; for a script, after its execution.
     pub(super) fn discover(&mut self, item: usize, now: Instant) {
         let executes = self.items[item].kind.is_script() && !self.options.script_time.is_zero();
         if executes {
@@ -176,7 +176,7 @@ impl PageDriver {
         }
     }
 
-    /// Acts on the scripts that have been executed by now.
+    /// Handles the scripts whose execution has ended by now.
     pub(super) fn end_executions(&mut self, now: Instant) {
         while let Some(&(end, item)) = self.executions.front()
             && end <= now
@@ -206,7 +206,7 @@ impl PageDriver {
     }
 }
 
-/// The targets on the page's own origin that a head's `Link` fields preload.
+/// The targets on the page's own origin in the preloads of a head's `Link` fields.
 fn preloads_of(head: Head<'_>, resolver: &Resolver) -> Vec<(String, FileKind)> {
     let mut named = Vec::new();
     for (name, value) in head.fields() {
@@ -225,8 +225,8 @@ fn preloads_of(head: Head<'_>, resolver: &Resolver) -> Vec<(String, FileKind)> {
     named
 }
 
-/// The host that a file is asked from, of so many: the same for the same target in every retrieval, so
-/// that a cache filled by one serves the next. (FNV-1a; Fowler, Noll and Vo.)
+/// The host for a file, out of `hosts`: the same for the same target in every retrieval, so that a cache filled
+/// by one serves the next. (FNV-1a; Fowler, Noll and Vo.)
 fn shard(target: &str, hosts: u16) -> u16 {
     let hash = target
         .bytes()

@@ -1,4 +1,4 @@
-//! From files to requests on connections, and when these leave.
+//! Assigning requests to connections, and flushing them.
 
 use std::collections::HashSet;
 
@@ -15,10 +15,10 @@ use crate::h1::client::Version;
 use crate::package;
 use crate::package::have;
 
-/// The most files that `Package-Have` tells of: 5.5 KB, while servers take heads of 8 KB and more.
+/// The most files listed in `Package-Have`: 5.5 KB, while servers accept heads of 8 KB and more.
 const MOST_KEYS: usize = 512;
 
-/// What made a flush.
+/// The cause of a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cause {
     Explicit,
@@ -28,7 +28,7 @@ enum Cause {
 }
 
 impl PageDriver {
-    /// What to ask of a file at first.
+    /// The first request for a file.
     pub(super) fn first_ask(&self, item: usize) -> Ask {
         if let Some(bundle) = self.policy.bundle
             && item == 0
@@ -47,7 +47,7 @@ impl PageDriver {
             (_, None) => false,
             (Revalidation::Head, Some(_)) if is_base => false,
             (Revalidation::Head, Some(_)) => return Ask::Head,
-            // Without the HTML a page that is current would be of no use.
+            // If the page is current, its HTML is needed from the cache.
             (_, Some(entry)) if is_base && entry.html.is_empty() => false,
             (revalidation, Some(entry)) => {
                 condition(revalidation, &entry.etag, &entry.last_modified).is_some()
@@ -59,8 +59,8 @@ impl PageDriver {
         }
     }
 
-    /// Gives waiting requests to connections that take them, the most urgent first, those of the same
-    /// urgency in order.
+    /// Gives waiting requests to connections that accept them: the most urgent first, those of the same urgency
+    /// in order.
     pub(super) fn dispatch(&mut self, now: Instant) {
         while let Some(job) = self.again.pop_back() {
             self.queue.push_front(job);
@@ -79,7 +79,7 @@ impl PageDriver {
         }
     }
 
-    /// The place in the queue of what is to be asked next of those hosts that are not busy.
+    /// The position in the queue of the next request to a host that is not busy.
     fn next_job(&self, busy: &[bool]) -> Option<usize> {
         let jobs = self.queue.iter().enumerate();
         let possible = jobs.filter(|(_, job)| !busy[usize::from(self.items[job.item].host)]);
@@ -90,8 +90,8 @@ impl PageDriver {
         first.map(|(place, _)| place)
     }
 
-    /// The connection to a host for the next request: an idle one, or else a new one, or else
-    /// (pipelining, multiplexing) the least burdened. `None` when all are busy.
+    /// The connection to a host for the next request: an idle one, else a new one, else (pipelining,
+    /// multiplexing) the one with the fewest requests. `None` when all are busy.
     fn choose_link(&mut self, host: u16, now: Instant) -> Option<usize> {
         if self.policy.alt_svc {
             return self.choose_by_service(host, now);
@@ -141,7 +141,7 @@ impl PageDriver {
             _ => fields_of(item, job.ask, &self.options, entry),
         };
         let Ok(queued) = link.machine.ask(line, fields) else {
-            // Options that no request can be made of.
+            // No request can be made with these options.
             self.fail_item(job.item, Failure::LocalAbort, now);
             return;
         };
@@ -165,7 +165,7 @@ impl PageDriver {
         }
     }
 
-    /// Releases what is to leave now, by [`super::Flush`].
+    /// Releases the requests to be sent now, by [`super::Flush`].
     pub(super) fn flush(&mut self, now: Instant) {
         for place in 0..self.links.len() {
             if self.links[place].is_live() {
@@ -180,7 +180,7 @@ impl PageDriver {
         if link.machine.held() == Bytes(0) {
             return;
         }
-        // A request by itself waits for nothing, and a stream for no other.
+        // Without pipelining no request waits for others.
         if self.policy.pipeline.is_none() {
             return self.release_all(place, Cause::Explicit, now);
         }
@@ -211,7 +211,7 @@ impl PageDriver {
         }
     }
 
-    /// Releases what has been held for as long as the timer allows.
+    /// Releases the bytes that have been held for the time of the timer.
     pub(super) fn flush_by_timer(&mut self, place: usize, now: Instant) {
         let link = &self.links[place];
         if link.is_live() && link.flush_by.is_some_and(|by| by <= now) {
@@ -248,10 +248,10 @@ impl PageDriver {
     }
 }
 
-/// Asking for a bundle.
+/// Requests for a bundle.
 impl PageDriver {
-    /// The condition under which a bundle is not needed anew: field and value. A server that has no
-    /// bundle answers for the page, whose tag goes along.
+    /// The condition under which no new bundle is needed: field and value. A server without bundles answers for
+    /// the page, so the page's tag is included.
     fn bundle_condition(&self, bundle: Bundle) -> Option<(&'static str, String)> {
         let revalidation = self.options.revalidation;
         if self.visit == Visit::First || revalidation == Revalidation::Head {
@@ -261,7 +261,7 @@ impl PageDriver {
         let page = self.cache.get(target).filter(|_| self.is_base(0));
         let page = page.filter(|page| !page.html.is_empty());
         let known = self.cache.bundle(target).filter(|entry| {
-            // Without the HTML a page that is current would be of no use.
+            // If the page is current, its HTML is needed from the cache.
             let of_use = page.is_some() || !self.is_base(0);
             entry.bundle == bundle && of_use
         });
@@ -286,7 +286,7 @@ impl PageDriver {
         let mut fields = vec![("Accept".to_owned(), accept)];
         fields.extend(others.filter(|(name, _)| !is_accept(name)).cloned());
         let mut field = |name: &str, value: String| fields.push((name.to_owned(), value));
-        // Of the files within: an archive's have none.
+        // For the files in a package; files in an archive have no coding.
         if !options.accept_encoding.is_empty() && bundle.is_package() {
             field("Accept-Encoding", codings(options));
         }
@@ -306,7 +306,7 @@ impl PageDriver {
         fields
     }
 
-    /// What the cache has of the files asked for; of a page, of any.
+    /// The keys of the cached files: for a list, of the files in it; for a page, of any file.
     fn cached_keys(&self) -> have::Keys {
         let page = &self.items[0].target;
         let last = self.cache.bundle(page);
@@ -316,7 +316,7 @@ impl PageDriver {
             let name = target.strip_prefix('/')?;
             Some(have::key(name, entry.etag.as_deref()?))
         };
-        // Of a page it is known from its last package which files it has: they go first.
+        // The files of a page are known from its last package: they go first.
         let listed = self.options.list.as_ref().map(|list| &list.files);
         let first = listed
             .or(last.map(|last| &last.members))
@@ -339,7 +339,7 @@ fn codings(options: &Options) -> String {
     codings.join(", ")
 }
 
-/// The condition under which a copy with these validators is current: field and value.
+/// The condition by which a copy with these validators is validated: field and value.
 fn condition<'e>(
     revalidation: Revalidation,
     etag: &'e Option<String>,
@@ -352,7 +352,7 @@ fn condition<'e>(
         .or(date.map(|date| ("If-Modified-Since", date)))
 }
 
-/// The fields of a request behind those that say whom and what it is to.
+/// The fields of a request after the request line and `Host`.
 fn fields_of(
     item: &Item,
     ask: Ask,

@@ -1,4 +1,4 @@
-//! Feeding a driver anything at all.
+//! Fuzzing of a driver with arbitrary input.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,10 +13,12 @@ use super::{
 };
 use crate::package;
 
-/// An entry point for fuzzing: policy and options by the first three octets, the rest is what the
-/// network and the servers do. Panics when actions contradict each other, when octets leave that may
-/// not, when the driver does not come to an end once every server is gone, or when its records do not
-/// add up.
+/// An entry point for fuzzing: the first three bytes choose policy and options, the rest controls the network
+/// and the servers. Panics in these cases:
+/// - actions contradict each other;
+/// - bytes are sent that must not be;
+/// - the driver does not end after all servers have closed;
+/// - its records are inconsistent.
 pub fn fuzz(data: &[u8]) {
     let Some((&[policy, visit, manner], script)) = data.split_first_chunk::<3>() else {
         return;
@@ -96,7 +98,7 @@ pub fn fuzz(data: &[u8]) {
     check(&host.driver.finish(host.now), sent);
 }
 
-/// What a visit to a page with three images leaves.
+/// The cache after a visit to a page with three images.
 fn some_cache(bundle: Option<Bundle>) -> ValidatorCache {
     let mut cache = ValidatorCache::new();
     let entry = |html: &str| CacheEntry {
@@ -145,7 +147,7 @@ enum Transport {
     Finishing,
 }
 
-/// A host that does what it is told and checks that it makes sense.
+/// A caller that carries out the actions and checks that they are consistent.
 struct Host {
     driver: PageDriver,
     policy: Policy,
@@ -196,7 +198,7 @@ impl Host {
             }
             self.obey();
         }
-        // The servers are gone for good.
+        // All servers stay closed.
         for _ in 0..10_000 {
             let Some(&number) = self.connections.keys().next() else {
                 break;
@@ -224,7 +226,7 @@ impl Host {
                     assert!(self.connections.remove(&conn.0).is_some());
                 }
             }
-            // A server that goes away may keep its connection for what it still owes.
+            // A server that sends GOAWAY may keep its connection for the remaining responses.
             if !self.policy.protocol.multiplexes() {
                 assert!(self.connections.len() <= usize::from(self.policy.connections));
             }
@@ -244,7 +246,7 @@ fn check(retrieval: &Retrieval, sent: u64) {
         let completed = |outcome| matches!(outcome, Outcome::Complete);
         let on_it = retrieval.exchanges.iter();
         let on_it = on_it.filter(|e| e.connection == connection.connection && completed(e.outcome));
-        // Content that was wrong within good HTTP fails an exchange that HTTP completed.
+        // If the content is wrong but the HTTP message is valid, the exchange fails although HTTP completed it.
         assert!(on_it.count() <= connection.exchanges as usize);
     }
     let retried = retrieval.exchanges.iter();

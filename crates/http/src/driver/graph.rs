@@ -1,4 +1,4 @@
-//! Which file of a page names which others, where the page's plan says so.
+//! The references between the files of a page, where the site's plan has them.
 
 use std::collections::HashMap;
 
@@ -6,12 +6,12 @@ use fathometer_model::{Page, Site};
 
 use super::kind::FileKind;
 
-/// What the files of a page name: a style sheet its fonts, a script what it asks for. A browser finds
-/// that out by reading and executing them; this client is told, and acts on it at the time when a
-/// browser could know.
+/// The references of a page's files: a style sheet to its fonts, a script to the files that it requests. A
+/// browser finds them by parsing and executing these files. This client gets them from the graph, and uses each
+/// at the time when a browser could find it.
 ///
-/// What the base file names is found in its HTML as that arrives; what is told of it here and was not
-/// found there is known when the base file is whole.
+/// References of the base file are found in its HTML as it arrives. Those that are in the graph but were not
+/// found in the HTML are used when the base file is complete.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageGraph {
     names: HashMap<String, Vec<(String, FileKind)>>,
@@ -31,13 +31,13 @@ impl PageGraph {
         graph
     }
 
-    /// Says that the file at `by` names the one at `target`.
+    /// Adds a reference from the file at `by` to the file at `target`.
     pub fn add(&mut self, by: &str, target: &str, kind: FileKind) {
         let named = self.names.entry(by.to_owned()).or_default();
         named.push((target.to_owned(), kind));
     }
 
-    /// What a file names, in order.
+    /// The references of a file, in order.
     pub(super) fn named_by(&self, target: &str) -> &[(String, FileKind)] {
         self.names.get(target).map_or(&[], Vec::as_slice)
     }

@@ -1,5 +1,5 @@
-//! Connections of HTTP/3, whose machines the driver's host holds: requests go out to it, and what the
-//! machine reports comes in.
+//! Connections of HTTP/3, whose machines are held by the driver's caller: the driver passes requests to it, and
+//! it passes the machine's events back.
 
 use fathometer_model::{Bytes, Failure, Instant};
 
@@ -9,8 +9,8 @@ use super::page::{ConnectionId, PageDriver};
 use crate::client::{Event, Head, Queued, RequestId, SendError};
 
 impl PageDriver {
-    /// The next request that the host is to make on a connection of HTTP/3, in the order decided. What
-    /// came of it is told by [`handle_queued`](Self::handle_queued).
+    /// The next request to send on a connection of HTTP/3, in the order decided. Report the result by
+    /// [`handle_queued`](Self::handle_queued).
     pub fn take_request(&mut self, conn: ConnectionId) -> Option<HostedRequest> {
         let link = self.links.get_mut(conn.0 as usize)?;
         match link.is_live() {
@@ -19,8 +19,7 @@ impl PageDriver {
         }
     }
 
-    /// The next request that the host is to give up on a connection of HTTP/3, with the failure that its
-    /// machine reports then.
+    /// The next request to cancel on a connection of HTTP/3, with the failure that its machine then reports.
     pub fn take_cancelled(&mut self, conn: ConnectionId) -> Option<(RequestId, Failure)> {
         let link = self.links.get_mut(conn.0 as usize)?;
         match link.is_live() {
@@ -29,7 +28,7 @@ impl PageDriver {
         }
     }
 
-    /// Says what a request that was taken is on the wire, or why it could not be made.
+    /// Reports the size on the wire of a request that was taken, or why it could not be sent.
     pub fn handle_queued(
         &mut self,
         conn: ConnectionId,
@@ -64,8 +63,7 @@ impl PageDriver {
         }
     }
 
-    /// Takes what the machine of a connection of HTTP/3 reports; with an `Interim` or a `Head` also the
-    /// head it is about.
+    /// Takes an event of the machine of a connection of HTTP/3; for an `Interim` or a `Head` also the head.
     pub fn handle_hosted(
         &mut self,
         conn: ConnectionId,
@@ -86,8 +84,8 @@ impl PageDriver {
         self.advance(now);
     }
 
-    /// Says which is the first request of a connection of HTTP/3 of which nothing has left yet, and how
-    /// many octets it has sent and received in all.
+    /// Reports the first request of a connection of HTTP/3 of which no byte has been sent yet, and how many
+    /// bytes the connection has sent and received in total.
     pub fn handle_progress(
         &mut self,
         conn: ConnectionId,

@@ -1,11 +1,11 @@
-//! The dimensions of an image, from its first octets: all that a layout waits for.
+//! The dimensions of an image, from its first bytes: a layout needs only these.
 
 /// Width and height in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dimensions {
     /// Pixels in a row.
     pub width: u32,
-    /// Rows. Zero in a JPEG that tells its height after its first scan.
+    /// Rows. Zero in a JPEG that gives its height after its first scan.
     pub height: u32,
 }
 
@@ -13,7 +13,7 @@ pub struct Dimensions {
 #[derive(Debug, Clone, Default)]
 pub struct Sizer {
     state: State,
-    /// The octets of the signature, or of a JPEG's frame header.
+    /// The bytes of the signature, or of a JPEG's frame header.
     buffer: [u8; 24],
     length: usize,
 }
@@ -52,7 +52,7 @@ impl Sizer {
         }
     }
 
-    /// Reads the next octets of the file and says whether the dimensions are known.
+    /// Reads the next bytes of the file and returns the dimensions once they are known.
     pub fn push(&mut self, bytes: &[u8]) -> Option<Dimensions> {
         let mut rest = bytes;
         while let Some((&byte, after)) = rest.split_first() {
@@ -60,7 +60,7 @@ impl Sizer {
             self.state = match self.state {
                 State::Known(_) | State::Unknown => break,
                 State::Skip(count) => {
-                    // This octet and as many of the following as are there.
+                    // This byte and as many of the following as are available.
                     let more = usize::from(count - 1).min(rest.len());
                     rest = &rest[more..];
                     match count - 1 - more as u16 {
@@ -85,14 +85,14 @@ impl Sizer {
             State::Marker => {
                 self.length = 0;
                 match byte {
-                    // Fill octets, and markers that stand alone.
+                    // Fill bytes, and markers without a segment.
                     0xff => State::Marker,
                     0x01 | 0xd0..=0xd8 => State::MarkerStart,
-                    // Start of frame, whatever the process.
+                    // Start of frame, for any coding process.
                     0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
                         State::Length { frame: true }
                     }
-                    // The scan or the end before any frame.
+                    // The scan or the end of the image comes before any frame.
                     0x00 | 0xd9 | 0xda => State::Unknown,
                     _ => State::Length { frame: false },
                 }
@@ -103,7 +103,7 @@ impl Sizer {
                     return state;
                 };
                 self.length = 0;
-                // The length counts its own two octets.
+                // The length counts its own two bytes.
                 match (u16::from_be_bytes([high, low]), frame) {
                     (0 | 1, _) => State::Unknown,
                     (2, false) => State::MarkerStart,
@@ -131,7 +131,7 @@ impl Sizer {
     }
 }
 
-/// What the first octets of a file say; at most 24 are needed.
+/// Identifies the format by the first bytes of a file; at most 24 are needed.
 fn signature(bytes: &[u8]) -> State {
     const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
     const JPEG: &[u8] = b"\xff\xd8";

@@ -1,4 +1,4 @@
-//! The files of a page, and what is asked of them.
+//! The files of a page, and the requests for them.
 
 use fathometer_model::{Bytes, Delivery, ExchangeRecord, Failure, Instant, Outcome};
 
@@ -11,45 +11,45 @@ use super::kind::FileKind;
 pub(super) struct Item {
     pub(super) target: String,
     pub(super) kind: FileKind,
-    /// Which of the page's hosts it is asked from.
+    /// The index of the page's host from which it is requested.
     pub(super) host: u16,
-    /// The item that named it; the base file was named by the user.
+    /// The item that named it; `None` for the base file, which the user names.
     pub(super) named_by: Option<usize>,
     pub(super) planned: Instant,
-    /// Whether the page needs it, as far as is known: what comes unasked may never be named.
+    /// Whether the page needs it, as far as known: a pushed or bundled file may never be named.
     pub(super) wanted: bool,
     pub(super) known_by: KnownBy,
     pub(super) retries: u16,
     pub(super) resolved: Option<Resolved>,
-    /// When the first octet of what brought it was read.
+    /// When the first byte of the response that delivered it was read.
     pub(super) started: Option<Instant>,
-    /// How it came, once it can be used.
+    /// How it was delivered, once it can be used.
     pub(super) by: Option<Delivery>,
     pub(super) sizer: Sizer,
-    /// Octets of the file received in order from its first.
+    /// Bytes of the file received in order from the start.
     pub(super) received: u64,
-    /// The octets it is known to have.
+    /// The length of the complete file, if known.
     pub(super) complete: Option<u64>,
-    /// What the cache will remember of the copy that is being received.
+    /// The cache entry for the copy that is being received.
     pub(super) fresh: CacheEntry,
 }
 
-/// How a file came to be known at first.
+/// How a file first became known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KnownBy {
     /// The user, another file or a list named it.
     Name,
     Push,
     Bundle,
-    /// It is no file: what a bundle of a list is asked for with.
+    /// It is not a file but the target of the request for a list's bundle.
     Folder,
 }
 
-/// When a file was done with, for good or ill.
+/// When a file was resolved, successfully or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Resolved {
     pub(super) at: Instant,
-    /// Octets that all connections had received by then.
+    /// Bytes that all connections had received by then.
     pub(super) octets: Bytes,
 }
 
@@ -78,8 +78,8 @@ impl Item {
         self.kind.is_image()
     }
 
-    /// Forgets what was received of the file: the first octet of a copy follows, of which the cache
-    /// is to remember this.
+    /// Resets the received part of the file: the first byte of a copy follows, for which the cache will store
+    /// `fresh`.
     pub(super) fn begin_copy(&mut self, fresh: CacheEntry) {
         self.sizer = Sizer::new();
         self.received = 0;
@@ -88,14 +88,14 @@ impl Item {
     }
 }
 
-/// A file and what to ask of it.
+/// A file and the kind of request for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Job {
     pub(super) item: usize,
     pub(super) ask: Ask,
 }
 
-/// What a request asks for.
+/// The kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ask {
     Whole {
@@ -120,35 +120,35 @@ pub(super) struct Exchange {
     pub(super) meaning: Meaning,
 }
 
-/// What the response to a request is, once its head is read.
+/// The meaning of a response, once its head is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     Unknown,
     /// The base file itself.
     Base,
-    /// An embedded file, whole.
+    /// An embedded file, complete.
     Whole,
     /// A part of an embedded file.
     Part,
-    /// There is nothing further of this file.
+    /// The client already has the rest of this file.
     Had,
     /// The copy in the cache is current.
     Current,
-    /// The copy in the cache is not current, and the response does not bring a new one.
+    /// The copy in the cache is not current, and the response does not contain a new one.
     Changed,
     /// A package or an archive of all files.
     Bundle,
-    /// The copies of all files that a bundle brought earlier are current.
+    /// The copies of all files of an earlier bundle are current.
     BundleCurrent,
-    /// Nothing that the driver still waits for.
+    /// A response that the driver no longer needs.
     Passed,
-    /// A bundle whose content was wrong within good HTTP.
+    /// A bundle whose content was wrong in a valid HTTP message.
     BrokenBundle(Failure),
-    /// No copy of the file, and none to be had by asking again: an error status.
+    /// No copy of the file, and a retry would not help: an error status.
     Nothing,
-    /// Not what was asked for: ask for the whole file.
+    /// Not what was requested: request the complete file.
     Unusable,
-    /// The content was wrong within good HTTP.
+    /// The content was wrong in a valid HTTP message.
     Broken(Failure),
 }
 
@@ -173,7 +173,7 @@ pub(super) fn new_record(
         response_head: Bytes(0),
         response_body: Bytes(0),
         status: None,
-        // Until it is known better: what it is when the retrieval is cut short.
+        // The outcome if the retrieval is cut short before there is another one.
         outcome: Outcome::Failed(Failure::LocalAbort),
         request_fields: None,
         response_fields: None,

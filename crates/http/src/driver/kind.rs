@@ -1,33 +1,33 @@
-//! What a file is to its page, and how urgent that makes it.
+//! The role of a file in its page, and the urgency that follows from it.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::html::ReferenceKind;
 
-/// What a file is to the page that needs it.
+/// The role of a file in the page that needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
     /// The page's base file.
     Document,
-    /// A style sheet: nothing is drawn before it is there.
+    /// A style sheet: it blocks rendering.
     StyleSheet,
-    /// A script that the rest of the document waits for.
+    /// A script that blocks the parsing of the document.
     Script,
-    /// A script that nothing waits for (`async`, `defer`).
+    /// A script that blocks nothing (`async`, `defer`).
     LaterScript,
-    /// A font: its text is not drawn before it is there.
+    /// A font: it blocks the rendering of its text.
     Font,
     /// An image.
     Image,
     /// A document within the document.
     Frame,
-    /// What scripts ask for by themselves, and everything else.
+    /// Files requested by scripts, and everything else.
     Other,
 }
 
 impl FileKind {
-    /// What a reference in HTML makes of a file. ([`ReferenceKind::Base`] refers to none.)
+    /// The kind for a reference in HTML. ([`ReferenceKind::Base`] refers to no file.)
     pub(super) const fn of_reference(kind: ReferenceKind) -> FileKind {
         match kind {
             ReferenceKind::Image | ReferenceKind::Background | ReferenceKind::ImageInput => {
@@ -41,8 +41,8 @@ impl FileKind {
         }
     }
 
-    /// What a file of this media type is to a page, where nothing else tells: a script is taken for one
-    /// that nothing waits for, HTML for a frame.
+    /// The kind for a media type, if nothing else is known: a script is treated as one that blocks nothing,
+    /// HTML as a frame.
     pub fn of_content_type(content_type: &str) -> FileKind {
         let essence = content_type.split(';').next().unwrap_or_default().trim();
         let family = essence.split('/').next().unwrap_or_default();
@@ -58,7 +58,7 @@ impl FileKind {
         }
     }
 
-    /// What a destination of the Fetch standard (`as=style` in a preload) says.
+    /// The kind for a destination of the Fetch standard (`as=style` in a preload).
     pub(super) fn of_destination(destination: &str) -> FileKind {
         match destination {
             "style" => FileKind::StyleSheet,
@@ -70,7 +70,7 @@ impl FileKind {
         }
     }
 
-    /// Whether it has dimensions that a layout waits for.
+    /// Whether it has dimensions that a layout needs.
     pub const fn is_image(self) -> bool {
         matches!(self, FileKind::Image)
     }
@@ -80,7 +80,7 @@ impl FileKind {
         matches!(self, FileKind::Script | FileKind::LaterScript)
     }
 
-    /// Whether the page cannot be shown, or not read, without it.
+    /// Whether the page cannot be shown, or not be read, without it.
     pub const fn is_critical(self) -> bool {
         matches!(
             self,
@@ -94,12 +94,12 @@ impl FileKind {
 pub struct Urgency {
     /// From 0, the most urgent, to 7.
     pub level: u8,
-    /// Whether pieces of it are of use, so that it may share the connection with others of its level.
+    /// Whether parts of it are useful, so that it may share the connection with others of its level.
     pub incremental: bool,
 }
 
 impl Urgency {
-    /// What a file has of which nothing is said.
+    /// The default when no priority is given.
     pub const DEFAULT: Urgency = Urgency {
         level: 3,
         incremental: false,
@@ -125,25 +125,25 @@ impl fmt::Display for Urgency {
     }
 }
 
-/// What a client says of the urgency of its requests.
+/// The priorities that a client sends with its requests.
 ///
 /// As text: `none`, `browser`, `round-robin`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Priorities {
-    /// Nothing: files are asked for in the order in which they were found.
+    /// No priorities: files are requested in the order in which they were found.
     #[default]
     None,
-    /// What browsers say, in Chromium's five levels: the document and style sheets before
-    /// everything, then fonts, scripts that hold up the document and what scripts ask for, then
-    /// images and scripts that hold up nothing; documents, images and what scripts ask for are
-    /// incremental. Where requests wait for a connection, the more urgent go first.
+    /// The priorities of browsers, in Chromium's five levels. First the document and style sheets; then fonts,
+    /// scripts that block the document and files requested by scripts; then images and scripts that block
+    /// nothing. Documents, images and files requested by scripts are incremental. Where requests wait for a
+    /// connection, the more urgent go first.
     Browser,
-    /// That all are alike and incremental: a server is to serve them in turns.
+    /// All files are equal and incremental: the server is to interleave them.
     RoundRobin,
 }
 
 impl Priorities {
-    /// What is said of a file of this kind.
+    /// The priority of a file of this kind.
     pub const fn of(self, kind: FileKind) -> Urgency {
         match (self, kind) {
             (Priorities::None, _) => Urgency::DEFAULT,
@@ -180,7 +180,7 @@ impl FromStr for Priorities {
     }
 }
 
-/// What [`FromStr`] reads.
+/// The format that [`FromStr`] reads.
 impl fmt::Display for Priorities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

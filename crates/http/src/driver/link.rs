@@ -1,4 +1,4 @@
-//! One connection of a retrieval: its machine, and what the driver knows besides.
+//! One connection of a retrieval: its machine, and the driver's state for it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,18 +12,18 @@ use crate::client::RequestId;
 use crate::h1::client as h1;
 use crate::h2;
 
-/// The most requests on one multiplexing connection at a time when a policy does not say. Servers allow
-/// fewer.
+/// The most requests on one multiplexing connection at a time if the policy does not give a number. Servers
+/// allow fewer.
 const MOST_STREAMS: u32 = 1000;
 
-/// One connection: the machine, and what the driver knows besides.
+/// One connection: the machine, and the driver's state for it.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) machine: Machine,
     pub(super) state: LinkState,
-    /// Which of the page's hosts it leads to.
+    /// The index of the page's host to which it leads.
     pub(super) host: u16,
-    /// What it speaks.
+    /// Its protocol.
     pub(super) protocol: Protocol,
     /// The port of the host's alternative service, if it leads to that.
     pub(super) service: Option<u16>,
@@ -31,21 +31,21 @@ pub(super) struct Link {
     pub(super) exchanges: Vec<usize>,
     /// The exchange of each push that was accepted.
     pub(super) pushes: HashMap<RequestId, usize>,
-    /// How many requests have had their first octet handed to the transport.
+    /// Number of requests whose first byte was handed to the transport.
     pub(super) sent: usize,
-    /// The sizes of flushes not yet handed over whole: each is offered by itself. Of a machine that
-    /// multiplexes, all there is may leave together.
+    /// The sizes of flushes not completely handed over yet: each is offered separately. With a multiplexing
+    /// machine all output may be sent together.
     pub(super) flushes: VecDeque<usize>,
-    /// When held octets leave at the latest.
+    /// The deadline for sending held bytes.
     pub(super) flush_by: Option<Instant>,
-    /// Whether held octets include a request that stands for itself and is no rest of a file.
+    /// Whether held bytes include a request other than one for the rest of a file.
     pub(super) holds_primary: bool,
     pub(super) holds_base: bool,
-    /// Not to be pipelined on before its first answer.
+    /// Not to be pipelined on before its first response.
     pub(super) cautious: bool,
-    /// Whether a response on it was given up for what it said: no reason to mistrust another connection.
+    /// Whether a response on it was cancelled because of its content: no reason to distrust other connections.
     pub(super) gives_up: bool,
-    /// What is left to do when the machine's last octets have been handed over.
+    /// The action to take when the machine's last bytes have been handed over.
     pub(super) parting: Option<Action>,
     pub(super) record: ConnectionRecord,
 }
@@ -56,7 +56,7 @@ pub(super) enum LinkState {
         until: Option<Instant>,
     },
     Open,
-    /// Done with; waiting for the server's end.
+    /// Finished; waiting for the server's close.
     Draining {
         until: Instant,
     },
@@ -72,8 +72,8 @@ impl Link {
         self.machine.multiplexes()
     }
 
-    /// Whether it counts among the connections that a policy allows: one that a server is draining and
-    /// that takes no more requests makes room for another, where requests are not tied to their order.
+    /// Whether it counts towards the policy's number of connections. A multiplexing connection that the server
+    /// is draining, and that accepts no more requests, makes room for another one.
     pub(super) fn takes_a_place(&self) -> bool {
         match self.multiplexes() {
             true => self.is_live() && self.machine.accepts_requests(),
@@ -133,7 +133,7 @@ impl PageDriver {
         let place = self.links.len();
         let (protocol, service) = self.way_to(host, now);
         let limit = match service {
-            // There is another way.
+            // If this fails, the origin itself can be used.
             Some(_) => Some(self.options.service_timeout),
             None => self.options.connect_timeout,
         };
@@ -195,7 +195,7 @@ impl PageDriver {
         if ended {
             return self.close(place, Action::Close(conn), now);
         }
-        // QUIC has no half of a connection to end.
+        // A QUIC connection cannot be half-closed.
         let hosted = link.machine.hosted_mut().is_some();
         let half = self.options.close == CloseManner::Half && was_open && !hosted;
         let action = match reason {
@@ -204,7 +204,7 @@ impl PageDriver {
             _ if half => None,
             _ => Some(Action::Close(conn)),
         };
-        // A machine may have a last word (GOAWAY) for the server.
+        // A machine may have a last frame (GOAWAY) for the server.
         let link = &mut self.links[place];
         let has_last_word = was_open && !link.machine.transmit().is_empty();
         if half || has_last_word {
@@ -219,7 +219,7 @@ impl PageDriver {
         }
     }
 
-    /// Does what was to be done when the last octets had left.
+    /// Takes the action that waited for the last bytes to be sent.
     pub(super) fn part(&mut self, place: usize, now: Instant) {
         match self.links[place].parting.take() {
             Some(action @ Action::ShutdownWrite(_)) => self.actions.push_back(action),

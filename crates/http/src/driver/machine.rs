@@ -1,4 +1,4 @@
-//! What speaks on a connection: a machine of the driver's own, or one that its host holds.
+//! The machine of a connection: the driver's own, or one held by its caller.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,17 +11,17 @@ use crate::h2;
 /// The machine of one connection.
 #[derive(Debug)]
 pub(super) enum Machine {
-    /// It turns requests into the octets of one transport.
+    /// It turns requests into the bytes of one transport.
     Own(Box<Connection>),
-    /// HTTP/3's speaks to the many streams of QUIC and is where those are: with the driver's host. Here
-    /// is what is to be asked of it and what it owes.
+    /// The machine of HTTP/3 uses the many streams of QUIC, so the driver's caller holds it. This is the record
+    /// of what to request and of outstanding requests.
     Hosted(Hosted),
 }
 
-/// A request that the host of the driver is to make on a connection of HTTP/3.
+/// A request that the caller of the driver must send on a connection of HTTP/3.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostedRequest {
-    /// Its number on the connection. The host's machine numbers requests from 0 as well.
+    /// Its number on the connection. The caller's machine numbers requests from 0 as well.
     pub request: RequestId,
     /// The method.
     pub method: String,
@@ -33,21 +33,21 @@ pub struct HostedRequest {
     pub fields: Vec<(String, String)>,
 }
 
-/// What the driver knows of a machine that its host holds.
+/// The driver's record of a machine that its caller holds.
 #[derive(Debug)]
 pub(super) struct Hosted {
     waiting: VecDeque<HostedRequest>,
-    /// The most requests without a whole answer.
+    /// The most requests without a complete response.
     streams: usize,
     next: RequestId,
-    /// Requests asked and not done with.
+    /// Requests passed on and not finished.
     owed: BTreeSet<RequestId>,
     first_unsent: RequestId,
-    /// Requests that the host is to give up, each with the failure to report.
+    /// Requests that the caller must cancel, each with the failure to report.
     cancelled: VecDeque<(RequestId, Failure)>,
     status: u16,
     fields: FieldBlock,
-    /// Why it is at its end, and what becomes of what it owes.
+    /// Why it has ended, and the failure of its unfinished requests.
     end: Option<(CloseReason, Failure)>,
     is_closed: bool,
 }
@@ -68,12 +68,12 @@ impl Hosted {
         }
     }
 
-    /// The next request to be made.
+    /// The next request to send.
     pub(super) fn take(&mut self) -> Option<HostedRequest> {
         self.waiting.pop_front().filter(|_| self.end.is_none())
     }
 
-    /// The next request to be given up.
+    /// The next request to cancel.
     pub(super) fn take_cancelled(&mut self) -> Option<(RequestId, Failure)> {
         self.cancelled.pop_front().filter(|_| self.end.is_none())
     }
@@ -82,7 +82,7 @@ impl Hosted {
         self.first_unsent = self.first_unsent.max(first_unsent).min(self.next);
     }
 
-    /// Takes note of what the host's machine reports, before the driver acts on it.
+    /// Records an event of the caller's machine, before the driver handles it.
     pub(super) fn note(&mut self, event: &Event<'_>, head: Option<Head<'_>>) {
         match *event {
             Event::Head { .. } | Event::Interim { .. } => {
@@ -130,7 +130,7 @@ impl Hosted {
     }
 }
 
-/// Passes a call on to a machine of the driver's own; what there is instead for one that is hosted.
+/// Forwards a call to a machine of the driver's own; for a hosted one it evaluates the alternative.
 macro_rules! own {
     ($machine:expr, $own:ident => $call:expr, $hosted:ident => $instead:expr) => {
         match $machine {
@@ -173,7 +173,7 @@ impl Machine {
         own!(self, own => own.first_unsent(), hosted => hosted.first_unsent)
     }
 
-    /// Asks for something, with these fields. What a hosted machine makes of it is told later.
+    /// Sends a request with these fields. A hosted machine reports the result later.
     pub(super) fn ask(
         &mut self,
         line: RequestLine<'_>,
@@ -256,8 +256,8 @@ impl Machine {
             hosted => hosted.end.filter(|_| hosted.is_closed).map(|(reason, _)| reason))
     }
 
-    /// What the server has told of alternative services in a frame: the origin it is about, empty for that
-    /// of the request, and a field's value.
+    /// The last alternative services announced in a frame: the origin that they concern, empty for that of the
+    /// request, and a field's value.
     pub(super) fn alternatives(&self) -> Option<(&str, &str)> {
         match self {
             Machine::Own(own) => own.http2().map(h2::client::Connection::alternatives),

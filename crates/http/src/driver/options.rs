@@ -1,4 +1,4 @@
-//! What a retrieval does besides its connection policy.
+//! Options of a retrieval other than its connection policy.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,65 +13,63 @@ use super::kind::Priorities;
 use super::policy::Policy;
 use crate::h1::client::{Limits, Timeouts};
 
-/// Everything about a retrieval that is not the connection policy. The default is the paper's
-/// HTTP/1.1 robot: 1024 octets of output buffer flushed explicitly, validation by entity tag, no
-/// content coding, requests of about 190 octets (170 to fetch a file of the Microscape page, 35 more
-/// to validate it), a careful close.
+/// All options of a retrieval except the connection policy. The default is the paper's HTTP/1.1 robot: 1024
+/// bytes of output buffer flushed explicitly, validation by entity tag, no content coding, a careful close. Its
+/// requests have about 190 bytes (170 to fetch a file of the Microscape page, 35 more to validate it).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// The `Host` field, which also says which references are on the page's own origin. Where a policy
-    /// spreads files over hosts, the names of the others are made of it (`s1.` in front of it).
+    /// The `Host` field, which also defines the page's own origin for references. Where a policy spreads files
+    /// over hosts, the names of the others are derived from it (`s1.` in front of it).
     pub host: String,
-    /// When pipelined requests leave. Without pipelining every request leaves at once.
+    /// When pipelined requests are sent. Without pipelining every request is sent at once.
     pub flush: Flush,
-    /// How a revisit asks whether its copies are current.
+    /// How a revisit validates its copies.
     pub revalidation: Revalidation,
-    /// Content codings offered in `Accept-Encoding`, best first. Not offered for images, whose
-    /// formats are compressed by themselves.
+    /// Content codings offered in `Accept-Encoding`, best first. Not offered for images, whose formats are
+    /// already compressed.
     pub accept_encoding: Vec<ContentCoding>,
     /// Further request fields, in order, after `Host`.
     pub headers: Vec<(String, String)>,
-    /// How many octets of each image [`Policy::ranges`](super::Policy::ranges) fetches first; at
+    /// How many bytes of each image [`Policy::ranges`](super::Policy::ranges) fetches first; at
     /// least 1.
     pub first_range: Bytes,
-    /// Whether a revisit with ranges sends `If-Range` along with `If-None-Match` and `Range`, as the
-    /// paper words it. By RFC 9110 section 13.1.5 a changed file then comes whole; without it (the
-    /// default) a changed file sends its first octets alone, which is the purpose. The rest is
-    /// always asked for with `If-Range`.
+    /// Whether a revisit with ranges sends `If-Range` along with `If-None-Match` and `Range`, as the paper
+    /// words it. By RFC 9110 section 13.1.5 a changed file is then sent completely. Without it (the default)
+    /// only the first bytes of a changed file are sent, which is the purpose. The rest is always requested with
+    /// `If-Range`.
     pub if_range_on_revisit: bool,
-    /// What is said of the urgency of requests (RFC 9218), and which go first where they wait.
+    /// The priorities sent with requests (RFC 9218), which also order waiting requests.
     pub priorities: Priorities,
-    /// The files to retrieve, if they make no page. The base file is then not looked at: all are asked
-    /// for at once, or in a bundle with the list's folder.
+    /// The files to retrieve, if they are not a page. The base file is then ignored: all files are requested at
+    /// once, or in a bundle from the list's folder.
     pub list: Option<Arc<PageList>>,
-    /// What files name that no scanner finds; empty for a page whose HTML names them all.
+    /// References that are not found in HTML; empty for a page whose HTML names all its files.
     pub graph: Arc<PageGraph>,
-    /// How long a browser would execute each script before what it names is asked for and before the
+    /// Simulated execution time of each script, before the files that it names are requested and before the
     /// page can be complete. Scripts are executed one after another.
     pub script_time: Duration,
     /// Whether preloads (`Link` with `rel=preload`, of an interim 103 or of a final head) are followed.
     pub preloads: bool,
-    /// What HTTP/2 says at the start of a connection.
+    /// The settings and windows of HTTP/2.
     pub http2: Http2Windows,
-    /// How a connection that has done its work is closed.
+    /// How a finished connection is closed.
     pub close: CloseManner,
     /// Limits on responses.
     pub limits: Limits,
     /// Time limits of exchanges.
     pub timeouts: Timeouts,
-    /// The longest wait for a connection to be established; `None` waits for ever.
+    /// The longest time to establish a connection; `None` waits for ever.
     pub connect_timeout: Option<Duration>,
-    /// The same for a connection to an alternative service, in place of which the origin itself can be
-    /// asked.
+    /// The same for a connection to an alternative service; after it the origin itself is used.
     pub service_timeout: Duration,
-    /// How long persistent connections are kept when the page is complete, as a browser would keep
-    /// them for the next page.
+    /// How long persistent connections are kept after the page is complete, as a browser would keep them for
+    /// the next page.
     pub idle_wait: Duration,
-    /// How long a careful close waits for the server's end before it closes regardless.
+    /// How long a careful close waits for the server's close before it closes anyway.
     pub close_wait: Duration,
-    /// How often a file is asked for again when a connection ends before it answers anything, or
-    /// within the answer. (A connection that answered something before it ended was useful: asking
-    /// again for what it left unanswered is not counted.)
+    /// How often a file is requested again when a connection ends before or within the response. (A connection
+    /// that delivered some response before it ended was useful: retries of its unanswered requests are not
+    /// counted.)
     pub retries: u16,
 }
 
@@ -109,22 +107,22 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The names of the hosts that a policy spreads a page's files over; the base file is on the first.
+    /// The names of the hosts over which a policy spreads a page's files; the base file is on the first.
     pub fn host_names(&self, policy: &Policy) -> Vec<String> {
         let others = (1..policy.hosts).map(|number| format!("s{number}.{}", self.host));
         std::iter::once(self.host.clone()).chain(others).collect()
     }
 }
 
-/// The room that a client of HTTP/2 gives its server, in octets. The default is what browsers of today
-/// give: enough that it never limits a page.
+/// The receive windows of an HTTP/2 client and its header table, in bytes. The default is that of current
+/// browsers: large enough that it never limits a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Http2Windows {
-    /// What may be under way on each stream; at most 2^31 - 1.
+    /// The window of each stream; at most 2^31 - 1.
     pub stream_window: u32,
-    /// What may be under way on a connection; from 65 535 to 2^31 - 1.
+    /// The window of a connection; from 65 535 to 2^31 - 1.
     pub connection_window: u32,
-    /// The table that response fields are compressed with.
+    /// The size of the table that compresses response fields.
     pub header_table: u32,
 }
 
@@ -138,19 +136,18 @@ impl Default for Http2Windows {
     }
 }
 
-/// When buffered requests of a pipeline leave (the paper, section "Buffer Tuning").
+/// When buffered requests of a pipeline are sent (the paper, section "Buffer Tuning").
 ///
-/// Whatever the levels: when the buffer holds `buffer` octets, exactly these leave, so that one
-/// write may end within a request; and when the pipeline can take no further request, the buffer
-/// leaves as it is. As text: `explicit`, `timer-0ms`, `timer-50ms`, `timer-1000ms` (any number) and
-/// `buffer`, all with a buffer of 1024 octets.
+/// In all variants: when the buffer holds `buffer` bytes, exactly these are sent, so that one write may end
+/// within a request. When the pipeline accepts no further request, the buffer is sent as it is. As text:
+/// `explicit`, `timer-0ms`, `timer-50ms`, `timer-1000ms` (any number) and `buffer`, all with a buffer of 1024
+/// bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flush {
-    /// Whether the client flushes by what it knows: right after the request for the base file, and
-    /// when no further request can come up (the HTML is scanned to its end and no first part of an
-    /// image is awaited).
+    /// Whether the client flushes explicitly: right after the request for the base file, and when no further
+    /// request is possible (the HTML is completely scanned and no first part of an image is outstanding).
     pub explicit: bool,
-    /// How long octets stay in the buffer at most.
+    /// The longest time for which bytes stay in the buffer.
     pub timer: Option<Duration>,
     /// The size of the buffer; at least 1.
     pub buffer: Bytes,
@@ -160,16 +157,15 @@ impl Flush {
     /// The buffer of the paper's robot.
     pub const BUFFER: Bytes = Bytes(1024);
 
-    /// The paper's final client: explicit, with a timer of 50 ms to fall back on. Text `explicit`.
+    /// The paper's final client: explicit flushes, with a timer of 50 ms as a fallback. Text `explicit`.
     pub const EXPLICIT: Flush = Flush {
         explicit: true,
         timer: Some(Duration::from_millis(50)),
         buffer: Flush::BUFFER,
     };
 
-    /// Buffer and timer alone, as in the paper's first clients (1 s, later 50 ms): even the request
-    /// for the base file waits for the timer. Zero flushes when the input at hand has been dealt
-    /// with. Text `timer-<n>ms`.
+    /// Only buffer and timer, as in the paper's first clients (1 s, later 50 ms): even the request for the base
+    /// file waits for the timer. Zero flushes when the current input has been processed. Text `timer-<n>ms`.
     pub const fn timer(after: Duration) -> Flush {
         Flush {
             explicit: false,
@@ -178,16 +174,16 @@ impl Flush {
         }
     }
 
-    /// No timer. A request smaller than the buffer would never leave, so this one also flushes at the
-    /// end of the known requests: after the one for the base file, and when no further can come up.
-    /// Unlike `explicit` it has nothing to fall back on in between. Text `buffer`.
+    /// No timer. A request smaller than the buffer would never be sent, so this also flushes at the end of the
+    /// known requests: after the one for the base file, and when no further request is possible. Unlike
+    /// `explicit` it has no timer as a fallback. Text `buffer`.
     pub const BUFFER_ONLY: Flush = Flush {
         explicit: false,
         timer: None,
         buffer: Flush::BUFFER,
     };
 
-    /// Whether the client flushes when it knows that nothing further can come.
+    /// Whether the client flushes when no further request is possible.
     pub(super) fn at_the_end(self) -> bool {
         self.explicit || self.timer.is_none()
     }
@@ -226,7 +222,7 @@ impl FromStr for Flush {
     }
 }
 
-/// What [`FromStr`] reads; a buffer of another size is not told.
+/// The format that [`FromStr`] reads; a different buffer size is not shown.
 impl fmt::Display for Flush {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.explicit, self.timer) {
@@ -237,39 +233,39 @@ impl fmt::Display for Flush {
     }
 }
 
-/// How a revisit asks whether its copies are current.
+/// How a revisit validates its copies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Revalidation {
     /// Conditional GET by entity tag (`If-None-Match`); by date for a file that has no tag.
     #[default]
     EntityTag,
-    /// Conditional GET by date (`If-Modified-Since`), all that HTTP/1.0 knows.
+    /// Conditional GET by date (`If-Modified-Since`), the only one in HTTP/1.0.
     Date,
     /// The paper's HTTP/1.0 client, which has no persistent cache: a plain GET for the base file and
     /// HEAD for every embedded one. One whose validators have changed is fetched.
     Head,
 }
 
-/// How a connection that has done its work is closed.
+/// How a finished connection is closed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum CloseManner {
-    /// The client ends its side and waits for the server's end (for
-    /// [`Options::close_wait`] at most) before it lets go of the socket.
+    /// The client closes its side and waits for the server's close (for at most [`Options::close_wait`]) before
+    /// it closes the socket.
     #[default]
     Half,
     /// Both sides at once, as a careless client does.
     Full,
 }
 
-/// Whether the client has been there before.
+/// Whether the client has visited the page before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Visit {
-    /// The cache is not asked: everything is fetched.
+    /// The cache is not used: everything is fetched.
     First,
-    /// Everything in the cache is validated; what is not in it is fetched.
+    /// Everything in the cache is validated; other files are fetched.
     Revalidate,
-    /// The client goes on to a further page of the same session: the page itself is validated or
-    /// fetched, and what the cache has of its files is used without asking.
+    /// The client visits a further page of the same session: the page itself is validated or fetched, and
+    /// cached files are used without validation.
     Session,
 }
 

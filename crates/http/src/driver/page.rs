@@ -1,4 +1,4 @@
-//! The page driver: its state, what is told to it and what it answers.
+//! The page driver: its state, its inputs and its outputs.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -17,65 +17,63 @@ use super::policy::Policy;
 use super::retrieval::{BundleAnswer, Counters, Milestones, Octets, Retrieval};
 use super::unbundle::Bundling;
 
-/// A connection of one retrieval: they are numbered from 0 in the order they are asked for, and the
+/// A connection of one retrieval. Connections are numbered from 0 in the order of their requests, and the
 /// number is [`ConnectionRecord::connection`](fathometer_model::ConnectionRecord::connection).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u32);
 
-/// What the host of the driver is to do with a connection.
+/// What the caller of the driver must do with a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Open it for [`PageDriver::protocol_of`] (and to [`PageDriver::port_of`], where that names one), and
-    /// report [`PageDriver::handle_connected`] or [`PageDriver::handle_failure`]. Where
-    /// the policy wants TLS it is connected when that may carry requests; the name to ask for is
-    /// [`PageDriver::host_of`].
+    /// Open it for [`PageDriver::protocol_of`] (and to [`PageDriver::port_of`], if that returns a port), and
+    /// report [`PageDriver::handle_connected`] or [`PageDriver::handle_failure`]. With TLS it counts as
+    /// connected when it can carry requests; the server name is [`PageDriver::host_of`].
     Connect(ConnectionId),
-    /// End the client's side (send FIN, with TLS after its closure alert) and go on reading.
+    /// Close the client's side (send FIN, with TLS after its closure alert) and continue to read.
     ShutdownWrite(ConnectionId),
-    /// Close it and forget it. Every connection that was asked for ends in exactly one `Close` or
-    /// `Abort`, failed ones included.
+    /// Close it and drop it. Every requested connection ends in exactly one `Close` or `Abort`, including
+    /// failed ones.
     Close(ConnectionId),
-    /// Reset it and forget it: the server broke the rules or a time limit.
+    /// Reset it and drop it: the server violated the protocol or a time limit.
     Abort(ConnectionId),
 }
 
-/// Retrieves one page over as many connections as the policy says. See the [module](super) for how
-/// to drive it.
+/// Retrieves one page over the connections of the policy. See the [module](super) for how to drive it.
 #[derive(Debug)]
 pub struct PageDriver {
     pub(super) policy: Policy,
     pub(super) options: Options,
     pub(super) visit: Visit,
     pub(super) cache: ValidatorCache,
-    /// The names of the hosts that the page's files are spread over; the base file is on the first.
+    /// The names of the hosts over which the page's files are spread; the base file is on the first.
     pub(super) host_names: Vec<String>,
-    /// The base file is the first, or what a bundle of a list is asked for with; embedded files follow
-    /// in the order they were found.
+    /// The first is the base file, or the folder of a list's bundle; embedded files follow in the order they
+    /// were found.
     pub(super) items: Vec<Item>,
     pub(super) known: HashMap<String, usize>,
-    /// What is to be asked as soon as a connection takes it.
+    /// Requests to be sent as soon as a connection accepts them.
     pub(super) queue: VecDeque<Job>,
-    /// What is to be asked again, before the queue.
+    /// Requests to be retried, before the queue.
     pub(super) again: VecDeque<Job>,
     pub(super) links: Vec<Link>,
     pub(super) exchanges: Vec<Exchange>,
     pub(super) base: Option<BaseFile>,
-    /// The base file is dealt with: no further reference can be found in it.
+    /// The base file is finished: no further reference can be found in it.
     pub(super) base_done: bool,
-    /// Scripts that are being executed, one after another, each with its end.
+    /// Scripts in execution, one after another, each with its end.
     pub(super) executions: VecDeque<(Instant, usize)>,
-    /// Items that the page needs and that are neither done nor failed.
+    /// Number of items that the page needs and that are neither resolved nor failed.
     pub(super) unresolved: usize,
-    /// Exchanges that wait for the first part of an image.
+    /// Number of exchanges that wait for the first part of an image.
     pub(super) first_parts: usize,
-    /// A connection ended unannounced and left requests unanswered: do not pipeline on the next one
-    /// before it has answered (RFC 9112 section 9.3.2).
+    /// A connection closed unannounced and left requests unanswered: the next one is not pipelined on before
+    /// its first response (RFC 9112 section 9.3.2).
     pub(super) distrust: bool,
     pub(super) bundling: Bundling,
-    /// Items that are not asked for while they may be in a bundle that is under way.
+    /// Items that are not requested while a bundle in flight may contain them.
     pub(super) withheld: Vec<usize>,
     pub(super) bundle_answer: Option<BundleAnswer>,
-    /// Items in the order in which they could be used.
+    /// Items in the order in which they became usable.
     pub(super) arrivals: Vec<usize>,
     pub(super) page_end: Option<Instant>,
     pub(super) actions: VecDeque<Action>,
@@ -83,13 +81,13 @@ pub struct PageDriver {
     pub(super) octets: Octets,
     pub(super) counters: Counters,
     pub(super) failures: Vec<(String, Failure)>,
-    /// What became known and what became of alternative services.
+    /// Events of alternative services.
     pub(super) services: Vec<ServiceRecord>,
 }
 
 impl PageDriver {
-    /// A driver that is about to retrieve the page at `base_target`, or the list of
-    /// [`Options::list`]. With [`Visit::First`] the cache is not asked, and filled all the same.
+    /// A driver that will retrieve the page at `base_target`, or the list of [`Options::list`]. With
+    /// [`Visit::First`] the cache is filled but not used.
     pub fn new(
         policy: Policy,
         options: Options,
@@ -138,20 +136,20 @@ impl PageDriver {
         driver
     }
 
-    /// The name of the host that a connection leads to, as its requests say it, without a port: what
-    /// TLS asks for.
+    /// The name of the host to which a connection leads, as in its requests but without a port: the server name
+    /// for TLS.
     pub fn host_of(&self, conn: ConnectionId) -> &str {
         let link = self.links.get(conn.0 as usize);
         let host = link.map_or(0, |link| usize::from(link.host));
         without_port(&self.host_names[host])
     }
 
-    /// The policy it follows.
+    /// Its policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Says that a connection is established and can carry requests.
+    /// Notes that a connection is established and can carry requests.
     pub fn handle_connected(&mut self, conn: ConnectionId, now: Instant) {
         if let Some(link) = self.links.get_mut(conn.0 as usize)
             && matches!(link.state, LinkState::Connecting { .. })
@@ -162,8 +160,7 @@ impl PageDriver {
         self.advance(now);
     }
 
-    /// Notes how a connection is protected and what is spoken on it (by its name in ALPN), for the
-    /// records alone.
+    /// Records how a connection is protected and its protocol (ALPN name), only for the records.
     pub fn note_protection(
         &mut self,
         conn: ConnectionId,
@@ -176,7 +173,7 @@ impl PageDriver {
         }
     }
 
-    /// Takes what was read from a connection.
+    /// Takes the bytes read from a connection.
     pub fn handle_data(&mut self, conn: ConnectionId, bytes: &[u8], now: Instant) {
         let place = conn.0 as usize;
         if let Some(link) = self.links.get_mut(place)
@@ -192,12 +189,28 @@ impl PageDriver {
         self.advance(now);
     }
 
-    /// Says that the server has ended its side of a connection.
+    /// Notes that the server has closed its side of a connection.
     pub fn handle_eof(&mut self, conn: ConnectionId, now: Instant) {
         self.ended(conn, now, |machine| machine.handle_eof(now));
     }
 
-    /// Says that a connection failed, or could not be established.
+    /// As [`handle_eof`](Self::handle_eof), where the end may not be the server's: over TLS without close_notify. A
+    /// response of HTTP/1 that has begun is then truncated, even if only the end of the connection would end it (RFC
+    /// 9112 section 9.8).
+    pub fn handle_cut(&mut self, conn: ConnectionId, now: Instant) {
+        let exchanges = &self.exchanges;
+        let is_answering = self.links.get(conn.0 as usize).is_some_and(|link| {
+            let records = link.exchanges.iter().map(|&place| &exchanges[place].record);
+            let mut begun = records.filter(|record| record.first_byte.is_some());
+            !link.multiplexes() && begun.any(|record| record.last_byte.is_none())
+        });
+        match is_answering {
+            true => self.handle_failure(conn, Failure::Truncated, now),
+            false => self.handle_eof(conn, now),
+        }
+    }
+
+    /// Notes that a connection failed, or could not be established.
     pub fn handle_failure(&mut self, conn: ConnectionId, failure: Failure, now: Instant) {
         self.ended(conn, now, |machine| machine.handle_failure(failure, now));
     }
@@ -216,7 +229,7 @@ impl PageDriver {
         self.advance(now);
     }
 
-    /// Acts on every time limit that has passed. Spurious calls do nothing.
+    /// Handles every time limit that has passed. Spurious calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         for place in 0..self.links.len() {
             let conn = ConnectionId(place as u32);
@@ -239,11 +252,11 @@ impl PageDriver {
         self.advance(now);
     }
 
-    /// Says that a connection's transport took the first `octets` of what
-    /// [`transmit`](Self::transmit) gave.
+    /// Notes that a connection's transport took the first `octets` bytes of what [`transmit`](Self::transmit)
+    /// returned.
     ///
     /// # Panics
-    /// When that is more than it gave.
+    /// When `octets` is larger than that.
     pub fn transmitted(&mut self, conn: ConnectionId, octets: usize, now: Instant) {
         assert!(octets <= self.transmit(conn).len(), "more than was offered");
         if octets == 0 {
@@ -266,7 +279,7 @@ impl PageDriver {
         }
     }
 
-    /// Notes which requests have had their first octet handed to the transport.
+    /// Records which requests have had their first byte handed to the transport.
     pub(super) fn note_sent(&mut self, place: usize, now: Instant) {
         let link = &mut self.links[place];
         let sent = (link.machine.first_unsent().0 as usize).min(link.exchanges.len());
@@ -281,19 +294,19 @@ impl PageDriver {
         link.sent = link.sent.max(sent);
     }
 
-    /// The next thing to do with a connection, in the order decided.
+    /// The next action, in the order decided.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// Whether there is something to do with a connection.
+    /// Whether there are actions.
     pub fn has_actions(&self) -> bool {
         !self.actions.is_empty()
     }
 
-    /// What may be written to a connection now: the octets of one flush, or what is left of it.
-    /// Empty while it is not established, and when nothing was flushed. What a protocol says of its own
-    /// accord (acknowledgements, windows, a last word) leaves without a flush.
+    /// The bytes that may be written to a connection now: one flush, or the rest of it. Empty while it is not
+    /// established, and when nothing was flushed. The protocol's own frames (acknowledgements, windows, a final
+    /// GOAWAY) are sent without a flush.
     pub fn transmit(&self, conn: ConnectionId) -> &[u8] {
         let Some(link) = self.links.get(conn.0 as usize) else {
             return &[];
@@ -310,7 +323,7 @@ impl PageDriver {
         &released[..flush.min(released.len())]
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called if nothing happens before.
+    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let of_links = self.links.iter().filter_map(|link| match link.state {
             LinkState::Connecting { until } => earliest(until, link.flush_by),
@@ -323,7 +336,7 @@ impl PageDriver {
         of_links.chain(idle).chain(executed).min()
     }
 
-    /// Whether the page is dealt with and every connection is closed.
+    /// Whether the page is finished and every connection is closed.
     pub fn is_finished(&self) -> bool {
         self.page_end.is_some()
             && self
@@ -332,8 +345,8 @@ impl PageDriver {
                 .all(|link| link.state == LinkState::Closed)
     }
 
-    /// What came of it. What is not finished is recorded as given up by the client, and connections
-    /// that are still there as open.
+    /// The result. Unfinished exchanges are recorded as aborted by the client, and remaining connections as
+    /// open.
     pub fn finish(mut self, now: Instant) -> Retrieval {
         for item in &self.items {
             if item.resolved.is_none() && item.wanted && item.known_by != KnownBy::Folder {
@@ -365,7 +378,7 @@ impl PageDriver {
         }
     }
 
-    /// The files that can be used and are needed, in order.
+    /// The files that became usable and are needed, in order.
     fn arrived(&self) -> Vec<FileArrival> {
         let items = self.arrivals.iter().map(|&place| &self.items[place]);
         let needed = items.filter(|item| item.wanted);
@@ -382,7 +395,7 @@ impl PageDriver {
         needed.filter_map(arrival).collect()
     }
 
-    /// Files that came this way and that nothing of the page named.
+    /// Number of files that became known this way and that nothing in the page named.
     fn unused(&self, known_by: KnownBy) -> u32 {
         let items = self.items.iter();
         items
@@ -390,8 +403,7 @@ impl PageDriver {
             .count() as u32
     }
 
-    /// Finds out when the last critical file was there, which is known only now that no further one can
-    /// turn up.
+    /// Records when the last critical file arrived, which is certain only when no further file can be found.
     fn note_critical(&mut self) {
         let needed = || self.items.iter().filter(|item| item.wanted);
         let critical = || needed().filter(|item| item.kind.is_critical());
@@ -411,20 +423,20 @@ impl PageDriver {
         }
     }
 
-    /// Does whatever has become possible. Every input ends here.
+    /// Starts everything that has become possible. Every input ends here.
     pub(super) fn advance(&mut self, now: Instant) {
         loop {
             self.end_executions(now);
             self.dispatch(now);
             self.flush(now);
-            // Closing a connection can fail requests and so make room for others.
+            // Closing a connection can fail requests and so free a connection for others.
             if !self.settle(now) {
                 return;
             }
         }
     }
 
-    /// Ends the retrieval when nothing is left to ask. Whether that changed anything.
+    /// Ends the retrieval when no request is left; returns whether that changed anything.
     fn settle(&mut self, now: Instant) -> bool {
         if self.unresolved > 0 || !self.executions.is_empty() || self.bundling.is_open() {
             return false;
@@ -468,7 +480,7 @@ fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     [one, other].into_iter().flatten().min()
 }
 
-/// `host[:port]` without its port. An IPv6 address keeps its brackets off, as TLS wants it.
+/// `host[:port]` without its port, and an IPv6 address without brackets, as TLS requires.
 pub(super) fn without_port(authority: &str) -> &str {
     if let Some(rest) = authority.strip_prefix('[') {
         return rest.split(']').next().unwrap_or(rest);

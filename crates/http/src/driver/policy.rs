@@ -6,14 +6,14 @@ use std::str::FromStr;
 use super::bundle::Bundle;
 use crate::h1::client::Version;
 
-/// The depth of a pipeline when a policy's text does not give one: deep enough to ask for the whole
-/// Microscape page (43 files) at once, as the paper's robot did, and still a bound.
+/// The depth of a pipeline when a policy's text does not give one: deep enough to request the whole Microscape
+/// page (43 files) at once, as the paper's robot did, but limited.
 pub const DEFAULT_PIPELINE_DEPTH: u16 = 50;
 
-/// The most connections a policy may ask for.
+/// The most connections in a policy.
 pub const MOST_CONNECTIONS: u16 = 256;
 
-/// The hosts a page's files are spread over when a sharding policy's text does not give a number.
+/// The number of hosts for a page's files when a sharding policy's text does not give one.
 pub const DEFAULT_HOSTS: u16 = 4;
 
 /// The protocol that carries the exchanges of a policy.
@@ -53,17 +53,16 @@ impl Protocol {
 
 /// How a client uses connections to retrieve a page.
 ///
-/// As text: a protocol, then what is special about its use, in this order.
+/// As text: a protocol, then its options, in this order.
 ///
-/// - HTTP/1.x: `h1.0`, `h1.0-keepalive` or `h1.1`; `xN` for up to N connections at a time (one when
-///   left out); `-pipeline` (with a depth right behind it if not the default of
-///   [`DEFAULT_PIPELINE_DEPTH`]); `-ranges`; `-early-close`; `-tls`.
-/// - HTTP/2 over TLS (`h2`) or without it by prior knowledge (`h2c`), HTTP/3 (`h3`), HTTP/3 where the server
-///   has said over HTTP/2 that it speaks it (`h3-alt-svc`): `xN` (but for the last); `-sharded` (with a
-///   number right behind it if not the default of [`DEFAULT_HOSTS`]); `-streamsN`; `-push` (HTTP/2
-///   only); `-early-close`.
-/// - All: how files are asked for together ([`Bundle`]), before `-tls`; not along with ranges or pushes.
-///   A bundle's name alone (`package`) is that over `h1.1`.
+/// - HTTP/1.x: `h1.0`, `h1.0-keepalive` or `h1.1`; `xN` for up to N connections at a time (default 1);
+///   `-pipeline` (followed by a depth if it is not [`DEFAULT_PIPELINE_DEPTH`]); `-ranges`; `-early-close`;
+///   `-tls`.
+/// - HTTP/2 over TLS (`h2`) or in cleartext with prior knowledge (`h2c`), HTTP/3 (`h3`), HTTP/3 after the
+///   server has announced it over HTTP/2 (`h3-alt-svc`): `xN` (not for the last); `-sharded` (followed by a
+///   number if it is not [`DEFAULT_HOSTS`]); `-streamsN`; `-push` (HTTP/2 only); `-early-close`.
+/// - All: the bundle in which all files are requested ([`Bundle`]), before `-tls`; not with ranges or pushes. A
+///   bundle's name alone (`package`) uses `h1.1`.
 ///
 /// | text | |
 /// |---|---|
@@ -72,50 +71,47 @@ impl Protocol {
 /// | `h1.1`, `h1.1x2` | persistent connections, one exchange at a time on each |
 /// | `h1.1x6-tls` | what browsers do where there is no HTTP/2 |
 /// | `h1.1-pipeline` | one connection, requests sent without waiting for answers |
-/// | `h1.1-pipeline-ranges` | the same; the first octets of every image before the rest of any |
+/// | `h1.1-pipeline-ranges` | the same; the first bytes of every image before the rest of any |
 /// | `h1.1-early-close` | `h1.1`, but the connection is closed at the end of every page |
 /// | `h2`, `h3` | one connection, a stream for each exchange |
-/// | `h3-alt-svc` | HTTP/2 until `Alt-Svc` has told of HTTP/3; HTTP/3 from then on, also on later visits |
+/// | `h3-alt-svc` | HTTP/2 until `Alt-Svc` has announced HTTP/3; HTTP/3 from then on, also on later visits |
 /// | `h2-sharded` | the page's files on four hosts, a connection to each |
 /// | `h2-push` | the server may push what the page needs |
-/// | `package`, `h2-package` | the page's files in one object package, each used when it is there |
+/// | `package`, `h2-package` | the page's files in one object package, each used when it has arrived |
 /// | `h1.0-tar`, `h1.1-zip-tls` | the page's files in one archive |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Policy {
-    /// What carries the exchanges; with `alt_svc`, once it is known that it can.
+    /// The protocol of the exchanges; with `alt_svc`, the protocol once it has been announced.
     pub protocol: Protocol,
-    /// HTTP/3: whether the server has to tell of it first, over HTTP/2 ([RFC
-    /// 7838](crate::alt_svc)).
+    /// HTTP/3: whether the server must announce it first, over HTTP/2 ([RFC 7838](crate::alt_svc)).
     pub alt_svc: bool,
-    /// Whether TLS protects them. Always with HTTP/3.
+    /// Whether the connections use TLS. Always with HTTP/3.
     pub tls: bool,
     /// The most connections open at a time to one host; at least 1.
     pub connections: u16,
-    /// The hosts over which the embedded files are spread; at least 1. The names differ, the server
+    /// The number of hosts over which the embedded files are spread; at least 1. The names differ, the server
     /// is the same.
     pub hosts: u16,
-    /// HTTP/1.x: the most unanswered requests on one connection; `None` waits for each answer before
-    /// the next request.
+    /// HTTP/1.x: the most unanswered requests on one connection; `None` waits for each response before the next
+    /// request.
     pub pipeline: Option<u16>,
     /// HTTP/2 and HTTP/3: the most streams open on one connection; `None`: as many as the server
     /// allows.
     pub streams: Option<u16>,
-    /// Whether images are fetched in two parts, the first octets of all before the rest of any
+    /// Whether images are fetched in two parts, the first bytes of all before the rest of any
     /// ("poor man's multiplexing").
     pub ranges: bool,
-    /// Whether the client lets the server push.
+    /// Whether the client allows pushes.
     pub push: bool,
-    /// Whether the client closes its connections as soon as a page is complete, rather than keep
-    /// them for the next one (Barford and Crovella's "early close"). Connections that carry one
-    /// exchange are closed anyway.
+    /// Whether the client closes its connections as soon as a page is complete, rather than keep them for the
+    /// next one (Barford and Crovella's "early close"). Connections with one exchange each are closed anyway.
     pub early_close: bool,
-    /// What the page's files are asked for in, all of them at once; `None`: each by itself.
+    /// The bundle in which all files are requested at once; `None`: each file separately.
     pub bundle: Option<Bundle>,
 }
 
 impl Policy {
-    /// One connection with this protocol, and nothing special about its use. With TLS where the
-    /// protocol is met with it on the Web: HTTP/2 and HTTP/3.
+    /// One connection with this protocol and no options. HTTP/2 and HTTP/3 use TLS, as on the Web.
     pub const fn plain(protocol: Protocol) -> Policy {
         Policy {
             protocol,
@@ -132,7 +128,7 @@ impl Policy {
         }
     }
 
-    /// What the first connection to a server speaks of which nothing is known.
+    /// The protocol of the first connection to an unknown server.
     pub const fn first_protocol(&self) -> Protocol {
         match self.alt_svc {
             true => Protocol::Http2,
@@ -158,7 +154,7 @@ impl FromStr for Policy {
     type Err = ParsePolicyError;
 
     fn from_str(text: &str) -> Result<Policy, ParsePolicyError> {
-        // The name of a bundle by itself.
+        // The name of a bundle alone.
         let prefixed = Bundle::strip(text).map(|_| format!("h1.1-{text}"));
         let full = prefixed.as_deref().unwrap_or(text);
         let policy = parse_http1(full).or_else(|| parse_multiplexing(full));
@@ -233,7 +229,7 @@ fn parse_multiplexing(text: &str) -> Option<Policy> {
     })
 }
 
-/// Whether `word` is next, and what follows it.
+/// Whether `word` is next, and the text after it.
 fn optional_word<'t>(text: &'t str, word: &str) -> (bool, &'t str) {
     match text.strip_prefix(word) {
         Some(rest) => (true, rest),
@@ -241,14 +237,14 @@ fn optional_word<'t>(text: &'t str, word: &str) -> (bool, &'t str) {
     }
 }
 
-/// The bundle that is named next, if one is, and what follows.
+/// The bundle that is named next, if any, and the text after it.
 fn optional_bundle(text: &str) -> (Option<Bundle>, &str) {
     let named = text.strip_prefix('-').and_then(Bundle::strip);
     named.map_or((None, text), |(bundle, rest)| (Some(bundle), rest))
 }
 
-/// The number behind `word` if that is next (`default` where there is no number), and what follows.
-/// `None` if a number is wanted and does not stand there.
+/// The number after `word` if `word` is next (`default` if there is no number), and the text after it. `None`
+/// if a number is required and missing.
 fn optional_number<'t>(
     text: &'t str,
     word: &str,
@@ -264,7 +260,7 @@ fn optional_number<'t>(
     }
 }
 
-/// A positive number without leading zeros, and what follows it.
+/// A positive number without leading zeros, and the text after it.
 fn number(text: &str) -> Option<(u16, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit());
     let (digits, rest) = text.split_at(end.unwrap_or(text.len()));
@@ -274,7 +270,7 @@ fn number(text: &str) -> Option<(u16, &str)> {
     Some((digits.parse().ok()?, rest))
 }
 
-/// What [`FromStr`] reads.
+/// The format that [`FromStr`] reads.
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.protocol {

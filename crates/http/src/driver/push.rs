@@ -1,5 +1,4 @@
-//! Pushes: answers to requests that nobody asked (RFC 9113 section 8.4), and whether the page needs
-//! them.
+//! Pushes: responses to unrequested requests (RFC 9113 section 8.4), and whether the page needs them.
 
 use fathometer_model::{Failure, Instant};
 
@@ -10,8 +9,8 @@ use super::page::PageDriver;
 use crate::client::RequestId;
 
 impl PageDriver {
-    /// The server promises to answer a request. It is taken, unless the file was asked for already or is
-    /// in the cache, or the promise is for no file of this page's hosts.
+    /// The server promises a response. It is accepted, unless the file was already requested or is in the
+    /// cache, or the target is not a file of this page's hosts.
     pub(super) fn promised(
         &mut self,
         place: usize,
@@ -22,9 +21,10 @@ impl PageDriver {
     ) {
         self.counters.pushes_promised += 1;
         let target = self.promised_target(place);
+        let has_room = self.items.len() <= super::MOST_FILES;
         let new = target.filter(|target| {
             let cached = self.visit != Visit::First && self.cache.get(target).is_some();
-            accepted && !cached && !self.known.contains_key(target)
+            accepted && has_room && !cached && !self.known.contains_key(target)
         });
         let Some(target) = new else {
             self.counters.pushes_refused += 1;
@@ -56,8 +56,7 @@ impl PageDriver {
         self.links[place].pushes.insert(request, exchange);
     }
 
-    /// The target of the promise that a connection reported last, if it is one that this client would
-    /// ask for.
+    /// The target of the last promise of a connection, if this client could request it.
     fn promised_target(&self, place: usize) -> Option<String> {
         let link = &self.links[place];
         let promise = link.machine.http2()?.promise()?;
@@ -68,8 +67,8 @@ impl PageDriver {
         ours.then(|| promise.target.to_owned())
     }
 
-    /// A push that the page has not needed so far came to nothing. Should the page need the file, it is
-    /// asked for as if it had never been promised.
+    /// A push that the page has not needed so far failed. If the page needs the file later, it is requested as
+    /// if there had been no promise.
     pub(super) fn forget_push(&mut self, item: usize, now: Instant) {
         let target = self.items[item].target.clone();
         self.known.remove(&target);

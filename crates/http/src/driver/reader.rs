@@ -1,4 +1,4 @@
-//! What takes a bundle apart while it arrives: packages and archives behind one interface.
+//! Incremental readers of bundles: packages and archives with one interface.
 
 use fathometer_model::ContentCoding;
 
@@ -7,29 +7,29 @@ use crate::archive::{self, tar, zip};
 use crate::origin::date::format_date;
 use crate::package;
 
-/// The largest archive that is kept in memory until it is whole.
+/// The largest archive that is buffered in memory until it is complete.
 const LARGEST_WHOLE: usize = 1 << 30;
 
 /// A file of a bundle.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Member {
-    /// Its target without the slash in front.
+    /// Its target without the leading slash.
     pub(super) name: String,
     pub(super) media_type: Option<String>,
     pub(super) etag: Option<String>,
     pub(super) last_modified: Option<String>,
     pub(super) coding: Option<ContentCoding>,
-    /// Whether its content is left out, because the client has it.
+    /// Whether its content is omitted, because the client has it.
     pub(super) kept: bool,
 }
 
-/// What happens in a bundle.
+/// An event of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece<'i> {
     Start(Member),
-    /// Octets of the file that was started last.
+    /// Bytes of the file that was started last.
     Data(&'i [u8]),
-    /// That is whole.
+    /// The file is complete.
     End,
 }
 
@@ -37,7 +37,7 @@ pub(super) enum Piece<'i> {
 pub(super) enum Reader {
     Package(Box<package::Decoder>),
     Tar(Box<tar::Reader>),
-    /// An archive that is taken apart when it is whole.
+    /// An archive that is unpacked when it is complete.
     Whole(Bundle, Vec<u8>),
 }
 
@@ -53,7 +53,7 @@ impl Reader {
         }
     }
 
-    /// What comes next; `None` when the input is used up. Errors are in words.
+    /// The next event; `None` when the input is used up. Errors are texts.
     pub(super) fn poll<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Piece<'i>>, String> {
         match self {
             Reader::Package(decoder) => loop {
@@ -93,7 +93,7 @@ impl Reader {
         }
     }
 
-    /// Says that nothing more comes. What is to be taken apart now comes back.
+    /// Notes the end of the input. Returns the archive if it is to be unpacked now.
     pub(super) fn finish(self) -> Result<Option<WholeArchive>, String> {
         match self {
             Reader::Package(mut decoder) => {
@@ -113,7 +113,7 @@ impl Reader {
     }
 }
 
-/// An archive that has arrived whole.
+/// A completely received archive.
 #[derive(Debug)]
 pub(super) enum WholeArchive {
     Tar(Vec<u8>),

@@ -1,4 +1,4 @@
-//! What a retrieval leaves behind.
+//! The results of a retrieval.
 
 use fathometer_model::{
     Bytes, ConnectionRecord, ExchangeRecord, Failure, FileArrival, Instant, ServiceRecord,
@@ -11,124 +11,121 @@ use super::cache::ValidatorCache;
 pub struct Retrieval {
     /// Every request that was given to a connection, in that order.
     pub exchanges: Vec<ExchangeRecord>,
-    /// Every connection, in the order they were asked for.
+    /// Every connection, in the order they were requested.
     pub connections: Vec<ConnectionRecord>,
-    /// The files that the page needed, or the list named, in the order in which they could be used.
+    /// The files that the page needed, or the list named, in the order in which they became usable.
     pub files: Vec<FileArrival>,
-    /// What came of asking for all of them at once; `None` when the policy does not, or it never came
-    /// to an answer.
+    /// The result of requesting all files at once; `None` when the policy does not, or there was no response.
     pub bundle: Option<BundleAnswer>,
     /// The cache, brought up to date.
     pub cache: ValidatorCache,
-    /// When what was reached.
+    /// When each milestone was reached.
     pub milestones: Milestones,
-    /// How much had arrived by then.
+    /// How many bytes had been received by then.
     pub octets: Octets,
-    /// How often what happened.
+    /// Counts of events.
     pub counters: Counters,
-    /// The files that could not be had, and why. Empty for a page retrieved whole. (A file that the
-    /// server answered with an error status was had: its status is in its record.)
+    /// The files that could not be retrieved, and why. Empty for a page retrieved completely. (A file that the
+    /// server answered with an error status counts as retrieved: its status is in its record.)
     pub failures: Vec<(String, Failure)>,
-    /// What became known of alternative services, and what became of them, in order; empty unless the
-    /// policy looks for them.
+    /// What was announced about alternative services, and what became of them, in order; empty unless the
+    /// policy uses them.
     pub services: Vec<ServiceRecord>,
 }
 
-/// What a request for a page's files at once came to.
+/// The result of a request for all files at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BundleAnswer {
-    /// The package or archive came whole, with so many files in it, those that the client was told to
-    /// keep not counted.
+    /// The package or archive arrived completely. The count excludes files that were omitted because the client
+    /// has them.
     Whole {
         /// The files.
         files: u64,
     },
-    /// The files that an earlier one brought are all current.
+    /// All files of an earlier bundle are current.
     Current,
-    /// The server has none: what came was the page itself, or an error.
+    /// The server has no bundle: the response was the page itself, or an error.
     Refused,
-    /// It broke off, or was not what it said it was. What was whole is kept; the rest was asked for
-    /// singly.
+    /// It was cut off, or malformed. Its complete files are kept; the rest was requested one by one.
     Broken {
-        /// What kind of failure it was.
+        /// The kind of failure.
         failure: Failure,
-        /// The failure in words; empty when it was the connection's.
+        /// The failure as text; empty when the connection failed.
         reason: String,
     },
 }
 
-/// Points in time on the way to a page; `None` for what was not reached.
+/// Points in time on the way to a page; `None` for those not reached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Milestones {
-    /// The first octet of the base file's response was read; in HTTP/2 its whole head.
+    /// The first byte of the base file's response was read; in HTTP/2 its complete head.
     pub base_first_byte: Option<Instant>,
-    /// The base file was read whole, or found current.
+    /// The base file was read completely, or found current.
     pub base_complete: Option<Instant>,
-    /// The first octet of the first request for an embedded file was handed to the transport.
+    /// The first byte of the first request for an embedded file was handed to the transport.
     pub first_image_request_sent: Option<Instant>,
     /// Requests were flushed for the second time: the first batch is the request for the base file,
     /// the second the first requests for embedded files.
     pub second_batch_sent: Option<Instant>,
-    /// The dimensions of every image in the page were known, so that the page could be laid out.
-    /// Images that turned out to be none do not count.
+    /// The dimensions of every image in the page were known, so that the page could be laid out. Files that
+    /// turned out not to be images do not count.
     pub sizes_known: Option<Instant>,
-    /// The last file without which the page cannot be shown or read was done with: the base file,
-    /// style sheets, scripts that hold up the document, fonts.
+    /// The last file without which the page cannot be shown or read was finished: the base file, style sheets,
+    /// scripts that block the document, fonts.
     pub critical_complete: Option<Instant>,
-    /// Every file was read whole or found current, and every script executed. Where files come in a
-    /// bundle, that was at its end as well. `None` where references were left out.
+    /// Every file was read completely or found current, and every script executed. Where files come in a
+    /// bundle, the bundle was finished as well. `None` where references were left out.
     pub page_complete: Option<Instant>,
 }
 
-/// Octets read from all connections until some of the [`Milestones`], heads and frames included,
-/// protection (TLS) not.
+/// Bytes read from all connections until some of the [`Milestones`]: includes heads and frames, excludes TLS
+/// overhead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Octets {
-    /// In all.
+    /// In total.
     pub received: Bytes,
-    /// Up to and with the read that brought the first octet of the base file's response.
+    /// Up to and including the read with the first byte of the base file's response.
     pub base_first_byte: Option<Bytes>,
-    /// Likewise for the base file.
+    /// The same for the base file.
     pub base_complete: Option<Bytes>,
-    /// Likewise for the last critical file.
+    /// The same for the last critical file.
     pub critical_complete: Option<Bytes>,
-    /// Likewise for the page.
+    /// The same for the page.
     pub page_complete: Option<Bytes>,
 }
 
-/// Counts of what happened during a retrieval.
+/// Counts of events during a retrieval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Flushes by the client's own decision: after the request for the base file, and of every
-    /// request when there is no pipelining.
+    /// Explicit flushes: after the request for the base file, and of every request when there is no pipelining.
     pub flushes_explicit: u32,
     /// Flushes of a full buffer, or of a full pipeline.
     pub flushes_full: u32,
     /// Flushes by the timer.
     pub flushes_timer: u32,
-    /// Flushes because no further request could come up.
+    /// Flushes because no further request was possible.
     pub flushes_end: u32,
-    /// Requests asked again.
+    /// Requests retried.
     pub requests_retried: u32,
-    /// Responses that the server owed or had begun when the connection ended.
+    /// Responses that were outstanding or had begun when the connection ended.
     pub responses_lost: u32,
     /// References to other origins, which were not followed.
     pub references_elsewhere: u32,
     /// References to files beyond [`MOST_FILES`](super::MOST_FILES), which were not followed.
     pub references_left_out: u32,
-    /// Files that were asked for because of a preload, before anything else named them.
+    /// Files that were requested because of a preload, before anything else named them.
     pub preloads: u32,
     /// Pushes that the server promised.
     pub pushes_promised: u32,
-    /// Of these, those that were refused or given up: the file was in the cache or had been asked for.
+    /// Of these, those that were refused or cancelled: the file was in the cache or had been requested.
     pub pushes_refused: u32,
     /// Of these, those accepted that the page turned out to need.
     pub pushes_used: u32,
-    /// Of these, those accepted that nothing of the page named.
+    /// Of these, those accepted that nothing in the page named.
     pub pushes_unused: u32,
-    /// Files of a bundle that were whole and that nothing of the page named.
+    /// Complete files of a bundle that nothing in the page named.
     pub bundled_unused: u32,
-    /// Files that were asked for singly because a bundle that was asked for did not bring them.
+    /// Files that were requested one by one because a requested bundle did not contain them.
     pub bundle_missed: u32,
 }
 

@@ -1,11 +1,11 @@
-//! A page's files in one response: a package or an archive, each file used when it is there.
+//! A page's files in one response: a package or an archive; each file is used when it has arrived.
 //!
-//! While a bundle is under way nothing that it may bring is asked for. When it is over, for good or ill,
-//! what the page needs and it did not bring is asked for singly. Files that it brings before anything
-//! names them are kept like pushes: they count when they are named.
+//! While a bundle is in flight, files that it may contain are not requested. When it has ended, successfully or
+//! not, needed files that it did not contain are requested one by one. Files that arrive before anything names
+//! them are kept like pushes: they count when they are named.
 //!
-//! The rest of a bundle that is broken is of no use. Where requests have streams of their own its stream
-//! is reset; else its connection is given up when the rest would take longer than another one.
+//! The rest of a broken bundle is useless. With multiplexing its stream is reset. Otherwise its connection is
+//! aborted if reading the rest would take longer than opening another connection.
 
 use fathometer_model::{Delivery, Failure, Instant, Outcome};
 
@@ -21,22 +21,22 @@ use super::reader::{Member, Piece, Reader, WholeArchive};
 use super::retrieval::BundleAnswer;
 use crate::client::{Head, RequestId};
 
-/// Octets that arrive on a new connection in one round trip (RFC 6928).
+/// Bytes that arrive on a new connection in one round trip (RFC 6928).
 const FIRST_WINDOW: f64 = 14_600.0;
 
-/// How far the request for all files at once has come.
+/// The progress of the request for all files at once.
 #[derive(Debug)]
 pub(super) enum Bundling {
-    /// Nobody asked, or it is dealt with.
+    /// There is no such request, or it is finished.
     Over,
-    /// No answer has come so far.
+    /// No response so far.
     Awaited,
     /// It is arriving.
     Arriving(Box<Arriving>),
 }
 
 impl Bundling {
-    /// Whether it may still bring files.
+    /// Whether it may still deliver files.
     pub(super) fn is_open(&self) -> bool {
         !matches!(self, Bundling::Over)
     }
@@ -49,17 +49,17 @@ pub(super) struct Arriving {
     bundle: Bundle,
     etag: Option<String>,
     last_modified: Option<String>,
-    /// The target of the base file within it, where the page was asked for by another.
+    /// The target of the base file within it, if the page was requested by another target.
     page: Option<String>,
     begun: Instant,
-    /// The item whose content is arriving; `None` when that is of no use.
+    /// The item whose content is arriving; `None` when that content is not needed.
     current: Option<usize>,
     members: Vec<String>,
     /// Files with content, so far.
     files: u64,
-    /// Octets of all of it, where the response tells.
+    /// Its length in bytes, if the response gives it.
     length: Option<u64>,
-    /// Octets that have come.
+    /// Bytes received.
     received: u64,
 }
 
@@ -83,8 +83,8 @@ impl Arriving {
 }
 
 impl PageDriver {
-    /// What the head of an answer to a request for a bundle means. `None`: it is the page itself, or an
-    /// error instead of it, as if that had been asked for.
+    /// The meaning of the head of a response to a request for a bundle. `None`: it is the page itself, or an
+    /// error, and is handled like the response to a request for the page.
     pub(super) fn bundle_head(
         &mut self,
         place: usize,
@@ -99,7 +99,7 @@ impl PageDriver {
         let target = &self.items[0].target;
         match head.status() {
             304 if conditional => {
-                // Which of the two that were asked about it is, its tag tells.
+                // The tag shows which of the two validated copies is current.
                 let etag = head.etag();
                 let page = self.cache.get(target).filter(|_| is_page);
                 let is_the_page = page.is_some_and(|page| page.etag.as_deref() == etag);
@@ -124,7 +124,7 @@ impl PageDriver {
                 self.bundling = Bundling::Arriving(Box::new(arriving));
                 return Some(Meaning::Bundle);
             }
-            // What it would accept without packages is what it always asks for.
+            // The normal request for the page is the one without the bundle's media type.
             406 | 415 if is_page => {
                 self.exchanges[exchange].job.ask = Ask::Whole { conditional: false };
                 self.end_bundling(BundleAnswer::Refused, now);
@@ -136,7 +136,7 @@ impl PageDriver {
         (!is_page).then_some(Meaning::Passed)
     }
 
-    /// Reads the next octets of a bundle.
+    /// Reads the next bytes of a bundle.
     pub(super) fn bundle_content(&mut self, exchange: usize, bytes: &[u8], now: Instant) {
         let Some(mut arriving) = self.take_arriving() else {
             return;
@@ -153,7 +153,7 @@ impl PageDriver {
         }
     }
 
-    /// Does not read the rest of a bundle that is broken, where that is cheaper than reading it.
+    /// Cancels the rest of a broken bundle if that is cheaper than reading it.
     fn give_up_rest(&mut self, exchange: usize, arriving: &Arriving, now: Instant) {
         let place = self.exchanges[exchange].record.connection as usize;
         let link = &mut self.links[place];
@@ -166,8 +166,9 @@ impl PageDriver {
             _ if link.multiplexes() => true,
             None => true,
             Some(length) => {
-                // At the pace so far, against the handshakes of another connection and as long again
-                // for its slow start. Before there is a pace, a window comes in as long as a handshake.
+                // Compares the time for the rest, at the rate so far, with the handshakes of another connection
+                // plus the same time for its slow start. Before any content there is no rate: one window per
+                // handshake time is assumed.
                 let left = length.saturating_sub(arriving.received) as f64;
                 let established = link.record.established.unwrap_or(link.record.opened);
                 let handshake = established.since(link.record.opened).as_secs_f64();
@@ -185,7 +186,7 @@ impl PageDriver {
         }
     }
 
-    /// The response that brought a bundle is whole.
+    /// The response with the bundle is complete.
     pub(super) fn end_of_bundle(&mut self, exchange: usize, now: Instant) {
         let Some(arriving) = self.take_arriving() else {
             return;
@@ -230,7 +231,7 @@ impl PageDriver {
         } = arriving;
         let entry = BundleEntry {
             bundle,
-            // A part of a package is no copy that could be validated.
+            // A delta package is only a part, so it cannot be validated as a copy.
             etag: etag.filter(|_| bundle != Bundle::PackageDelta),
             last_modified: last_modified.filter(|_| bundle != Bundle::PackageDelta),
             page,
@@ -241,7 +242,7 @@ impl PageDriver {
         self.end_bundling(BundleAnswer::Whole { files }, now);
     }
 
-    /// All that an earlier bundle brought is current.
+    /// All files of an earlier bundle are current.
     pub(super) fn bundle_is_current(&mut self, now: Instant) {
         let known = self.cache.bundle(&self.items[0].target);
         let members = known.map_or_else(Vec::new, |known| known.members.clone());
@@ -253,19 +254,19 @@ impl PageDriver {
         self.end_bundling(BundleAnswer::Current, now);
     }
 
-    /// A bundle broke off or is not what it should be: what was whole is kept.
+    /// A bundle was cut off or is malformed: complete files are kept.
     pub(super) fn break_bundle(&mut self, failure: Failure, reason: String, now: Instant) {
         self.base = None;
         self.end_bundling(BundleAnswer::Broken { failure, reason }, now);
     }
 
-    /// No bundle comes, or no more of it: asks singly for what has not come.
+    /// No bundle comes, or no more of it: requests the missing files one by one.
     pub(super) fn end_bundling(&mut self, answer: BundleAnswer, now: Instant) {
         if !self.bundling.is_open() {
             return;
         }
         self.bundling = Bundling::Over;
-        // What comes instead of a bundle answers for the page.
+        // A response without a bundle is a response for the page.
         let is_answered = answer == BundleAnswer::Refused;
         self.bundle_answer = Some(answer);
         if self.items[0].known_by == KnownBy::Folder {
@@ -294,7 +295,7 @@ impl PageDriver {
         }
     }
 
-    /// Takes octets of a bundle apart; files that begin in them `begun` then.
+    /// Splits bytes of a bundle; files that begin in them have the start time `begun`.
     fn read(
         &mut self,
         arriving: &mut Arriving,
@@ -324,7 +325,7 @@ impl PageDriver {
         arriving.files += u64::from(!member.kept);
         let mut target = format!("/{}", member.name);
         if self.is_base(0) {
-            // A folder's page goes by the name of its file, and is the first.
+            // The page of a folder has the name of its file, and is the first.
             let is_folder = self.items[0].target.ends_with('/');
             if is_folder && arriving.members.is_empty() {
                 arriving.page.get_or_insert_with(|| target.clone());
@@ -370,7 +371,7 @@ impl PageDriver {
                 if let Some(base) = &mut self.base
                     && base.push(content, &mut found).is_err()
                 {
-                    // Whole, and of no use as it is: it is asked for by itself.
+                    // It is complete but unusable, so it is requested separately.
                     self.base = None;
                     arriving.current = None;
                 }
@@ -392,7 +393,7 @@ impl PageDriver {
         }
     }
 
-    /// The client's copy of a file is current, without an answer of its own. Nothing if it has none.
+    /// The client's copy of a file is current, without a response of its own. Does nothing if there is no copy.
     fn has_copy(&mut self, place: usize, now: Instant) {
         let item = &mut self.items[place];
         let entry = self.cache.get(&item.target);
@@ -410,7 +411,7 @@ impl PageDriver {
         self.resolve(place, Delivery::Current, now);
     }
 
-    /// The item with this target, which nothing may have named so far. `None` when there are too many.
+    /// The item with this target, created if nothing has named it so far. `None` when there are too many.
     fn place_of(&mut self, target: String, media_type: Option<&str>) -> Option<usize> {
         if let Some(&place) = self.known.get(&target) {
             return Some(place);

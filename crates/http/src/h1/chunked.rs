@@ -1,17 +1,17 @@
-//! The chunked transfer coding (RFC 9112 section 7.1), both ways, over caller-owned buffers.
+//! The chunked transfer coding (RFC 9112 section 7.1), encoder and decoder, over caller-owned buffers.
 //!
-//! Chunk extensions and trailer fields are held to their grammar, bounded, and ignored: nothing here uses
-//! them (section 7.1.1: a recipient ignores extensions that it does not recognise).
+//! Chunk extensions and trailer fields are checked against their grammar, limited in size, and ignored: no code
+//! here uses them (section 7.1.1: a recipient ignores extensions that it does not recognise).
 
 use super::fields::{Strictness, is_token_byte};
 
-/// What a sender may spend on framing before it is refused.
+/// Limits on framing; the decoder refuses a body that exceeds them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkedLimits {
-    /// Bytes of chunk extensions in one message, with their semicolons, all chunks together. (A bound
-    /// per chunk would let a sender of one-byte chunks spend that bound on every byte.)
+    /// Bytes of all chunk extensions in one message, including their semicolons. (A limit per chunk would let a
+    /// sender of one-byte chunks use up that limit for every byte.)
     pub extensions: u32,
-    /// Octets of the trailer section.
+    /// Bytes of the trailer section.
     pub trailers: u32,
 }
 
@@ -24,10 +24,10 @@ impl Default for ChunkedLimits {
     }
 }
 
-/// Why a chunked body is not one.
+/// Why a chunked body is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ChunkedError {
-    /// A chunk size that is no hexadecimal number.
+    /// A chunk size that is not a hexadecimal number.
     #[error("a chunk size is not a hexadecimal number")]
     BadSize,
     /// A chunk size of more than sixteen digits.
@@ -39,32 +39,32 @@ pub enum ChunkedError {
     /// Chunk data that is not followed by CRLF: it is longer than its size says.
     #[error("the data of a chunk are longer than its size")]
     DataTooLong,
-    /// What follows a chunk size is not `;NAME` or `;NAME=VALUE`, the value a token or in quotes.
+    /// The text after a chunk size is not `;NAME` or `;NAME=VALUE`, with the value a token or in quotes.
     #[error("what follows a chunk size is not a chunk extension")]
     BadExtension,
-    /// Past [`ChunkedLimits::extensions`].
+    /// More than [`ChunkedLimits::extensions`].
     #[error("chunk extensions are too long")]
     ExtensionsTooLong,
-    /// A trailer line that is no field line.
+    /// A trailer line that is not a field line.
     #[error("a trailer line is not a field line")]
     BadTrailer,
-    /// Past [`ChunkedLimits::trailers`].
+    /// More than [`ChunkedLimits::trailers`].
     #[error("trailers are too long")]
     TrailersTooLong,
 }
 
-/// Takes the chunked coding off a body, in pieces of any size.
+/// Decodes a chunked body, in pieces of any size.
 #[derive(Debug, Clone)]
 pub struct ChunkedDecoder {
     state: State,
-    /// Octets left of this chunk, or the size read so far.
+    /// Bytes left of this chunk, or the size read so far.
     remaining: u64,
     extensions_left: u32,
     trailers_left: u32,
     strictness: Strictness,
 }
 
-/// Where the decoder stands; the name says what the next octet belongs to.
+/// The decoder's state; its name says what the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Size {
@@ -95,7 +95,7 @@ enum State {
 }
 
 impl State {
-    /// Whether the line of a chunk size may end here.
+    /// Whether the line of a chunk size may end in this state.
     fn ends_size_line(self) -> bool {
         matches!(
             self,
@@ -155,12 +155,12 @@ impl State {
     }
 }
 
-/// What one call of [`ChunkedDecoder::decode`] found.
+/// The result of one call of [`ChunkedDecoder::decode`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decoded<'a> {
-    /// Octets of the input that are dealt with, `data` included.
+    /// Bytes of the input that were consumed, `data` included.
     pub consumed: usize,
-    /// Octets of the body; empty when the input held framing alone.
+    /// Bytes of the body; empty when the input held only framing.
     pub data: &'a [u8],
 }
 
@@ -181,8 +181,8 @@ impl ChunkedDecoder {
         self.state == State::Done
     }
 
-    /// Reads framing up to the next piece of data, and that piece as far as it is there. Call again
-    /// with what is left until it is used up or [`is_done`](Self::is_done). An error is final.
+    /// Reads framing up to the next piece of data, and the available part of that piece. Call it again with the
+    /// remaining input until the input is used up or [`is_done`](Self::is_done). An error is final.
     pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, ChunkedError> {
         let mut consumed = 0;
         while consumed < input.len() && self.state != State::Done {
@@ -215,7 +215,7 @@ impl ChunkedDecoder {
         })
     }
 
-    /// The state after one octet of framing.
+    /// The state after one byte of framing.
     fn step(&mut self, byte: u8) -> Result<State, ChunkedError> {
         let lenient = self.strictness == Strictness::Lenient;
         Ok(match (self.state, byte) {
@@ -227,7 +227,7 @@ impl ChunkedDecoder {
                     b'0'..=b'9' => byte - b'0',
                     _ => (byte | 0x20) - b'a' + 10,
                 };
-                // Sixteen digits fill 64 bits and never overflow them.
+                // Sixteen hexadecimal digits fill 64 bits and cannot overflow.
                 self.remaining = self.remaining << 4 | u64::from(digit);
                 State::Size { digits: digits + 1 }
             }
@@ -331,7 +331,7 @@ impl ChunkedDecoder {
     }
 }
 
-/// The line before the data of a chunk: its size and CRLF. Follow the data with [`CHUNK_END`].
+/// The line before the data of a chunk: its size and CRLF. Send [`CHUNK_END`] after the data.
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkHead {
     line: [u8; 18],
@@ -339,7 +339,7 @@ pub struct ChunkHead {
 }
 
 impl ChunkHead {
-    /// The line for a chunk of `size` octets, `None` for zero, which would end the body.
+    /// The line for a chunk of `size` bytes; `None` for zero, because a chunk of size zero ends the body.
     pub fn new(size: u64) -> Option<ChunkHead> {
         if size == 0 {
             return None;
@@ -358,13 +358,13 @@ impl ChunkHead {
         })
     }
 
-    /// Its octets.
+    /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.line[self.start as usize..]
     }
 }
 
-/// What follows the data of a chunk.
+/// The bytes after the data of a chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
 
 /// The last chunk and an empty trailer section.
@@ -482,7 +482,7 @@ mod tests {
                 }
             }
         }
-        // A line end within quotes neither ends the line nor is it content.
+        // A line end within quotes does not end the line and is not content either.
         for end in ["\r", "\n", "\r\n"] {
             for strictness in [Strictness::Strict, Strictness::Lenient] {
                 let coded = format!("5;a=\"{end}hello\r\n0\r\n\r\n");

@@ -1,8 +1,9 @@
-//! Heads of HTTP/1.x messages: where they end, their lines, their fields (RFC 9110 section 5,
-//! RFC 9112 sections 2.2 and 5).
+//! Heads of HTTP/1.x messages: their end, their lines, their fields (RFC 9110 section 5, RFC 9112 sections 2.2
+//! and 5).
 //!
-//! Nothing is copied and nothing is allocated: all results are slices of the caller's buffer. What
-//! a field *means* is left to the callers, except for the two that frame a body,
+//! Nothing is copied or allocated: all results are slices of the caller's buffer. Callers interpret the fields,
+//! except for the two that frame a body: [`Content-Length`](content_length) and
+//! [`Transfer-Encoding`](TransferCodings).
 //! [`Content-Length`](content_length) and [`Transfer-Encoding`](TransferCodings).
 //!
 //! ```
@@ -18,25 +19,25 @@
 
 use memchr::memchr;
 
-/// How much a recipient forgives.
+/// How tolerant a recipient is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strictness {
-    /// What an origin does that must never see another message than the proxy in front of it:
-    /// lines end in CRLF, no line folding, no space before the colon, no control characters.
+    /// For an origin, which must never split messages differently from the proxy in front of it: lines end in
+    /// CRLF, no line folding, no space before the colon, no control characters.
     Strict,
-    /// What a client may do with a response (RFC 9112 sections 2.2, 5.1, 5.2): a bare LF ends a
-    /// line, a folded line belongs to the field before it, space before the colon is dropped, control
-    /// characters other than NUL and CR are kept.
+    /// For a client that reads a response (RFC 9112 sections 2.2, 5.1, 5.2): a bare LF ends a line, a folded
+    /// line belongs to the previous field, space before the colon is dropped, control characters other than NUL
+    /// and CR are kept.
     Lenient,
 }
 
-/// Why a head is not one.
+/// Why a head is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum SyntaxError {
     /// A line that ends in LF without CR.
     #[error("a line ends in a bare line feed")]
     BareLineFeed,
-    /// A CR that no LF follows.
+    /// A CR without a following LF.
     #[error("a carriage return stands alone")]
     BareCarriageReturn,
     /// A field line that starts with space: obsolete folding, or space before the first field.
@@ -48,7 +49,7 @@ pub enum SyntaxError {
     /// Space between the field name and the colon.
     #[error("white space stands before the colon of a field line")]
     SpaceBeforeColon,
-    /// A field name that is empty or no token.
+    /// A field name that is empty or not a token.
     #[error("a field name is not a token")]
     BadFieldName,
     /// NUL or another control character in a field value.
@@ -57,10 +58,10 @@ pub enum SyntaxError {
     /// A Content-Length that is not one decimal number below 2^64.
     #[error("a content length is not a decimal number")]
     BadContentLength,
-    /// Content lengths that contradict each other.
+    /// Content-Length values that contradict each other.
     #[error("content lengths contradict each other")]
     ConflictingContentLength,
-    /// A Transfer-Encoding that is empty or no list of codings.
+    /// A Transfer-Encoding that is empty or not a list of codings.
     #[error("a transfer encoding is not a list of codings")]
     BadTransferEncoding,
     /// `chunked` stands before another coding or more than once.
@@ -71,13 +72,13 @@ pub enum SyntaxError {
     Unterminated,
 }
 
-/// Finds the end of a head in bytes that arrive piece by piece, looking at every byte once.
+/// Finds the end of a head in bytes that arrive in pieces; examines every byte once.
 ///
-/// Recognises an empty line whatever its line ends are, in both strictnesses, so that a head with
-/// bare line feeds is refused when it is complete and not waited for until a time-out.
+/// Recognises an empty line with any line ends, in both strictnesses. Therefore a head with bare line feeds is
+/// refused when it is complete, not at a time-out.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeadEnd {
-    /// Every line feed before this place is known not to be followed by an empty line.
+    /// No line feed before this position is followed by an empty line.
     scanned: usize,
 }
 
@@ -87,9 +88,9 @@ impl HeadEnd {
         HeadEnd { scanned: 0 }
     }
 
-    /// The length of the head including its empty line; `None` when more bytes are needed. `buffer`
-    /// must start with the bytes of the last call, more may follow. Bytes after the head are not
-    /// looked at. An empty line at the very start is not an end: see [`leading_line_end`].
+    /// The length of the head including its empty line; `None` when more bytes are needed. `buffer` must start
+    /// with the bytes of the last call; more may follow. Bytes after the head are not examined. An empty line
+    /// at the very start is not an end: see [`leading_line_end`].
     pub fn find(&mut self, buffer: &[u8]) -> Option<usize> {
         let mut at = self.scanned;
         while let Some(found) = buffer.get(at..).and_then(|rest| memchr(b'\n', rest)) {
@@ -109,8 +110,8 @@ impl HeadEnd {
     }
 }
 
-/// The length of an empty line at the start of `buffer`, which a recipient may skip before a start
-/// line (RFC 9112 section 2.2); 0 when there is none (yet). A bare LF counts in lenient mode alone.
+/// The length of an empty line at the start of `buffer`, which a recipient may skip before a start line (RFC
+/// 9112 section 2.2); 0 when there is none (yet). A bare LF counts only in lenient mode.
 pub fn leading_line_end(buffer: &[u8], strictness: Strictness) -> usize {
     match buffer {
         [b'\r', b'\n', ..] => 2,
@@ -119,8 +120,8 @@ pub fn leading_line_end(buffer: &[u8], strictness: Strictness) -> usize {
     }
 }
 
-/// Splits a whole head, its empty line included, into the start line (without its line end) and the
-/// field lines. The start line is checked for line ends alone.
+/// Splits a complete head, its empty line included, into the start line (without its line end) and the field
+/// lines. Only the line ends of the start line are checked.
 pub fn split_head(
     head: &[u8],
     strictness: Strictness,
@@ -136,10 +137,10 @@ pub fn split_head(
     Ok((start_line, lines))
 }
 
-/// A field line, taken apart and checked.
+/// A parsed and checked field line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// The name, a token, as it was spelled.
+    /// The name, a token, in its original case.
     pub name: &'a [u8],
     /// The value without white space around it. In lenient mode a folded line keeps its line end,
     /// which [`trim`] and [`list`] treat as white space.
@@ -147,7 +148,7 @@ pub struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// Whether this field has that name, in any case.
+    /// Whether this field has that name, case-insensitive.
     pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
@@ -161,7 +162,7 @@ pub struct FieldLines<'a> {
 }
 
 impl<'a> FieldLines<'a> {
-    /// Field lines alone, as in a trailer section: ends at an empty line or at the end of `lines`.
+    /// Only field lines, as in a trailer section: ends at an empty line or at the end of `lines`.
     pub fn new(lines: &'a [u8], strictness: Strictness) -> FieldLines<'a> {
         FieldLines {
             rest: lines,
@@ -169,7 +170,7 @@ impl<'a> FieldLines<'a> {
         }
     }
 
-    /// Takes the next line off, without its line end; `None` when nothing is left.
+    /// Takes the next line, without its line end; `None` when nothing is left.
     fn line(&mut self) -> Result<Option<&'a [u8]>, SyntaxError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -184,7 +185,7 @@ impl<'a> FieldLines<'a> {
         }
     }
 
-    /// Takes off the next field line together with the lines folded onto it.
+    /// Takes the next field line together with the lines folded onto it.
     fn unfolded(&mut self) -> Result<Option<&'a [u8]>, SyntaxError> {
         let all = self.rest;
         let Some(first) = self.line()? else {
@@ -241,9 +242,9 @@ impl<'a> Iterator for FieldLines<'a> {
     }
 }
 
-/// Checks the characters of a field value (RFC 9110 section 5.5). Octets from 0x80 pass.
+/// Checks the characters of a field value (RFC 9110 section 5.5). Bytes from 0x80 are allowed.
 pub fn check_value(value: &[u8], strictness: Strictness) -> Result<(), SyntaxError> {
-    // Without an early end, so that the compiler looks at many octets at a time.
+    // No early exit, so that the compiler examines many bytes at a time.
     if !value
         .iter()
         .fold(false, |bad, &byte| bad | is_control(byte))
@@ -272,13 +273,12 @@ pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
 }
 
-/// Whether this byte may stand in a token.
+/// Whether this byte is allowed in a token.
 pub fn is_token_byte(byte: u8) -> bool {
     TOKEN[byte as usize]
 }
 
-/// Drops spaces, tabs and the line ends of folded lines from both ends. A carriage return that
-/// stands alone stays.
+/// Drops spaces, tabs and the line ends of folded lines from both ends. A bare carriage return stays.
 pub fn trim(value: &[u8]) -> &[u8] {
     // Not `trim_ascii`, which drops form feeds and bare carriage returns and would hide them.
     let mut rest = value;
@@ -291,13 +291,13 @@ pub fn trim(value: &[u8]) -> &[u8] {
     }
 }
 
-/// The elements of a comma-separated list (RFC 9110 section 5.6.1), trimmed; empty elements are
-/// skipped, commas within a quoted string do not separate.
+/// The elements of a comma-separated list (RFC 9110 section 5.6.1), trimmed. Empty elements are skipped; commas
+/// within a quoted string do not separate.
 pub fn list(value: &[u8]) -> List<'_> {
     List { rest: value }
 }
 
-/// Whether a list such as `Connection` has this token, in any case.
+/// Whether a list such as `Connection` has this token, case-insensitive.
 pub fn list_has(value: &[u8], token: &str) -> bool {
     list(value).any(|element| element.eq_ignore_ascii_case(token.as_bytes()))
 }
@@ -339,18 +339,18 @@ fn element_end(bytes: &[u8]) -> usize {
     bytes.len()
 }
 
-/// What to do with a list of equal numbers where one number belongs (`Content-Length: 5, 5`, or two
-/// field lines of the same value), which RFC 9110 section 8.6 lets a recipient take for one.
+/// How to handle a list of equal numbers instead of one number (`Content-Length: 5, 5`, or two field lines of
+/// the same value). RFC 9110 section 8.6 lets a recipient treat it as one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeated {
-    /// Refuse it: equal or not, somebody in between may count differently.
+    /// Refuse it: even if the numbers are equal, an intermediary may frame the message differently.
     Refuse,
-    /// Take equal ones for one.
+    /// Treat equal numbers as one.
     AllowEqual,
 }
 
-/// Reads a Content-Length: decimal digits and nothing else, below 2^64. `before` is what an earlier
-/// field line of the same message said.
+/// Parses a Content-Length: only decimal digits, below 2^64. `before` is the value of an earlier field line of
+/// the same message.
 pub fn content_length(
     value: &[u8],
     before: Option<u64>,
@@ -374,7 +374,7 @@ pub fn content_length(
     known.ok_or(SyntaxError::BadContentLength)
 }
 
-/// Reads an unsigned decimal number: digits and nothing else, below 2^64.
+/// Parses an unsigned decimal number: only digits, below 2^64.
 pub fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -388,8 +388,7 @@ pub fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// The transfer codings of a message, gathered from its Transfer-Encoding lines (RFC 9112
-/// section 6.1).
+/// The transfer codings of a message, collected from its Transfer-Encoding lines (RFC 9112 section 6.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TransferCodings {
     others: bool,
@@ -397,7 +396,7 @@ pub struct TransferCodings {
 }
 
 impl TransferCodings {
-    /// Adds the codings of one field line to those of the lines before.
+    /// Adds the codings of one field line to those of the previous lines.
     pub fn add(&mut self, value: &[u8]) -> Result<(), SyntaxError> {
         let mut empty = true;
         for coding in list(value) {
@@ -428,7 +427,7 @@ impl TransferCodings {
         Ok(())
     }
 
-    /// Whether the last coding is `chunked`, so that the message says where it ends.
+    /// Whether the last coding is `chunked`, so that the message marks its own end.
     pub fn is_chunked(self) -> bool {
         self.chunked
     }
@@ -443,12 +442,12 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Whether this octet may not stand in a field value.
+/// Whether this byte is forbidden in a field value.
 fn is_control(byte: u8) -> bool {
     (byte < b' ' && byte != b'\t') | (byte == 0x7f)
 }
 
-/// Which octets may stand in a token.
+/// The bytes that are allowed in a token.
 static TOKEN: [bool; 256] = token_octets();
 
 const fn token_octets() -> [bool; 256] {

@@ -1,10 +1,10 @@
-//! Error codes (RFC 9113 section 7), and what a peer did to earn them.
+//! Error codes (RFC 9113 section 7), and the peer's faults that cause them.
 
 use std::fmt;
 
 use super::StreamId;
 
-/// A code in RST_STREAM and GOAWAY.
+/// An error code of RST_STREAM and GOAWAY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub u32);
 
@@ -16,7 +16,7 @@ macro_rules! codes {
                 pub const $name: ErrorCode = ErrorCode($code);
             )*
 
-            /// Its name in the registry; `None` for a code that is not in it.
+            /// Its name in the registry; `None` for an unregistered code.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($code => Some(stringify!($name)),)*
@@ -53,49 +53,49 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// What a peer did that ends a stream or the connection.
+/// A fault of the peer that ends a stream or the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Fault {
-    /// Something else than the connection preface.
+    /// Other bytes than the connection preface.
     #[error("the connection preface is not that of HTTP/2")]
     BadPreface,
-    /// The first frame was no SETTINGS.
+    /// The first frame was not SETTINGS.
     #[error("the first frame is not SETTINGS")]
     NoSettings,
-    /// A frame above the size that was allowed (section 4.2).
+    /// A frame above the allowed size (section 4.2).
     #[error("a frame is longer than allowed")]
     FrameTooLong,
-    /// A length that this type of frame cannot have.
+    /// A length that is invalid for this type of frame.
     #[error("a frame has a length that its type does not allow")]
     FrameLength,
     /// More padding than payload (section 6.1).
     #[error("a frame's padding is longer than the frame")]
     Padding,
-    /// A frame about a stream on the connection, or the other way round.
+    /// A stream frame on stream 0, or a connection frame on another stream.
     #[error("a frame is on stream 0 that needs a stream, or on a stream and needs none")]
     WrongStreamZero,
-    /// A header block that is interrupted by another frame (section 6.10).
+    /// A header block interrupted by another frame (section 6.10).
     #[error("a header block is interrupted")]
     BlockInterrupted,
-    /// CONTINUATION that continues nothing.
+    /// CONTINUATION without a header block to continue.
     #[error("a CONTINUATION frame continues nothing")]
     UnexpectedContinuation,
-    /// A header block over more octets or more frames than allowed.
+    /// A header block with more bytes or more frames than allowed.
     #[error("a header block is too long, or in too many frames")]
     BlockTooLong,
     /// A header block that cannot be decoded (section 4.3).
     #[error("a header block cannot be decoded")]
     Compression,
-    /// A setting with a value that it cannot have (section 6.5.2).
+    /// A setting with an invalid value (section 6.5.2).
     #[error("a setting has a value that it cannot have")]
     BadSetting,
     /// SETTINGS_INITIAL_WINDOW_SIZE above 2^31 − 1.
     #[error("the initial window size is above the maximum")]
     BadInitialWindow,
-    /// Acknowledged settings that were not sent.
+    /// An acknowledgement of settings that were not sent.
     #[error("settings are acknowledged that were not sent")]
     UnexpectedAcknowledgement,
-    /// A window update by nothing (section 6.9).
+    /// A window update with an increment of zero (section 6.9).
     #[error("a window update has an increment of zero")]
     ZeroIncrement,
     /// A window above 2^31 − 1 (section 6.9.1).
@@ -113,8 +113,7 @@ pub enum Fault {
     /// A frame on a stream that is closed.
     #[error("a frame is on a closed stream")]
     ClosedStream,
-    /// A new stream with a number that is not above those before it, or that is the peer's own
-    /// (section 5.1.1).
+    /// A new stream whose number is not above the previous ones, or is of the wrong parity (section 5.1.1).
     #[error("a stream's number is not above those before it, or not of its sender's kind")]
     BadStreamNumber,
     /// More streams than allowed (section 5.1.2).
@@ -129,32 +128,32 @@ pub enum Fault {
     /// A message that HTTP forbids (section 8.1.1).
     #[error("a message is malformed")]
     Malformed,
-    /// A message whose content is not as long as it says.
+    /// A message whose content does not have the announced length.
     #[error("content is not as long as announced")]
     ContentLength,
     /// Settings that were not acknowledged in time (section 6.5.3).
     #[error("settings were not acknowledged in time")]
     SettingsTimeout,
-    /// Streams opened and reset at a rate that is no use (CVE-2023-44487).
+    /// Streams opened and reset faster than any legitimate use (CVE-2023-44487).
     #[error("streams are opened and reset too fast")]
     ResetFlood,
-    /// Streams that this side had to reset for what the peer did on them (CVE-2025-8671).
+    /// Faults of the peer that force this side to reset many streams (CVE-2025-8671).
     #[error("too many streams had to be reset")]
     ProvokedResets,
-    /// PING and SETTINGS, which want an answer, faster than the answers are taken or at a rate that is
-    /// no use.
+    /// PING and SETTINGS, which require an answer, faster than the answers are taken or faster than any
+    /// legitimate use.
     #[error("too many frames want an answer")]
     AnswerFlood,
     /// Frames that carry nothing: DATA without content, PRIORITY, WINDOW_UPDATE, unknown types.
     #[error("too many frames carry nothing")]
     IdleFrames,
-    /// A pile of output that the peer does not take.
+    /// Too much output that the peer does not take.
     #[error("too much output waits")]
     OutputFlood,
 }
 
 impl Fault {
-    /// The code that tells the peer.
+    /// The error code sent to the peer.
     pub const fn code(self) -> ErrorCode {
         match self {
             Fault::BadPreface
@@ -194,9 +193,9 @@ impl Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("{why} ({code})")]
 pub struct ConnectionError {
-    /// What the peer is told.
+    /// The code sent to the peer.
     pub code: ErrorCode,
-    /// What it did.
+    /// The fault.
     pub why: Fault,
 }
 
@@ -215,14 +214,14 @@ impl From<Fault> for ConnectionError {
 pub struct StreamError {
     /// The stream.
     pub stream: StreamId,
-    /// What the peer is told.
+    /// The code sent to the peer.
     pub code: ErrorCode,
-    /// What it did.
+    /// The fault.
     pub why: Fault,
 }
 
 impl StreamError {
-    /// A fault on a stream, with the code it has by itself.
+    /// A fault on a stream, with the fault's own code.
     pub const fn new(stream: StreamId, why: Fault) -> StreamError {
         StreamError {
             stream,
@@ -232,7 +231,7 @@ impl StreamError {
     }
 }
 
-/// Either.
+/// A connection error or a stream error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Error {
     /// The connection ends.

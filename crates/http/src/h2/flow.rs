@@ -1,33 +1,32 @@
-//! Windows of flow control (RFC 9113 section 5.2 and 6.9).
+//! Flow-control windows (RFC 9113 section 5.2 and 6.9).
 //!
-//! [`Window`] bounds what this side sends, [`ReceiveWindow`] what the peer may send. Both exist once
-//! for the connection and once for each stream.
+//! [`Window`] limits what this side sends, [`ReceiveWindow`] what the peer may send. Both exist once for the
+//! connection and once for each stream.
 
 use super::error::Fault;
 
-/// The greatest window, in octets.
+/// The largest window, in bytes.
 pub const MAX_WINDOW: u32 = (1 << 31) - 1;
 
-/// The window of a connection before any update, whatever the settings say (section 6.9.2).
+/// The window of a connection before any update; the settings do not change it (section 6.9.2).
 pub const CONNECTION_WINDOW: u32 = 65_535;
 
-/// Octets that may still be sent. Less than nothing after the peer has made its initial window
-/// smaller (section 6.9.2).
+/// Bytes that may still be sent. Negative after the peer has reduced its initial window (section 6.9.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window(i64);
 
 impl Window {
-    /// A window of this many octets.
+    /// A window of this many bytes.
     pub const fn new(octets: u32) -> Window {
         Window(octets as i64)
     }
 
-    /// Octets that may be sent now.
+    /// Bytes that may be sent now.
     pub fn available(self) -> u32 {
         u32::try_from(self.0).unwrap_or(0)
     }
 
-    /// These were sent.
+    /// Counts bytes that were sent.
     pub fn take(&mut self, octets: u32) {
         debug_assert!(
             octets <= self.available(),
@@ -36,7 +35,7 @@ impl Window {
         self.0 -= i64::from(octets);
     }
 
-    /// The peer takes more (WINDOW_UPDATE).
+    /// The peer increases the window (WINDOW_UPDATE).
     pub fn give(&mut self, increment: u32) -> Result<(), Fault> {
         self.shift(i64::from(increment))
     }
@@ -56,14 +55,14 @@ impl Window {
     }
 }
 
-/// When the peer is told that it may send more.
+/// When window updates are sent to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpdateAt {
-    /// As soon as anything was dealt with.
+    /// As soon as any bytes were processed.
     Once,
-    /// When this many octets were dealt with, or half of the window where that is less.
+    /// When this many bytes were processed, or half of the window if that is less.
     Octets(u32),
-    /// When this share of the window, in percent, was dealt with; at most 100.
+    /// When this share of the window, in percent, was processed; at most 100.
     Percent(u8),
     /// Never: the window runs out.
     Never,
@@ -83,20 +82,20 @@ impl UpdateAt {
     }
 }
 
-/// Octets that the peer may still send, and those that were dealt with and not given back yet.
+/// Bytes that the peer may still send, and bytes processed but not yet given back to the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveWindow {
-    /// What it is kept at, in octets.
+    /// The target size, in bytes.
     size: u32,
-    /// What the peer may still send. Less than nothing when its streams' initial window was made
-    /// smaller while it was sending.
+    /// Bytes that the peer may still send. Negative when its streams' initial window was reduced while it was
+    /// sending.
     available: i64,
-    /// Dealt with and not given back.
+    /// Bytes processed and not given back yet.
     dealt_with: u32,
 }
 
 impl ReceiveWindow {
-    /// A window of this many octets, kept at that.
+    /// A window with this many bytes as its target size.
     pub const fn new(size: u32) -> ReceiveWindow {
         ReceiveWindow {
             size,
@@ -105,13 +104,12 @@ impl ReceiveWindow {
         }
     }
 
-    /// What the peer may still send, in octets.
+    /// Bytes that the peer may still send.
     pub fn available(&self) -> i64 {
         self.available
     }
 
-    /// Keeps the window at another size from now on; returns the increment to send when it grows. It
-    /// never shrinks.
+    /// Changes the target size; returns the increment to send when it grows. It never shrinks.
     pub fn grow(&mut self, size: u32) -> Option<u32> {
         let more = size.checked_sub(self.size).filter(|&more| more > 0)?;
         self.size = size;
@@ -119,7 +117,16 @@ impl ReceiveWindow {
         Some(more)
     }
 
-    /// A DATA frame of this length came, padding included.
+    /// The peer has applied a smaller initial window (RFC 9113 section 6.9.2). Returns the increment to send, if it
+    /// is time for an update of the smaller window. A window never grows in this way.
+    pub fn shrink(&mut self, size: u32, when: UpdateAt) -> Option<u32> {
+        let less = self.size.checked_sub(size).filter(|&less| less > 0)?;
+        self.size = size;
+        self.available -= i64::from(less);
+        self.release(0, when)
+    }
+
+    /// Counts a received DATA frame of this length, padding included.
     pub fn receive(&mut self, length: u32) -> Result<(), Fault> {
         if i64::from(length) > self.available {
             return Err(Fault::WindowExceeded);
@@ -128,14 +135,14 @@ impl ReceiveWindow {
         Ok(())
     }
 
-    /// This much was dealt with; returns the increment to send, if it is time for that.
+    /// Counts bytes as processed; returns the increment to send, if it is time for an update.
     pub fn release(&mut self, octets: u32, when: UpdateAt) -> Option<u32> {
         self.dealt_with += octets;
         let threshold = when.threshold(self.size)?;
         (self.dealt_with >= threshold).then(|| self.give_back())
     }
 
-    /// Gives back what was dealt with; the increment to send is 0 if there is nothing.
+    /// Gives the processed bytes back; returns the increment to send, 0 if there is none.
     fn give_back(&mut self) -> u32 {
         let increment = std::mem::take(&mut self.dealt_with);
         self.available += i64::from(increment);

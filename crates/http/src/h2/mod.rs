@@ -1,10 +1,10 @@
 //! HTTP/2 on the wire (RFC 9113).
 //!
-//! - [`frame`]: frames, read piece by piece and written into a buffer
+//! - [`frame`]: frames, read incrementally and written into a buffer
 //! - [`settings`]: the settings of one side
-//! - [`flow`]: windows of flow control
-//! - [`priority`]: what clients say about the order of responses
-//! - [`error`]: error codes, and what a peer did to earn one
+//! - [`flow`]: flow-control windows
+//! - [`priority`]: clients' priorities for responses
+//! - [`error`]: error codes, and the peer's faults that cause them
 //! - [`server`]: the server side of a connection
 
 pub mod client;
@@ -15,7 +15,7 @@ pub mod priority;
 pub mod server;
 pub mod settings;
 
-/// What a client sends before its first frame (RFC 9113 section 3.4).
+/// The bytes that a client sends before its first frame (RFC 9113 section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The number of a stream within its connection; at most 2^31 − 1. Zero is the connection itself.
@@ -25,10 +25,10 @@ pub struct StreamId(u32);
 impl StreamId {
     /// The connection as a whole.
     pub const CONNECTION: StreamId = StreamId(0);
-    /// The greatest number of all.
+    /// The largest stream number.
     pub const MAX: StreamId = StreamId((1 << 31) - 1);
 
-    /// A stream by its number; the highest bit, which is reserved, is dropped.
+    /// A stream by its number; the reserved highest bit is dropped.
     pub const fn new(number: u32) -> StreamId {
         StreamId(number & StreamId::MAX.0)
     }
@@ -43,12 +43,12 @@ impl StreamId {
         self.0 == 0
     }
 
-    /// Whether clients open streams of such numbers: odd ones.
+    /// Whether clients open streams with such numbers: odd ones.
     pub const fn is_client(self) -> bool {
         self.0 & 1 == 1
     }
 
-    /// Whether servers open streams of such numbers: even ones but zero.
+    /// Whether servers open streams with such numbers: even ones except zero.
     pub const fn is_server(self) -> bool {
         self.0 != 0 && self.0 & 1 == 0
     }

@@ -1,24 +1,24 @@
-//! What clients say about the order of responses (RFC 9218).
+//! Clients' priorities for responses (RFC 9218).
 //!
 //! The older scheme, dependencies and weights (RFC 7540 section 5.3), is in
 //! [`Dependency`](super::frame::Dependency).
 
-/// How much a response matters, and whether a part of it is of use.
+/// The urgency of a response, and whether it is useful in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Priority {
     /// 0 comes first, 7 last.
     pub urgency: u8,
-    /// Whether it may be sent by turns with others.
+    /// Whether it may be interleaved with other responses.
     pub incremental: bool,
 }
 
 impl Priority {
-    /// The last of the urgencies.
+    /// The lowest urgency.
     pub const LEAST_URGENT: u8 = 7;
 
-    /// Reads a `priority` field or the field of a PRIORITY_UPDATE frame, a dictionary (RFC 8941 section
-    /// 3.2). What is not there, not of its type or out of range is as by default; a field that is no
-    /// dictionary says nothing.
+    /// Parses a `priority` field or the field of a PRIORITY_UPDATE frame, a dictionary (RFC 8941 section 3.2).
+    /// A member that is missing, of the wrong type or out of range has its default. A field that is not a
+    /// dictionary is ignored.
     pub fn parse(field: &[u8]) -> Priority {
         let mut priority = Priority::default();
         let mut rest = trim_start(field);
@@ -36,7 +36,7 @@ impl Priority {
             let after = trim_start(after);
             rest = match after.split_first() {
                 None => after,
-                // A comma with nothing behind it is no dictionary.
+                // A trailing comma is an error in a dictionary.
                 Some((b',', more)) if !trim_start(more).is_empty() => trim_start(more),
                 Some(_) => return Priority::default(),
             };
@@ -44,7 +44,7 @@ impl Priority {
         priority
     }
 
-    /// The value of a `priority` field that says so; empty where it is what holds anyway.
+    /// The value of a `priority` field for it; empty for the default.
     pub const fn text(self) -> &'static str {
         const TEXTS: [[&str; 2]; 8] = [
             ["u=0", "u=0, i"],
@@ -83,7 +83,7 @@ enum Value {
 }
 
 impl<'a> Member<'a> {
-    /// Reads a member with its parameters, which say nothing; returns what follows it.
+    /// Parses a member with its parameters, which are ignored; returns the rest after it.
     fn parse(text: &'a [u8]) -> Option<(Member<'a>, &'a [u8])> {
         let (key, rest) = key(text)?;
         let (value, mut rest) = match rest.split_first() {

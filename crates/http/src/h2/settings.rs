@@ -21,25 +21,25 @@ pub mod id {
     pub const NO_RFC7540_PRIORITIES: u16 = 0x9;
 }
 
-/// The least and initial SETTINGS_MAX_FRAME_SIZE, in octets.
+/// The smallest and initial SETTINGS_MAX_FRAME_SIZE, in bytes.
 pub const MIN_FRAME_SIZE: u32 = 1 << 14;
-/// The greatest SETTINGS_MAX_FRAME_SIZE, in octets.
+/// The largest SETTINGS_MAX_FRAME_SIZE, in bytes.
 pub const MAX_FRAME_SIZE: u32 = (1 << 24) - 1;
 
-/// What one side has said it bears. [`Default`] is what holds before it has said anything.
+/// The settings of one side. [`Default`] has the initial values of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Octets of the table that its decoder of header blocks keeps.
+    /// Bytes of the table of its header decoder.
     pub header_table_size: u32,
-    /// Whether it takes pushes.
+    /// Whether it accepts pushes.
     pub enable_push: bool,
     /// Streams that the other side may have open; `None`: any number.
     pub max_concurrent_streams: Option<u32>,
-    /// Octets that may be sent on a new stream; at most 2^31 − 1.
+    /// Bytes that may be sent on a new stream; at most 2^31 − 1.
     pub initial_window_size: u32,
-    /// The longest payload of a frame, in octets: 2^14 to 2^24 − 1.
+    /// The longest payload of a frame, in bytes: 2^14 to 2^24 − 1.
     pub max_frame_size: u32,
-    /// Octets of a field section before compression, with 32 more for each field; `None`: any number.
+    /// Bytes of a field section before compression, with 32 more for each field; `None`: any number.
     pub max_header_list_size: Option<u32>,
     /// Whether it ignores the priorities of RFC 7540.
     pub no_rfc7540_priorities: bool,
@@ -60,7 +60,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Takes over one setting as it was received. Unknown ones change nothing.
+    /// Applies one received setting. Unknown ones change nothing.
     pub fn apply(&mut self, id: u16, value: u32) -> Result<(), ConnectionError> {
         match id {
             id::HEADER_TABLE_SIZE => self.header_table_size = value,
@@ -81,8 +81,8 @@ impl Settings {
         Ok(())
     }
 
-    /// The settings that differ from `before`, to be sent. A limit that `before` had and that is
-    /// lifted now is sent as the greatest number there is.
+    /// The settings that differ from `before`, to be sent. A limit of `before` that is now removed is sent as
+    /// the largest number.
     pub fn changes(&self, before: &Settings) -> impl Iterator<Item = (u16, u32)> + use<> {
         let known = |settings: &Settings| {
             let unlimited = |limit: Option<u32>| limit.unwrap_or(u32::MAX);

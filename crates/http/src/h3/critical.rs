@@ -1,4 +1,4 @@
-//! The unidirectional streams of both sides: control, and QPACK's two (RFC 9114 section 6.2).
+//! The unidirectional streams of both sides: the control stream and QPACK's two streams (RFC 9114 section 6.2).
 
 use std::io::IoSlice;
 
@@ -24,31 +24,31 @@ const PUSH: u64 = 0x1;
 const ENCODER: u64 = 0x2;
 const DECODER: u64 = 0x3;
 
-/// The most octets of a frame on a control stream. What is longer is there to do harm.
+/// Longest frame on a control stream, in bytes. A longer one is treated as an attack.
 const MOST_CONTROL_FRAME: u64 = 4096;
-/// The most octets of QPACK's instructions that wait because the peer does not take them.
+/// Most bytes that may wait on the control stream or the decoder stream because the peer does not accept them.
 const MOST_WAITING: usize = 64 * 1024;
-/// The most frames of no use in one second.
+/// Most frames without effect in one second.
 const MOST_IDLE: u32 = 10_000;
 
-/// What the peer said on its control stream.
+/// A message on the peer's control stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
     Settings(Settings),
-    /// Nothing from this identifier on is looked at.
+    /// The peer does not process requests from this identifier on.
     GoAway(u64),
-    /// The response on a stream is to have another priority.
+    /// The response on a stream gets another priority.
     Priority(u64, Priority),
 }
 
-/// The critical streams and the two coders that belong to them.
+/// The critical streams, and the QPACK encoder and decoder that use them.
 #[derive(Debug)]
 pub(super) struct Critical {
     role: Role,
-    /// Control, encoder and decoder streams of this side, in this order.
+    /// Control, encoder and decoder stream of this side, in this order.
     own: [Outgoing; 3],
     incoming: Vec<Incoming>,
-    /// Which critical streams of the peer have come, by their types.
+    /// Which critical streams of the peer have been opened, by type.
     seen: [bool; 4],
     pub peer_settings: Option<Settings>,
     /// The identifier in the peer's last GOAWAY.
@@ -57,7 +57,7 @@ pub(super) struct Critical {
     max_push: Option<u64>,
     pub encoder: Encoder,
     pub decoder: Decoder,
-    /// Frames of no use since `idle_since`.
+    /// Frames without effect since `idle_since`.
     idle: u32,
     idle_since: Instant,
 }
@@ -66,9 +66,9 @@ pub(super) struct Critical {
 #[derive(Debug, Default)]
 struct Outgoing {
     stream: Option<u64>,
-    /// What was not taken yet.
+    /// Bytes to send. The first `taken` of them were taken.
     octets: Vec<u8>,
-    /// How much of it was.
+    /// How many bytes the transport took.
     taken: usize,
     blocked: bool,
 }
@@ -82,7 +82,7 @@ struct Incoming {
 
 #[derive(Debug)]
 enum Kind {
-    /// Its type has not come whole.
+    /// Its type is not complete yet.
     Unknown {
         octets: [u8; 8],
         have: u8,
@@ -90,7 +90,7 @@ enum Kind {
     Control(Box<Control>),
     Encoder,
     Decoder,
-    /// Of no meaning here: refused, and passed over as long as octets come.
+    /// Its type is unsupported: the stream is refused, and bytes that still come are skipped.
     Refused,
 }
 
@@ -133,29 +133,29 @@ impl Critical {
         }
     }
 
-    /// Whether one of the own streams is to be opened.
+    /// Whether one of this side's streams is still to be opened.
     pub fn wants_stream(&self) -> bool {
         self.own.iter().any(|own| own.stream.is_none())
     }
 
-    /// The next of the own streams is this one.
+    /// The transport opened this stream: it becomes the next of this side's streams.
     pub fn opened(&mut self, stream: u64) {
         if let Some(own) = self.own.iter_mut().find(|own| own.stream.is_none()) {
             own.stream = Some(stream);
         }
     }
 
-    /// Whether it is one of the own streams.
+    /// Whether it is one of this side's streams.
     pub fn is_own(&self, stream: u64) -> bool {
         self.own.iter().any(|own| own.stream == Some(stream))
     }
 
-    /// Queues frames on the control stream.
+    /// The buffer to which frames for the control stream are appended.
     pub fn control(&mut self) -> &mut Vec<u8> {
         &mut self.own[0].octets
     }
 
-    /// Brings what the coders have to say onto their streams.
+    /// Moves the instructions of the QPACK encoder and decoder to their streams.
     pub fn settle(&mut self) -> Result<(), Fault> {
         let [control, encoder, decoder] = &mut self.own;
         if self.encoder.has_instructions() {
@@ -171,7 +171,7 @@ impl Critical {
         Ok(())
     }
 
-    /// Fills a slice with what goes next on a critical stream: the stream, and how many octets.
+    /// Fills a slice with the next bytes of a critical stream; returns the stream and the number of bytes.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<(u64, usize)> {
         let own = self.own.iter().find(|own| own.has_something())?;
         let slice = slices.first_mut()?;
@@ -181,7 +181,7 @@ impl Critical {
         Some((own.stream?, octets.len()))
     }
 
-    /// The transport took octets of an own stream.
+    /// The transport took bytes of one of this side's streams.
     pub fn transmitted(&mut self, stream: u64, octets: usize) {
         if let Some(own) = self.own(stream) {
             own.taken += octets;
@@ -195,7 +195,7 @@ impl Critical {
         }
     }
 
-    /// The transport takes no more of an own stream, or does again.
+    /// The transport accepts no more bytes of one of this side's streams, or accepts them again.
     pub fn set_blocked(&mut self, stream: u64, blocked: bool) {
         if let Some(own) = self.own(stream) {
             own.blocked = blocked;
@@ -206,7 +206,7 @@ impl Critical {
         self.own.iter_mut().find(|own| own.stream == Some(stream))
     }
 
-    /// A frame came that is of no use. Too many of them in one second are a fault.
+    /// Counts a frame that has no effect. Too many of them in one second are a fault.
     pub fn count_idle(&mut self, now: Instant) -> Result<(), Fault> {
         if now.since(self.idle_since).as_secs() >= 1 {
             self.idle_since = now;
@@ -219,8 +219,8 @@ impl Critical {
         Ok(())
     }
 
-    /// Reads octets of a stream that the peer opened in its direction alone, until something is told
-    /// or they are used up.
+    /// Reads bytes of a unidirectional stream of the peer until there is a message to report or the bytes are
+    /// used up.
     pub fn read(
         &mut self,
         stream: u64,
@@ -241,7 +241,8 @@ impl Critical {
                 }
                 Kind::Encoder => {
                     match self.role {
-                        // It reads what waited as soon as it can.
+                        // The caller then executes them by `follow_on`, and resumes streams as soon as they are
+                        // unblocked.
                         Role::Server => self.decoder.take_instructions(input),
                         Role::Client => self.decoder.handle_instructions(input)?,
                     }
@@ -263,7 +264,7 @@ impl Critical {
                 }
             }
         }
-        // The end of a frame is told without an octet.
+        // The end of a frame is reported even if no byte is left.
         if let Kind::Control(control) = &mut self.incoming[place].kind
             && let Some(piece) = control.frames.read(input)
         {
@@ -272,7 +273,7 @@ impl Critical {
         Ok(None)
     }
 
-    /// A stream of the peer's ended or was reset.
+    /// One of the peer's streams ended or was reset.
     pub fn ended(&mut self, stream: u64) -> Result<(), Fault> {
         let place = self
             .incoming
@@ -304,7 +305,7 @@ impl Critical {
         })
     }
 
-    /// What a stream of this type is.
+    /// The kind of a stream with this type.
     fn kind(
         &mut self,
         kind: u64,
@@ -321,7 +322,7 @@ impl Critical {
             (ENCODER, _) => Ok(Kind::Encoder),
             (DECODER, _) => Ok(Kind::Decoder),
             (PUSH, Role::Server) => Err(Fault::ForbiddenStream),
-            // No push was permitted.
+            // This client permits no push.
             (PUSH, Role::Client) => Err(Fault::BadIdentifier),
             _ => {
                 actions(Action::StopSending {
@@ -424,7 +425,7 @@ impl Critical {
             }
             FrameType::CANCEL_PUSH => {
                 let id = only_number(payload)?;
-                // Nothing is ever pushed: a client may say so up to what it permitted.
+                // The server never pushes. Even so, a client may cancel any push ID that it permitted.
                 let permitted = match self.role {
                     Role::Client => false,
                     Role::Server => self.max_push.is_some_and(|most| id <= most),
@@ -462,7 +463,7 @@ impl Outgoing {
     }
 }
 
-/// Whether the payload of such a frame is looked at.
+/// Whether payloads of this frame type are parsed.
 fn is_known(kind: FrameType) -> bool {
     matches!(
         kind,
@@ -475,7 +476,7 @@ fn is_known(kind: FrameType) -> bool {
     )
 }
 
-/// A payload that is one number and nothing else.
+/// Reads a payload that must be exactly one integer.
 fn only_number(mut payload: &[u8]) -> Result<u64, Fault> {
     let number = varint::take(&mut payload).ok_or(Fault::MalformedFrame)?;
     if payload.is_empty() {

@@ -1,10 +1,10 @@
-//! Codes of errors and what they stand for (RFC 9114 section 8.1, RFC 9204 section 6).
+//! Error codes and the faults that they stand for (RFC 9114 section 8.1, RFC 9204 section 6).
 
 use std::fmt;
 
 use crate::qpack;
 
-/// The code of an error, as QUIC carries it.
+/// An error code, as QUIC carries it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub u64);
 
@@ -13,7 +13,7 @@ macro_rules! codes {
         impl ErrorCode {
             $($(#[$doc])* pub const $name: ErrorCode = ErrorCode($number);)*
 
-            /// Its name in the RFCs; `None` for others, which are to be treated as `H3_NO_ERROR`.
+            /// Its name in the RFCs; `None` for other codes, which must be treated as `H3_NO_ERROR`.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($number => Some($text),)*
@@ -29,41 +29,41 @@ codes! {
     NO_ERROR = 0x100, "H3_NO_ERROR";
     /// The peer broke the protocol in a way that has no code of its own.
     GENERAL_PROTOCOL_ERROR = 0x101, "H3_GENERAL_PROTOCOL_ERROR";
-    /// This side failed.
+    /// This side has an internal error.
     INTERNAL_ERROR = 0x102, "H3_INTERNAL_ERROR";
-    /// A stream that the peer must not open.
+    /// The peer opened a stream that it must not open.
     STREAM_CREATION_ERROR = 0x103, "H3_STREAM_CREATION_ERROR";
-    /// A stream ended that the connection needs.
+    /// A stream closed that the connection needs.
     CLOSED_CRITICAL_STREAM = 0x104, "H3_CLOSED_CRITICAL_STREAM";
-    /// A frame where it must not be.
+    /// A frame that is not permitted at this place.
     FRAME_UNEXPECTED = 0x105, "H3_FRAME_UNEXPECTED";
-    /// A frame that is not laid out as it should be.
+    /// A frame with an invalid layout.
     FRAME_ERROR = 0x106, "H3_FRAME_ERROR";
-    /// The peer behaves as if it wanted to do harm.
+    /// The peer's behaviour may be an attack.
     EXCESSIVE_LOAD = 0x107, "H3_EXCESSIVE_LOAD";
     /// An identifier out of order, or out of bounds.
     ID_ERROR = 0x108, "H3_ID_ERROR";
-    /// Settings that cannot be.
+    /// Invalid settings.
     SETTINGS_ERROR = 0x109, "H3_SETTINGS_ERROR";
-    /// No settings at the start of the control stream.
+    /// The control stream does not start with SETTINGS.
     MISSING_SETTINGS = 0x10a, "H3_MISSING_SETTINGS";
-    /// The server did nothing with a request.
+    /// The server did not process the request.
     REQUEST_REJECTED = 0x10b, "H3_REQUEST_REJECTED";
-    /// A request or its response is not wanted any more.
+    /// The request is cancelled; its response is no longer needed.
     REQUEST_CANCELLED = 0x10c, "H3_REQUEST_CANCELLED";
-    /// The client's stream ended within its request.
+    /// The client's stream ended before its request was complete.
     REQUEST_INCOMPLETE = 0x10d, "H3_REQUEST_INCOMPLETE";
-    /// A message that is none.
+    /// A malformed message.
     MESSAGE_ERROR = 0x10e, "H3_MESSAGE_ERROR";
     /// The connection that CONNECT made failed.
     CONNECT_ERROR = 0x10f, "H3_CONNECT_ERROR";
-    /// The request is to be made over HTTP/1.1.
+    /// The request must be retried over HTTP/1.1.
     VERSION_FALLBACK = 0x110, "H3_VERSION_FALLBACK";
-    /// A section that cannot be decoded.
+    /// A field section that cannot be decoded.
     QPACK_DECOMPRESSION_FAILED = 0x200, "QPACK_DECOMPRESSION_FAILED";
-    /// An instruction of an encoder that cannot be followed.
+    /// An encoder instruction that cannot be carried out.
     QPACK_ENCODER_STREAM_ERROR = 0x201, "QPACK_ENCODER_STREAM_ERROR";
-    /// An instruction of a decoder that cannot be true.
+    /// A decoder instruction that is impossible in the encoder's state.
     QPACK_DECODER_STREAM_ERROR = 0x202, "QPACK_DECODER_STREAM_ERROR";
 }
 
@@ -76,44 +76,44 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// What a peer did that ends the connection.
+/// The peer's fault that ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// A stream opened by the server in both directions, or pushes by a client.
+    /// The server opened a bidirectional stream, or the client opened a push stream.
     #[error("a stream that the peer must not open")]
     ForbiddenStream,
-    /// A second control stream, or a second stream of QPACK of a kind.
+    /// A second control stream, or a second QPACK stream of the same type.
     #[error("a second critical stream of its kind")]
     RepeatedStream,
-    /// A control stream or a stream of QPACK was ended, reset or refused.
+    /// A control stream or a QPACK stream was ended, reset or refused.
     #[error("a critical stream was closed")]
     ClosedCriticalStream,
-    /// A control stream that does not start with SETTINGS.
+    /// The control stream does not start with SETTINGS.
     #[error("the control stream does not start with settings")]
     MissingSettings,
     /// SETTINGS with a reserved setting, a repeated one, or a value out of range.
     #[error("settings that cannot be")]
     BadSettings,
-    /// A frame of a type that must not be where it is.
+    /// A frame of a type that is not permitted at this place.
     #[error("a frame where it must not be")]
     UnexpectedFrame,
-    /// A frame whose payload is not what its type says, or that the stream's end cuts off.
+    /// A frame whose payload does not match its type, or that is cut off by the end of the stream.
     #[error("a frame that is not laid out as it should be")]
     MalformedFrame,
-    /// GOAWAY that takes more back than before, a push that was not permitted …
+    /// A GOAWAY with a larger identifier than before, a push that was not permitted …
     #[error("an identifier out of order")]
     BadIdentifier,
-    /// More of what is of no use than is put up with, or a frame of the control stream that is too
-    /// long.
+    /// Too many frames without effect, a control frame that is too long, or too many instructions waiting to be
+    /// sent.
     #[error("more of no use than is put up with")]
     Flood,
-    /// QPACK.
+    /// An error of QPACK.
     #[error("{0}")]
     Qpack(#[from] qpack::Error),
 }
 
 impl Fault {
-    /// The code that tells the peer.
+    /// The code that reports this fault to the peer.
     pub const fn code(self) -> ErrorCode {
         match self {
             Fault::ForbiddenStream | Fault::RepeatedStream => ErrorCode::STREAM_CREATION_ERROR,

@@ -1,8 +1,8 @@
-//! Frames (RFC 9114 section 7), read as they come and written.
+//! Frames (RFC 9114 section 7): incremental reading, and writing.
 
 use super::varint;
 
-/// What a frame is.
+/// The type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FrameType(pub u64);
 
@@ -11,9 +11,9 @@ impl FrameType {
     pub const DATA: FrameType = FrameType(0x0);
     /// A field section.
     pub const HEADERS: FrameType = FrameType(0x1);
-    /// A push is not wanted, or not going to be.
+    /// A push is refused by the client, or cancelled by the server.
     pub const CANCEL_PUSH: FrameType = FrameType(0x3);
-    /// Settings, once.
+    /// Settings; sent once.
     pub const SETTINGS: FrameType = FrameType(0x4);
     /// A push is announced.
     pub const PUSH_PROMISE: FrameType = FrameType(0x5);
@@ -26,46 +26,45 @@ impl FrameType {
     /// The priority of a push changes.
     pub const PUSH_PRIORITY_UPDATE: FrameType = FrameType(0xf_0701);
 
-    /// Whether HTTP/2 had a frame of this number that HTTP/3 does not have: it must not be sent
-    /// (section 7.2.8).
+    /// Whether this type was defined by HTTP/2 and is reserved in HTTP/3: it must not be sent (section 7.2.8).
     pub const fn is_of_http2(self) -> bool {
         matches!(self.0, 0x2 | 0x6 | 0x8 | 0x9)
     }
 }
 
-/// A type or identifier that means nothing and must be ignored (sections 6.2.3, 7.2.4.1, 7.2.8).
+/// A reserved type or identifier, which a receiver must ignore (sections 6.2.3, 7.2.4.1, 7.2.8).
 pub(super) const fn reserved(number: u64) -> u64 {
     0x1f * number + 0x21
 }
 
-/// A part of the frames of a stream.
+/// A part of a stream's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece<'i> {
     /// A frame begins.
     Begin {
         kind: FrameType,
-        /// Octets of its payload.
+        /// Bytes of its payload.
         length: u64,
-        /// Octets of its type and length as they were written.
+        /// Bytes that its type and its length took.
         header: u64,
     },
-    /// The next octets of its payload, at least one.
+    /// The next bytes of its payload, at least one.
     Payload(&'i [u8]),
-    /// The frame is whole.
+    /// The frame is complete.
     End,
 }
 
-/// Longest type and length.
+/// The largest size of a type and a length together, in bytes.
 const MOST_HEADER: usize = 16;
 
-/// Finds the frames of one stream. Payloads pass through: it holds no more than a type and a length.
+/// Finds the frames of one stream. It buffers only a type and a length; payloads pass through.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Frames {
     header: [u8; MOST_HEADER],
     have: u8,
-    /// Octets of the payload that have not come.
+    /// Bytes of the payload still to come.
     left: u64,
-    /// Whether a frame has begun and its end was not told.
+    /// Whether a frame has begun whose end is not reported yet.
     within: bool,
 }
 
@@ -75,7 +74,7 @@ impl Frames {
         !self.within && self.have == 0
     }
 
-    /// The next part, taken off the front; `None` when the input is used up.
+    /// The next part, taken off the front of `input`; `None` when `input` is used up.
     pub fn read<'i>(&mut self, input: &mut &'i [u8]) -> Option<Piece<'i>> {
         if self.within {
             if self.left == 0 {
@@ -115,14 +114,14 @@ impl Frames {
     }
 }
 
-/// Appends the type and the length of a frame; returns how many octets they take.
+/// Appends the type and the length of a frame; returns how many bytes they take.
 pub(super) fn write_header(kind: FrameType, length: u64, out: &mut Vec<u8>) -> u64 {
     varint::write(kind.0, out);
     varint::write(length, out);
     header_length(kind, length)
 }
 
-/// Octets of the type and the length of a frame.
+/// How many bytes the type and the length of a frame take.
 pub(super) const fn header_length(kind: FrameType, length: u64) -> u64 {
     (varint::length(kind.0) + varint::length(length)) as u64
 }
@@ -139,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// Everything in the pieces: frames with their payloads, and how the stream ends.
+    /// Everything in the pieces: frames with their payloads, and whether the stream ends between two frames.
     fn read<'i>(pieces: impl Iterator<Item = &'i [u8]>) -> (Vec<(u64, Vec<u8>)>, bool) {
         let mut frames = Frames::default();
         let mut found: Vec<(u64, Vec<u8>)> = Vec::new();

@@ -1,4 +1,4 @@
-//! What makes a field section a request, a response or trailers (RFC 9114 sections 4.2 and 4.3).
+//! Rules for the field sections of requests, responses and trailers (RFC 9114 sections 4.2 and 4.3).
 
 use crate::field_block::FieldBlock;
 use crate::h1::fields::{self, Repeated, Strictness};
@@ -8,11 +8,11 @@ use crate::origin::{Method, Request, Status};
 
 use super::Priority;
 
-/// A section that HTTP/3 forbids: its stream is reset.
+/// A malformed field section: its stream is reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// What the head of a response says.
+/// The parsed head of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ResponseInfo {
     pub status: u16,
@@ -64,12 +64,12 @@ pub(super) struct RequestHead<'a> {
     pub user_agent: &'a [u8],
 }
 
-/// Why a request is not answered as it asks.
+/// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rejection {
-    /// It is none.
+    /// The request is malformed.
     Malformed,
-    /// It is one, and the answer is this status.
+    /// The request is well-formed; it is answered with this status.
     Refused(Status),
 }
 
@@ -79,8 +79,7 @@ impl From<Malformed> for Rejection {
     }
 }
 
-/// Reads the head of a request with at most `most_fields` fields and a target of at most
-/// `most_target` octets.
+/// Reads the head of a request with at most `most_fields` fields and a target of at most `most_target` bytes.
 pub(super) fn request(
     block: &FieldBlock,
     most_fields: u32,
@@ -98,7 +97,7 @@ pub(super) fn request(
 
 #[derive(Default)]
 struct Found<'a> {
-    /// Whether a field has come that is no pseudo-header field.
+    /// Whether a field has come that is not a pseudo-header field.
     regular: bool,
     method: Option<&'a [u8]>,
     scheme: Option<&'a [u8]>,
@@ -115,7 +114,7 @@ struct Found<'a> {
     package_have: Single<'a>,
     referer: &'a [u8],
     user_agent: &'a [u8],
-    /// Whether a field came in more lines than are looked at.
+    /// Whether a field came in more lines than are supported.
     too_many_lines: bool,
 }
 
@@ -160,7 +159,7 @@ impl<'a> Found<'a> {
                 true
             }
             b"accept" => {
-                // A wish in more lines than anybody writes is no wish, and no reason to refuse.
+                // `Accept` in too many lines is ignored: a preference is no reason to refuse the request.
                 if !self.accept.push(value) {
                     self.accept = Lines::default();
                 }
@@ -249,7 +248,7 @@ fn status(value: &[u8]) -> Result<u16, Malformed> {
     match *value {
         [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9'] => {
             let digit = |byte: u8| u16::from(byte - b'0');
-            // There is no upgrade in HTTP/3 (section 4.5).
+            // HTTP/3 has no upgrade (section 4.5).
             match digit(a) * 100 + digit(b) * 10 + digit(c) {
                 101 => Err(Malformed),
                 status => Ok(status),
@@ -259,8 +258,8 @@ fn status(value: &[u8]) -> Result<u16, Malformed> {
     }
 }
 
-/// A field that is no pseudo-header field: a token in lower case, a value without control characters
-/// and without white space around it, and nothing that is about a connection.
+/// Checks a field that is not a pseudo-header field: the name is a token in lower case, the value has no
+/// control characters and no white space around it, and the field is not connection-specific.
 fn check_field(name: &[u8], value: &[u8]) -> Result<(), Malformed> {
     let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let is_field = fields::is_token(name)
@@ -272,7 +271,7 @@ fn check_field(name: &[u8], value: &[u8]) -> Result<(), Malformed> {
     if is_field { Ok(()) } else { Err(Malformed) }
 }
 
-/// Whether a field is about a connection of HTTP/1, which has no place here.
+/// Whether a field is specific to HTTP/1 connections, and so not permitted here (section 4.2).
 pub(super) fn is_of_connection(name: &[u8], value: &[u8]) -> bool {
     match name.len() {
         2 => name == b"te" && !value.eq_ignore_ascii_case(b"trailers"),

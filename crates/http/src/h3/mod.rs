@@ -1,25 +1,24 @@
 //! HTTP/3 on both sides, without I/O and without QUIC (RFC 9114).
 //!
-//! A [`client::Connection`] and a [`server::Connection`] are told what came on the streams of a QUIC
-//! connection, and say which streams are to be opened, written, reset, refused, and when the connection
-//! is to be closed. Streams are named by QUIC's numbers (RFC 9000 section 2.1); packets, flow control,
-//! loss and the handshake are the transport's, which they know nothing of.
+//! A host passes the bytes of a QUIC connection's streams to a [`client::Connection`] or a
+//! [`server::Connection`]. The machine returns which streams to open, write, reset and refuse, and when to
+//! close the connection. Streams are named by QUIC's stream IDs (RFC 9000 section 2.1). Packets, flow control,
+//! loss recovery and the handshake belong to the transport.
 //!
-//! The host of either works in this order, once the connection is established (or, on a client,
-//! earlier, with early data):
+//! The host drives either machine in this order once the connection is established (a client with early data
+//! may start before):
 //!
-//! 1. While `wants_stream` asks for a stream and the transport opens one, `handle_opened` with its
-//!    number.
-//! 2. For every stream that can be read: its octets to `poll` (client) or `handle_data` (server); its
-//!    end to `handle_fin`; that it was reset to `handle_reset`. A stream the peer no longer wants to
-//!    read: `handle_stop_sending`.
-//! 3. Carry out `poll_action`, take `poll_event`.
-//! 4. While `transmit` gives octets of a stream, write them; where `end` is set and all were taken,
-//!    finish the stream; then say so by `transmitted`. Where the transport takes less, also
-//!    `handle_blocked`, and `handle_writable` when that changes.
+//! 1. While `wants_stream` requests a stream and the transport opens one: call `handle_opened` with its ID.
+//! 2. For every readable stream: pass its bytes to `poll` (client) or `handle_data` (server), its end to
+//!    `handle_fin`, and its reset to `handle_reset`. When the peer sends STOP_SENDING: call
+//!    `handle_stop_sending`.
+//! 3. Carry out each `poll_action`; take each `poll_event`.
+//! 4. While `transmit` returns bytes of a stream: write them. If `end` is set and the transport took all of
+//!    them, finish the stream. Then call `transmitted`. If the transport took fewer bytes, also call
+//!    `handle_blocked`, and call `handle_writable` when it accepts bytes again.
 //! 5. Wait for the transport, or until `poll_timeout`, and then call `handle_timeout`.
 //!
-//! An action may be about a stream that is closed by then; it is nothing more to be done there.
+//! An action may name a stream that has closed in the meantime; the host then ignores it.
 
 pub mod client;
 mod critical;
@@ -38,7 +37,7 @@ pub use crate::h2::priority::Priority;
 pub use error::{ErrorCode, Fault};
 pub use settings::Settings;
 
-/// Whether octets go one way or both on a stream.
+/// Whether a stream carries bytes in one direction or in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From this side only.
@@ -47,51 +46,51 @@ pub enum Direction {
     Bidirectional,
 }
 
-/// What the host of a connection is to do with its transport.
+/// What the host of a connection must do with its transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Reset the sending part of a stream (RESET_STREAM). What was written and not sent is dropped.
+    /// Reset the sending part of a stream (RESET_STREAM). Bytes that were written and not sent are dropped.
     Reset {
         /// The stream.
         stream: u64,
-        /// Why.
+        /// The error code that is sent.
         code: ErrorCode,
     },
-    /// Ask the peer to reset its part of a stream, and read no more of it (STOP_SENDING).
+    /// Ask the peer to reset its part of a stream, and stop reading it (STOP_SENDING).
     StopSending {
         /// The stream.
         stream: u64,
-        /// Why.
+        /// The error code that is sent.
         code: ErrorCode,
     },
     /// Close the connection (CONNECTION_CLOSE). Nothing follows.
     Close {
-        /// Why.
+        /// The error code that is sent.
         code: ErrorCode,
     },
 }
 
-/// Octets of one stream that go next.
+/// The bytes of one stream to send next.
 #[derive(Debug, Clone, Copy)]
 pub struct Transmit<'a> {
     /// The stream.
     pub stream: u64,
-    /// How many slices were filled with octets, from the first on.
+    /// How many slices were filled with bytes, starting at the first.
     pub slices: usize,
-    /// Octets in them, or of the file.
+    /// How many bytes are in the slices, or in the part of the file.
     pub octets: usize,
-    /// The octets are of a file, and no slice was filled.
+    /// If set, the bytes are in a file, and no slice was filled.
     pub file: Option<FilePart<'a>>,
-    /// Whether the stream ends behind them. There may be none.
+    /// Whether the stream ends after these bytes, of which there may be none.
     pub end: bool,
 }
 
-/// Whether a stream's number is that of a request.
+/// Whether a stream ID is that of a request.
 const fn is_request(stream: u64) -> bool {
     stream.is_multiple_of(4)
 }
 
-/// Whether octets go both ways on a stream.
+/// Whether a stream carries bytes in both directions.
 const fn is_bidirectional(stream: u64) -> bool {
     stream & 2 == 0
 }

@@ -4,14 +4,14 @@ use super::error::Fault;
 use super::frame::{self, FrameType};
 use super::varint;
 
-/// What a side tells the other once, at the start of its control stream.
+/// The settings that a side sends once, at the start of its control stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The most octets of a field section, each field counted with 32 more; `None`: any.
+    /// Largest size of a field section in bytes, counted with 32 more for each field; `None`: no limit.
     pub max_field_section_size: Option<u64>,
-    /// The most octets of the table that its decoder keeps; 0: none.
+    /// Largest size of the dynamic table that its decoder keeps, in bytes; 0: no table.
     pub qpack_max_table_capacity: u64,
-    /// The most streams that may wait for that table.
+    /// Largest number of streams that may be blocked on that table.
     pub qpack_blocked_streams: u64,
 }
 
@@ -19,7 +19,8 @@ const QPACK_MAX_TABLE_CAPACITY: u64 = 0x1;
 const MAX_FIELD_SECTION_SIZE: u64 = 0x6;
 const QPACK_BLOCKED_STREAMS: u64 = 0x7;
 
-/// The most settings of one frame: there are three, some of extensions, and some of no meaning.
+/// Largest number of settings in one frame: three are defined here, others by extensions, and some are
+/// reserved.
 const MOST: usize = 64;
 
 impl Settings {
@@ -40,7 +41,7 @@ impl Settings {
                 QPACK_MAX_TABLE_CAPACITY => settings.qpack_max_table_capacity = value,
                 MAX_FIELD_SECTION_SIZE => settings.max_field_section_size = Some(value),
                 QPACK_BLOCKED_STREAMS => settings.qpack_blocked_streams = value,
-                // What HTTP/2 has and HTTP/3 has not.
+                // Settings of HTTP/2 that are reserved in HTTP/3.
                 0x0 | 0x2..=0x5 => return Err(Fault::BadSettings),
                 _ => {}
             }
@@ -48,7 +49,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Appends a SETTINGS frame; with one setting that means nothing where `reserved` is given.
+    /// Appends a SETTINGS frame. If `reserved` is given, it contains one reserved setting.
     pub(super) fn write(&self, reserved: Option<u64>, out: &mut Vec<u8>) {
         let mut pairs = [(0, 0); 4];
         let mut count = 0;

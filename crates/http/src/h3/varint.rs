@@ -1,9 +1,9 @@
-//! Integers of variable length (RFC 9000 section 16).
+//! Variable-length integers (RFC 9000 section 16).
 
-/// The largest of them.
+/// The largest value.
 pub(crate) const LARGEST: u64 = (1 << 62) - 1;
 
-/// Octets that an integer takes, written as short as can be.
+/// How many bytes the shortest encoding of an integer takes.
 pub(crate) const fn length(value: u64) -> usize {
     match value {
         0..=0x3f => 1,
@@ -13,7 +13,7 @@ pub(crate) const fn length(value: u64) -> usize {
     }
 }
 
-/// Appends an integer of at most 62 bits, as short as can be.
+/// Appends the shortest encoding of an integer of at most 62 bits.
 pub(crate) fn write(value: u64, out: &mut Vec<u8>) {
     debug_assert!(value <= LARGEST);
     match length(value) {
@@ -24,15 +24,15 @@ pub(crate) fn write(value: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads the integer that `input` starts with: it and how many octets it takes; `None` when it is not
-/// there whole.
+/// Reads the integer at the start of `input`; returns it and its length in bytes, or `None` when it is
+/// incomplete.
 pub(crate) fn read(input: &[u8]) -> Option<(u64, usize)> {
     let length = 1 << (input.first()? >> 6);
     let octets = input.get(..length)?;
     let value = octets
         .iter()
         .fold(0, |value, &octet| value << 8 | u64::from(octet));
-    // The two first bits say the length.
+    // The first two bits encode the length.
     Some((value & (LARGEST >> (62 - (8 * length - 2))), length))
 }
 

@@ -1,4 +1,4 @@
-//! Blocks into fields.
+//! Decoding of field blocks into fields.
 
 use super::section::Section;
 use super::string::{self, Missing};
@@ -7,25 +7,26 @@ use super::{DEFAULT_TABLE_SIZE, Error, integer, static_table};
 use crate::field_block::FieldBlock;
 use crate::huffman;
 
-/// One direction's decoder.
+/// The decoder of one direction.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     table: Table,
-    /// The largest table the peer may ask for.
+    /// Largest table that the peer may set.
     limit: u64,
-    /// Whether the next block must begin with a size within the limit.
+    /// Whether the next block must begin with a size update within the limit.
     size_update_due: bool,
     max_section: u64,
     generation: u64,
 }
 
 impl Decoder {
-    /// A decoder whose peer may use a table of `max_table` octets (what is announced as
-    /// SETTINGS_HEADER_TABLE_SIZE), and may send sections of `max_section` octets, each field counted
-    /// with 32 more (SETTINGS_MAX_HEADER_LIST_SIZE, RFC 9113 section 6.5.2).
+    /// A decoder whose peer may use a table of `max_table` bytes (the announced SETTINGS_HEADER_TABLE_SIZE),
+    /// and may send field sections of `max_section` bytes, counted with 32 more for each field
+    /// (SETTINGS_MAX_HEADER_LIST_SIZE, RFC 9113 section 6.5.2).
     ///
-    /// The table has 4096 octets at first, even where less was announced: the peer does not know it
-    /// yet. Once it does, [`set_table_limit`](Self::set_table_limit) holds it to it.
+    /// The table has 4096 bytes at first, even if less was announced, because the peer has not seen the
+    /// settings yet. [`set_table_limit`](Self::set_table_limit) applies the limit once the peer has
+    /// acknowledged them.
     pub fn new(max_table: u32, max_section: u64) -> Decoder {
         Decoder {
             table: Table::new(u64::from(DEFAULT_TABLE_SIZE)),
@@ -36,14 +37,14 @@ impl Decoder {
         }
     }
 
-    /// A number that changes with the table, and when its size is due to change: a block that was read
-    /// under the present number, and by which it did not change, means the same when it comes again.
+    /// A number that changes whenever the table changes or its limit is set. If a block was read at the present
+    /// number without changing it, the same block decodes to the same fields again.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The peer has acknowledged settings with this SETTINGS_HEADER_TABLE_SIZE. When its table is
-    /// larger, the next block must begin with a smaller size (RFC 7541 section 4.2).
+    /// The peer has acknowledged settings with this SETTINGS_HEADER_TABLE_SIZE. If its table is larger, the
+    /// next block must begin with a size update (RFC 7541 section 4.2).
     pub fn set_table_limit(&mut self, limit: u32) {
         self.limit = u64::from(limit);
         self.size_update_due = self.table.capacity() > self.limit;
@@ -53,12 +54,12 @@ impl Decoder {
     /// Decodes a block, its fragments joined, and appends its fields to `into`.
     ///
     /// # Errors
-    /// After [`Error::SectionTooLarge`] the table is right, and `into` has the fields that fitted.
-    /// After any other the decoder is of no more use.
+    /// After [`Error::SectionTooLarge`] the table is valid, and `into` has the fields that fitted. After any
+    /// other error the decoder is unusable.
     pub fn decode(&mut self, block: &[u8], into: &mut FieldBlock) -> Result<(), Error> {
         let decoded = self.decode_block(block, into);
         if decoded.is_err() {
-            // What there was of the field that broke off.
+            // Removes the incomplete field at which decoding stopped.
             into.abandon_field();
         }
         decoded
@@ -115,7 +116,7 @@ impl Decoder {
         }
     }
 
-    /// The entry at an index of both tables.
+    /// The entry at an index into the static table and the dynamic table.
     fn entry(&self, index: u64) -> Result<(&[u8], &[u8]), Error> {
         let place = index.checked_sub(1).ok_or(Error::UnknownIndex)?;
         if let Some((name, value)) = static_table::FIELDS.field(place as usize)

@@ -1,28 +1,29 @@
-//! Fields into blocks.
+//! Encoding of fields into field blocks.
 
 use super::fixed::FixedMatch;
 use super::table::{Match, SearchTable, entry_size};
 use super::{DEFAULT_TABLE_SIZE, Indexing, hash, integer, static_table, string};
 
-/// One direction's encoder.
+/// The encoder of one direction.
 ///
-/// A block is written by [`begin`](Encoder::begin) and then [`encode`](Encoder::encode) for each
-/// field. Blocks are sent in the order in which they were written, whole: the peer's table follows.
+/// A block is written by [`begin`](Encoder::begin) and then [`encode`](Encoder::encode) for each field. Blocks
+/// must be sent completely and in the order in which they were written, because each may change the peer's
+/// table.
 #[derive(Debug, Clone)]
 pub struct Encoder {
     table: SearchTable,
-    /// The largest table this side wants.
+    /// Largest table that this side uses.
     max_table: u64,
-    /// The table's size from the next block on.
+    /// Table size from the next block on.
     wanted: u64,
-    /// The smallest size wanted since the last block.
+    /// Smallest table size that was set since the last block.
     smallest: u64,
     generation: u64,
 }
 
 impl Encoder {
-    /// An encoder whose table never takes more than `max_table` octets, as RFC 7541 counts them; with
-    /// 0 there is none. Until the peer's settings are known it takes no more than 4096.
+    /// An encoder whose table never exceeds `max_table` bytes, as RFC 7541 counts them; 0: no table. Until the
+    /// peer's settings arrive, the table does not exceed 4096 bytes.
     pub fn new(max_table: u32) -> Encoder {
         let default = u64::from(DEFAULT_TABLE_SIZE);
         let wanted = default.min(u64::from(max_table));
@@ -35,22 +36,20 @@ impl Encoder {
         }
     }
 
-    /// A number that changes with the table and when its size is to be told at the next
-    /// [`begin`](Self::begin): a block that was written under the present number, and by which it did
-    /// not change, may be sent again as it is.
+    /// A number that changes whenever the table changes or its limit is set. If a block was written at the
+    /// present number without changing it, the same bytes may be sent again.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The peer said how large the table may be (SETTINGS_HEADER_TABLE_SIZE). It holds from the next
-    /// block on.
+    /// Applies the peer's limit on the table (SETTINGS_HEADER_TABLE_SIZE), from the next block on.
     pub fn set_table_limit(&mut self, limit: u32) {
         self.wanted = self.max_table.min(u64::from(limit));
         self.smallest = self.smallest.min(self.wanted);
         self.generation += 1;
     }
 
-    /// Begins a block: says how large the table is, where that changed.
+    /// Begins a block, with a size update if the size of the table changed.
     pub fn begin(&mut self, out: &mut Vec<u8>) {
         let sizes = [self.smallest, self.wanted];
         for size in sizes {
@@ -63,7 +62,7 @@ impl Encoder {
         self.smallest = self.wanted;
     }
 
-    /// Appends a field, as short as the tables allow.
+    /// Appends a field in the shortest form that the tables allow.
     pub fn encode(&mut self, name: &[u8], value: &[u8], indexing: Indexing, out: &mut Vec<u8>) {
         let name_hash = hash::of(name);
         let in_static = static_table::FIELDS.find(name_hash, name, value);
@@ -100,7 +99,7 @@ impl Encoder {
         }
     }
 
-    /// The index of an entry of the dynamic table at this moment.
+    /// The present index of an entry of the dynamic table.
     fn index(&self, number: u64) -> u64 {
         static_table::LENGTH + (self.table.table().inserted() - number)
     }

@@ -1,30 +1,30 @@
-//! Static tables: fields that need no insertion, found by a hash made when the crate is compiled.
+//! Static tables: fixed fields, found by a hash index that is built at compile time.
 
 use super::hash;
 
-/// A static table of `N` fields, whose names are found through `B` buckets.
+/// A static table of `N` fields, whose names are indexed by `B` buckets.
 #[derive(Debug)]
 pub(crate) struct Fixed<const N: usize, const B: usize> {
     fields: [(&'static str, &'static str); N],
-    /// One more than the place of the first field of a name; 0: none.
+    /// One more than the index of the first field with a name; 0: none.
     buckets: [u8; B],
-    /// One more than the place of the next field of the same name; 0: none.
+    /// One more than the index of the next field with the same name; 0: none.
     next: [u8; N],
 }
 
-/// What a static table has for a field.
+/// The result of a search for a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FixedMatch {
-    /// The field, at this place.
+    /// The field, at this index.
     Field(usize),
-    /// Its name, at this place first.
+    /// Only its name; the first field with this name is at this index.
     Name(usize),
-    /// Nothing.
+    /// Neither.
     None,
 }
 
 impl<const N: usize, const B: usize> Fixed<N, B> {
-    /// Makes the table of these fields, which are fewer than 255 and half as many as the buckets.
+    /// Builds the table of these fields: at most 254, and not more than there are buckets.
     pub const fn new(fields: [(&'static str, &'static str); N]) -> Fixed<N, B> {
         assert!(N < 255 && B.is_power_of_two() && B >= N);
         let (mut buckets, mut next) = ([0; B], [0; N]);
@@ -57,12 +57,12 @@ impl<const N: usize, const B: usize> Fixed<N, B> {
         }
     }
 
-    /// The field at a place, counted from 0.
+    /// The field at an index, counted from 0.
     pub fn field(&self, place: usize) -> Option<(&'static str, &'static str)> {
         self.fields.get(place).copied()
     }
 
-    /// Looks a field up, given the hash of its name.
+    /// Searches for a field, given the hash of its name.
     pub fn find(&self, name_hash: u64, name: &[u8], value: &[u8]) -> FixedMatch {
         let mut bucket = bucket::<B>(name_hash);
         loop {

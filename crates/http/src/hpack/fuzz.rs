@@ -1,16 +1,16 @@
-//! Feeding a decoder anything at all.
+//! Fuzzing: feeds a decoder arbitrary input.
 
 use super::{Decoder, Encoder, Error, Indexing};
 use crate::field_block::FieldBlock;
 
-/// Octets of a section that the decoder under test takes.
+/// Largest field section of the decoder under test, in bytes.
 const SECTION: u64 = 2000;
-/// Octets of its table.
+/// Largest table of it, in bytes.
 const TABLE: u32 = 4096;
 
-/// An entry point for fuzzing: blocks, each an octet for its length and as many octets. Panics when
-/// more fields are kept than may be, when the decoder's memory grows without bound, or when what was
-/// decoded is not decoded again from what an encoder makes of it.
+/// An entry point for fuzzing. The input consists of blocks: one byte for the length, and as many bytes as
+/// that. Panics if more fields are kept than permitted, if the decoder's memory exceeds its bound, or if
+/// encoding and decoding the decoded fields does not return the same fields.
 pub fn fuzz(data: &[u8]) {
     let mut decoder = Decoder::new(TABLE, SECTION);
     let mut encoder = Encoder::new(TABLE);
@@ -18,7 +18,7 @@ pub fn fuzz(data: &[u8]) {
     let (mut fields, mut again, mut coded) = Default::default();
     let mut rest = data;
     while let Some((&length, after)) = rest.split_first() {
-        // Long blocks too: an octet at the top of its range stands for all that is left.
+        // For long blocks, the length 255 stands for all bytes that are left.
         let length = match length {
             255 => after.len(),
             length => usize::from(length).min(after.len()),

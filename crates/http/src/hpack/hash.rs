@@ -1,7 +1,7 @@
-//! The hash by which fields are found: quick on short texts, the same at compile time.
+//! The hash function of the field tables: fast on short texts, and usable at compile time.
 //!
-//! It is not keyed. Who chooses the fields of a connection could make them collide, and would then
-//! slow a search of at most as many entries as the dynamic table has.
+//! It is not keyed. An attacker who chooses the fields of a connection can make them collide. A search is then
+//! slower, but visits at most as many entries as the dynamic table has.
 
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -10,7 +10,7 @@ pub(crate) const fn of(text: &[u8]) -> u64 {
     with(0, text)
 }
 
-/// The hash of a value after that of its name.
+/// The hash of a value, seeded with the hash of its name.
 pub(crate) const fn with(seed: u64, text: &[u8]) -> u64 {
     let mut hash = seed ^ (text.len() as u64).wrapping_mul(FACTOR);
     let mut rest = text;
@@ -26,7 +26,7 @@ pub(crate) const fn with(seed: u64, text: &[u8]) -> u64 {
     mix(hash ^ last)
 }
 
-/// Both halves of a product of 128 bits.
+/// Combines both halves of a product of 128 bits.
 const fn mix(word: u64) -> u64 {
     let product = (word ^ FACTOR) as u128 * 0xd6e8_feb8_6659_fd93;
     product as u64 ^ (product >> 64) as u64

@@ -1,13 +1,13 @@
 //! Integers with a prefix (RFC 7541 section 5.1), as HPACK and QPACK write them.
 
-/// The largest integer that is read: what a QUIC integer holds. Nothing in either format is larger.
+/// Largest integer that is accepted: the largest QUIC integer. No valid integer of either format is larger.
 const LARGEST: u64 = (1 << 62) - 1;
 
-/// An integer beyond [`LARGEST`], or written in more octets than that takes.
+/// An integer above [`LARGEST`], or one encoded in more bytes than that needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLarge;
 
-/// Appends an integer. The first octet has `pattern` above its last `prefix` bits (1 to 8).
+/// Appends an integer. The first byte has `pattern` above its last `prefix` bits (1 to 8).
 pub(crate) fn encode(value: u64, prefix: u32, pattern: u8, out: &mut Vec<u8>) {
     let most = (1u64 << prefix) - 1;
     if value < most {
@@ -23,11 +23,11 @@ pub(crate) fn encode(value: u64, prefix: u32, pattern: u8, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
-/// Reads the integer that `input` starts with, in the last `prefix` bits of the first octet and what
-/// follows. Returns it and how many octets it takes; `None` when it is not there whole.
+/// Reads the integer at the start of `input`, in the last `prefix` bits of the first byte and the bytes that
+/// follow. Returns it and its length in bytes, or `None` when it is incomplete.
 ///
 /// # Errors
-/// When it is larger than what is read.
+/// If the integer is too large.
 pub(crate) fn decode(input: &[u8], prefix: u32) -> Result<Option<(u64, usize)>, TooLarge> {
     let Some(&first) = input.first() else {
         return Ok(None);
@@ -39,7 +39,7 @@ pub(crate) fn decode(input: &[u8], prefix: u32) -> Result<Option<(u64, usize)>, 
     }
     let mut value = start;
     for (place, &octet) in input[1..].iter().enumerate() {
-        // Nine octets hold 63 bits: a tenth is too many even if it says nothing.
+        // Nine bytes hold 63 bits: a tenth byte is refused even if it adds only zeros.
         if place == 9 {
             return Err(TooLarge);
         }
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(decode(&[], 5), Ok(None));
         assert_eq!(decode(&[0x1f], 5), Ok(None));
         assert_eq!(decode(&[0x1f, 0x80, 0x80], 5), Ok(None));
-        // Zeros may follow, as long as they end.
+        // Bytes with only zero bits may follow, but not endlessly.
         assert_eq!(decode(&[0x1f, 0x80, 0x80, 0x00], 5), Ok(Some((31, 4))));
         assert_eq!(decode(&[0xff; 16], 8), Err(TooLarge));
         let endless = [&[0x1f][..], &[0x80; 12]].concat();

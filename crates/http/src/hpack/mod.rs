@@ -1,11 +1,11 @@
-//! HPACK, the compression of fields in HTTP/2 (RFC 7541), both sides.
+//! HPACK, the field compression of HTTP/2 (RFC 7541), for both sides.
 //!
-//! An [`Encoder`] and a [`Decoder`] each keep the dynamic table of one direction of a connection.
-//! They know nothing of frames: what they write and read is a field block, its fragments joined.
-//! Which fields a message may have is not their business either.
+//! An [`Encoder`] and a [`Decoder`] each keep the dynamic table of one direction of a connection. They write
+//! and read field blocks with all fragments joined; frames are handled elsewhere. They do not check which
+//! fields a message may have.
 //!
-//! Neither allocates once its buffers have grown, and neither holds more than its table, of at most
-//! the size it was given, and one block of fields, of at most the size it was given and a string.
+//! Neither allocates once its buffers have grown. Each holds at most its dynamic table and one field section,
+//! both bounded by the sizes that it was given, and one string.
 
 mod decoder;
 mod encoder;
@@ -24,49 +24,49 @@ pub use decoder::Decoder;
 pub use encoder::Encoder;
 pub use fuzz::fuzz;
 
-/// The size of a dynamic table until settings say otherwise (RFC 9113 section 6.5.2).
+/// The size of a dynamic table until settings change it (RFC 9113 section 6.5.2).
 pub const DEFAULT_TABLE_SIZE: u32 = 4096;
 
-/// Whether a field goes into the dynamic table.
+/// Whether a field is inserted into the dynamic table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Indexing {
-    /// It does, where it fits: it is expected again.
+    /// It is inserted if it fits: it is expected to repeat.
     #[default]
     Yes,
-    /// It does not; it may be taken from a table where it is there.
+    /// It is not inserted; an entry that exists may be referred to.
     No,
-    /// It does not, nor does any intermediary put it there: it is a secret (RFC 7541 section 7.1.3).
+    /// It is not inserted, by intermediaries either: it is a secret (RFC 7541 section 7.1.3).
     Never,
 }
 
-/// Why a field block was not decoded as it should be.
+/// Why decoding of a field block failed.
 ///
-/// All but [`SectionTooLarge`](Error::SectionTooLarge) leave the table in doubt, so that the
-/// connection ends with COMPRESSION_ERROR (RFC 9113 section 4.3).
+/// After all errors except [`SectionTooLarge`](Error::SectionTooLarge) the table is undefined, so that the
+/// connection must end with COMPRESSION_ERROR (RFC 9113 section 4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The fields are more than was agreed. The table is as it should be, and the connection goes on.
+    /// The fields exceed the announced size. The table is still valid, and the connection continues.
     #[error("a field section is larger than this side takes")]
     SectionTooLarge,
     /// The block ends within a field.
     #[error("a field block ends within a field")]
     Truncated,
-    /// An integer is larger than anything it could count.
+    /// An integer is larger than any valid size or index.
     #[error("an integer in a field block is too large")]
     IntegerTooLarge,
-    /// An index that neither table has, 0 among them.
+    /// An index that is in neither table, such as 0.
     #[error("a field block refers to an entry that does not exist")]
     UnknownIndex,
-    /// A string breaks the Huffman code.
+    /// A string is not valid Huffman code.
     #[error("a string in a field block breaks the Huffman code")]
     BadHuffman,
-    /// A change of the table's size after the first field of a block.
+    /// A size update after the first field of a block.
     #[error("the size of the dynamic table changes within a field block")]
     LateSizeUpdate,
-    /// A size of the table above the one that was announced.
+    /// A size update above the announced size.
     #[error("the dynamic table is to be larger than was announced")]
     TableTooLarge,
-    /// No change of the table's size after a smaller one was announced and acknowledged.
+    /// No size update although a smaller size was announced and acknowledged.
     #[error("the dynamic table stays larger than was announced")]
     MissingSizeUpdate,
 }

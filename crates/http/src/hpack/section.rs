@@ -1,9 +1,9 @@
-//! A section as it grows while it is decoded.
+//! A field section while it is being decoded.
 
 use super::table::ENTRY_OVERHEAD;
 use crate::field_block::FieldBlock;
 
-/// The section that is being decoded: what fits is kept.
+/// The field section that is being decoded. Fields that exceed its size are dropped.
 pub(crate) struct Section<'a> {
     into: &'a mut FieldBlock,
     size: u64,
@@ -11,7 +11,7 @@ pub(crate) struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// A section of at most `most` octets, as settings count them, behind what is there already.
+    /// A field section of at most `most` bytes, as settings count them, appended to `into`.
     pub fn new(into: &'a mut FieldBlock, most: u64) -> Section<'a> {
         Section {
             into,
@@ -20,12 +20,12 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Where the next field is written, before [`end_field`](Self::end_field).
+    /// The buffer to which the next field is appended, before [`end_field`](Self::end_field).
     pub fn text_mut(&mut self) -> &mut Vec<u8> {
         self.into.text_mut()
     }
 
-    /// Adds a field of a table.
+    /// Adds a field from a table.
     pub fn add(&mut self, name: &[u8], value: &[u8]) {
         self.size += name.len() as u64 + value.len() as u64 + ENTRY_OVERHEAD;
         if self.size <= self.most {
@@ -44,7 +44,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Whether something did not fit.
+    /// Whether a field did not fit.
     pub fn is_too_large(&self) -> bool {
         self.size > self.most
     }

@@ -2,10 +2,10 @@
 
 use super::fixed::Fixed;
 
-/// How many fields it has; indices above it are of the dynamic table.
+/// The number of its fields; indices above it refer to the dynamic table.
 pub(super) const LENGTH: u64 = 61;
 
-/// The fields, at places that are one less than their indices.
+/// The fields, at positions that are one less than their indices.
 pub(super) static FIELDS: Fixed<61, 128> = Fixed::new([
     (":authority", ""),
     (":method", "GET"),

@@ -1,10 +1,10 @@
-//! Strings, coded or as they are (RFC 7541 section 5.2), as HPACK and QPACK write them.
+//! Strings, Huffman-coded or literal (RFC 7541 section 5.2), as HPACK and QPACK write them.
 
 use super::integer;
 use crate::huffman;
 
-/// Appends a string: coded where that is not longer. Its length has a prefix of `prefix` bits, the bit
-/// above them says whether it is coded, and `pattern` is above that.
+/// Appends a string, Huffman-coded unless that is longer. Its length has a prefix of `prefix` bits. The bit
+/// above the prefix is set if the string is coded, and `pattern` is above that bit.
 pub(crate) fn encode(text: &[u8], prefix: u32, pattern: u8, out: &mut Vec<u8>) {
     let coded = huffman::encoded_length(text);
     if coded <= text.len() && !text.is_empty() {
@@ -16,7 +16,7 @@ pub(crate) fn encode(text: &[u8], prefix: u32, pattern: u8, out: &mut Vec<u8>) {
     }
 }
 
-/// A string as it is written.
+/// A string in its encoded form.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Written<'a> {
     octets: &'a [u8],
@@ -24,12 +24,12 @@ pub(crate) struct Written<'a> {
 }
 
 impl Written<'_> {
-    /// Octets as they are written.
+    /// The length of the encoded form in bytes.
     pub fn length(self) -> u64 {
         self.octets.len() as u64
     }
 
-    /// Appends its text.
+    /// Appends the decoded text.
     pub fn append_to(self, out: &mut Vec<u8>) -> Result<(), huffman::Invalid> {
         if self.is_coded {
             huffman::decode(self.octets, out)
@@ -40,11 +40,11 @@ impl Written<'_> {
     }
 }
 
-/// Reads the string that `input` starts with, its length in a prefix of `prefix` bits. Returns it and
-/// how many octets it takes, its length among them.
+/// Reads the string at the start of `input`, whose length has a prefix of `prefix` bits. Returns it and how
+/// many bytes it takes, including its length.
 ///
 /// # Errors
-/// The length and whether it is a sensible one, when the string is not there whole.
+/// If the string is incomplete or its length is too large.
 pub(crate) fn read(input: &[u8], prefix: u32) -> Result<(Written<'_>, usize), Missing> {
     let (length, start) = match integer::decode(input, prefix) {
         Ok(Some((length, start))) => (length, start),
@@ -63,13 +63,13 @@ pub(crate) fn read(input: &[u8], prefix: u32) -> Result<(Written<'_>, usize), Mi
     }
 }
 
-/// What of a string is missing.
+/// Why a string cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// Its length is not there whole.
+    /// Its length is incomplete.
     Length,
-    /// Its length is no number of octets.
+    /// Its length is too large.
     TooLong,
-    /// Its length is there, and fewer octets.
+    /// It has this length in bytes, but fewer bytes have come.
     Octets(u64),
 }

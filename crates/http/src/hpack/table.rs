@@ -1,29 +1,29 @@
 //! The dynamic table (RFC 7541 sections 2.3.2 and 4), as HPACK and QPACK have it on both sides.
 //!
-//! Entries are numbered from 0 in the order of their insertion and keep their number for good, as in
-//! QPACK; HPACK counts from the newest back. Names and values are in one buffer, which is moved
-//! together when as much of it is dead as is alive: no allocation once it has grown.
+//! Entries are numbered from 0 in the order of their insertion and keep their numbers, as in QPACK; HPACK
+//! counts backwards from the newest. Names and values are in one buffer. It is compacted when it holds as many
+//! dead bytes as live ones, so that it does not allocate once it has grown.
 
 use std::collections::VecDeque;
 
 use super::hash;
 
-/// What an entry costs beside its octets (RFC 7541 section 4.1).
+/// The overhead of an entry in addition to its bytes (RFC 7541 section 4.1).
 pub(crate) const ENTRY_OVERHEAD: u64 = 32;
 
-/// The size of a field as an entry.
+/// The size of a field as a table entry.
 pub(crate) fn entry_size(name: &[u8], value: &[u8]) -> u64 {
     name.len() as u64 + value.len() as u64 + ENTRY_OVERHEAD
 }
 
-/// Entries, first in, first out, up to a capacity.
+/// Entries up to a capacity; the oldest are evicted first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Table {
     text: Vec<u8>,
-    /// Octets of all entries before the one that `text` starts with.
+    /// Bytes of all entries before the one with which `text` starts.
     base: u64,
     entries: VecDeque<Entry>,
-    /// Entries inserted so far.
+    /// Number of entries inserted so far.
     inserted: u64,
     size: u64,
     capacity: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Table {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// Octets of all entries before it.
+    /// Bytes of all entries before this one.
     start: u64,
     name: u32,
     value: u32,
@@ -50,22 +50,22 @@ impl Table {
         self.capacity
     }
 
-    /// Sizes of all entries together.
+    /// The size of all entries together.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Entries inserted so far: the number of the next one.
+    /// The number of entries inserted so far, which is the number of the next one.
     pub fn inserted(&self) -> u64 {
         self.inserted
     }
 
-    /// The number of the oldest entry that is still there.
+    /// The number of the oldest entry that is still in the table.
     pub fn oldest(&self) -> u64 {
         self.inserted - self.entries.len() as u64
     }
 
-    /// Sizes of all entries that are older than this one.
+    /// The size of all entries that are older than this one.
     pub fn older_size(&self, number: u64) -> u64 {
         let oldest = self.oldest();
         let place = number.saturating_sub(oldest);
@@ -75,7 +75,7 @@ impl Table {
         }
     }
 
-    /// Changes the capacity and drops the oldest entries that no longer fit.
+    /// Changes the capacity and evicts the oldest entries that no longer fit.
     pub fn set_capacity(&mut self, capacity: u64) {
         self.capacity = capacity;
         while self.size > capacity {
@@ -93,8 +93,8 @@ impl Table {
         Some((&self.text[start..name_end], &self.text[name_end..end]))
     }
 
-    /// Inserts a field after dropping as many of the oldest entries as it needs room. Returns whether
-    /// it is there: one that is larger than the capacity empties the table and is not.
+    /// Inserts a field, and evicts as many of the oldest entries as it needs. Returns whether the field was
+    /// inserted: one that is larger than the capacity only empties the table.
     pub fn insert(&mut self, name: &[u8], value: &[u8]) -> bool {
         let size = entry_size(name, value);
         while self.size > 0 && self.size + size > self.capacity {
@@ -123,14 +123,14 @@ impl Table {
         true
     }
 
-    /// Drops the oldest entry.
+    /// Evicts the oldest entry.
     pub fn evict(&mut self) {
         if let Some(entry) = self.entries.pop_front() {
             self.size -= u64::from(entry.name) + u64::from(entry.value) + ENTRY_OVERHEAD;
         }
     }
 
-    /// Which part of `text` belongs to entries.
+    /// The part of `text` that belongs to entries.
     fn live(&self) -> (usize, usize) {
         let end = self.text.len();
         let start = self
@@ -140,24 +140,23 @@ impl Table {
         (start, end)
     }
 
-    /// Octets of memory held for names and values.
+    /// The memory for names and values in bytes.
     #[cfg(test)]
     pub fn memory(&self) -> usize {
         self.text.capacity()
     }
 }
 
-/// The same, with entries found by what they say: for encoders.
+/// A table with an index by name and by field, for encoders.
 ///
-/// Entries with the same hash are chained from the newest to the oldest. An entry that was dropped
-/// is older than all that are left, so that a search ends where it begins, and nothing needs to be
-/// taken out of a chain.
+/// Entries with the same hash are chained from the newest to the oldest. An evicted entry is older than all
+/// others. A search therefore stops at the first evicted entry, and eviction never changes a chain.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SearchTable {
     table: Table,
     links: VecDeque<Link>,
-    /// One more than the number of the newest entry of each chain; a power of two of them, or none
-    /// before the first entry.
+    /// One more than the number of the newest entry of each chain. The number of chains is a power of two, or
+    /// zero before the first entry.
     by_field: Vec<u64>,
     by_name: Vec<u64>,
 }
@@ -171,14 +170,14 @@ struct Link {
     older_name: u64,
 }
 
-/// What a table has for a field.
+/// The result of a search for a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Match {
-    /// The field.
+    /// The entry with this number equals the field.
     Field(u64),
-    /// Its name.
+    /// Only the name of the entry with this number is equal.
     Name(u64),
-    /// Nothing.
+    /// No entry has this name.
     None,
 }
 
@@ -193,12 +192,12 @@ impl SearchTable {
         }
     }
 
-    /// The table itself.
+    /// The table without its index.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// Changes the capacity and drops the oldest entries that no longer fit.
+    /// Changes the capacity and evicts the oldest entries that no longer fit.
     pub fn set_capacity(&mut self, capacity: u64) {
         self.table.set_capacity(capacity);
         self.forget_dropped(0);
@@ -221,8 +220,8 @@ impl SearchTable {
         true
     }
 
-    /// The newest entry below `below` that is the field; if there is none, the newest below `below`
-    /// of its name.
+    /// The newest entry below `below` that equals the field; if there is none, the newest one below `below`
+    /// with its name.
     pub fn find(&self, name_hash: u64, name: &[u8], value: &[u8], below: u64) -> Match {
         if self.links.is_empty() {
             return Match::None;
@@ -260,14 +259,14 @@ impl SearchTable {
         Match::None
     }
 
-    /// Drops the links of entries that are no longer there; the newest `unlinked` have none yet.
+    /// Drops the links of evicted entries. The newest `unlinked` entries have no links yet.
     fn forget_dropped(&mut self, unlinked: usize) {
         let linked = (self.table.inserted() - self.table.oldest()) as usize - unlinked;
         let dropped = self.links.len() - linked;
         self.links.drain(..dropped);
     }
 
-    /// Puts an entry at the head of its chains.
+    /// Adds an entry at the head of its chains.
     fn chain(&mut self, number: u64, field_hash: u64, name_hash: u64) -> Link {
         let mask = self.by_field.len() - 1;
         let newest = |chains: &mut Vec<u64>, hash: u64| {
@@ -281,14 +280,14 @@ impl SearchTable {
         }
     }
 
-    /// Doubles the chains.
+    /// Doubles the number of chains.
     fn grow(&mut self) {
         let buckets = (self.by_field.len() * 2).max(LEAST_BUCKETS);
         self.by_field.clear();
         self.by_field.resize(buckets, 0);
         self.by_name.clear();
         self.by_name.resize(buckets, 0);
-        // When an entry was just inserted, it has no link yet.
+        // If an entry was just inserted, it has no link yet.
         let first = self.table.oldest();
         for place in 0..self.links.len() {
             let Link {
@@ -342,7 +341,7 @@ mod tests {
     type Field<'a> = (&'a [u8], &'a [u8]);
 
     proptest! {
-        /// Against a search without an index.
+        /// Compares with a search without an index.
         #[test]
         fn what_is_there_is_found(
             steps in prop::collection::vec((0u8..40, 0u8..4, 0u8..20), 1..400),

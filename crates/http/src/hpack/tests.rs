@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::field_block::FieldBlock;
 
-/// Octets written as in the RFC's examples.
+/// Parses bytes as the RFC's examples write them.
 fn octets(hexadecimal: &str) -> Vec<u8> {
     let digits: Vec<u8> = hexadecimal
         .chars()
@@ -70,7 +70,7 @@ fn representations_of_one_field() {
     let secret = [("password", "secret")];
     let block = encode(&mut encoder, &secret, Indexing::Never);
     assert_eq!(block[0], 0x10);
-    // It was not remembered, and is not taken from a table either.
+    // It was not inserted, and a table entry is not used for it either.
     assert_eq!(encode(&mut encoder, &secret, Indexing::Never), block);
     let method = encode(&mut encoder, &[(":method", "GET")], Indexing::Never);
     assert_eq!(
@@ -238,7 +238,7 @@ fn a_smaller_table_is_asked_for_and_comes() {
     let fields = [("x-a", "1"), ("x-b", "2")];
     let block = encode(&mut encoder, &fields, Indexing::Yes);
     decode(&mut decoder, &block).unwrap();
-    // Down and up again: the table was empty in between, and both sides know it.
+    // The limit goes to 0 and up again: the table was emptied, on both sides.
     encoder.set_table_limit(0);
     encoder.set_table_limit(100);
     decoder.set_table_limit(100);
@@ -248,10 +248,10 @@ fn a_smaller_table_is_asked_for_and_comes() {
     let block = encode(&mut encoder, &fields, Indexing::Yes);
     assert_eq!(block, octets("bf be"));
     assert_fields(&decode(&mut decoder, &block).unwrap(), &fields);
-    // Up: never beyond what the encoder wants.
+    // A larger limit: the table never exceeds the encoder's own maximum.
     encoder.set_table_limit(1 << 20);
     assert_eq!(encode(&mut encoder, &[], Indexing::Yes), octets("3f e1 1f"));
-    // A peer that ignores a smaller table is found out.
+    // The decoder detects a peer that ignores a smaller table.
     let mut decoder = plain();
     decoder.set_table_limit(100);
     assert_eq!(
@@ -279,7 +279,7 @@ fn a_bomb_costs_no_more_than_a_section() {
     let mut encoder = Encoder::new(4096);
     let block = encode(&mut encoder, &[("x", &value)], Indexing::Yes);
     decode(&mut decoder, &block).unwrap();
-    // 30 kB that would be 120 MB, and at their end an entry that both sides must have.
+    // 30 kB that would decode to 120 MB; at their end an entry that both sides must insert.
     let mut bomb = vec![0xbe; 30_000];
     encoder.encode(b"later", b"entry", Indexing::Yes, &mut bomb);
     let mut fields = FieldBlock::default();

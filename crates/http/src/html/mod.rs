@@ -1,12 +1,12 @@
-//! Finding the files embedded in a page while its HTML arrives.
+//! Finds the files embedded in a page while its HTML arrives.
 //!
-//! [`Scanner`] takes HTML in pieces of any size and yields references to embedded files in document
-//! order: no tree, no copy of the document, memory bounded whatever the input. [`Resolver`] turns a
-//! reference into a request target on the page's own origin, or says that it leads elsewhere.
+//! [`Scanner`] takes HTML in pieces of any size and returns references to embedded files in document order. It
+//! builds no tree, does not copy the document, and its memory is bounded for any input. [`Resolver`] turns a
+//! reference into a request target on the page's own origin, or reports that it belongs to another origin.
 //!
-//! Not done here: style sheets are not searched for further references, scripts are not run,
-//! frames are references and not scanned themselves, and a file named twice is yielded twice (the
-//! caller knows best what it has asked for already).
+//! Not implemented: style sheets are not searched for further references, scripts are not run, and the
+//! documents of frames are not scanned. A file that is named twice is returned twice, because the caller keeps
+//! the list of files that were requested.
 //!
 //! ```
 //! use fathometer_http::html::{Resolution, Resolver, Scanner};
@@ -26,9 +26,9 @@ mod scanner;
 pub use resolve::{Resolution, Resolver};
 pub use scanner::{LONGEST_VALUE, Reference, ReferenceKind, Scanner};
 
-/// Scans and resolves any bytes, once whole and once cut in two, and panics when the two differ or
-/// when a target comes out that could not stand in a request line. An entry point for fuzzing: the
-/// first octet says where to cut.
+/// An entry point for fuzzing: scans and resolves arbitrary bytes, once whole and once cut in two. The first
+/// byte selects where to cut. Panics if the results differ, or if a resolved target is not valid in a request
+/// line.
 pub fn fuzz(data: &[u8]) {
     let Some((&cut, html)) = data.split_first() else {
         return;

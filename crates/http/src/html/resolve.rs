@@ -1,28 +1,28 @@
-//! Resolving references to request targets (RFC 3986 section 5.2), with the repairs that browsers
-//! make to addresses written by hand.
+//! Resolves references to request targets (RFC 3986 section 5.2), with the corrections that browsers apply to
+//! hand-written addresses.
 
-/// What a reference leads to.
+/// The result of resolving a reference.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resolution {
-    /// A file of the page's own origin: path and query, fit for a request line.
+    /// A file of the page's own origin: path and query, valid in a request line.
     Target(String),
     /// A file of another origin, or of another scheme.
     Elsewhere,
-    /// Nothing to fetch: an empty reference, a fragment of the page itself, `data:`,
-    /// `javascript:` and the like.
+    /// Nothing to fetch: an empty reference, a fragment of the page itself, `data:`, `javascript:` and similar
+    /// schemes.
     Nothing,
 }
 
 /// Resolves references against a page at `http://<host><target>`.
 #[derive(Debug, Clone)]
 pub struct Resolver {
-    /// Host and port of the page's origin: lower case, without the default port.
+    /// Host and port of the page's origin, in lower case and without the default port.
     authority: Vec<u8>,
     base: Base,
     rebased: bool,
 }
 
-/// What relative references are relative to.
+/// The base of relative references.
 #[derive(Debug, Clone)]
 enum Base {
     /// This path (and query) on the page's own origin.
@@ -32,8 +32,8 @@ enum Base {
 }
 
 impl Resolver {
-    /// A resolver for the references of one page. `host` is what the `Host` field says, `target`
-    /// the page's own request target (`/` when it does not start with one).
+    /// A resolver for the references of one page. `host` is the value of the `Host` field, `target` the page's
+    /// own request target (`/` is used if it does not start with a slash).
     pub fn new(host: &str, target: &str) -> Resolver {
         let target = if target.starts_with('/') { target } else { "/" };
         Resolver {
@@ -43,8 +43,8 @@ impl Resolver {
         }
     }
 
-    /// Makes `href` what later references are relative to. The first call counts, as the first
-    /// `<base>` of a document does.
+    /// Makes `href` the base of later references. Only the first call has an effect, as only the first `<base>`
+    /// of a document does.
     pub fn rebase(&mut self, href: &[u8]) {
         if self.rebased {
             return;
@@ -57,7 +57,7 @@ impl Resolver {
         self.rebased = true;
     }
 
-    /// What `reference` leads to.
+    /// Resolves `reference`.
     pub fn resolve(&self, reference: &[u8]) -> Resolution {
         let reference = cleaned(reference);
         let mut rest = &reference[..];
@@ -92,7 +92,7 @@ impl Resolver {
     }
 }
 
-/// Merges `reference` (a path, a query or both, or nothing) with the absolute path `base`.
+/// Merges `reference` (a path, a query, both, or neither) with the absolute path `base`.
 fn absolute(base: &[u8], reference: &[u8]) -> String {
     let (base_path, _) = split_query(base);
     let (path, query) = split_query(reference);
@@ -117,7 +117,7 @@ fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
     target.split_at(question.unwrap_or(target.len()))
 }
 
-/// RFC 3986 section 5.2.4, for a path that starts with a slash.
+/// Removes dot segments (RFC 3986 section 5.2.4) from a path that starts with a slash.
 fn without_dot_segments(path: &[u8]) -> Vec<u8> {
     let mut output: Vec<u8> = Vec::with_capacity(path.len());
     let mut segments = path.split(|&byte| byte == b'/').skip(1).peekable();
@@ -145,8 +145,8 @@ fn without_dot_segments(path: &[u8]) -> Vec<u8> {
     output
 }
 
-/// Takes off white space and the fragment, drops line breaks and tabs that an editor put inside,
-/// and turns the backslashes of a path into slashes.
+/// Removes surrounding white space, the fragment, and line breaks and tabs within the reference. Turns the
+/// backslashes of a path into slashes.
 fn cleaned(reference: &[u8]) -> Vec<u8> {
     let start = reference.iter().position(|&byte| byte > b' ');
     let end = reference.iter().rposition(|&byte| byte > b' ');
@@ -170,7 +170,7 @@ fn cleaned(reference: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-/// The place of the colon after a scheme, if there is one.
+/// The position of the colon after a scheme, if there is one.
 fn scheme_end(reference: &[u8]) -> Option<usize> {
     if !reference.first()?.is_ascii_alphabetic() {
         return None;
@@ -181,7 +181,7 @@ fn scheme_end(reference: &[u8]) -> Option<usize> {
     (reference[end] == b':').then_some(end)
 }
 
-/// An authority as origins are compared: no user, lower case, no default port.
+/// An authority as origins are compared: no user information, lower case, no default port.
 fn normalised(authority: &[u8]) -> Vec<u8> {
     let host = match authority.iter().rposition(|&byte| byte == b'@') {
         Some(at) => &authority[at + 1..],
@@ -191,7 +191,7 @@ fn normalised(authority: &[u8]) -> Vec<u8> {
     host.strip_suffix(b":").unwrap_or(host).to_ascii_lowercase()
 }
 
-/// Percent-encodes what may not stand in a request target.
+/// Percent-encodes bytes that are not permitted in a request target.
 fn encoded(target: &[u8]) -> String {
     let mut text = String::with_capacity(target.len());
     for &byte in target {
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn the_examples_of_rfc_3986_resolve() {
         let resolver = Resolver::new("a", "/b/c/d;p?q");
-        // Section 5.4.1 and 5.4.2, those that name a file.
+        // Sections 5.4.1 and 5.4.2: the examples that name a file.
         for (reference, path) in [
             ("g", "/b/c/g"),
             ("./g", "/b/c/g"),

@@ -1,23 +1,23 @@
-//! The incremental reference scanner: a tokeniser after the HTML standard's (section 13.2.5), cut
-//! down to what decides where tags, attributes, comments and raw text begin and end.
+//! The incremental reference scanner: a tokeniser based on the HTML standard's (section 13.2.5). It is reduced
+//! to what determines the start and end of tags, attributes, comments and raw text.
 
 use memchr::memchr;
 
-/// The longest attribute value that is looked at, in octets before its character references are
-/// decoded. A reference longer than this is not yielded.
+/// Longest attribute value that is considered, in bytes before its character references are decoded. A longer
+/// reference is not returned.
 pub const LONGEST_VALUE: usize = 8 * 1024;
 
-/// A reference to a file that a browser fetches by itself to show the page.
+/// A reference to a file that a browser fetches without user action to show the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference<'s> {
-    /// What asks for it.
+    /// Which element refers to it.
     pub kind: ReferenceKind,
-    /// The reference as written, character references decoded; not resolved, in whatever coding
-    /// the document has.
+    /// The reference with its character references decoded. It is not resolved, and is in the document's own
+    /// character encoding.
     pub value: &'s [u8],
 }
 
-/// What part of a page refers to a file.
+/// The element of a page that refers to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReferenceKind {
     /// `<img src>`.
@@ -28,18 +28,18 @@ pub enum ReferenceKind {
     ImageInput,
     /// `<link rel=stylesheet href>`.
     StyleSheet,
-    /// `<script src>`, which the rest of the document waits for.
+    /// `<script src>`, which blocks the rest of the document.
     Script,
-    /// `<script src>` with `async` or `defer`, which nothing waits for.
+    /// `<script src>` with `async` or `defer`, which blocks nothing.
     LaterScript,
     /// `<frame src>` or `<iframe src>`.
     Frame,
-    /// `<base href>`: no file, but what later references are relative to.
+    /// `<base href>`: not a file, but the base of later references.
     Base,
 }
 
 impl ReferenceKind {
-    /// Whether the file is expected to be an image, with dimensions that the layout waits for.
+    /// Whether the file is expected to be an image, on whose dimensions the layout depends.
     pub const fn is_image(self) -> bool {
         matches!(
             self,
@@ -50,29 +50,29 @@ impl ReferenceKind {
 
 /// Scans HTML that arrives in pieces.
 ///
-/// Call [`scan`](Scanner::scan) with each piece until it yields nothing more. There is no end to
-/// announce: a tag that the document does not finish refers to nothing.
+/// Call [`scan`](Scanner::scan) with each piece until it returns `None`. The end of the document needs no call:
+/// an unfinished tag refers to nothing.
 #[derive(Debug, Clone)]
 pub struct Scanner {
     state: State,
-    /// Whether the tag at hand is an end tag.
+    /// Whether the current tag is an end tag.
     closing: bool,
     tag: Word,
     attribute: Word,
-    /// What the value at hand is kept for, if for anything.
+    /// What the current attribute value is needed for, if it is.
     wanted: Option<Wanted>,
-    /// The value at hand, as far as it is `wanted`.
+    /// The current attribute value, collected if `wanted` is set.
     value: Vec<u8>,
-    /// The address found in the tag at hand.
+    /// The address found in the current tag.
     address: Vec<u8>,
     has_address: bool,
-    /// `rel` says stylesheet, or `type` says image. The first of two attributes counts.
+    /// Whether `rel` contains `stylesheet`, or `type` is `image`. The first of two attributes counts.
     qualifies: Option<bool>,
-    /// The tag at hand has `async` or `defer`.
+    /// Whether the current tag has `async` or `defer`.
     later: bool,
 }
 
-/// Where the scanner stands between two octets.
+/// The state of the scanner between two bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Text,
@@ -103,10 +103,10 @@ enum State {
     CommentEnd,
     /// After `--!` within a comment.
     CommentEndBang,
-    /// Within an element whose content is no markup.
+    /// Within an element whose content is not markup.
     Raw(&'static [u8]),
     RawLess(&'static [u8]),
-    /// After `</` and that many octets of the element's name.
+    /// After `</` and this many bytes of the element's name.
     RawEnd(&'static [u8], u8),
 }
 
@@ -151,8 +151,8 @@ impl Scanner {
         }
     }
 
-    /// Takes octets off the front of `input` up to the end of the next tag that refers to a file.
-    /// `None` when the input is used up without one.
+    /// Takes bytes off the front of `input` up to the end of the next tag that refers to a file. Returns `None`
+    /// when the input is used up without one.
     pub fn scan(&mut self, input: &mut &[u8]) -> Option<Reference<'_>> {
         while let Some((&byte, rest)) = input.split_first() {
             if let Some(skipped) = self.skippable(input) {
@@ -174,7 +174,7 @@ impl Scanner {
         None
     }
 
-    /// How many octets, at least one, cannot change the state.
+    /// How many bytes, at least one, cannot change the state.
     fn skippable(&self, input: &[u8]) -> Option<usize> {
         let end = match self.state {
             State::Text | State::Raw(_) => b'<',
@@ -187,7 +187,7 @@ impl Scanner {
         (length > 0).then_some(length)
     }
 
-    /// Moves on by one octet. Whether it ended a tag.
+    /// Processes one byte; returns whether it ended a tag.
     fn step(&mut self, byte: u8) -> bool {
         self.state = match self.state {
             State::Text if byte == b'<' => State::TagOpen,
@@ -312,7 +312,7 @@ impl Scanner {
         State::AttributeName
     }
 
-    /// Looks at the attribute that has just ended for what its presence alone says.
+    /// Checks whether the attribute that has just ended is one whose presence alone matters.
     fn note_attribute(&mut self) {
         self.later |= matches!(self.attribute.as_bytes(), b"async" | b"defer");
     }
@@ -326,7 +326,7 @@ impl Scanner {
             (b"link", b"rel") | (b"input", b"type") => Some(Wanted::Qualifier),
             _ => None,
         };
-        // Of two attributes of one name the first counts.
+        // If two attributes have the same name, the first counts.
         self.wanted = wanted.filter(|wanted| match wanted {
             Wanted::Address => !self.has_address,
             Wanted::Qualifier => self.qualifies.is_none(),
@@ -336,7 +336,7 @@ impl Scanner {
     }
 
     fn push_value(&mut self, byte: u8) {
-        // One octet past the limit marks the value as too long.
+        // One byte past the limit marks the value as too long.
         if self.wanted.is_some() && self.value.len() <= LONGEST_VALUE {
             self.value.push(byte);
         }
@@ -361,7 +361,7 @@ impl Scanner {
         State::BeforeAttribute
     }
 
-    /// Closes the tag at hand: the state after it, and what it refers to.
+    /// Ends the current tag: sets the next state and returns what the tag refers to.
     fn end_of_tag(&mut self) -> Option<ReferenceKind> {
         self.state = State::Text;
         if self.closing {
@@ -388,7 +388,7 @@ impl Scanner {
     }
 }
 
-/// The states from `<!` to the end of a comment or declaration.
+/// The transitions from `<!` to the end of a comment or declaration.
 fn step_declaration(state: State, byte: u8) -> State {
     match (state, byte) {
         (State::Declaration, b'-') => State::DeclarationDash,
@@ -410,7 +410,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0c)
 }
 
-/// A name in lower case, kept as far as any name matters here.
+/// A name in lower case, stored up to the length of the longest name that matters.
 #[derive(Debug, Clone, Copy)]
 struct Word {
     bytes: [u8; Word::LONGEST],
@@ -431,14 +431,14 @@ impl Word {
         self.length = self.length.saturating_add(1);
     }
 
-    /// The name; empty when it is longer than any that matters.
+    /// The name; empty if it is longer than any name that matters.
     fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..self.length).unwrap_or_default()
     }
 }
 
-/// Decodes numeric references and `amp`, `lt`, `gt`, `quot`, `apos` in place. Returns the length of
-/// the result, which is never longer than what it stands for.
+/// Decodes numeric references and `amp`, `lt`, `gt`, `quot`, `apos` in place. Returns the length of the result,
+/// which is never longer than the input.
 fn decode_character_references(text: &mut [u8]) -> usize {
     let mut read = 0;
     let mut written = 0;
@@ -494,7 +494,7 @@ fn character_reference(text: &[u8]) -> Option<(char, usize)> {
     let &(name, character) = NAMES.iter().find(|(name, _)| text.starts_with(name))?;
     match text.get(name.len()) {
         Some(b';') => Some((character, name.len() + 1)),
-        // In `?a=1&lt=2` and `&ltx` the standard sees a query and no reference.
+        // In `?a=1&lt=2` and `&ltx` the standard recognises no character reference.
         Some(&next) if next == b'=' || next.is_ascii_alphanumeric() => None,
         _ if character == '\'' => None,
         _ => Some((character, name.len())),
@@ -507,7 +507,7 @@ mod tests {
     use proptest::prelude::*;
     use std::fmt::Write as _;
 
-    /// `image:a.gif script:b.js`: what the pieces refer to.
+    /// The references in the pieces, in the form `Image:a.gif Script:b.js`.
     fn scan(pieces: &[&[u8]]) -> String {
         let mut scanner = Scanner::new();
         let mut found = String::new();
@@ -566,7 +566,7 @@ mod tests {
         ] {
             assert_eq!(scan(&[html.as_bytes()]), "Image:b", "{html}");
         }
-        // Text that only looks like markup hides nothing.
+        // Text that only looks like markup hides no reference.
         assert_eq!(
             scan(&[b"a < b <<img src=a><3 <img src=b>"]),
             "Image:a Image:b"
@@ -617,7 +617,7 @@ mod tests {
         assert!(scanner.value.capacity() + scanner.address.capacity() <= 8 * LONGEST_VALUE);
     }
 
-    /// Fragments that, put together at random, reach every state.
+    /// Fragments that reach every state when they are combined at random.
     fn soup() -> impl Strategy<Value = Vec<u8>> {
         let fragments = prop::sample::select(vec![
             "<",

@@ -1,6 +1,6 @@
 //! The code, and the tables made from it.
 
-/// The length of each symbol's code, in bits (RFC 7541 appendix B); the last is the end of a string.
+/// The length of each symbol's code in bits (RFC 7541 appendix B); the last symbol is the end of a string.
 #[rustfmt::skip]
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -22,21 +22,21 @@ const LENGTHS: [u8; 257] = [
     30,
 ];
 
-/// Bits that are looked up at once.
+/// Number of bits in one table look-up.
 pub(super) const LOOK_UP_BITS: u32 = 10;
 const SHORTEST: u8 = 5;
 const LONGEST: u8 = 30;
-/// Lengths of codes that are longer than what is looked up.
+/// Number of code lengths above `LOOK_UP_BITS`.
 const LONG_LENGTHS: usize = 16;
 
 const SORTED: [u16; 257] = symbols();
 const NUMBERS: [u32; 257] = codes();
 
-/// Each symbol's code, in its last bits, and its length.
+/// Each symbol's code, in the low bits, and its length.
 pub(super) static CODES: [(u32, u8); 257] = codes_and_lengths();
 /// The symbols in the order of their codes.
 pub(super) static SYMBOLS: [u16; 257] = SORTED;
-/// The code that each ten bits start with.
+/// For each value of the first ten bits, the code that they start with.
 pub(super) static SHORT: [Short; 1 << LOOK_UP_BITS] = short();
 /// The longer codes, by length.
 pub(super) static LONG: [Group; LONG_LENGTHS] = long();
@@ -44,7 +44,7 @@ pub(super) static LONG: [Group; LONG_LENGTHS] = long();
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Short {
     pub symbol: u8,
-    /// Zero: the code is longer than what is looked up.
+    /// Zero: the code is longer than `LOOK_UP_BITS`.
     pub length: u8,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Group {
     pub first: u32,
     /// The last code, followed by ones to 32 bits.
     pub last: u32,
-    /// Where its symbols are among all.
+    /// The position of its symbols among all.
     pub place: u16,
 }
 

@@ -1,24 +1,23 @@
 //! The Huffman code of HPACK and QPACK (RFC 7541 section 5.2 and appendix B).
 //!
-//! The code is canonical: codes of one length are consecutive numbers in the order of their symbols,
-//! so that the lengths alone say all, and every table here is made from them when the crate is
-//! compiled. The decoder looks ten bits up at once, which is every code of text; what is longer is
-//! found by comparing with the first code of each length.
+//! The code is canonical: codes of one length are consecutive numbers in the order of their symbols. The
+//! lengths alone therefore define the code, and all tables are built from them at compile time. The decoder
+//! looks up ten bits at once, which covers the codes of most text. It finds longer codes by comparing with the
+//! last code of each length.
 
 mod code;
 
 use code::{CODES, LONG, LOOK_UP_BITS, SHORT, SYMBOLS};
 
-/// The end-of-string symbol, which never stands in a string.
+/// The end-of-string symbol, which must not occur in a string.
 const END_OF_STRING: u16 = 256;
 
-/// A string that is not one of the code: padding that is longer than seven bits or not of ones, or
-/// the end-of-string symbol.
+/// Invalid Huffman code: padding longer than seven bits or not all ones, or the end-of-string symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a string breaks the Huffman code")]
 pub struct Invalid;
 
-/// Octets that a text takes when it is coded, its padding included.
+/// The length of a text in bytes when it is encoded, including padding.
 pub fn encoded_length(text: &[u8]) -> usize {
     let bits: usize = text
         .iter()
@@ -29,7 +28,7 @@ pub fn encoded_length(text: &[u8]) -> usize {
 
 /// Appends the code of a text, padded with ones.
 pub fn encode(text: &[u8], out: &mut Vec<u8>) {
-    // The bits not written yet are the last `waiting` of `bits`, always fewer than 32.
+    // The bits still to be written are the last `waiting` bits of `bits`, always fewer than 32.
     let (mut bits, mut waiting) = (0u64, 0u32);
     for &octet in text {
         let (code, length) = CODES[usize::from(octet)];
@@ -50,13 +49,13 @@ pub fn encode(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the text of a code: at most eight octets for each five of the code.
+/// Decodes a string and appends its text: at most eight bytes for every five of the code.
 ///
 /// # Errors
-/// When the octets are no code of a text; `out` then has a part of it.
+/// If the input is not valid Huffman code; `out` then contains a part of the text.
 pub fn decode(mut coded: &[u8], out: &mut Vec<u8>) -> Result<(), Invalid> {
     out.reserve(coded.len() * 8 / 5);
-    // The next bits are the first `waiting` of `bits`; those after them are zeros.
+    // The next bits are the first `waiting` bits of `bits`; the bits after them are zeros.
     let (mut bits, mut waiting) = (0u64, 0u32);
     loop {
         if let Some(word) = coded.first_chunk::<8>() {
@@ -74,7 +73,7 @@ pub fn decode(mut coded: &[u8], out: &mut Vec<u8>) -> Result<(), Invalid> {
                 coded = rest;
             }
         }
-        // A code has 30 bits at most: as long as more octets follow, there are as many here.
+        // A code has at most 30 bits: while input is left, decode only when that many bits are available.
         let enough = if coded.is_empty() { 1 } else { 30 };
         while waiting >= enough {
             let (symbol, length) = next(bits);
@@ -89,7 +88,8 @@ pub fn decode(mut coded: &[u8], out: &mut Vec<u8>) -> Result<(), Invalid> {
             waiting -= length;
         }
         if coded.is_empty() {
-            // What is left is padding: the beginning of the end-of-string symbol, less than an octet.
+            // The remaining bits must be padding: fewer than eight bits, all ones, as the end-of-string symbol
+            // starts.
             let ones = (bits.leading_ones()) >= waiting;
             return if waiting < 8 && ones {
                 Ok(())
@@ -100,14 +100,14 @@ pub fn decode(mut coded: &[u8], out: &mut Vec<u8>) -> Result<(), Invalid> {
     }
 }
 
-/// The symbol whose code `bits` start with, and the length of the code.
+/// The symbol whose code is at the start of `bits`, and the length of that code.
 fn next(bits: u64) -> (u16, u32) {
     let short = SHORT[(bits >> (64 - LOOK_UP_BITS)) as usize];
     if short.length > 0 {
         return (u16::from(short.symbol), u32::from(short.length));
     }
     let start = (bits >> 32) as u32;
-    // The last group has no upper bound within 32 bits, so that one is always found.
+    // The upper bound of the last group is 32 ones, so that a group is always found.
     let group = LONG
         .iter()
         .find(|group| start <= group.last)
@@ -164,7 +164,7 @@ mod tests {
                 assert_eq!(decoded(&coded(&text)).unwrap(), text);
             }
         }
-        // Appendix B: the first and the last of its codes.
+        // Appendix B: the codes of two symbols.
         assert_eq!(coded(&[0]), [0xff, 0xc7]);
         assert_eq!(coded(&[22]), [0xff, 0xff, 0xff, 0xfb]);
     }

@@ -1,11 +1,10 @@
-//! What a request asks for, kept for an answer that takes several turns.
+//! An owned copy of a request, kept for an answer that takes several turns.
 
 use super::conditions::{Lines, Preconditions, Single};
 use super::target::Target;
 use super::{Method, Request};
 
-/// What of a request decides its answer once it is known what is at its path, and whether a package is
-/// wanted.
+/// The parts of a request that decide its answer after the path was looked up and the format was chosen.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     /// The canonical path.
@@ -20,7 +19,7 @@ pub(super) struct Asked {
     range: Once,
 }
 
-/// The value of a field that may come once.
+/// The value of a field that must occur only once.
 #[derive(Debug, Clone)]
 enum Once {
     Absent,
@@ -29,7 +28,7 @@ enum Once {
 }
 
 impl Asked {
-    /// What a request for a canonical path asks for.
+    /// Copies a request for a canonical path.
     pub fn of(path: &[u8], request: &Request<'_>) -> Asked {
         let of = &request.preconditions;
         let lines = |lines: &Lines<'_>| lines.iter().map(Box::from).collect();
@@ -46,7 +45,7 @@ impl Asked {
         }
     }
 
-    /// The same as a request: one that asks for no package.
+    /// The same as a request that does not ask for a package.
     pub fn request(&self) -> Request<'_> {
         Request {
             method: self.method,
@@ -87,7 +86,7 @@ impl Once {
 fn lines(values: &[Box<[u8]>]) -> Lines<'_> {
     let mut lines = Lines::default();
     for value in values {
-        // There are no more than there were.
+        // It cannot be full: the original had no more lines.
         let _ = lines.push(value);
     }
     lines

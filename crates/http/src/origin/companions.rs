@@ -1,5 +1,5 @@
-//! Which files go with which page: what a server may push with it (RFC 9113 section 8.4), and what it may
-//! tell of before the page is ready (103 Early Hints, RFC 8297).
+//! Which files belong to which page: what a server may push with it (RFC 9113 section 8.4), and what it may
+//! announce before the page is ready (103 Early Hints, RFC 8297).
 
 use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use fathometer_model::{File, Site};
 
 use super::target;
 
-/// What goes with which base file.
+/// The companion files of base files.
 ///
-/// As text: lines of a base's target, then the targets that go with it, all apart by white space; a base
-/// may have several lines. What follows `#` at the start of a word is a remark.
+/// As text: each line has a base's target, then the targets of its companions, separated by white space. A base
+/// may have several lines. A word that starts with `#` begins a comment.
 ///
 /// ```text
 /// # base        what goes with it
@@ -25,9 +25,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What goes with what in a site: with each page the files embedded in it, in document order, and with
-    /// each folder (a base that ends in a slash) the files in it that belong to no page, in the order of
-    /// the site.
+    /// The companions in a site. A page has its embedded files, in document order. A folder (a base that ends
+    /// in a slash) has its files that belong to no page, in the order of the site.
     pub fn of_site(site: &Site) -> Plan {
         let mut plan = Plan::default();
         let mut in_pages = HashSet::new();
@@ -62,12 +61,12 @@ impl Plan {
         self.lines.extend(other.lines.iter().cloned());
     }
 
-    /// Whether nothing goes with anything.
+    /// Whether no base has companions.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// Bases and what goes with them; a base may have several lines.
+    /// Bases and their companions; a base may have several lines.
     pub(super) fn lines(&self) -> impl Iterator<Item = (&[u8], &[Companion])> {
         self.lines
             .iter()
@@ -86,20 +85,19 @@ impl Plan {
     }
 }
 
-/// A file that goes with a page.
+/// A file that belongs to a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Companion {
     target: Box<str>,
 }
 
 impl Companion {
-    /// Its target: a path, as it is asked for.
+    /// Its target: a path, as in a request.
     pub fn target(&self) -> &str {
         &self.target
     }
 
-    /// What a browser is going to use it for, as far as its ending tells; the destinations of the Fetch
-    /// standard.
+    /// The use of the file in a browser, as far as its extension shows; a destination of the Fetch standard.
     pub(super) fn destination(&self) -> Option<&'static str> {
         let path = self.target.split('?').next().unwrap_or_default();
         let (_, ending) = path.rsplit_once('.')?;
@@ -122,7 +120,7 @@ impl Companion {
         if let Some(destination) = self.destination() {
             value.extend_from_slice(b"; as=");
             value.extend_from_slice(destination.as_bytes());
-            // Fonts are fetched in the mode of cross-origin requests, and a preload must be, too.
+            // Browsers fetch fonts in CORS mode, so the preload must use it too.
             if destination == "font" {
                 value.extend_from_slice(b"; crossorigin");
             }
@@ -181,7 +179,7 @@ impl FromStr for Plan {
     }
 }
 
-/// Whether it can stand in a request, and in angle brackets.
+/// Whether it is valid in a request, and in angle brackets.
 fn is_target(word: &str) -> bool {
     word.starts_with('/')
         && !word.starts_with("//")
@@ -190,11 +188,11 @@ fn is_target(word: &str) -> bool {
             .all(|byte| byte.is_ascii_graphic() && !b"<>#\"\\".contains(&byte))
 }
 
-/// A page with something to go with it, in a [`Table`].
+/// A page with companions, in a [`Table`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageId(u32);
 
-/// Plans made ready to be asked.
+/// Plans indexed for lookups.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     places: HashMap<Box<[u8]>, PageId>,
@@ -204,7 +202,7 @@ pub(super) struct Table {
 #[derive(Debug, Default)]
 struct Page {
     pushed: Vec<Companion>,
-    /// The value of `Link`; empty: there is nothing to tell.
+    /// The value of `Link`; empty if there is nothing to announce.
     link: Vec<u8>,
 }
 
@@ -232,7 +230,7 @@ impl Table {
         &mut self.pages[id.0 as usize]
     }
 
-    /// The page at a canonical path, if something goes with it.
+    /// The page at a canonical path, if it has companions.
     pub fn find(&self, path: &[u8]) -> Option<PageId> {
         if self.places.is_empty() {
             return None;

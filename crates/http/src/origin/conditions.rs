@@ -5,8 +5,8 @@ use super::date::{DATE_LENGTH, parse_date};
 /// Length of an entity tag of this origin: sixteen hexadecimal digits in quotes.
 pub const ETAG_LENGTH: usize = 18;
 
-/// The values of a field that may come in several lines, in order. Holds four lines; more of one
-/// field is not a request of good faith.
+/// The values of a field that may come in several lines, in order. Holds four lines; a legitimate request has
+/// no more lines of one field.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Lines<'a> {
     lines: [&'a [u8]; 4],
@@ -36,15 +36,15 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The value of a field that may come once.
+/// The value of a field that must occur only once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Single<'a> {
-    /// Not there.
+    /// It does not occur.
     #[default]
     Absent,
-    /// There once.
+    /// It occurs once.
     Value(&'a [u8]),
-    /// There more than once, which makes it void.
+    /// It occurs more than once, which makes it invalid.
     Repeated,
 }
 
@@ -81,18 +81,18 @@ pub struct Preconditions<'a> {
     pub if_range: Single<'a>,
 }
 
-/// What identifies the selected representation.
+/// The validators of the selected representation.
 #[derive(Debug, Clone, Copy)]
 pub struct Validators<'a> {
     /// The opaque part of its entity tag, quotes included.
     pub etag: &'a [u8; ETAG_LENGTH],
-    /// Whether the tag is weak. Its date is then no better than the tag.
+    /// Whether the tag is weak. Its date is then no stronger than the tag.
     pub weak: bool,
-    /// Its last modification, where that tells one state from another.
+    /// Its last modification, if the date distinguishes its states.
     pub modified: Option<Modified<'a>>,
 }
 
-/// When something was modified last.
+/// The time of the last modification.
 #[derive(Debug, Clone, Copy)]
 pub struct Modified<'a> {
     /// In seconds since the Unix epoch.
@@ -101,14 +101,14 @@ pub struct Modified<'a> {
     pub text: &'a [u8; DATE_LENGTH],
 }
 
-/// What the preconditions make of a GET or HEAD request.
+/// The result of the preconditions of a GET or HEAD request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Do as asked.
+    /// Answer the request normally.
     Proceed,
-    /// 304: the client has it.
+    /// 304: the client has this state.
     NotModified,
-    /// 412: the client wants another state than this one.
+    /// 412: the client requires another state.
     Failed,
 }
 
@@ -141,11 +141,11 @@ pub fn evaluate(preconditions: &Preconditions<'_>, current: &Validators<'_>) -> 
     Verdict::Proceed
 }
 
-/// Whether a Range field may be obeyed as far as If-Range says (RFC 9110 section 13.1.5).
+/// Whether a Range field applies according to If-Range (RFC 9110 section 13.1.5).
 pub fn range_applies(if_range: Single<'_>, current: &Validators<'_>) -> bool {
     match if_range {
         Single::Absent => true,
-        // Parts of two states of a file must not be put together.
+        // Parts of two states of a file must not be combined.
         Single::Repeated => false,
         Single::Value(_) if current.weak => false,
         Single::Value(value) if value.starts_with(b"\"") => value == current.etag,
@@ -172,12 +172,12 @@ fn matches_any(lines: &Lines<'_>, current: &Validators<'_>, comparison: Comparis
     })
 }
 
-/// The entity tags of a list, each with whether it is weak and its opaque part in quotes. Ends at
-/// the first thing that is no entity tag.
+/// The entity tags of a list, each with whether it is weak and its opaque part in quotes. Ends at the first
+/// element that is not an entity tag.
 fn entity_tags(list: &[u8]) -> impl Iterator<Item = (bool, &[u8])> {
     let mut rest = list;
     std::iter::from_fn(move || {
-        // Not `fields::list`: a backslash in an entity tag escapes nothing.
+        // Not `fields::list`: a backslash in an entity tag is not an escape.
         while let [b' ' | b'\t' | b',', after @ ..] = rest {
             rest = after;
         }

@@ -1,4 +1,4 @@
-//! Dates as HTTP writes them (RFC 9110 section 5.6.7), in fixed buffers.
+//! Dates in the formats of HTTP (RFC 9110 section 5.6.7), in fixed buffers.
 
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -6,21 +6,21 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Length of a date in the preferred format: `Mon, 24 Mar 1997 20:19:34 GMT`.
 pub const DATE_LENGTH: usize = 29;
 
-/// 9999-12-31T23:59:59Z, the last second that the format can name.
+/// 9999-12-31T23:59:59Z, the last second that the format can represent.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// Writes a second since the Unix epoch in the preferred format. Seconds after the year 9999 are
-/// written as its last one.
+/// Formats a second since the Unix epoch in the preferred format. Seconds after the year 9999 are formatted as
+/// its last second.
 pub fn format_date(second: u64) -> [u8; DATE_LENGTH] {
     let time = UNIX_EPOCH + Duration::from_secs(second.min(LAST_SECOND));
     let mut text = [b' '; DATE_LENGTH];
-    // The buffer has the length of the format: the write cannot fall short.
+    // The buffer has the length of the format: the write cannot be truncated.
     let _ = write!(&mut text[..], "{}", httpdate::HttpDate::from(time));
     text
 }
 
-/// Reads a date in any of the three formats that HTTP allows, as seconds since the Unix epoch. What
-/// follows a semicolon is ignored: browsers of the nineties appended `; length=1234`.
+/// Parses a date in any of the three formats of HTTP, as seconds since the Unix epoch. Text after a semicolon
+/// is ignored: browsers of the 1990s appended `; length=1234`.
 pub fn parse_date(text: &[u8]) -> Option<u64> {
     let date = text.split(|&byte| byte == b';').next()?.trim_ascii();
     let time = httpdate::parse_http_date(std::str::from_utf8(date).ok()?).ok()?;
@@ -29,7 +29,7 @@ pub fn parse_date(text: &[u8]) -> Option<u64> {
         .map(|since| since.as_secs())
 }
 
-/// The text of the current second, written anew only when the second changes.
+/// The text of the current second, formatted again only when the second changes.
 #[derive(Debug, Clone)]
 pub struct DateText {
     second: u64,

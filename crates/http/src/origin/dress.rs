@@ -1,36 +1,36 @@
-//! What a server's responses look like: which fields, in which order, spelled how.
+//! Server personas: which fields the responses have, in which order, with which spelling.
 //!
-//! Measured traffic depends on the octets of response heads, so a server of another time is put on
-//! like a dress. Fields that the protocol needs are sent whatever the dress says.
+//! Measured traffic depends on the bytes of response heads, so the origin can imitate the responses of other
+//! servers. Fields that the protocol needs are sent with every persona.
 
 use std::time::Duration;
 
 use crate::h1::fields::{self, Strictness};
 
-/// The fields of a server's responses, in the order they are sent.
+/// A server persona: the fields of its responses, in the order they are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dress {
-    /// A word to name it by.
+    /// Its name.
     pub name: String,
     /// Its fields. Computed fields that a response needs and that are not listed here come last.
     pub fields: Vec<DressField>,
 }
 
-/// One field of a dress.
+/// One field of a server persona.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DressField {
     /// Its name as it is sent.
     pub name: String,
     /// Where its value comes from.
     pub value: FieldValue,
-    /// On which responses it is sent, when it has a value there. Not asked for fields that
-    /// the protocol needs: those of [`FieldValue::is_required`].
+    /// The responses that have it, if it has a value there. Ignored for fields that the protocol needs: those
+    /// of [`FieldValue::is_required`].
     pub on: Responses,
 }
 
 impl DressField {
-    /// Whether it says that the resource can be asked for in ranges, which is left out where that is not
-    /// so: content that is made while it is sent, and answers that are about no representation.
+    /// Whether it announces range requests. It is omitted where ranges are not possible: for content that is
+    /// generated while it is sent, and for answers without a representation.
     pub(super) fn promises_ranges(&self) -> bool {
         match &self.value {
             FieldValue::Static(value) => {
@@ -51,7 +51,7 @@ pub struct Responses {
     pub partial: bool,
     /// 304.
     pub not_modified: bool,
-    /// Everything else: refusals.
+    /// All others: errors and redirections.
     pub refusal: bool,
 }
 
@@ -82,45 +82,44 @@ impl Responses {
     };
 }
 
-/// Where the value of a field comes from.
+/// The source of a field's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FieldValue {
-    /// Always the same.
+    /// Always this value.
     Static(String),
     /// The time of the response.
     Date,
-    /// The time of the response and this much more.
+    /// The time of the response plus this duration.
     Expires(Duration),
-    /// When the file was modified last.
+    /// The last modification of the file.
     LastModified,
     /// The entity tag of the representation.
     ETag,
     /// The media type of the content.
     ContentType,
-    /// The octets of the content.
+    /// The bytes of the content.
     ContentLength,
     /// The content coding of the representation, when it has one.
     ContentEncoding,
-    /// The range that the content is, on 206 and 416.
+    /// The range of the content, on 206 and 416.
     ContentRange,
-    /// `Accept-Encoding`, for files that are stored under several codings, and `Accept`, for pages that
-    /// are packaged.
+    /// `Accept-Encoding`, for files that are stored in several codings, and `Accept`, for pages that have
+    /// packages.
     Vary,
-    /// `Allow`, on 405 and in answer to OPTIONS.
+    /// `Allow`, on 405 and in responses to OPTIONS.
     Allow,
-    /// Where the folder is that was asked for without its slash, on 301. A package has `Content-Location`
-    /// in this place, where its page is not what was asked for.
+    /// On 301, the address of a folder that was requested without its slash. A package has `Content-Location`
+    /// in this place, if its page has another address than the request.
     Location,
-    /// `close` or, to a client that asked for it, `Keep-Alive`; HTTP/1 alone. A client of HTTP/1.1 is
-    /// told only by a dress that has [`KeepAlive`](Self::KeepAlive).
+    /// `close` or, to a client that asked for it, `Keep-Alive`; HTTP/1 only. A client of HTTP/1.1 gets
+    /// `Keep-Alive` only from a persona that has [`KeepAlive`](Self::KeepAlive).
     Connection,
-    /// The time-out and the number of requests left, where [`Connection`](Self::Connection) is
-    /// `Keep-Alive`.
+    /// The time-out and the number of requests left, if [`Connection`](Self::Connection) is `Keep-Alive`.
     KeepAlive,
 }
 
 impl FieldValue {
-    /// Whether a message may be misunderstood without it.
+    /// Whether a client could misinterpret a message without it.
     pub fn is_required(&self) -> bool {
         REQUIRED.iter().any(|(_, value)| value == self)
     }
@@ -130,7 +129,7 @@ impl FieldValue {
     }
 }
 
-/// The fields that are sent whatever the dress says, as they are spelled by default.
+/// The fields that every persona sends, in their default spelling.
 const REQUIRED: [(&str, FieldValue); 8] = [
     ("Content-Type", FieldValue::ContentType),
     ("Content-Encoding", FieldValue::ContentEncoding),
@@ -142,19 +141,19 @@ const REQUIRED: [(&str, FieldValue); 8] = [
     ("Connection", FieldValue::Connection),
 ];
 
-/// Names that no field of a dress may have: nothing here codes a message for transfer.
+/// Names that are forbidden in a persona: this server controls the transfer coding itself.
 const FORBIDDEN: [&str; 2] = ["Transfer-Encoding", "Trailer"];
 
-/// Why a dress cannot be worn.
+/// Why a persona is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DressError {
-    /// A name that is no field name.
+    /// An invalid field name.
     #[error("{name:?} is not a field name")]
     BadName {
         /// The name.
         name: String,
     },
-    /// A static value that would break the head.
+    /// A static value that is invalid in a head.
     #[error("the value of {name} is not a field value: {value:?}")]
     BadValue {
         /// The field's name.
@@ -162,14 +161,14 @@ pub enum DressError {
         /// Its value.
         value: String,
     },
-    /// A required field under another name, or another value under the name of a required field:
-    /// it would contradict the message it is sent with.
+    /// A required field under another name, or another value under the name of a required field: it would
+    /// contradict its message.
     #[error("{name} does not go with its value")]
     Misnamed {
         /// The field's name.
         name: String,
     },
-    /// Two fields of one name.
+    /// Two fields with the same name.
     #[error("{name} is listed twice")]
     Repeated {
         /// The field's name.
@@ -178,7 +177,8 @@ pub enum DressError {
 }
 
 impl Dress {
-    /// This dress, telling those who ask to keep a connection for how long and how many requests.
+    /// This persona, which also tells clients that ask for keep-alive how long and for how many requests a
+    /// connection is kept.
     #[must_use]
     pub fn telling_keep_alive(mut self) -> Dress {
         let value = FieldValue::KeepAlive;
@@ -192,7 +192,7 @@ impl Dress {
         self
     }
 
-    /// Today's minimum: what a client can use, and nothing else.
+    /// A modern minimum: only fields that a client can use.
     pub fn minimal() -> Dress {
         use FieldValue::*;
         dress(
@@ -208,8 +208,7 @@ impl Dress {
         )
     }
 
-    /// Everything that can be said of a response: the longest heads, and a dress that leaves no kind
-    /// of field out.
+    /// The longest heads: a persona with every kind of field.
     pub fn verbose() -> Dress {
         use FieldValue::*;
         dress(
@@ -234,7 +233,7 @@ impl Dress {
         )
     }
 
-    /// Checks the dress and adds the required fields that it does not list.
+    /// Checks the persona and adds the required fields that it does not list.
     pub(super) fn complete(mut self) -> Result<Vec<DressField>, DressError> {
         for (place, field) in self.fields.iter().enumerate() {
             let name = field.name.clone();

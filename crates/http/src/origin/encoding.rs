@@ -5,11 +5,11 @@ use fathometer_model::ContentCoding;
 use super::conditions::Lines;
 use crate::h1::fields;
 
-/// Chooses among the codings under which a file is stored. `available` yields each with the size of
-/// its representation. `None`: send the file as it is.
+/// Chooses among the codings in which a file is stored. `available` yields each with the size of its
+/// representation. `None`: send the file without a coding.
 ///
-/// The highest quality wins; among equals the smallest does. A file as it is stands behind every
-/// coding that the client names, unless the client gives `identity` a quality of its own.
+/// The highest quality wins; with equal quality, the smallest size. The file without a coding ranks below every
+/// coding that the client accepts, unless the client gives `identity` a quality of its own.
 pub fn choose(
     accept: &Lines<'_>,
     available: impl Iterator<Item = (ContentCoding, u64)>,
@@ -29,7 +29,7 @@ pub fn choose(
         .map(|(coding, ..)| coding)
 }
 
-/// The quality, in thousandths, of the first element whose name fits.
+/// The quality, in thousandths, of the first element whose name matches.
 fn quality(accept: &Lines<'_>, fits: impl Fn(&[u8]) -> bool) -> Option<u16> {
     accept.iter().flat_map(fields::list).find_map(|element| {
         let mut parts = element.split(|&byte| byte == b';').map(fields::trim);
@@ -42,7 +42,7 @@ fn quality(accept: &Lines<'_>, fits: impl Fn(&[u8]) -> bool) -> Option<u16> {
             _ => None,
         });
         match weight {
-            // What is not a weight is no wish for the coding either.
+            // An invalid weight counts as zero.
             Some(value) => Some(thousandths(value).unwrap_or(0)),
             None => Some(1000),
         }
@@ -87,7 +87,7 @@ mod tests {
             ("x-gzip", Some(Gzip)),
             ("GZIP", Some(Gzip)),
             ("br, zstd", None),
-            // The deflated one is the smaller.
+            // The deflate representation is smaller.
             ("gzip, deflate, br", Some(Deflate)),
             ("gzip;q=1.0, deflate;q=0.999", Some(Gzip)),
             ("deflate;q=0", None),

@@ -1,4 +1,4 @@
-//! A site made ready to be served: each path's file, each file's representations with their
+//! An index of a site for serving: the file of each path, and each file's representations with their
 //! validators.
 
 use std::collections::HashMap;
@@ -11,22 +11,22 @@ use super::date::{DATE_LENGTH, format_date};
 use super::target;
 use super::text::hexadecimal;
 
-/// One representation of one file: its bytes as they are, or under one content coding.
+/// One representation of one file: its bytes without a coding, or in one content coding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct RepresentationId(u32);
 
 impl RepresentationId {
-    /// Its place among all representations of the site.
+    /// Its index among all representations of the site.
     pub const fn place(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What is known about a representation in advance.
+/// Precomputed data of a representation.
 #[derive(Debug, Clone)]
 pub(super) struct Representation {
     pub file: FileId,
-    /// Its place in [`fathometer_model::File::encoded`]; `None` for the bytes as they are.
+    /// Its index in [`fathometer_model::File::encoded`]; `None` for the bytes without a coding.
     stored: Option<u8>,
     pub coding: Option<ContentCoding>,
     pub length: u64,
@@ -35,7 +35,7 @@ pub(super) struct Representation {
 
 #[derive(Debug)]
 struct Entry {
-    /// Its first representation, the bytes as they are; those of its codings follow.
+    /// Its first representation, without a coding; those with codings follow.
     first: u32,
     last_modified: u64,
     last_modified_text: [u8; DATE_LENGTH],
@@ -44,19 +44,19 @@ struct Entry {
 /// Why a site cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SiteError {
-    /// A path that no request could name.
+    /// A path that no request can name.
     #[error("{path:?} is not a path from the root")]
     BadPath {
         /// The path.
         path: String,
     },
-    /// Two files of one path.
+    /// Two files with the same path.
     #[error("two files have the path {path:?}")]
     RepeatedPath {
         /// The path.
         path: String,
     },
-    /// A media type that no field could carry.
+    /// A media type that is invalid in a field.
     #[error("{content_type:?} is not a media type")]
     BadContentType {
         /// The media type.
@@ -64,7 +64,7 @@ pub enum SiteError {
     },
 }
 
-/// The site and what is known about it in advance.
+/// The site and its precomputed data.
 #[derive(Debug)]
 pub(super) struct Index {
     site: Arc<Site>,
@@ -128,17 +128,17 @@ impl Index {
         &self.site
     }
 
-    /// How many representations all files have.
+    /// The number of representations of all files.
     pub fn representation_count(&self) -> usize {
         self.representations.len()
     }
 
-    /// The file of a canonical path.
+    /// The file at a canonical path.
     pub fn file(&self, path: &[u8]) -> Option<FileId> {
         self.paths.get(path).copied()
     }
 
-    /// All representations of a file, the plain one first.
+    /// All representations of a file, the one without a coding first.
     pub fn representations(
         &self,
         file: FileId,
@@ -202,8 +202,9 @@ pub(super) fn etag_text(digest: u64) -> [u8; ETAG_LENGTH] {
     text
 }
 
-/// 64 bits of the content and its coding: the same on every machine and in every version, different
-/// for different content but for a chance of 2^-64. No defence against content made to collide.
+/// A 64-bit digest of the content and its coding: the same on every machine and in every version. Different
+/// content has different digests, except with a probability of 2^-64. It does not protect against content made
+/// to collide.
 pub(super) fn digest(coding: Option<ContentCoding>, body: &[u8]) -> u64 {
     let mut state = START;
     let coding = coding.map_or("", ContentCoding::token);
@@ -220,7 +221,7 @@ pub(super) fn digest(coding: Option<ContentCoding>, body: &[u8]) -> u64 {
     fold(state, END)
 }
 
-/// 64 bits of some words.
+/// A 64-bit digest of words.
 pub(super) fn digest_words(words: &[u64]) -> u64 {
     let state = words
         .iter()
@@ -233,7 +234,7 @@ pub(super) fn digest_words(words: &[u64]) -> u64 {
 const START: u64 = 0x243f_6a88_85a3_08d3;
 const END: u64 = 0xa409_3822_299f_31d0;
 
-/// Multiply and fold, as in wyhash and its kin: the upper half of each product returns below.
+/// Multiply and fold, as in wyhash and similar hashes: the upper half of each product is folded into the lower.
 fn fold(state: u64, word: u64) -> u64 {
     let product = u128::from(state ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
     (product as u64) ^ (product >> 64) as u64
@@ -256,8 +257,8 @@ mod tests {
         for (place, digest) in cases.iter().enumerate() {
             assert!(!cases[..place].contains(digest), "{place}");
         }
-        // From an independent implementation: entity tags outlive a version of this program in the
-        // caches of its clients.
+        // Computed by an independent implementation: entity tags stay in the caches of clients when this
+        // program is updated.
         assert_eq!(cases[2], 0xb42176263aee6033);
     }
 }

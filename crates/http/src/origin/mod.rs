@@ -1,20 +1,20 @@
-//! What a server answers, whatever version of HTTP carries it (RFC 9110).
+//! The answers of a server, the same for all versions of HTTP (RFC 9110).
 //!
-//! [`Origin`] holds a site in memory, with entity tags and dates made ready, or asks a [`store`] for
-//! what it does not hold, and decides what a request is answered with: which status, which fields,
-//! which octets of which representation. It serves files as they are and as they were coded in
-//! advance; it codes nothing on the fly, runs nothing and keeps no state between requests. Nothing is
-//! allocated for an answer, unless its content is made while it is sent.
+//! [`Origin`] holds a site in memory, with precomputed entity tags and dates, or asks a [`store`] for other
+//! resources. It decides the answer to a request: which status, which fields, which bytes of which
+//! representation. It serves files without a coding and in precomputed codings; it encodes nothing on the fly,
+//! executes nothing and keeps no state between requests. An answer allocates nothing, unless its content is
+//! generated while it is sent.
 //!
 //! - [`target`]: forms of request targets, paths that cannot leave the root
 //! - [`conditions`]: entity tags, dates, preconditions
-//! - [`ranges`]: byte ranges and bounds on them
+//! - [`ranges`]: byte ranges and limits on them
 //! - [`encoding`]: choice of a content coding
-//! - [`dress`]: which response fields, in which order
-//! - [`store`]: resources that the host looks up when they are asked for
-//! - [`companions`]: which files go with which page, for server push, Early Hints and packages
+//! - [`dress`]: server personas: which response fields, in which order
+//! - [`store`]: resources that the caller looks up when they are requested
+//! - [`companions`]: which files belong to which page, for server push, Early Hints and packages
 //! - [`packages`]: all files of a page in one response
-//! - [`dynamic`]: content that is made while it is sent
+//! - [`dynamic`]: content that is generated while it is sent
 
 mod asked;
 pub mod companions;
@@ -52,41 +52,41 @@ pub use index::SiteError;
 pub use render::{Dates, FieldSink, HopField, Segment};
 pub use status::{Method, Status};
 
-/// How an origin presents itself.
+/// The configuration of an origin.
 #[derive(Debug, Clone, Default)]
 pub struct OriginConfig {
-    /// Which response fields it sends.
+    /// The server persona: which response fields it sends.
     pub dress: Dress,
     /// Time since the Unix epoch at [`Instant::ZERO`], for `Date` and `Expires`.
     pub wall_clock: Duration,
-    /// A path that takes POST and PUT, reads what comes and answers 204; for tests of request
-    /// bodies. `None`: everything is read-only.
+    /// A path that accepts POST and PUT, reads the content and answers 204; for tests of request bodies.
+    /// `None`: everything is read-only.
     pub discard: Option<String>,
-    /// What may be pushed with a page, where the protocol can and the client lets it.
+    /// What may be pushed with a page, if the protocol supports it and the client allows it.
     pub push: Plan,
-    /// What clients are told of before a page, by 103 (Early Hints).
+    /// What is announced to clients before a page, by 103 (Early Hints).
     pub early_hints: Plan,
-    /// Whether, and how, all files of a page are sent in one response to those who ask for that.
+    /// Whether and how all files of a page are sent in one response to clients that ask for it.
     pub packages: Packages,
-    /// Resources whose content is made for each request.
+    /// Resources whose content is generated for each request.
     pub dynamic: Vec<Dynamic>,
 }
 
-/// Why an origin cannot be set up.
+/// Why an origin cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OriginError {
-    /// The dress.
+    /// The server persona is invalid.
     #[error("failed to put on the dress: {0}")]
     Dress(#[from] DressError),
-    /// The site.
+    /// The site is invalid.
     #[error("failed to index the site: {0}")]
     Site(#[from] SiteError),
-    /// A dynamic resource.
+    /// A dynamic resource is invalid.
     #[error(transparent)]
     Dynamic(#[from] DynamicError),
 }
 
-/// A site ready to be served. Shared by all connections.
+/// A site with its configuration. All connections share it.
 #[derive(Debug)]
 pub struct Origin {
     index: Index,
@@ -100,7 +100,7 @@ pub struct Origin {
     dynamic: Vec<Arc<Dynamic>>,
 }
 
-/// What of a request an origin looks at.
+/// The parts of a request that an origin uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The method.
@@ -119,28 +119,28 @@ pub struct Request<'a> {
     pub package_have: Single<'a>,
 }
 
-/// What a request is answered with. Its fields and content are written by
-/// [`Origin::write_fields`] and [`Origin::write_content`].
+/// The answer to a request. [`Origin::write_fields`] and [`Origin::write_content`] write its fields and
+/// content.
 #[derive(Debug, Clone)]
 pub struct Answer {
     status: Status,
     file: Option<FileId>,
     content: Content,
-    /// Octets of the content, sent or not.
+    /// Bytes of the content, even if it is not sent.
     length: u64,
     /// HEAD: fields as for GET, no content.
     head_only: bool,
     allow: Option<&'static str>,
     location: Option<Box<str>>,
-    /// Set for the whole of a page with which something goes.
+    /// Set for the complete page, if it has companions.
     page: Option<PageId>,
-    /// Another `Accept` may have got another representation.
+    /// Another `Accept` might have selected another representation.
     negotiated: bool,
-    /// A package says where its page is by itself.
+    /// The answer with a package names the address of its page.
     names_base: bool,
 }
 
-/// The representation that an answer is about.
+/// The representation of an answer.
 #[derive(Debug, Clone)]
 pub struct Selected(Place);
 
@@ -157,39 +157,39 @@ impl Selected {
     }
 }
 
-/// What the content of an answer is made of.
+/// The source of an answer's content.
 #[derive(Debug, Clone)]
 enum Subject {
-    /// A file in one of its representations.
+    /// One representation of a file.
     File(Selected),
     /// A package of files.
     Composed(Arc<Composed>),
-    /// What is made for the request.
+    /// Content generated for the request.
     Live(Live),
 }
 
-/// Where the octets of a representation are.
+/// The location of a representation's bytes.
 #[derive(Debug, Clone, Copy)]
 pub enum Octets<'a> {
     /// In memory.
     Memory(&'a Body),
-    /// Behind a descriptor of the host's.
+    /// Behind a descriptor of the caller.
     File(&'a FileHandle),
 }
 
-/// What the fields say about a representation.
+/// The values for the response fields of a representation.
 struct Described<'a> {
     validators: Validators<'a>,
     coding: Option<ContentCoding>,
     length: u64,
     content_type: &'a [u8],
-    /// Whether it has others under content codings beside it, or is one of them.
+    /// Whether the resource has representations in content codings.
     is_coded: bool,
-    /// Whether what the client has decides what is in it.
+    /// Whether its content depends on which files the client has.
     by_have: bool,
 }
 
-/// A resource, wherever it is.
+/// A resource of the site or of the store.
 enum Source {
     Indexed(FileId),
     Stored(Arc<Resource>),
@@ -197,36 +197,37 @@ enum Source {
 
 #[derive(Debug, Clone)]
 enum Content {
-    /// None, and its length is stated where the status permits.
+    /// No content; its length is stated where the status permits.
     Empty,
     /// The status line as plain text.
     StatusText,
-    /// The same, for a range outside this representation.
+    /// The status line as plain text, for a range outside this representation.
     Unsatisfiable(Subject),
-    /// None, about this representation.
+    /// No content, for this representation.
     NotModified(Subject),
     Whole(Subject),
     Part(Subject, ByteRange),
     Parts(Subject, Box<Ranges>),
-    /// The whole, made while it is sent.
+    /// All of it, generated while it is sent.
     Flowing(Subject),
-    /// Not known yet: the files of a package are being looked up.
+    /// Not decided yet: the files of a package are being looked up.
     Undecided(Box<Undecided>),
 }
 
-/// From the end of a turn to the next: as short as can be told, so that it is another moment, before which
-/// others have their turn.
+/// The time from the end of a turn to the next: the smallest unit of time, so that other responses have their
+/// turn in between.
 pub(crate) const NEXT_TURN: Duration = Duration::from_nanos(1);
 
-/// Octets of files that are read for a response in one turn, at the most, if a host has others to serve.
+/// The most bytes of files that are read for a response in one turn, if the caller has other responses to
+/// serve.
 const READ_IN_A_TURN: u64 = 64 * 1024;
 
-/// A file counts as so many octets more than are read of it: looking at one costs something however short
-/// it is.
+/// The fixed cost of a file in bytes, in addition to the bytes read: looking one up has a cost even if it is
+/// short.
 const COST_OF_A_FILE: u64 = 4 * 1024;
 
 impl Origin {
-    /// Whether its dress says how long an idle connection is kept.
+    /// Whether its persona tells clients how long an idle connection is kept.
     pub fn tells_keep_alive(&self) -> bool {
         self.fields
             .iter()
@@ -235,9 +236,9 @@ impl Origin {
 }
 
 impl Answer {
-    /// The refusal of a request that was not [decided](Origin::decide) on. A response to HEAD has no
-    /// content, whatever its status (RFC 9110 section 9.3.2). `None` stands for a method that was not
-    /// read: it may have been HEAD, so there is no content either.
+    /// The refusal of a request that was not [decided](Origin::decide). A response to HEAD has no content, with
+    /// any status (RFC 9110 section 9.3.2). `None` is for a method that could not be read: it may have been
+    /// HEAD, so there is no content either.
     pub fn refusal_of(method: Option<Method>, status: Status) -> Answer {
         match method {
             None => Answer::empty(status, None),
@@ -248,7 +249,7 @@ impl Answer {
         }
     }
 
-    /// A refusal: the status line as its content.
+    /// A refusal with the status line as its content.
     fn refusal(status: Status) -> Answer {
         Answer {
             status,
@@ -269,12 +270,12 @@ impl Answer {
         self.status
     }
 
-    /// The file of the site it is about, when the target names one.
+    /// The file of the site, when the target names one.
     pub fn file(&self) -> Option<FileId> {
         self.file
     }
 
-    /// Octets of content that are sent.
+    /// Number of content bytes that are sent.
     pub fn sent_length(&self) -> u64 {
         if self.head_only || self.status.is_bodiless() {
             0
@@ -283,17 +284,17 @@ impl Answer {
         }
     }
 
-    /// Whether it is not decided yet, because that is the work of several turns: see [`Origin::go_on`].
+    /// Whether it is not decided yet, because that takes several turns: see [`Origin::go_on`].
     pub fn is_undecided(&self) -> bool {
         matches!(self.content, Content::Undecided(_))
     }
 
-    /// Whether it has content whose length nobody knows before its end: see [`Origin::flow`].
+    /// Whether the length of its content is unknown until its end: see [`Origin::flow`].
     pub fn is_open(&self) -> bool {
         matches!(self.content, Content::Flowing(_))
     }
 
-    /// Whether the content of the request would be taken, so that it is worth asking for.
+    /// Whether the request's content would be accepted, so that the client should send it.
     pub fn takes_content(&self) -> bool {
         !self.status.is_error()
     }
@@ -313,8 +314,8 @@ const ALLOW_DISCARD: &str = "OPTIONS, POST, PUT";
 const ALLOW_ANY: &str = "GET, HEAD, OPTIONS, POST, PUT";
 
 impl Origin {
-    /// Indexes a site. Reads every octet of it once, for the entity tags, and makes the packages that are
-    /// to be made in advance.
+    /// Indexes a site. Reads every byte of it once, for the entity tags, and builds the packages that are built
+    /// in advance.
     pub fn new(site: Arc<Site>, config: OriginConfig) -> Result<Origin, OriginError> {
         Origin::with(site, None, config)
     }
@@ -345,8 +346,8 @@ impl Origin {
         Ok(origin)
     }
 
-    /// What a store has, and no site. Connections of several threads may share it as far as the store
-    /// bears that. Packages that are to be made in advance are made by [`prepare`](Origin::prepare).
+    /// An origin for a store instead of a site. Connections of several threads may share it if the store
+    /// supports that. [`prepare`](Origin::prepare) builds the packages that are built in advance.
     pub fn of_store(store: Box<dyn Store>, config: OriginConfig) -> Result<Origin, OriginError> {
         let nothing = Site {
             name: String::new(),
@@ -356,12 +357,12 @@ impl Origin {
         Origin::with(Arc::new(nothing), Some(store), config)
     }
 
-    /// The site; empty where there is a store instead.
+    /// The site; empty if there is a store instead.
     pub fn site(&self) -> &Arc<Site> {
         self.index.site()
     }
 
-    /// The octets of a representation.
+    /// The bytes of a representation.
     pub fn octets<'a>(&'a self, selected: &'a Selected) -> Octets<'a> {
         match &selected.0 {
             Place::Indexed(id) => Octets::Memory(self.index.body(*id)),
@@ -374,31 +375,31 @@ impl Origin {
         }
     }
 
-    /// Packages and archives that were sent since this was asked last.
+    /// Number of packages and archives sent since the last call.
     pub fn take_packages(&self) -> u64 {
         self.packager
             .as_ref()
             .map_or(0, |packager| packager.take_sent())
     }
 
-    /// What its store did with the disk since this was asked last.
+    /// The disk operations of its store since the last call.
     pub fn take_work(&self) -> Work {
         self.store
             .as_ref()
             .map_or_else(Work::default, |store| store.take_work())
     }
 
-    /// What may be pushed with the answer: something only where that is the whole of a page to a GET.
+    /// What may be pushed with the answer; empty unless it is the complete page for a GET.
     pub fn pushed_with(&self, answer: &Answer) -> &[Companion] {
         answer.page.map_or(&[], |page| self.companions.pushed(page))
     }
 
-    /// Whether there is any page with early hints.
+    /// Whether any page has early hints.
     pub fn hints_early(&self) -> bool {
         self.companions.hints_early()
     }
 
-    /// The value of the `Link` field of a 103 (Early Hints) that goes before the answer, if one does.
+    /// The value of the `Link` field of a 103 (Early Hints) to be sent before the answer, if there is one.
     pub fn early_hints(&self, answer: &Answer) -> Option<&[u8]> {
         self.companions.link(answer.page?)
     }
@@ -409,23 +410,23 @@ impl Origin {
         (at_zero + now.since(Instant::ZERO)).as_secs()
     }
 
-    /// The wall clock was stepped: from now on this is the time since the Unix epoch at
-    /// [`Instant::ZERO`]. `Date` is to be the time as the server's clock has it (RFC 9110 section 6.6.1).
+    /// Sets the time since the Unix epoch at [`Instant::ZERO`], after a step of the wall clock. `Date` must be
+    /// the time of the server's clock (RFC 9110 section 6.6.1).
     pub fn set_wall_clock(&self, at_zero: Duration) {
         let nanoseconds = whole_nanoseconds(at_zero);
         self.wall_clock.store(nanoseconds, Ordering::Relaxed);
     }
 
-    /// Decides what to answer at `now`. `scratch` is room for decoding paths; what it holds does not
-    /// matter. Where an answer [takes longer](Answer::is_undecided), [`go_on`](Origin::go_on) with it.
+    /// Decides the answer at `now`. `scratch` is a buffer for decoding paths; its contents do not matter. If
+    /// the answer is [undecided](Answer::is_undecided), continue with [`go_on`](Origin::go_on).
     pub fn decide(&self, request: &Request<'_>, now: Instant, scratch: &mut Vec<u8>) -> Answer {
         let mut answer = self.decide_content(request, now, scratch);
         answer.head_only = request.method == Method::Head;
         answer
     }
 
-    /// Goes on with an answer that is not decided yet, for one turn: others are to have theirs before the
-    /// next. Whether it is decided now.
+    /// Continues with an undecided answer for one turn; serve other responses before the next turn. Returns
+    /// whether it is decided now.
     pub fn go_on(&self, answer: &mut Answer, now: Instant) -> bool {
         let Content::Undecided(undecided) = &mut answer.content else {
             return true;
@@ -439,7 +440,7 @@ impl Origin {
         true
     }
 
-    /// Goes on with an answer until it is decided, whoever else has to wait.
+    /// Continues with an answer until it is decided, without turns for other responses.
     pub(crate) fn complete(&self, answer: &mut Answer, now: Instant) {
         while !self.go_on(answer, now) {}
     }
@@ -475,7 +476,7 @@ impl Origin {
         self.decide_plain(path, request, now)
     }
 
-    /// The methods that some resource of this origin allows.
+    /// The methods that at least one resource of this origin allows.
     fn allowed_anywhere(&self) -> &'static str {
         match self.discard {
             Some(_) => ALLOW_ANY,
@@ -483,7 +484,7 @@ impl Origin {
         }
     }
 
-    /// Decides what to answer where nobody wants a package.
+    /// Decides the answer when no package is requested.
     fn decide_plain(&self, path: &[u8], request: &Request<'_>, now: Instant) -> Answer {
         let dynamic = self.dynamic_at(path);
         if let Some(dynamic) = dynamic.filter(|dynamic| dynamic.is_text()) {
@@ -521,7 +522,7 @@ impl Origin {
         answer
     }
 
-    /// Answers a request for what is at a path.
+    /// Answers a request for the resource at a path.
     fn answer_subject(
         &self,
         subject: Subject,
@@ -544,7 +545,7 @@ impl Origin {
         }
     }
 
-    /// What is dynamic at a canonical path.
+    /// The dynamic resource at a canonical path.
     fn dynamic_at(&self, path: &[u8]) -> Option<&Arc<Dynamic>> {
         self.dynamic.iter().find(|dynamic| dynamic.is_at(path))
     }
@@ -678,12 +679,13 @@ impl Origin {
     }
 }
 
-/// Enough for five centuries.
+/// A `u64` of nanoseconds is enough for five centuries.
 fn whole_nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A folder's address ends in a slash: without it, what its index names would be sought beside it.
+/// A folder's address ends in a slash: without it, relative references in its index would be resolved in the
+/// parent folder.
 fn moved(path: &[u8]) -> Answer {
     let location = target::encoded(path) + "/";
     Answer {

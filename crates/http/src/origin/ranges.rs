@@ -1,35 +1,34 @@
-//! Range requests (RFC 9110 section 14), with bounds on what a client can make of them.
+//! Range requests (RFC 9110 section 14), with limits on their cost.
 //!
-//! A request for many or overlapping ranges costs the origin more than the whole representation
-//! would. Ranges that overlap, touch or lie closer together than a part's own head are made one
-//! range; a request for more ranges than [`MAX_RANGES`] gets the whole representation.
+//! A request for many or overlapping ranges costs the origin more than the complete representation would.
+//! Ranges that overlap, touch or have a gap smaller than a part's own head are merged. A request for more than
+//! [`MAX_RANGES`] ranges gets the complete representation.
 
 use crate::h1::fields;
 
-/// The most ranges that a request may name before its Range field is ignored.
+/// The most ranges in a request; with more, its Range field is ignored.
 pub const MAX_RANGES: usize = 16;
 
-/// Ranges with a smaller gap between them are sent as one: the head of a part of its own would take
-/// more octets.
+/// Ranges with a smaller gap between them are merged: the head of a separate part would take more bytes.
 const WORTHLESS_GAP: u64 = 80;
 
-/// Octets `first` up to, not including, `end` of a representation. Never empty.
+/// The bytes of a representation from `first` up to, but not including, `end`. Never empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ByteRange {
-    /// The first octet.
+    /// The first byte.
     pub first: u64,
-    /// One past the last octet.
+    /// One past the last byte.
     pub end: u64,
 }
 
 impl ByteRange {
-    /// Its octets.
+    /// Number of its bytes.
     pub const fn length(self) -> u64 {
         self.end - self.first
     }
 }
 
-/// At most [`MAX_RANGES`] ranges, in the order asked.
+/// At most [`MAX_RANGES`] ranges, in the order requested.
 #[derive(Debug, Clone, Copy)]
 pub struct Ranges {
     ranges: [ByteRange; MAX_RANGES],
@@ -42,8 +41,7 @@ impl Ranges {
         &self.ranges[..self.count]
     }
 
-    /// Adds a range, joined with those it overlaps or nearly touches, in the place of the first of
-    /// them.
+    /// Adds a range, merged with those it overlaps or nearly touches, in the place of the first of them.
     fn add(&mut self, mut range: ByteRange) {
         let mut place = self.count;
         let mut kept = 0;
@@ -67,20 +65,20 @@ impl Ranges {
     }
 }
 
-/// What a Range field asks for.
+/// The meaning of a Range field.
 #[derive(Debug, Clone)]
 pub enum Selection {
-    /// The field is to be ignored: another unit, no range set, or too many ranges.
+    /// Ignore the field: another unit, an invalid range set, or too many ranges.
     Whole,
     /// Send this one.
     Part(ByteRange),
-    /// Send these; at least two. The one case that allocates: few ask for it.
+    /// Send these; at least two. Only this case allocates, and few clients use it.
     Parts(Box<Ranges>),
-    /// 416: not one of them lies within the representation.
+    /// 416: none of the ranges is within the representation.
     Unsatisfiable,
 }
 
-/// Reads a Range field for a representation of `length` octets.
+/// Evaluates a Range field for a representation of `length` bytes.
 pub fn select(field: &[u8], length: u64) -> Selection {
     read(field, length).unwrap_or(Selection::Whole)
 }
@@ -113,7 +111,7 @@ fn read(field: &[u8], length: u64) -> Option<Selection> {
     }
 }
 
-/// Reads one range: `None` when it is none, `Some(None)` when it lies outside.
+/// Parses one range: `None` when it is malformed, `Some(None)` when it is outside the representation.
 fn range(text: &[u8], length: u64) -> Option<Option<ByteRange>> {
     let dash = text.iter().position(|&byte| byte == b'-')?;
     let (first, last) = (&text[..dash], &text[dash + 1..]);
@@ -131,7 +129,7 @@ fn range(text: &[u8], length: u64) -> Option<Option<ByteRange>> {
     Some((first < end).then_some(ByteRange { first, end }))
 }
 
-/// A position; those beyond 2^64 are as good as the largest.
+/// A position; positions above 2^64 are capped at the maximum.
 fn position(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

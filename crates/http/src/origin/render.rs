@@ -1,4 +1,4 @@
-//! Writing answers: fields in the order of the dress, content as pieces.
+//! Writing answers: fields in the order of the server persona, content in pieces.
 
 use super::date::DateText;
 use super::dress::{FieldValue, Responses};
@@ -7,17 +7,16 @@ use super::ranges::ByteRange;
 use super::text::{Decimal, FixedText, hexadecimal};
 use super::{Answer, Content, Described, Origin, Selected, Subject};
 
-/// Takes the fields of a response, in order. Each version of HTTP writes them in its own way.
+/// Receives the fields of a response, in order. Each version of HTTP writes them in its own format.
 pub trait FieldSink {
     /// A field with its value.
     fn field(&mut self, name: &str, value: &[u8]);
 
-    /// The place of a field about the connection, which HTTP/1 fills in and later versions leave
-    /// out.
+    /// The position of a connection field. HTTP/1 fills it in; later versions omit it.
     fn hop(&mut self, field: HopField, name: &str);
 }
 
-/// A field about the connection.
+/// A connection field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HopField {
     /// `Connection`
@@ -29,28 +28,28 @@ pub enum HopField {
 /// A piece of content.
 #[derive(Debug, Clone, Copy)]
 pub enum Segment<'a> {
-    /// Octets to copy.
+    /// Bytes to copy.
     Text(&'a [u8]),
-    /// Octets of a representation, which stay where they are.
+    /// Bytes of a representation, by reference.
     Body(&'a Selected, ByteRange),
 }
 
-/// What multipart content is made of.
+/// A piece of multipart content.
 pub(super) enum PartOf<'a> {
-    /// Octets in front of parts and behind them.
+    /// Text before and after parts.
     Text(&'a [u8]),
-    /// Octets of the subject.
+    /// Bytes of the subject.
     Content(ByteRange),
 }
 
-/// Texts of dates, kept from answer to answer.
+/// Formatted dates, kept from answer to answer.
 #[derive(Debug, Clone, Default)]
 pub struct Dates {
     date: DateText,
     expires: DateText,
 }
 
-/// Length of a multipart boundary: a word and the digits of an entity tag.
+/// Length of a multipart boundary: a word and the digits of a digest.
 const BOUNDARY_LENGTH: usize = BOUNDARY_WORD.len() + 16;
 const BOUNDARY_WORD: &[u8] = b"part-";
 
@@ -165,7 +164,7 @@ impl Origin {
         }
     }
 
-    /// Writes the content of an answer, piece by piece; nothing where none is sent, or it is a
+    /// Writes the content of an answer, in pieces; nothing if no content is sent, or if it is a
     /// [flow](Origin::flow).
     pub fn write_content(&self, answer: &Answer, mut sink: impl FnMut(Segment<'_>)) {
         if answer.sent_length() == 0 || answer.flows() {
@@ -194,7 +193,7 @@ impl Origin {
         }
     }
 
-    /// Octets of the multipart content made of these ranges.
+    /// Number of bytes of the multipart content for these ranges.
     pub(super) fn parts_length(&self, subject: &Subject, ranges: &[ByteRange]) -> u64 {
         let mut length = 0;
         self.write_parts(subject, ranges, |part| {
@@ -247,8 +246,8 @@ fn content_range(of: &Described<'_>, range: ByteRange) -> FixedText<72> {
     text
 }
 
-/// A boundary that its content holds with a chance of less than 2^-64 an octet, because it is made
-/// from a digest: the content's own, or one of things that content does not know.
+/// A boundary that occurs in its content with a probability below 2^-64 per byte. It is derived from a digest,
+/// either of the content itself or of data that is not part of the content.
 fn boundary(of: &Described<'_>) -> [u8; BOUNDARY_LENGTH] {
     let digits = &of.validators.etag[1..17];
     let number = digits.iter().fold(0u64, |number, &digit| {
@@ -256,14 +255,14 @@ fn boundary(of: &Described<'_>) -> [u8; BOUNDARY_LENGTH] {
     });
     let mut boundary = [0; BOUNDARY_LENGTH];
     boundary[..BOUNDARY_WORD.len()].copy_from_slice(BOUNDARY_WORD);
-    // Not the entity tag itself: a page may well quote that.
+    // Not the entity tag itself, because a page may contain that.
     let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     boundary[BOUNDARY_WORD.len()..].copy_from_slice(&hexadecimal(number));
     boundary
 }
 
 impl Subject {
-    /// Writes a part of it, piece by piece.
+    /// Writes a part of it, in pieces.
     fn write(&self, range: ByteRange, mut sink: impl FnMut(Segment<'_>)) {
         match self {
             Subject::File(selected) => sink(Segment::Body(selected, range)),
@@ -272,7 +271,7 @@ impl Subject {
         }
     }
 
-    /// Whether nobody knows the length of its content before its end.
+    /// Whether the length of its content is unknown until its end.
     pub(super) fn is_open(&self) -> bool {
         match self {
             Subject::File(_) => false,
@@ -281,7 +280,7 @@ impl Subject {
         }
     }
 
-    /// Whether its content is made while it is sent.
+    /// Whether its content is generated while it is sent.
     fn flows(&self) -> bool {
         match self {
             Subject::File(_) => false,
@@ -306,7 +305,7 @@ impl Content {
 }
 
 impl Answer {
-    /// Whether its content is made while it is sent.
+    /// Whether its content is generated while it is sent.
     fn flows(&self) -> bool {
         match &self.content {
             Content::Whole(subject)
@@ -321,7 +320,7 @@ impl Answer {
         }
     }
 
-    /// Where the page of a package is by itself, where that is not where the package was asked for.
+    /// The address of a package's page, if that differs from the address of the request.
     fn content_location(&self) -> Option<&str> {
         match (&self.content, self.content.subject()?) {
             (Content::Unsatisfiable(_), _) => None,
@@ -331,7 +330,7 @@ impl Answer {
     }
 }
 
-/// The fields of a request that decided which representation it got.
+/// The request fields that selected the representation.
 fn vary(negotiated: bool, of: &Described<'_>) -> Option<&'static [u8]> {
     Some(match (negotiated, of.is_coded, of.by_have) {
         (false, false, _) => return None,

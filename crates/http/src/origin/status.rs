@@ -1,4 +1,4 @@
-//! Methods and status codes (RFC 9110 sections 9 and 15), as far as an origin of files meets them.
+//! Methods and status codes of an origin server for files (RFC 9110 sections 9 and 15).
 
 /// A request method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,12 +21,12 @@ pub enum Method {
     Trace,
     /// `CONNECT`
     Connect,
-    /// A method that this origin has never heard of.
+    /// An unknown method.
     Unknown,
 }
 
 impl Method {
-    /// Reads a method token; methods are case-sensitive.
+    /// Parses a method token; methods are case-sensitive.
     pub fn from_token(token: &[u8]) -> Method {
         match token {
             b"GET" => Method::Get,
@@ -42,7 +42,7 @@ impl Method {
         }
     }
 
-    /// The method, if it is one of those above.
+    /// The method; `None` for [`Method::Unknown`].
     pub fn known(self) -> Option<Method> {
         (self != Method::Unknown).then_some(self)
     }
@@ -122,7 +122,7 @@ impl Status {
         matches!(self.code, 100..=199 | 204 | 304)
     }
 
-    /// Whether it reports a fault, the client's or the server's.
+    /// Whether it reports an error of the client or of the server.
     pub const fn is_error(self) -> bool {
         self.code >= 400
     }

@@ -1,9 +1,8 @@
-//! Resources that are not in memory from the start: what a host finds for a path when it is asked.
+//! Resources that are not in memory from the start: looked up by path when they are requested.
 //!
-//! A [`Store`] is asked with a canonical path and answers at once, as a local disk can. What it gives
-//! is a [`Resource`] with its representations, each in memory or behind a descriptor of the host's.
-//! An answer holds on to the resource it was made from: what a store says later does not change a
-//! response that was begun.
+//! A [`Store`] gets a canonical path and answers at once, as a local disk can. It returns a [`Resource`] with
+//! its representations, each in memory or behind a descriptor of the caller. An answer keeps its resource:
+//! later changes in the store do not affect a response that has begun.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -17,87 +16,87 @@ use super::date::{DATE_LENGTH, format_date};
 use super::index::{digest, digest_words, etag_text};
 use crate::package::Checksum;
 
-/// Where an [`Origin`](super::Origin) looks for a path that its site does not have.
+/// Where an [`Origin`](super::Origin) looks up a path that its site does not have.
 ///
-/// All but [`find`](Store::find) is for [packages](super::packages), and a store that has none need not
-/// have it.
+/// All methods but [`find`](Store::find) are for [packages](super::packages); a store without packages need not
+/// implement them.
 pub trait Store: fmt::Debug + Send + Sync {
-    /// What is at a canonical path ([`target::canonical`](super::target::canonical)): decoded, from the
-    /// root, without dot segments. The path may hold any octet but NUL.
+    /// The resource at a canonical path ([`target::canonical`](super::target::canonical)): decoded, from the
+    /// root, without dot segments. The path may contain any byte except NUL.
     fn find(&self, path: &[u8], now: Instant) -> Lookup;
 
-    /// The same as it is now, even where what is found may be as it was a moment ago.
+    /// The current resource, even if `find` may return a cached one.
     fn look(&self, path: &[u8], now: Instant) -> Lookup {
         self.find(path, now)
     }
 
-    /// What tells the present state of a path from others, without opening anything. `None` when nothing
-    /// is there, or that cannot be said.
+    /// A value that identifies the current state of a path, without opening anything. `None` when there is no
+    /// resource, or the state cannot be determined.
     fn state(&self, _path: &[u8]) -> Option<u64> {
         None
     }
 
-    /// The targets of the files in a folder, whose path ends in a slash, in the order of their names.
-    /// `None` when there is no such folder, or there are more than `most`.
+    /// The targets of the files in a folder, whose path ends in a slash, in the order of their names. `None`
+    /// when there is no such folder, or there are more than `most` files.
     fn list(&self, _folder: &[u8], _most: usize) -> Option<Vec<String>> {
         None
     }
 
-    /// Reads octets of a file of this store, from `offset` on: as many as there are, but no more than
-    /// there is room for. `None` when that failed.
+    /// Reads bytes of a file of this store, starting at `offset`: as many as are available and fit into the
+    /// buffer. `None` on failure.
     fn read(&self, _file: &FileHandle, _offset: u64, _room: &mut [u8]) -> Option<usize> {
         None
     }
 
-    /// Keeps `length` octets under a name, a word without slashes, in place of what had it. `write` hands
-    /// them piece by piece to what it is given, until that says no, and tells whether it handed over all
-    /// of them. Returns whether they are kept.
+    /// Stores `length` bytes under a name, a word without slashes, and replaces an earlier entry of that name.
+    /// `write` passes them in pieces to the function that it gets, until that returns false, and returns
+    /// whether it passed all of them. Returns whether they are stored.
     fn keep(&self, _name: &str, _length: u64, _write: &mut WriteAll<'_>) -> bool {
         false
     }
 
-    /// What is kept under a name.
+    /// The resource stored under a name.
     fn kept(&self, _name: &str, _now: Instant) -> Lookup {
         Lookup::Missing
     }
 
-    /// Keeps it no longer.
+    /// Removes the resource stored under a name.
     fn forget(&self, _name: &str) {}
 
-    /// What was done with the disk since this was asked last.
+    /// The disk operations since the last call.
     fn take_work(&self) -> Work {
         Work::default()
     }
 }
 
-/// What writes all octets to what it is given; see [`Store::keep`].
+/// Writes all bytes to the function that it gets; see [`Store::keep`].
 pub type WriteAll<'w> = dyn FnMut(&mut dyn FnMut(&[u8]) -> bool) -> bool + 'w;
 
-/// What a store did with its disk.
+/// The disk operations of a store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
     /// Files opened.
     pub opens: u64,
-    /// Calls that read octets of a file.
+    /// Calls that read bytes of a file.
     pub reads: u64,
 }
 
-/// What is at a path.
+/// The result of a lookup.
 #[derive(Debug, Clone)]
 pub enum Lookup {
     /// A resource.
     Found(Arc<Resource>),
-    /// A folder that has an index, named without the slash at its end.
+    /// A folder with an index, requested without the slash at its end.
     Folder,
-    /// Nothing, or nothing that is to be known of.
+    /// Nothing, or something that must not be revealed.
     Missing,
-    /// Something that may not be read.
+    /// A resource that must not be read.
     Forbidden,
-    /// It cannot be said at the moment: the host is out of descriptors or memory.
+    /// Not available at the moment: the server is out of descriptors or memory.
     Overloaded,
 }
 
-/// A resource and its representations as they were when they were looked at.
+/// A resource and its representations in the state in which they were looked up.
 #[derive(Debug)]
 pub struct Resource {
     content_type: Cow<'static, str>,
@@ -116,17 +115,17 @@ pub struct Variant {
     checksum: OnceLock<Checksum>,
 }
 
-/// Where the octets of a representation are.
+/// The location of a representation's bytes.
 #[derive(Debug, Clone)]
 pub enum Stored {
     /// In memory.
     Memory(Body),
-    /// Behind a descriptor of the host's, from its first octet on.
+    /// Behind a descriptor of the caller, from its first byte on.
     File(FileHandle),
 }
 
-/// A descriptor that only the host knows the meaning of. Clones are the same descriptor, which stays
-/// open for as long as one of them is there.
+/// A descriptor that only the caller can use. Clones share the descriptor, which stays open until the last of
+/// them is dropped.
 #[derive(Clone)]
 pub struct FileHandle(Arc<dyn Any + Send + Sync>);
 
@@ -141,8 +140,8 @@ impl Resource {
     /// A resource. `last_modified` is in seconds since the Unix epoch.
     ///
     /// # Panics
-    /// When the content type could not stand in a field, when there is not exactly one
-    /// representation without a content coding and that one first, or when there are more than 255.
+    /// When the content type is invalid in a field; when the first representation, and no other, is not the one
+    /// without a content coding; or when there are more than 255 representations.
     pub fn new(
         content_type: impl Into<Cow<'static, str>>,
         last_modified: u64,
@@ -171,7 +170,7 @@ impl Resource {
         }
     }
 
-    /// Octets in memory whose entity tag is known: its opaque part, in quotes.
+    /// Bytes in memory with a known entity tag: its opaque part, in quotes.
     pub(super) fn whole(
         content_type: &'static str,
         etag: [u8; ETAG_LENGTH],
@@ -225,7 +224,7 @@ impl Variant {
         }
     }
 
-    /// A representation of `length` octets behind a descriptor.
+    /// A representation of `length` bytes behind a descriptor.
     pub fn file(
         coding: Option<ContentCoding>,
         length: u64,
@@ -246,34 +245,34 @@ impl Variant {
         self.coding
     }
 
-    /// Its octets' number.
+    /// Number of its bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Its octets.
+    /// Its bytes.
     pub fn octets(&self) -> &Stored {
         &self.octets
     }
 
-    /// The checksum of its octets, once somebody has computed it.
+    /// The checksum of its bytes, once it was computed.
     pub(super) fn checksum(&self) -> &OnceLock<Checksum> {
         &self.checksum
     }
 }
 
 impl FileHandle {
-    /// Hands a descriptor over.
+    /// Wraps a descriptor.
     pub fn new<T: Any + Send + Sync>(descriptor: Arc<T>) -> FileHandle {
         FileHandle(descriptor)
     }
 
-    /// The descriptor again; `None` when it is of another type.
+    /// The descriptor; `None` when it is of another type.
     pub fn descriptor<T: Any>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }
 
-    /// Whether two handles are one.
+    /// Whether two handles share a descriptor.
     pub fn is(&self, other: &FileHandle) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -286,8 +285,8 @@ impl fmt::Debug for FileHandle {
 }
 
 impl EntityTag {
-    /// The tag of octets under a coding: strong, because other octets have another one but for a
-    /// chance of 2^-64.
+    /// The tag of bytes in a coding. It is strong: other bytes have another tag, except with a probability of
+    /// 2^-64.
     pub fn of_content(coding: Option<ContentCoding>, body: &Body) -> EntityTag {
         EntityTag {
             text: etag_text(digest(coding, &body.bytes())),
@@ -295,12 +294,12 @@ impl EntityTag {
         }
     }
 
-    /// The tag of octets that are too many to be read for it, from what tells one state of a file
-    /// from another: which file it is, its size, when it changed.
+    /// The tag of bytes that are too many to be read for it. It is derived from data that identifies the state
+    /// of a file: which file it is, its size, its change time.
     ///
-    /// Such a tag is strong only when it is `settled`: when no later change could leave all of it as
-    /// it is (RFC 9110 section 8.8.1). A file that changed within the last tick of the clock that
-    /// stamps it may change again within that tick.
+    /// Such a tag is strong only when it is `settled`: when every later change must change this data (RFC 9110
+    /// section 8.8.1). A file that changed within the last tick of its time stamp clock may change again within
+    /// that tick.
     pub fn of_metadata(words: &[u64], settled: bool) -> EntityTag {
         EntityTag {
             text: etag_text(digest_words(words)),
@@ -309,13 +308,13 @@ impl EntityTag {
     }
 }
 
-/// 64 bits of some words: others for other words, but for a chance of 2^-64. For what a store says of a
-/// [state](Store::state).
+/// A 64-bit digest of words: other words have another digest, except with a probability of 2^-64. For the
+/// [state](Store::state) of a store.
 pub fn digest_of(words: &[u64]) -> u64 {
     digest_words(words)
 }
 
-/// As in its field.
+/// The format of the field.
 impl fmt::Display for EntityTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.weak {

@@ -1,28 +1,28 @@
 //! Request targets (RFC 9112 section 3.2) and the paths in them (RFC 3986 sections 2.1, 5.2.4).
 //!
-//! A path is decoded and its dot segments are resolved before it is looked up, so that every
-//! spelling of a path names one file, and no spelling names anything above the root.
+//! A path is decoded and its dot segments are resolved before it is looked up. So all spellings of a path name
+//! one file, and no spelling names a file above the root.
 
 use super::Method;
 
-/// What a request asks for.
+/// The target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     /// A path, still encoded, without its query: from origin-form or absolute-form.
     Path(&'a [u8]),
-    /// `*`: the server as a whole, for OPTIONS alone.
+    /// `*`: the server as a whole, only for OPTIONS.
     Asterisk,
-    /// A host and port, for CONNECT alone.
+    /// A host and port, only for CONNECT.
     Authority(&'a [u8]),
 }
 
-/// Why a request target is none.
+/// Why a request target is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum TargetError {
-    /// An octet that may not stand in a URI: space, a control character, `#`, beyond ASCII.
+    /// A byte that is invalid in a URI: space, a control character, `#`, beyond ASCII.
     #[error("a character that a URI may not have")]
     BadCharacter,
-    /// A form that this method does not take, or none of the four forms.
+    /// A form that this method does not allow, or none of the four forms.
     #[error("a form that does not fit the method")]
     BadForm,
     /// A percent sign without two hexadecimal digits after it.
@@ -34,7 +34,7 @@ pub enum TargetError {
 }
 
 impl<'a> Target<'a> {
-    /// Tells the four forms apart.
+    /// Distinguishes the four forms.
     pub fn parse(method: Method, text: &'a [u8]) -> Result<Target<'a>, TargetError> {
         if !text
             .iter()
@@ -109,9 +109,9 @@ fn without_query(path: &[u8]) -> &[u8] {
     }
 }
 
-/// The canonical spelling of a path: decoded, without dot segments, from the root. `scratch` is used
-/// when the path is not canonical already. `None` for a path with an encoded slash, which names no
-/// file: decoded, it would be another path.
+/// The canonical spelling of a path: decoded, without dot segments, from the root. `scratch` is used when the
+/// path is not canonical already. `None` for a path with an encoded slash, which names no file: decoding it
+/// would give another path.
 pub fn canonical<'a>(
     path: &'a [u8],
     scratch: &'a mut Vec<u8>,
@@ -152,7 +152,7 @@ pub fn canonical<'a>(
     }
 }
 
-/// The target by which a canonical path is asked for.
+/// The request target of a canonical path.
 pub fn encoded(path: &[u8]) -> String {
     use std::fmt::Write as _;
     let mut target = String::with_capacity(path.len() + 1);
@@ -160,7 +160,7 @@ pub fn encoded(path: &[u8]) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~/!$&'()*+,;=:@".contains(&byte) {
             target.push(char::from(byte));
         } else {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(target, "%{byte:02X}");
         }
     }
@@ -174,7 +174,7 @@ fn is_canonical(path: &[u8]) -> bool {
         && !path.windows(2).any(|pair| pair == b"/.")
 }
 
-/// Appends the decoded segment; false when it holds an encoded slash.
+/// Appends the decoded segment; false when it contains an encoded slash.
 fn decode(segment: &[u8], decoded: &mut Vec<u8>) -> Result<bool, TargetError> {
     let mut bytes = segment.iter();
     while let Some(&byte) = bytes.next() {

@@ -270,7 +270,7 @@ fn each_representation_has_its_own_validator() {
     }
     assert_eq!(ask(&origin, "GET /other.html", &[]).field("Vary"), None);
 
-    // The tag of one representation says nothing about another.
+    // The tag of one representation does not match another.
     for (accept, etag, status) in [
         ("deflate", etags[1], 304),
         ("deflate", etags[0], 200),
@@ -349,7 +349,7 @@ fn if_range_protects_from_mixed_versions() {
             "{condition}"
         );
     }
-    // A satisfied If-None-Match goes before the range.
+    // A matching If-None-Match precedes the range.
     let fields = [
         ("Range", "bytes=0-9"),
         ("If-Range", etag),
@@ -420,7 +420,7 @@ fn a_dress_decides_what_is_optional_and_nothing_else() {
     assert_eq!(names(&[("If-None-Match", "*")]), ["etag"]);
 }
 
-/// Asks for a file without variants, without the checks of [`ask`] on spelling.
+/// Requests a file without variants, without the spelling checks of [`ask`].
 fn ask_raw(origin: &Origin, fields: &[(&str, &str)]) -> Response {
     let fields: Vec<(&str, &str)> = fields.to_vec();
     let mut request = Request {

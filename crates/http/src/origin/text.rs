@@ -27,7 +27,7 @@ impl Decimal {
         }
     }
 
-    /// Its octets.
+    /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.digits[self.start as usize..]
     }
@@ -42,7 +42,7 @@ pub fn hexadecimal(number: u64) -> [u8; 16] {
     digits
 }
 
-/// Bytes gathered in a buffer of fixed size; what does not fit is cut off.
+/// A byte buffer of fixed size; bytes that do not fit are dropped.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedText<const N: usize> {
     bytes: [u8; N],
@@ -66,7 +66,7 @@ impl<const N: usize> FixedText<N> {
         self
     }
 
-    /// Its octets.
+    /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }

@@ -1,13 +1,13 @@
-//! What media types, entity tags and dates may be.
+//! Checks of media types, entity tags and dates.
 //!
-//! They become fields of a message again at the other end, so they must not be able to end a field.
+//! The receiver turns them into fields of a message again, so they must not contain anything that ends a field.
 
 use super::Entry;
 
-/// The last second that a date in a field can name: 31 December 9999, 23:59:59.
+/// The last second that a date field can express: 31 December 9999, 23:59:59.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// Whether what is known of a file could stand in the fields of a response.
+/// Whether the metadata of a file is valid in the fields of a response.
 pub(super) fn metadata_fits(entry: &Entry) -> bool {
     let fits = |text: &Option<String>, check: fn(&[u8]) -> bool| {
         text.as_ref()
@@ -18,13 +18,13 @@ pub(super) fn metadata_fits(entry: &Entry) -> bool {
         && entry.last_modified.is_none_or(|date| date <= LAST_SECOND)
 }
 
-/// Printable ASCII that neither begins nor ends with a space.
+/// Checks for printable ASCII that neither begins nor ends with a space.
 fn is_media_type(text: &[u8]) -> bool {
     let edge = |octet: Option<&u8>| octet.is_some_and(|&octet| octet != b' ');
     text.iter().all(|octet| matches!(octet, b' '..=b'~')) && edge(text.first()) && edge(text.last())
 }
 
-/// An entity tag of RFC 9110 section 8.8.3, ASCII only.
+/// Checks for an entity tag of RFC 9110 section 8.8.3, ASCII only.
 fn is_entity_tag(text: &[u8]) -> bool {
     let opaque = text.strip_prefix(b"W/").unwrap_or(text);
     match opaque {

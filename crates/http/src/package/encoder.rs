@@ -1,4 +1,4 @@
-//! Writing a package: what stands around the contents.
+//! Writes a package: everything except the contents of its files.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -7,10 +7,10 @@ use super::layout::{self, END_LENGTH, HEADER_ONE, HEADER_TWO};
 use super::roll::Roll;
 use super::{Checksum, EncodeError, Entry, Limits, Version, checks, name};
 
-/// Octets of heads that are handed out at once, from which on the next head waits.
+/// Once this many bytes of heads are collected, the next head waits for the next piece.
 const BATCH: usize = 16 * 1024;
 
-/// Writes a package, a piece at a time.
+/// Writes a package piece by piece.
 ///
 /// ```
 /// use fathometer_http::package::{Encoder, Entry, Limits, Piece, Version};
@@ -45,13 +45,13 @@ pub struct Encoder {
     limits: Limits,
     roll: Roll,
     ascending: bool,
-    /// Version 2: the number of files, where it is known in advance.
+    /// Version 2: the number of files, if it is known in advance.
     counted: Option<u32>,
     /// Files that have not been written.
     waiting: VecDeque<Entry>,
     /// Whether more files may come.
     open: bool,
-    /// Files that have been written or begun.
+    /// The number of files that were begun.
     begun: usize,
     state: State,
     content: Content,
@@ -70,31 +70,31 @@ enum State {
 /// The content that is being written.
 #[derive(Debug, Clone, Default)]
 struct Content {
-    /// The octets to come; `None` when only the end tells.
+    /// The bytes still to come; `None` if the size is unknown.
     left: Option<u64>,
-    /// The octets that were written.
+    /// The bytes that were written.
     written: u64,
     ended: bool,
     given: Option<Checksum>,
     computed: crc32fast::Hasher,
 }
 
-/// What is to be written next.
+/// What must be written next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece<'e> {
-    /// These octets as they are.
+    /// These bytes, unchanged.
     Octets(&'e [u8]),
-    /// Content of a file, in as many parts as one likes: each is shown to [`Encoder::content`] or counted
-    /// by [`Encoder::content_passed`] and written behind the framing that these return.
+    /// Content of a file, in any number of parts. Pass each part to [`Encoder::content`], or its length to
+    /// [`Encoder::content_passed`], and write it after the framing that the call returns.
     Content {
-        /// The file's place in the package, from 0.
+        /// The file's index in the package, from 0.
         entry: usize,
-        /// The octets to come; `None`: as many as come before [`Encoder::end_of_content`].
+        /// The bytes still to come; `None`: any number until [`Encoder::end_of_content`].
         octets: Option<u64>,
     },
 }
 
-/// Octets that go in front of a part of a content: none, or a chunk's length.
+/// Bytes in front of a part of a content: none, or the length of a chunk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Framing {
     octets: [u8; 4],
@@ -110,11 +110,11 @@ impl Deref for Framing {
 }
 
 impl Encoder {
-    /// An encoder of a package of `entries`, in this order: critical files come first. `limits` are those
-    /// of the readers; names, sizes and the rest are checked before anything is written.
+    /// An encoder of a package of `entries`, in this order; critical files must come first. `limits` are those
+    /// of the readers. Names, sizes and metadata are checked before anything is written.
     ///
-    /// Version 1 leaves out what it cannot say of a file, but not how a content is to be understood: it
-    /// takes neither files of unknown size nor coded or kept ones.
+    /// Version 1 omits metadata that it cannot express, except what is needed to interpret a content: it
+    /// refuses files of unknown size, content codings and kept files.
     pub fn new(
         version: Version,
         entries: Vec<Entry>,
@@ -139,14 +139,14 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// An encoder of a package of version 2 whose files are not all known yet: [`push`](Encoder::push)
-    /// them and [`finish`](Encoder::finish).
+    /// An encoder of a package of version 2 whose list of files is not complete yet: add files with
+    /// [`push`](Encoder::push), then call [`finish`](Encoder::finish).
     pub fn open(limits: &Limits) -> Encoder {
         Encoder::with(Version::Two, false, None, limits)
     }
 
-    /// As [`open`](Encoder::open), for files whose names ascend octet by octet (the critical ones
-    /// excepted). Such a package may have any number of files, because a reader needs no memory of them.
+    /// Like [`open`](Encoder::open), for files whose names ascend byte by byte, except the critical ones. A
+    /// reader does not have to remember these names, so that the package may have far more files.
     pub fn open_ascending(limits: &Limits) -> Encoder {
         Encoder::with(Version::Two, true, None, limits)
     }
@@ -168,7 +168,7 @@ impl Encoder {
         }
     }
 
-    /// Adds a file behind the others. What is refused is not added, and the package goes on without it.
+    /// Adds a file at the end. If it is refused, the package continues without it.
     pub fn push(&mut self, entry: Entry) -> Result<(), EncodeError> {
         if !self.open {
             return Err(EncodeError::Finished);
@@ -178,12 +178,12 @@ impl Encoder {
         Ok(())
     }
 
-    /// Says that no further file comes.
+    /// Completes the list of files.
     pub fn finish(&mut self) {
         self.open = false;
     }
 
-    /// The octets of the whole package; `None` when they are not known in advance.
+    /// The length of the whole package in bytes; `None` if it is not known in advance.
     pub fn length(&self) -> Option<u64> {
         self.length
     }
@@ -193,15 +193,15 @@ impl Encoder {
         self.version
     }
 
-    /// Whether everything has been handed out.
+    /// Whether every piece has been returned.
     pub fn is_complete(&self) -> bool {
         self.state == State::Complete
     }
 
-    /// What is to be written next. Octets are handed out once; content is asked for until it is complete.
+    /// The next piece to write. Bytes are returned once; a content is returned until it is complete.
     ///
-    /// `None`: the package is complete, or, while the list of files is [open](Encoder::open), the next
-    /// file is not known.
+    /// `None`: the package is complete, or the next file is not known yet while the list of files is
+    /// [open](Encoder::open).
     #[expect(
         clippy::should_implement_trait,
         reason = "a piece borrows from the encoder, which an iterator cannot say"
@@ -229,7 +229,7 @@ impl Encoder {
         (!self.buffer.is_empty()).then_some(Piece::Octets(&self.buffer))
     }
 
-    /// Shows content that is about to be written. Returns what goes in front of it.
+    /// Passes content that is about to be written. Returns the framing to write in front of it.
     pub fn content(&mut self, octets: &[u8]) -> Result<Framing, EncodeError> {
         let framing = self.count(octets.len() as u64)?;
         if self.version == Version::Two && self.content.given.is_none() {
@@ -238,8 +238,8 @@ impl Encoder {
         Ok(framing)
     }
 
-    /// As [`content`](Encoder::content), for as many octets that nobody looks at. Version 2 then needs a
-    /// checksum that was given with the file.
+    /// Like [`content`](Encoder::content), for a number of bytes that the encoder does not see. Version 2 then
+    /// requires a checksum that was given with the file.
     pub fn content_passed(&mut self, octets: u64) -> Result<Framing, EncodeError> {
         if self.version == Version::Two && self.content.given.is_none() {
             return Err(EncodeError::ChecksumUnknown);
@@ -247,18 +247,18 @@ impl Encoder {
         self.count(octets)
     }
 
-    /// Whether the content that is due has to be [shown](Encoder::content), because its checksum was not
+    /// Whether the next content must be [passed](Encoder::content) to the encoder, because its checksum was not
     /// given with the file.
     pub fn needs_content(&self) -> bool {
         self.version == Version::Two && self.state == State::Content && self.content.given.is_none()
     }
 
-    /// The checksum of what was shown of the content that is being written, or was written last.
+    /// The checksum of the content that was passed, for the file that is being written or was written last.
     pub fn checksum(&self) -> Checksum {
         Checksum(self.content.computed.clone().finalize())
     }
 
-    /// Says that the content is complete. For a file of known size this only checks that it is.
+    /// Ends a content. For a file of known size, this only checks that the content is complete.
     pub fn end_of_content(&mut self) -> Result<(), EncodeError> {
         if self.state != State::Content {
             return Err(EncodeError::NoContentDue);
@@ -304,7 +304,7 @@ impl Encoder {
         Ok(self.roll.admit(&entry.name, critical, &self.limits)?)
     }
 
-    /// Writes what stands in front of all files.
+    /// Writes everything that precedes the first file.
     fn begin(&mut self) {
         match self.version {
             Version::One => layout::write_table(self.waiting.iter(), &mut self.buffer),
@@ -313,7 +313,7 @@ impl Encoder {
         self.state = State::Between;
     }
 
-    /// Begins the next file, or ends the package; whether it did either.
+    /// Begins the next file, or ends the package; returns whether it did either.
     fn next_file(&mut self) -> bool {
         let Some(entry) = self.waiting.pop_front() else {
             if self.open {
@@ -340,7 +340,7 @@ impl Encoder {
         true
     }
 
-    /// Writes what stands behind a content.
+    /// Writes what follows a content.
     fn end_file(&mut self) {
         if self.version == Version::Two {
             if self.content.left.is_none() {
@@ -367,7 +367,7 @@ impl Encoder {
                 let fewer = left.checked_sub(octets);
                 *left = fewer.ok_or(EncodeError::ContentTooLong)?;
             }
-            // A chunk of nothing would be the end.
+            // An empty chunk would end the content.
             None if octets == 0 => {}
             None => {
                 let length = u32::try_from(octets).map_err(|_| EncodeError::ContentTooLong)?;
@@ -388,7 +388,7 @@ impl Content {
     }
 }
 
-/// Whether the names of the files that are not critical ascend.
+/// Whether the names of the non-critical files ascend.
 fn others_ascend(entries: &[Entry]) -> bool {
     let others = || entries.iter().filter(|entry| !entry.critical);
     others()
@@ -396,7 +396,7 @@ fn others_ascend(entries: &[Entry]) -> bool {
         .all(|(one, next)| one.name < next.name)
 }
 
-/// The octets of a package, where the sizes of all its files are known.
+/// The length of a package in bytes, if the sizes of all its files are known.
 fn length(version: Version, entries: &[Entry]) -> Option<u64> {
     let mut total = match version {
         Version::One => HEADER_ONE as u64 + 4,

@@ -1,4 +1,4 @@
-//! What a package knows of a file.
+//! The metadata of a file in a package.
 
 use std::fmt;
 
@@ -9,26 +9,26 @@ use fathometer_model::ContentCoding;
 pub struct Entry {
     /// Its name: see [`name::check`](super::name::check).
     pub name: String,
-    /// The octets of its content in the package; `None` when only the end of the content tells, which
-    /// takes version 2. A decoder fills it in by then. What is kept has 0.
+    /// The size of its content in the package, in bytes. `None` if it is unknown until the content ends, which
+    /// requires version 2; a decoder sets it then. A kept file has 0.
     pub size: Option<u64>,
-    /// The checksum of its content. For an encoder: known beforehand; it computes what is `None`. From
-    /// a decoder: `None` until the file's end, and always in version 1, which has none.
+    /// The checksum of its content. For an encoder: the known checksum, or `None` to have it computed. From a
+    /// decoder: `None` until the file's end, and always in version 1, which has no checksums of files.
     pub checksum: Option<Checksum>,
-    /// As in `Content-Type`. Version 2.
+    /// The value of `Content-Type`. Version 2.
     pub media_type: Option<String>,
-    /// As in `ETag`, quotation marks included. Version 2.
+    /// The value of `ETag`, including quotation marks. Version 2.
     pub etag: Option<String>,
-    /// As in `Last-Modified`, in seconds since 1970. Version 2.
+    /// The time of `Last-Modified`, in seconds since 1970. Version 2.
     pub last_modified: Option<u64>,
-    /// The coding that its content has in the package. Version 2.
+    /// The content coding of its content in the package. Version 2.
     pub coding: Option<ContentCoding>,
-    /// What a file system wants to know.
+    /// Attributes for a file system.
     pub attributes: Attributes,
-    /// Whether the page cannot be shown without it. Those files come first. Version 2.
+    /// Whether the page cannot be shown without this file. Critical files come first. Version 2.
     pub critical: bool,
-    /// Whether the receiver has this very file already, so that no content follows. Such an entry has an
-    /// entity tag. Version 2.
+    /// Whether the receiver already has this file in this state, so that no content follows. Such an entry has
+    /// an entity tag. Version 2.
     pub kept: bool,
 }
 
@@ -49,14 +49,14 @@ impl fmt::Display for Checksum {
     }
 }
 
-/// The paper's attributes of a file. By default a file is text, not executable, and may be written to.
+/// The paper's attributes of a file. By default a file is text, not executable, and writable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Attributes {
     /// Not text.
     pub binary: bool,
-    /// May be run.
+    /// Executable.
     pub executable: bool,
-    /// Must not be written to.
+    /// Not writable.
     pub read_only: bool,
 }
 
@@ -65,7 +65,7 @@ impl Attributes {
         u8::from(self.binary) | u8::from(self.executable) << 1 | u8::from(self.read_only) << 2
     }
 
-    /// `None` when a bit is set that means nothing.
+    /// `None` if an undefined bit is set.
     pub(super) fn of_octet(octet: u8) -> Option<Attributes> {
         (octet < 8).then_some(Attributes {
             binary: octet & 1 != 0,

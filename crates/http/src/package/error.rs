@@ -1,22 +1,22 @@
-//! What is wrong with a package, or with what is to become one.
+//! Errors in reading and writing packages.
 
 use super::name::NameError;
 use super::roll::Refusal;
 
-/// Why a package was not, or not wholly, read. Files that ended before are whole; one that was started
-/// and has not ended is not.
+/// Why a package could not be read, or not completely. Files that ended before the error are complete; a file
+/// that started and did not end is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum DecodeError {
     /// The input ended before the package did.
     #[error("the package is truncated")]
     Truncated,
-    /// The input does not begin as a package does.
+    /// The input does not start like a package.
     #[error("it is no object package")]
     NotAPackage,
-    /// A version that this reader does not know.
+    /// A version that this reader does not support.
     #[error("the package is of version {0}, which is not known")]
     UnknownVersion(u8),
-    /// A content coding that this reader does not know.
+    /// A content coding that this reader does not support.
     #[error("a file has content coding {0}, which is not known")]
     UnknownCoding(u8),
     /// A checksum over the header is wrong.
@@ -25,79 +25,79 @@ pub enum DecodeError {
     /// A checksum over the table of version 1 is wrong.
     #[error("the table of files is damaged")]
     TableDamaged,
-    /// A checksum over what is known of a file, or over the end of the package, is wrong.
+    /// A checksum over the head of a file's record, or over the end of the package, is wrong.
     #[error("the head of a record is damaged")]
     RecordDamaged,
-    /// A file's content is not what the checksum behind it says.
+    /// A file's content does not match its checksum.
     #[error("the content of file {entry} is damaged")]
     ContentDamaged {
-        /// The file's place in the package, from 0.
+        /// The file's index in the package, from 0.
         entry: usize,
     },
-    /// A bit is set, or an octet is not zero, that means nothing.
+    /// A reserved bit is set, or a reserved byte is not zero.
     #[error("a reserved bit is set")]
     Reserved,
-    /// A record of no known kind.
+    /// A record of an undefined kind.
     #[error("a record is of kind {0}, which does not exist")]
     UnknownRecord(u8),
-    /// The number of files is not what was said elsewhere, or cannot be true.
+    /// The number of files contradicts another count in the package, or is impossible.
     #[error("the number of files is wrong")]
     WrongCount,
     /// A length is not the sum of its parts.
     #[error("a length is not the sum of its parts")]
     WrongLength,
-    /// A name that no file may have.
+    /// An invalid name.
     #[error("a name {0}")]
     Name(#[from] NameError),
     /// Two files of the same name.
     #[error("two files have the same name")]
     DuplicateName,
-    /// A name is not behind the one before it, as was promised.
+    /// The names do not ascend although the header says so.
     #[error("the names do not ascend, as was promised")]
     OutOfOrder,
-    /// A critical file behind one that is not.
+    /// A critical file after one that is not critical.
     #[error("a critical file comes behind others")]
     CriticalLate,
-    /// A media type, an entity tag or a date that no field could carry.
+    /// A media type, an entity tag or a date that is not valid in a field.
     #[error("a media type, entity tag or date is malformed")]
     Metadata,
-    /// What is kept cannot have a size or a coding, and must have an entity tag.
+    /// A kept file with a size or a coding, or without an entity tag.
     #[error("an entry without content has a size or a coding, or no entity tag")]
     Kept,
-    /// Octets behind the end of the package.
+    /// Bytes after the end of the package.
     #[error("octets follow the end of the package")]
     Trailing,
-    /// More files than this reader takes.
+    /// More files than this reader's limit.
     #[error("the package has more files than are taken")]
     TooManyFiles,
-    /// A longer name than this reader takes.
+    /// A name longer than this reader's limit.
     #[error("a name is longer than is taken")]
     NameTooLong,
-    /// A larger table than this reader takes.
+    /// A table larger than this reader's limit.
     #[error("the table of files is larger than is taken")]
     TableTooLarge,
-    /// A larger file than this reader takes.
+    /// A file larger than this reader's limit.
     #[error("a file is larger than is taken")]
     FileTooLarge,
 }
 
-/// What kind of fault a [`DecodeError`] is.
+/// The class of a [`DecodeError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// It is no package, or of a kind that this reader does not know.
+    /// It is not a package, or this reader does not support it.
     Unknown,
-    /// The end is missing: asking again helps.
+    /// The end is missing: a retry may help.
     Truncated,
-    /// It was changed on its way: asking again helps.
+    /// It was changed in transit: a retry may help.
     Damaged,
-    /// Its maker broke the format, by mistake or on purpose: asking again does not help.
+    /// It was written in violation of the format, by mistake or on purpose: a retry does not help.
     Malformed,
-    /// It is beyond what this reader takes.
+    /// It exceeds this reader's limits.
     TooLarge,
 }
 
 impl DecodeError {
-    /// What kind of fault it is.
+    /// The class of this error.
     pub const fn class(self) -> Class {
         match self {
             DecodeError::Truncated => Class::Truncated,
@@ -138,58 +138,58 @@ impl From<Refusal> for DecodeError {
     }
 }
 
-/// Why files cannot be packed, or not in this way.
+/// Why files cannot be packed, or not in this version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum EncodeError {
-    /// Something that version 1 cannot say.
+    /// Metadata that version 1 cannot express.
     #[error("{0} takes version 2")]
     TakesVersion2(&'static str),
-    /// A name that no file may have.
+    /// An invalid name.
     #[error("a name {0}")]
     Name(#[from] NameError),
     /// Two files of the same name.
     #[error("two files have the same name")]
     DuplicateName,
-    /// A name is not behind the one before it, in a package that promises so.
+    /// The names do not ascend, in a package whose names must ascend.
     #[error("the names do not ascend, as was promised")]
     OutOfOrder,
-    /// A critical file behind one that is not.
+    /// A critical file after one that is not critical.
     #[error("a critical file comes behind others")]
     CriticalLate,
-    /// A media type, an entity tag or a date that no field could carry.
+    /// A media type, an entity tag or a date that is not valid in a field.
     #[error("a media type, entity tag or date is malformed, or longer than 255 octets")]
     Metadata,
-    /// What is kept is known by its entity tag, and this one has none.
+    /// A kept file without an entity tag, which must identify its state.
     #[error("an entry without content has no entity tag")]
     KeptWithoutTag,
-    /// More files than a reader with these limits takes.
+    /// More files than the limits permit.
     #[error("there are more files than a package may have")]
     TooManyFiles,
-    /// A longer name than a reader with these limits takes.
+    /// A name longer than the limits permit.
     #[error("a name is longer than a package may have")]
     NameTooLong,
-    /// A larger table than a reader with these limits takes.
+    /// A table larger than the limits permit.
     #[error("the table of files is larger than a package may have")]
     TableTooLarge,
-    /// A larger file than the version can say or a reader with these limits takes.
+    /// A file larger than the version can express or the limits permit.
     #[error("a file is larger than a package may have")]
     FileTooLarge,
     /// A file was pushed after the list was finished.
     #[error("the list of files is finished")]
     Finished,
-    /// Content where none belongs.
+    /// Content although none is expected.
     #[error("no content is due")]
     NoContentDue,
-    /// More content than the file's size.
+    /// More content than the file's stated size.
     #[error("the content is longer than the size that was given")]
     ContentTooLong,
-    /// Less content than the file's size.
+    /// Less content than the file's stated size.
     #[error("the content is {left} octets shorter than the size that was given")]
     ContentTooShort {
-        /// The octets that are missing.
+        /// How many bytes are missing.
         left: u64,
     },
-    /// Content was not shown, and its checksum was not given beforehand.
+    /// Content was not passed to the encoder, and its checksum was not given in advance.
     #[error("the checksum of content that is not shown is not known")]
     ChecksumUnknown,
 }

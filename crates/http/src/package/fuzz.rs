@@ -1,4 +1,4 @@
-//! Feeding a decoder anything at all, and an encoder any files.
+//! Fuzzing: a decoder with arbitrary input, and an encoder with arbitrary files.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use super::{
 };
 use fathometer_model::ContentCoding;
 
-/// Small, so that small inputs reach them.
+/// Small limits, so that small inputs reach them.
 const LIMITS: Limits = Limits {
     files: 20,
     remembered_files: 8,
@@ -16,12 +16,14 @@ const LIMITS: Limits = Limits {
     file_octets: 500,
 };
 
-/// An entry point for fuzzing: the first octet is where the rest is cut. Panics when whole, cut and
-/// octet-by-octet input do not give the same files, when a limit is exceeded, when a name is there twice
-/// or would lead out of a folder, or when what was read whole is not read again from what an encoder
-/// makes of it.
+/// An entry point for fuzzing. The first byte selects where the rest is cut. Panics in these cases:
 ///
-/// The decoder believes every checksum, since hardly a mutation would get past one.
+/// - whole, cut and byte-by-byte input do not give the same files;
+/// - a limit is exceeded;
+/// - a name occurs twice or leads out of a folder;
+/// - encoding and decoding the files of a complete package does not return the same files.
+///
+/// The decoder accepts every checksum, because a mutated input almost never has valid ones.
 pub fn fuzz_decoder(data: &[u8]) {
     let Some((&cut, input)) = data.split_first() else {
         return;
@@ -39,8 +41,7 @@ pub fn fuzz_decoder(data: &[u8]) {
     }
 }
 
-/// An entry point for fuzzing: `data` says what files there are. Panics when they are not read again as
-/// they were written.
+/// An entry point for fuzzing: `data` defines the files. Panics if reading does not return what was written.
 pub fn fuzz_round_trip(data: &[u8]) {
     let mut rest = data;
     let mut octet = || {
@@ -109,13 +110,13 @@ pub fn fuzz_round_trip(data: &[u8]) {
     assert_eq!(read.files, files);
 }
 
-/// What a package was read as.
+/// The result of reading a package.
 #[derive(Debug, PartialEq)]
 struct Transcript {
     version: Option<Version>,
-    /// Those that were whole.
+    /// The complete files.
     files: Vec<(Entry, Vec<u8>)>,
-    /// The one that was not.
+    /// The incomplete file.
     part: Option<(Entry, Vec<u8>)>,
     outcome: Result<(), DecodeError>,
 }
@@ -197,7 +198,7 @@ fn take(
             entry.size = Some(content.len() as u64);
             entry.checksum = decoder.entry().checksum;
             assert_eq!(decoder.entry(), &entry);
-            // What is told of a file need not be true where checksums are believed.
+            // The reported checksum may be wrong if all checksums are accepted.
             if entry.checksum.is_some() {
                 entry.checksum = Some(Checksum::of(&content));
             }

@@ -1,18 +1,18 @@
-//! `Package-Have`: what a client has, so that a package need not carry it.
+//! `Package-Have`: the files that a client has, which a package can then omit.
 //!
-//! The field is a byte sequence (RFC 9651 section 3.3.5) of keys of eight octets each, ascending. A key
-//! stands for a file in one state: the first octets of SHA-256 over the name, a NUL and the entity tag.
+//! The field is a byte sequence (RFC 9651 section 3.3.5) of keys of eight bytes each, in ascending order. A key
+//! identifies a file in one state: it is the start of SHA-256 over the name, a NUL and the entity tag.
 
 use std::fmt;
 
 use ring::digest;
 
-/// Octets of a key.
+/// The length of a key in bytes.
 const LENGTH: usize = 8;
-/// The most keys that a field is read with: more than fit into a head anybody takes.
+/// Most keys of a field: more than fit into any accepted head of a request.
 const MOST_KEYS: usize = 16_384;
 
-/// A file in one state.
+/// The key of a file in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub [u8; LENGTH]);
 
@@ -27,37 +27,37 @@ pub fn key(name: &str, etag: &str) -> Key {
     Key(key)
 }
 
-/// Why a field's value says nothing.
+/// Why a field's value is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum HaveError {
     /// Not a byte sequence between colons.
     #[error("the field is no byte sequence")]
     NotBytes,
-    /// Not a whole number of keys.
+    /// Not a multiple of the length of a key.
     #[error("the field has part of a key")]
     PartOfKey,
     /// Keys that do not ascend.
     #[error("the keys do not ascend")]
     OutOfOrder,
-    /// More keys than are read.
+    /// More keys than are accepted.
     #[error("the field has too many keys")]
     TooMany,
 }
 
-/// What a client has.
+/// The files that a client has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keys {
-    /// Ascending, each once.
+    /// Ascending, without duplicates.
     keys: Vec<Key>,
 }
 
 impl Keys {
-    /// Nothing.
+    /// No keys.
     pub const fn none() -> Keys {
         Keys { keys: Vec::new() }
     }
 
-    /// Reads the value of a field. A server takes a value that cannot be read for none at all.
+    /// Parses the value of a field. A server treats an invalid value as no keys.
     pub fn parse(value: &[u8]) -> Result<Keys, HaveError> {
         let text = match value.trim_ascii() {
             [b':', text @ .., b':'] => text,
@@ -89,7 +89,7 @@ impl Keys {
         self.keys.len()
     }
 
-    /// Whether the client has nothing.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -137,8 +137,8 @@ fn encode(octets: &[u8]) -> String {
     text
 }
 
-/// What base64 stands for. As RFC 9651 section 4.2.7 wants it of readers, padding may be missing and the
-/// bits behind the last octet may be anything.
+/// Decodes base64. As RFC 9651 section 4.2.7 requires of parsers, padding may be missing and the bits after the
+/// last byte may have any value.
 fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let padding = text
         .iter()
@@ -227,7 +227,7 @@ mod tests {
             (":====:", HaveError::NotBytes),
             (":xcmAeWVeEOI=:;a=1", HaveError::NotBytes),
             (":xcmAeWVe:", HaveError::PartOfKey),
-            // Twice the same, and the example's the other way round.
+            // A duplicate, and the example in descending order.
             (":xcmAeWVeEOLFyYB5ZV4Q4g==:", HaveError::OutOfOrder),
             (":3rHu7b6pvfTFyYB5ZV4Q4g==:", HaveError::OutOfOrder),
         ] {

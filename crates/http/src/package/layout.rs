@@ -1,30 +1,30 @@
-//! Where things are in a package, and how heads are written. All numbers are in network byte order.
+//! The layout of packages, and the writing of heads. All numbers are in network byte order.
 
 use fathometer_model::ContentCoding;
 
 use super::{Entry, Version};
 
-/// The first octets of every package.
+/// The first bytes of every package.
 pub(super) const MAGIC: [u8; 4] = *b"OBJP";
-/// Octets of the identification: the magic and the version.
+/// Length of the identification: the magic bytes and the version.
 pub(super) const IDENTIFICATION: usize = 5;
 
-/// Version 1: octets of the header.
+/// Version 1: length of the header in bytes.
 pub(super) const HEADER_ONE: usize = 28;
-/// Version 1: octets of what a file takes of the table at least, its name of one octet among them.
+/// Version 1: the least bytes of the table for one file, with a name of one byte.
 pub(super) const LEAST_ROW: u64 = 2 + 4 + 1;
 
-/// Version 2: octets of the header.
+/// Version 2: length of the header in bytes.
 pub(super) const HEADER_TWO: usize = 16;
-/// Version 2, header: the names of files that are not critical ascend.
+/// Version 2, header: the names of non-critical files ascend.
 pub(super) const ASCENDING: u8 = 1;
 /// Version 2, header: the number of files is stated.
 pub(super) const COUNTED: u8 = 2;
 
-/// Version 2: a record that ends the package, and its octets.
+/// Version 2: the record that ends the package, and its length in bytes.
 pub(super) const END: u8 = 0;
 pub(super) const END_LENGTH: usize = 12;
-/// Version 2: a record of a file, and the octets before what is not always there.
+/// Version 2: the record of a file, and the length of its fixed part in bytes.
 pub(super) const FILE: u8 = 1;
 pub(super) const FILE_FIXED: usize = 8;
 
@@ -37,7 +37,7 @@ pub(super) const SIZED: u8 = 4;
 /// Version 2, record: the last modification is stated.
 pub(super) const DATED: u8 = 8;
 
-/// What stands for a content coding in a record of version 2.
+/// The byte for a content coding in a record of version 2.
 pub(super) const fn coding_octet(coding: Option<ContentCoding>) -> u8 {
     match coding {
         None => 0,
@@ -46,7 +46,7 @@ pub(super) const fn coding_octet(coding: Option<ContentCoding>) -> u8 {
     }
 }
 
-/// The coding that an octet stands for; `None` where it stands for none that is known.
+/// The content coding that a byte stands for; `None` if it is not defined.
 pub(super) const fn coding_of(octet: u8) -> Option<Option<ContentCoding>> {
     match octet {
         0 => Some(None),
@@ -91,7 +91,7 @@ pub(super) fn write_header(ascending: bool, files: Option<u32>, out: &mut Vec<u8
     seal(start, out);
 }
 
-/// Appends the head of a file's record. The lengths of its texts have been checked.
+/// Appends the head of a file's record. The lengths of its strings have been checked.
 pub(super) fn write_record(entry: &Entry, out: &mut Vec<u8>) {
     let start = out.len();
     let size = if entry.kept { None } else { entry.size };
@@ -119,7 +119,7 @@ pub(super) fn write_record(entry: &Entry, out: &mut Vec<u8>) {
     seal(start, out);
 }
 
-/// The octets of the head of a file's record.
+/// The length of the head of a file's record in bytes.
 pub(super) fn record_length(entry: &Entry) -> u64 {
     let numbers =
         u64::from(entry.size.is_some() && !entry.kept) + u64::from(entry.last_modified.is_some());
@@ -128,7 +128,7 @@ pub(super) fn record_length(entry: &Entry) -> u64 {
     FILE_FIXED as u64 + 8 * numbers + texts as u64 + 4
 }
 
-/// Appends the record that ends a package of version 2.
+/// Appends the end record of a package of version 2.
 pub(super) fn write_end(files: u32, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[END, 0, 0, 0]);
@@ -142,42 +142,42 @@ fn seal(start: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&checksum.to_be_bytes());
 }
 
-/// What is made of checksums.
+/// How checksums are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seals {
-    /// They are checked.
+    /// All are verified.
     Checked,
-    /// They are all believed. A fuzzer's mutations would hardly get past one.
+    /// All are accepted: the mutations of a fuzzer almost never have valid checksums.
     Believed,
 }
 
 impl Seals {
-    /// Whether the last four octets are the checksum of those before them.
+    /// Whether the last four bytes are the checksum of the bytes before them.
     pub(super) fn hold(self, octets: &[u8]) -> bool {
         octets.split_last_chunk().is_some_and(|(before, told)| {
             self.agree(u32::from_be_bytes(*told), crc32fast::hash(before))
         })
     }
 
-    /// Whether a checksum is what it should be.
+    /// Whether a stated checksum is accepted.
     pub(super) fn agree(self, told: u32, computed: u32) -> bool {
         told == computed || self == Seals::Believed
     }
 }
 
-/// The number in the four octets at `place`.
+/// The number in the four bytes at `place`.
 pub(super) fn word(octets: &[u8], place: usize) -> u32 {
     octets[place..place + 4]
         .iter()
         .fold(0, |number, &octet| number << 8 | u32::from(octet))
 }
 
-/// The number in the eight octets at `place`.
+/// The number in the eight bytes at `place`.
 pub(super) fn long(octets: &[u8], place: usize) -> u64 {
     u64::from(word(octets, place)) << 32 | u64::from(word(octets, place + 4))
 }
 
-/// What the head of a file's record says in its fixed part.
+/// The fixed part of the head of a file's record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fixed {
     pub(super) flags: u8,
@@ -189,7 +189,7 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    /// The octets of the whole head, checksum included.
+    /// The length of the whole head in bytes, including its checksum.
     pub(super) fn head(&self) -> usize {
         let numbers = (self.flags & (SIZED | DATED)).count_ones() as usize;
         FILE_FIXED + 8 * numbers + self.name + self.media_type + self.etag + 4

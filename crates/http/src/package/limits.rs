@@ -1,21 +1,21 @@
-//! What a reader takes and a writer makes.
+//! Limits of readers and writers.
 
-/// Bounds on a package. With the defaults a decoder holds less than 1 MB, whatever a package claims.
+/// Bounds on a package. With the defaults, a decoder's memory stays below 1 MB for any package.
 ///
-/// Writer and reader check the same things: what was written within some limits is read within them.
+/// Writers and readers check the same limits: a package written within some limits can be read within them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Files of a package.
+    /// Most files of a package.
     pub files: u32,
-    /// Files whose names have to be remembered: all of a package of version 1, all of one of version 2
-    /// whose names are in no order, and the critical ones of one whose names ascend. Each costs some 20
-    /// octets, in version 1 some 30.
+    /// Most files whose names must be remembered. In version 1 and in version 2 with unordered names, these are
+    /// all files; in version 2 with ascending names, only the critical ones. Each takes about 20 bytes, in
+    /// version 1 about 30.
     pub remembered_files: usize,
-    /// Octets of a name.
+    /// Longest name, in bytes.
     pub name_octets: usize,
-    /// Octets of all names of a package of version 1, each with its terminator.
+    /// Most bytes of all names of a package of version 1, each with its terminator.
     pub table_octets: usize,
-    /// Octets of a file's content.
+    /// Largest content of a file, in bytes.
     pub file_octets: u64,
 }
 

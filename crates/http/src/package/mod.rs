@@ -1,14 +1,13 @@
-//! Object packages: all files of a page in one response, each usable the moment it has arrived
-//! (fujinoki03; the format is specified in `docs/object-package.md`).
+//! Object packages: all files of a page in one response, each usable as soon as it has arrived (fujinoki03; the
+//! format is specified in `docs/object-package.md`).
 //!
-//! An [`Encoder`] says what is written around the contents of the files and never sees more of a file
-//! than it is shown; a [`Decoder`] takes a package in pieces of any length and tells the start, the data
-//! and the end of each file at the earliest octet. Neither keeps contents. Version 1 is the layout of
-//! the paper, whose table stands in front of all contents; in version 2 what is known of a file travels
-//! with it.
+//! An [`Encoder`] produces everything except the contents of the files, and sees only the content that is
+//! passed to it. A [`Decoder`] reads a package in pieces of any length and reports the start, the data and the
+//! end of each file as early as possible. Neither stores contents. Version 1 is the layout of the paper, with a
+//! table in front of all contents. In version 2 the metadata of a file travels with it.
 //!
-//! What files are in a package, where they go and who may have them is not decided here, and the content
-//! coding of a file is neither put on nor taken off.
+//! This module does not decide which files a package contains, where they are stored and who may receive them.
+//! It does not apply or remove content codings.
 
 mod checks;
 mod decoder;
@@ -35,7 +34,7 @@ pub const MEDIA_TYPE: &str = "application/vnd.fathometer.object-package";
 /// The extension of a package's file name, without its dot.
 pub const EXTENSION: &str = "objp";
 
-/// The request field in which a client says what it has ([`have::Keys`]).
+/// The request field in which a client lists the files that it has ([`have::Keys`]).
 pub const HAVE_FIELD: &str = "Package-Have";
 
 /// A version of the format.
@@ -43,13 +42,13 @@ pub const HAVE_FIELD: &str = "Package-Have";
 pub enum Version {
     /// The layout of the paper: names, sizes and attributes of all files, then their contents.
     One,
-    /// What is known of a file travels with it.
+    /// The metadata of each file travels with it.
     #[default]
     Two,
 }
 
 impl Version {
-    /// What the header says.
+    /// The version number in the header.
     pub const fn number(self) -> u8 {
         match self {
             Version::One => 1,
@@ -57,7 +56,7 @@ impl Version {
         }
     }
 
-    /// The version that a header means by `number`.
+    /// The version with this number in the header.
     pub const fn of_number(number: u8) -> Option<Version> {
         match number {
             1 => Some(Version::One),

@@ -1,25 +1,25 @@
-//! The names that files of a package may have.
+//! The names of files in packages.
 //!
-//! A name is the path of a file within a site or a folder, without a slash in front. It never leads out
-//! of either. Names are compared as they are: nobody decodes or normalises them for that. Who takes the
-//! percent-encoding off to make a file must check what comes out.
+//! A name is the path of a file within a site or a folder, without a leading slash. It never leads out of
+//! either. Names are compared byte by byte, without decoding or normalisation. Code that removes
+//! percent-encoding before it creates a file must check the result.
 
-/// Why a name is none. Fits "a name …".
+/// Why a name is invalid. The message continues "a name …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum NameError {
-    /// No octets at all.
+    /// It is empty.
     #[error("is empty")]
     Empty,
     /// Not UTF-8.
     #[error("is not UTF-8")]
     NotUtf8,
-    /// A control character, NUL and DEL among them.
+    /// A control character, including NUL and DEL.
     #[error("has a control character")]
     Control,
-    /// A backslash, which some systems take for a slash.
+    /// A backslash, which some systems treat as a slash.
     #[error("has a backslash")]
     Backslash,
-    /// A slash in front: an absolute path.
+    /// A leading slash: an absolute path.
     #[error("begins with a slash")]
     Absolute,
     /// A slash at the end, or two in a row.
@@ -28,14 +28,14 @@ pub enum NameError {
     /// A segment `.` or `..`, percent-encoded or not.
     #[error("has a segment of dots only")]
     DotSegment,
-    /// A colon in the first segment, which would be a scheme or a drive.
+    /// A colon in the first segment, which would then be a scheme or a drive.
     #[error("has a colon in its first segment")]
     Scheme,
 }
 
 /// Checks `name` and returns it as text.
 ///
-/// How long it may be is a matter of [`Limits`](super::Limits).
+/// Its length is not checked here; see [`Limits`](super::Limits).
 pub fn check(name: &[u8]) -> Result<&str, NameError> {
     let text = std::str::from_utf8(name).map_err(|_| NameError::NotUtf8)?;
     if text.is_empty() {
@@ -58,15 +58,15 @@ pub fn check(name: &[u8]) -> Result<&str, NameError> {
     if text.contains('\\') {
         return Err(NameError::Backslash);
     }
-    // C0, DEL and, in UTF-8's longer form, C1.
+    // C0, DEL and C1, which UTF-8 encodes in two bytes.
     if text.chars().any(char::is_control) {
         return Err(NameError::Control);
     }
     Ok(text)
 }
 
-/// Whether a segment is `.` or `..`, with any of the dots written as `%2e`: clients take that for the
-/// same when they resolve a reference.
+/// Whether a segment is `.` or `..`, where any dot may be written as `%2e`: clients treat these as equal when
+/// they resolve a reference.
 fn is_dots(segment: &[u8]) -> bool {
     let mut rest = segment;
     let mut dots = 0;

@@ -1,4 +1,4 @@
-//! The names that were there: no file twice, in bounded memory.
+//! The names seen so far: detects duplicates in bounded memory.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use fathometer_model::Seed;
 
 use super::Limits;
 
-/// Why a name does not go on the roll.
+/// Why a name is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     TooMany,
@@ -17,10 +17,10 @@ pub(super) enum Refusal {
 
 /// The files of a package so far.
 ///
-/// Where names ascend, the last one says enough. Otherwise 64 bits of each are kept: of 16 384 different
-/// names two are taken for the same once in 10^11 packages, the same every time, and for the writer as
-/// for the reader. A tree and no table, because whoever chooses the names could choose where in a table
-/// they fall.
+/// If names ascend, only the last one is stored. Otherwise 64 bits of each name are stored. Among 16 384
+/// different names, two collide in about one of 10^11 packages. The collision is deterministic, and the same
+/// for the writer and the reader. The names are in a tree and not in a hash table, because an attacker could
+/// choose names that collide in a hash table.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Roll {
     seen: BTreeSet<u64>,
@@ -31,7 +31,7 @@ pub(super) struct Roll {
 }
 
 impl Roll {
-    /// A roll on which the names of files that are not critical ascend, or are in no order.
+    /// A roll on which the names of non-critical files ascend, or are in no order.
     pub(super) fn new(ascending: bool) -> Roll {
         Roll {
             ascending,
@@ -39,12 +39,12 @@ impl Roll {
         }
     }
 
-    /// The files on it.
+    /// The number of files on it.
     pub(super) fn files(&self) -> u32 {
         self.files
     }
 
-    /// Puts a file on the roll, unless it cannot be there.
+    /// Adds a file, or refuses it.
     pub(super) fn admit(
         &mut self,
         name: &str,
@@ -83,7 +83,7 @@ impl Roll {
         Ok(())
     }
 
-    /// Forgets the names: no further one comes.
+    /// Drops the names: no further file comes.
     pub(super) fn close(&mut self) {
         self.seen = BTreeSet::new();
     }
@@ -114,7 +114,7 @@ mod tests {
         for name in ["y", "x", "z"] {
             assert_eq!(roll.admit(name, true, &limits), Ok(()));
         }
-        // Three are remembered; those that ascend need no memory.
+        // Three names are stored; ascending names take no memory.
         for (name, admitted) in [
             ("a", Ok(())),
             ("b", Ok(())),

@@ -1,4 +1,4 @@
-//! Instructions and sections into fields.
+//! Decoding of encoder instructions and field sections into fields.
 
 use super::{Error, Fault, most_entries, static_table};
 use crate::field_block::FieldBlock;
@@ -8,29 +8,29 @@ use crate::hpack::string::{self, Missing, Written};
 use crate::hpack::table::{Table, entry_size};
 use crate::huffman;
 
-/// What became of a section.
+/// The result of decoding a field section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decoded {
-    /// Its fields are there.
+    /// Its fields were appended.
     Fields,
-    /// It needs entries that have not arrived. [`Decoder::unblocked`] names its stream when they have;
-    /// it is then to be decoded again.
+    /// It needs entries that have not arrived. When they have, [`Decoder::unblocked`] returns its stream, and
+    /// the section must be decoded again.
     Blocked,
 }
 
-/// One direction's decoder.
+/// The decoder of one direction.
 #[derive(Debug, Clone)]
 pub struct Decoder {
     table: Table,
-    /// The largest table the peer may ask for.
+    /// Largest capacity that the peer may set.
     max_capacity: u64,
     max_section: u64,
     max_blocked: usize,
-    /// Streams with a section that waits, and how many entries it needs.
+    /// Blocked streams, each with the required insert count of its section.
     blocked: Vec<(u64, u64)>,
-    /// Entries that the peer knows to have arrived.
+    /// Number of entries that were acknowledged to the peer.
     known: u64,
-    /// The beginning of an instruction.
+    /// An incomplete instruction.
     partial: Vec<u8>,
     /// Acknowledgements and cancellations for the peer.
     instructions: Vec<u8>,
@@ -39,10 +39,9 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder whose peer may use a table of `max_capacity` octets
-    /// (SETTINGS_QPACK_MAX_TABLE_CAPACITY), may block `max_blocked` streams
-    /// (SETTINGS_QPACK_BLOCKED_STREAMS) and may send sections of `max_section` octets, each field
-    /// counted with 32 more (SETTINGS_MAX_FIELD_SECTION_SIZE).
+    /// A decoder whose peer may use a table of `max_capacity` bytes (SETTINGS_QPACK_MAX_TABLE_CAPACITY), may
+    /// block `max_blocked` streams (SETTINGS_QPACK_BLOCKED_STREAMS) and may send field sections of
+    /// `max_section` bytes, counted with 32 more for each field (SETTINGS_MAX_FIELD_SECTION_SIZE).
     pub fn new(max_capacity: u32, max_blocked: u16, max_section: u64) -> Decoder {
         Decoder {
             table: Table::new(0),
@@ -57,10 +56,10 @@ impl Decoder {
         }
     }
 
-    /// Follows what came on the peer's encoder stream, cut anyhow.
+    /// Reads bytes of the peer's encoder stream, split at any place, and carries out their instructions.
     ///
     /// # Errors
-    /// The connection ends with any of them.
+    /// Every error must close the connection.
     pub fn handle_instructions(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if self.partial.is_empty() {
             let used = self.follow(bytes, false)?;
@@ -75,16 +74,17 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes what came on the peer's encoder stream, cut anyhow, for [`follow_on`](Self::follow_on).
+    /// Stores bytes of the peer's encoder stream, split at any place, for [`follow_on`](Self::follow_on).
     pub fn take_instructions(&mut self, bytes: &[u8]) {
         self.partial.extend_from_slice(bytes);
     }
 
-    /// Follows what was taken until a stream can go on that waited, and returns whether one can. Who reads
-    /// such a stream before the next instruction finds the same however the octets were cut.
+    /// Carries out stored instructions until a blocked stream can continue; returns whether one can. If the
+    /// caller reads such a stream before the next instruction, the result does not depend on how the bytes were
+    /// split.
     ///
     /// # Errors
-    /// The connection ends with any of them.
+    /// Every error must close the connection.
     pub fn follow_on(&mut self) -> Result<bool, Error> {
         let mut partial = std::mem::take(&mut self.partial);
         let used = self.follow(&partial, true)?;
@@ -93,10 +93,10 @@ impl Decoder {
         Ok(self.can_go_on())
     }
 
-    /// Decodes a whole section that came on a stream, and appends its fields to `into`.
+    /// Decodes a complete field section of a stream, and appends its fields to `into`.
     ///
     /// # Errors
-    /// After [`Error::SectionTooLarge`] the connection goes on, and `into` has the fields that fitted.
+    /// After [`Error::SectionTooLarge`] the connection continues, and `into` has the fields that fitted.
     pub fn decode(
         &mut self,
         stream: u64,
@@ -124,21 +124,20 @@ impl Decoder {
         }
     }
 
-    /// A stream whose section waits no longer, once; first the one that needed the fewest entries, as
-    /// if each entry had come alone.
+    /// The next stream whose section is no longer blocked; each is returned once. The stream with the lowest
+    /// required insert count comes first, as if entries had arrived one at a time.
     pub fn unblocked(&mut self) -> Option<u64> {
         let streams = self.blocked.iter().enumerate();
         let (place, &(_, required)) = streams.min_by_key(|&(_, &(_, required))| required)?;
         (required <= self.table.inserted()).then(|| self.blocked.remove(place).0)
     }
 
-    /// Streams whose section waits.
+    /// The number of blocked streams.
     pub fn blocked(&self) -> usize {
         self.blocked.len()
     }
 
-    /// Nothing more is read of a stream of which not everything was read: its sections are not going
-    /// to be acknowledged.
+    /// Reports that the rest of a stream will not be read: its sections will not be acknowledged.
     pub fn cancel(&mut self, stream: u64) {
         self.blocked.retain(|&(other, _)| other != stream);
         if self.max_capacity > 0 {
@@ -146,12 +145,12 @@ impl Decoder {
         }
     }
 
-    /// Whether there is something to tell the peer's encoder.
+    /// Whether there are instructions for the peer's encoder.
     pub fn has_instructions(&self) -> bool {
         !self.instructions.is_empty() || self.known < self.table.inserted()
     }
 
-    /// Appends what the peer's encoder is to be told.
+    /// Appends the instructions for the peer's encoder.
     pub fn write_instructions(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.instructions);
         let arrived = self.table.inserted() - self.known;
@@ -168,8 +167,8 @@ impl Decoder {
             .any(|&(_, required)| required <= arrived)
     }
 
-    /// Follows the whole instructions that `input` starts with, or those `to_unblocked` a stream; returns how
-    /// many octets they take.
+    /// Carries out the complete instructions at the start of `input`, with `to_unblocked` only until a blocked
+    /// stream can continue. Returns how many bytes they take.
     fn follow(&mut self, input: &[u8], to_unblocked: bool) -> Result<usize, Error> {
         let mut rest = input;
         loop {
@@ -184,7 +183,7 @@ impl Decoder {
         }
     }
 
-    /// Follows one instruction (RFC 9204 section 4.3).
+    /// Carries out one encoder instruction (RFC 9204 section 4.3).
     fn instruction(&mut self, input: &mut &[u8]) -> Result<(), Fault> {
         let Some(&first) = input.first() else {
             return Ok(());
@@ -242,14 +241,15 @@ impl Decoder {
         Ok(())
     }
 
-    /// A string of an entry, which cannot be longer than the table: what is waited for is bounded.
+    /// Reads a string of an entry. The limit on its length bounds how many bytes an incomplete instruction
+    /// buffers.
     fn take_entry_string<'a>(
         &self,
         input: &mut &'a [u8],
         prefix: u32,
     ) -> Result<Written<'a>, Fault> {
-        // A code has no more than 30 bits for an octet. The same is said of a string that is there as
-        // of one that is to come.
+        // A Huffman code has at most 30 bits per byte. The limit is the same for complete and for incomplete
+        // strings.
         let most = 4 * self.table.capacity();
         match string::read(input, prefix) {
             Ok((written, _)) if written.length() > most => Err(Fault::EntryTooLarge),
@@ -263,7 +263,7 @@ impl Decoder {
         }
     }
 
-    /// The number of an entry that an instruction refers to, counted from the newest.
+    /// The absolute number of an entry that an instruction refers to relative to the newest one.
     fn relative(&self, index: u64) -> Result<u64, Fault> {
         self.table
             .inserted()
@@ -271,8 +271,7 @@ impl Decoder {
             .ok_or(Fault::UnknownIndex)
     }
 
-    /// Reads the prefix of a section: how many entries it requires, and its base (RFC 9204 section
-    /// 4.5.1).
+    /// Reads the prefix of a field section: the required insert count and the base (RFC 9204 section 4.5.1).
     fn prefix(&self, input: &mut &[u8]) -> Result<(u64, u64), Fault> {
         let encoded = take_integer(input, 8)?;
         let negative = input.first().is_some_and(|&first| first & 0b1000_0000 != 0);
@@ -321,7 +320,7 @@ impl Decoder {
         Ok(Decoded::Blocked)
     }
 
-    /// Reads one field (RFC 9204 sections 4.5.2 to 4.5.6).
+    /// Reads one field line (RFC 9204 sections 4.5.2 to 4.5.6).
     fn line(
         &self,
         input: &mut &[u8],

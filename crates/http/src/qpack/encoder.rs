@@ -1,4 +1,4 @@
-//! Fields into sections and instructions.
+//! Encoding of fields into field sections and encoder instructions.
 
 use std::collections::VecDeque;
 
@@ -12,16 +12,16 @@ use crate::hpack::table::{Match, SearchTable, entry_size};
 /// How an encoder uses the dynamic table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EncoderPolicy {
-    /// The most octets of table that it uses, whatever the peer offers; 0: none.
+    /// Largest dynamic table that it uses, in bytes, even if the peer permits more; 0: no table.
     pub table: u32,
-    /// Whether it refers to entries before the peer has acknowledged them. Sections are smaller, and
-    /// a lost packet may hold up streams that lost nothing; never more than the peer permits.
+    /// Whether it refers to entries before the peer has acknowledged them. Sections become smaller, but a lost
+    /// packet may block streams that lost no packet. It never blocks more streams than the peer permits.
     pub may_block: bool,
-    /// The most sections that wait for an acknowledgement; further ones do without the table.
+    /// Most sections that wait for an acknowledgement; further ones do not use the dynamic table.
     pub outstanding: u32,
 }
 
-/// 4096 octets, no risk, 256 sections.
+/// 4096 bytes, no blocking, 256 sections.
 impl Default for EncoderPolicy {
     fn default() -> EncoderPolicy {
         EncoderPolicy {
@@ -41,57 +41,58 @@ impl EncoderPolicy {
     };
 }
 
-/// One direction's encoder.
+/// The encoder of one direction.
 ///
-/// A section is written by [`begin`](Encoder::begin), [`encode`](Encoder::encode) for each field, and
-/// [`finish`](Encoder::finish). Before that section is sent, so should be what
-/// [`write_instructions`](Encoder::write_instructions) gives: the peer may need it.
+/// A field section is written by [`begin`](Encoder::begin), [`encode`](Encoder::encode) for each field, and
+/// [`finish`](Encoder::finish). Send the output of [`write_instructions`](Encoder::write_instructions) before
+/// that section, because the peer may need it.
 #[derive(Debug, Clone)]
 pub struct Encoder {
     policy: EncoderPolicy,
     table: SearchTable,
-    /// The largest table the peer permits: the modulus of required insert counts.
+    /// Largest table that the peer permits; required insert counts are encoded modulo twice its number of
+    /// entries.
     max_capacity: u64,
     max_blocked: u64,
-    /// Entries that the peer has said to have received.
+    /// Number of entries that the peer has acknowledged.
     known: u64,
-    /// Sections with references that were not acknowledged, oldest first.
+    /// Sections with references that are not acknowledged, oldest first.
     outstanding: VecDeque<Outstanding>,
-    /// How many of them need entries that are not known to have arrived.
+    /// How many of them refer to entries that are not acknowledged.
     at_risk: u64,
     section: Section,
     /// Instructions for the peer.
     instructions: Vec<u8>,
-    /// The beginning of an instruction of the peer.
+    /// An incomplete instruction of the peer.
     partial: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Outstanding {
     stream: u64,
-    /// One more than the newest entry it refers to.
+    /// One more than the newest entry that it refers to.
     required: u64,
-    /// The oldest.
+    /// The oldest entry that it refers to.
     oldest: u64,
 }
 
-/// The section that is being written.
+/// The field section that is being written.
 #[derive(Debug, Clone, Default)]
 struct Section {
     stream: u64,
     base: u64,
-    /// One more than the newest entry it refers to; 0: none.
+    /// One more than the newest entry that it refers to; 0: none.
     required: u64,
     oldest: u64,
-    /// Whether it may refer to entries that have been acknowledged.
+    /// Whether it may refer to acknowledged entries.
     may_refer: bool,
-    /// Whether it may refer to entries that have not.
+    /// Whether it may refer to entries that are not acknowledged.
     may_block: bool,
     lines: Vec<u8>,
 }
 
 impl Encoder {
-    /// An encoder that uses no table until [`handle_settings`](Self::handle_settings).
+    /// An encoder that uses no dynamic table until [`handle_settings`](Self::handle_settings) is called.
     pub fn new(policy: EncoderPolicy) -> Encoder {
         Encoder {
             policy,
@@ -107,8 +108,8 @@ impl Encoder {
         }
     }
 
-    /// The peer's settings came: how large the table may be (SETTINGS_QPACK_MAX_TABLE_CAPACITY), and
-    /// how many streams may be blocked (SETTINGS_QPACK_BLOCKED_STREAMS). They come once.
+    /// Applies the peer's settings, which arrive once: the largest table (SETTINGS_QPACK_MAX_TABLE_CAPACITY)
+    /// and the number of streams that may be blocked (SETTINGS_QPACK_BLOCKED_STREAMS).
     pub fn handle_settings(&mut self, max_capacity: u64, max_blocked: u64) {
         self.max_capacity = max_capacity;
         self.max_blocked = max_blocked;
@@ -119,10 +120,10 @@ impl Encoder {
         }
     }
 
-    /// Learns from what came on the peer's decoder stream, cut anyhow.
+    /// Reads bytes of the peer's decoder stream, split at any place.
     ///
     /// # Errors
-    /// The connection ends with any of them.
+    /// Every error must close the connection.
     pub fn handle_instructions(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let mut partial = std::mem::take(&mut self.partial);
         partial.extend_from_slice(bytes);
@@ -146,7 +147,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Begins a section for a stream.
+    /// Begins a field section for a stream.
     pub fn begin(&mut self, stream: u64) {
         let room = (self.outstanding.len() as u64) < u64::from(self.policy.outstanding);
         let may_refer = room && self.table.table().capacity() > 0;
@@ -156,12 +157,13 @@ impl Encoder {
         section.required = 0;
         section.oldest = u64::MAX;
         section.may_refer = may_refer;
-        // Two sections of one stream count twice: never too many, at times too few.
+        // Two sections of one stream count twice: the count of blocked streams is never too low, but may be too
+        // high.
         section.may_block = may_refer && self.policy.may_block && self.at_risk < self.max_blocked;
         section.lines.clear();
     }
 
-    /// Adds a field, as short as tables and policy allow.
+    /// Adds a field in the shortest form that the tables and the policy allow.
     pub fn encode(&mut self, name: &[u8], value: &[u8], indexing: Indexing) {
         let name_hash = hash::of(name);
         let in_static = static_table::FIELDS.find(name_hash, name, value);
@@ -214,7 +216,7 @@ impl Encoder {
         }
     }
 
-    /// Ends the section and appends it.
+    /// Ends the field section and appends it to `out`.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         let section = &self.section;
         if section.required == 0 {
@@ -239,22 +241,22 @@ impl Encoder {
         out.extend_from_slice(&section.lines);
     }
 
-    /// Whether there is something to tell the peer's decoder.
+    /// Whether there are instructions for the peer's decoder.
     pub fn has_instructions(&self) -> bool {
         !self.instructions.is_empty()
     }
 
-    /// Appends what the peer's decoder is to be told.
+    /// Appends the instructions for the peer's decoder.
     pub fn write_instructions(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.instructions);
     }
 
-    /// Sections that wait for an acknowledgement.
+    /// The number of sections that wait for an acknowledgement.
     pub fn outstanding(&self) -> usize {
         self.outstanding.len()
     }
 
-    /// Learns from one instruction (RFC 9204 section 4.4).
+    /// Carries out one decoder instruction (RFC 9204 section 4.4).
     fn learn(&mut self, first: u8, value: u64) -> Result<(), Fault> {
         match first & 0b1100_0000 {
             0b0000_0000 => {
@@ -284,7 +286,7 @@ impl Encoder {
         self.at_risk = self.outstanding.iter().filter(risky).count() as u64;
     }
 
-    /// Notes that the section refers to an entry.
+    /// Records that the section refers to an entry.
     fn refer(&mut self, number: u64) {
         self.section.required = self.section.required.max(number + 1);
         self.section.oldest = self.section.oldest.min(number);
@@ -297,8 +299,8 @@ impl Encoder {
         }
     }
 
-    /// Whether an entry of this size can be inserted: what must go for it is known to the peer and
-    /// referred to by nothing that it may still have to read (RFC 9204 section 2.1.1).
+    /// Whether an entry of this size can be inserted: all entries to be evicted must be acknowledged, and no
+    /// unacknowledged section may refer to them (RFC 9204 section 2.1.1).
     fn has_room(&self, size: u64) -> bool {
         let table = self.table.table();
         let need = (table.size() + size).saturating_sub(table.capacity());
@@ -310,11 +312,11 @@ impl Encoder {
         }
         let referred = self.outstanding.iter().map(|section| section.oldest);
         let kept = referred.fold(self.known, u64::min).min(self.section.oldest);
-        // Everything older than `kept` may go.
+        // Everything older than `kept` may be evicted.
         kept >= table.inserted() || table.older_size(kept) >= need
     }
 
-    /// Inserts a field, where there is room for it.
+    /// Inserts a field if there is room for it.
     fn insert(
         &mut self,
         name_hash: u64,
@@ -338,16 +340,16 @@ impl Encoder {
         self.table.insert(name_hash, name, value)
     }
 
-    /// Whether an entry is among the oldest, so that referring to it would soon keep others out.
+    /// Whether an entry is among the oldest: references to it would soon prevent insertions.
     fn is_draining(&self, number: u64) -> bool {
         let table = self.table.table();
         let quarter = table.capacity() / 4;
         table.older_size(number) < quarter && table.size() > table.capacity() - quarter
     }
 
-    /// Inserts an entry again, where there is room, and returns which of the two to refer to.
+    /// Duplicates an entry if there is room, and returns which of the two to refer to.
     fn duplicate(&mut self, name_hash: u64, number: u64, name: &[u8], value: &[u8]) -> u64 {
-        // The newest of its kind is found first: one that waits for acknowledgement is not there yet.
+        // The search finds the newest entry first: no newer duplicate exists that waits for acknowledgement.
         if !self.has_room(entry_size(name, value)) {
             return number;
         }
@@ -357,7 +359,7 @@ impl Encoder {
         self.table.table().inserted() - 1
     }
 
-    /// Writes a field that is not referred to as a whole.
+    /// Writes a field as a literal, with a reference to its name if there is one.
     fn literal(
         &mut self,
         name_in_static: Option<u64>,

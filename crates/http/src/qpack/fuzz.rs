@@ -1,19 +1,19 @@
-//! Feeding both sides anything at all.
+//! Fuzzing: feeds both sides arbitrary input.
 
 use super::{Decoded, Decoder, Encoder, EncoderPolicy, Error, Indexing};
 use crate::field_block::FieldBlock;
 
-/// Octets of a section that the decoder under test takes.
+/// Largest field section of the decoder under test, in bytes.
 const SECTION: u64 = 2000;
-/// Octets of its table.
+/// Largest table of it, in bytes.
 const TABLE: u32 = 1000;
-/// Streams that may be blocked.
+/// Number of streams that may be blocked.
 const BLOCKED: u16 = 3;
 
-/// An entry point for fuzzing: pieces, each an octet that says what it is and how long it is, and as
-/// many octets: the encoder's stream, the decoder's stream, or a section of one of four streams.
-/// Panics when more is kept than may be, when a stream that waits for nothing is not decoded, when
-/// the split of the instructions matters, or when what was decoded is not decoded again from what an
+/// An entry point for fuzzing. The input consists of pieces: one byte for the kind and the length, and as many
+/// bytes as that. A piece belongs to the encoder stream, to the decoder stream, or is a field section of one of
+/// four streams. Panics if a limit is exceeded, if an unblocked stream is not decoded, if the result depends on
+/// how instructions are split, or if encoding and decoding the decoded fields does not return the same fields.
 /// encoder makes of it.
 pub fn fuzz(data: &[u8]) {
     let mut decoder = Decoder::new(TABLE, BLOCKED, SECTION);
@@ -35,7 +35,7 @@ pub fn fuzz(data: &[u8]) {
                 whole.is_ok() && wake(&mut decoder, &mut in_octets, &mut waiting, &mut pair)
             }
             3 => {
-                // A peer that says anything of what was written for it: the pair is of no use then.
+                // Arbitrary decoder instructions make the encoder's state useless, so that the run stops here.
                 let result = pair.encoder.handle_instructions(piece);
                 assert!(result.is_ok() || result.is_err_and(Error::is_fatal));
                 return;
@@ -64,7 +64,7 @@ pub fn fuzz(data: &[u8]) {
     assert_eq!(one, other);
 }
 
-/// Decodes what waits no longer.
+/// Decodes sections that are no longer blocked.
 fn wake(
     decoder: &mut Decoder,
     in_octets: &mut Decoder,
@@ -112,7 +112,7 @@ fn read(
     }
 }
 
-/// An encoder and its peer, which is told everything at once.
+/// An encoder and its peer, which receives everything at once.
 struct Pair {
     encoder: Encoder,
     decoder: Decoder,

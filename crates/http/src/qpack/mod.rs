@@ -1,18 +1,19 @@
-//! QPACK, the compression of fields in HTTP/3 (RFC 9204), both sides.
+//! QPACK, the field compression of HTTP/3 (RFC 9204), for both sides.
 //!
-//! An [`Encoder`] writes sections and, where it uses a dynamic table, instructions for the peer's
-//! decoder; it reads what that decoder says. A [`Decoder`] reads sections and instructions, and writes
-//! what it has received and done. Sections travel on request streams, instructions each way on a
-//! stream of their own; the three come in any order, and nothing here knows of streams but their
-//! numbers.
+//! An [`Encoder`] writes field sections and, if it uses a dynamic table, instructions for the peer's decoder;
+//! it reads that decoder's instructions. A [`Decoder`] reads field sections and encoder instructions, and
+//! writes acknowledgements and cancellations. Field sections travel on request streams, and the instructions of
+//! each direction on a stream of their own. The three may arrive in any order. This module uses streams only by
+//! their numbers.
 //!
-//! A section may need entries that have not arrived. Such a stream is *blocked*: the decoder says so,
-//! and the caller asks again when instructions came. How much of that a peer may bring about is a
-//! setting; whether the own encoder risks it is a [policy](EncoderPolicy).
+//! A field section may need entries that have not arrived. Its stream is then *blocked*: [`Decoder::decode`]
+//! returns [`Decoded::Blocked`], and the caller decodes the section again after instructions have arrived. A
+//! setting limits how many streams a peer may block. A [policy](EncoderPolicy) decides whether this side's
+//! encoder may cause blocking.
 //!
-//! Bounds: a table of the announced capacity, one incomplete instruction no longer than an entry of
-//! that table can be, one section of the announced size, and for an encoder a number of sections
-//! that wait for the peer's acknowledgement; past it they are written without the table.
+//! Memory is bounded by: a table of the announced capacity; one incomplete instruction, no longer than an entry
+//! of that table can be; and one field section of the announced size. An encoder also keeps a limited number of
+//! sections that wait for acknowledgement. Above that number it writes sections without the dynamic table.
 
 mod decoder;
 mod encoder;
@@ -27,20 +28,19 @@ pub use fuzz::fuzz;
 
 pub use crate::hpack::Indexing;
 
-/// Why a section or an instruction was not understood.
+/// Why decoding of a field section or an instruction failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The fields are more than was agreed. The tables are as they should be, and the connection
-    /// goes on.
+    /// The fields exceed the announced size. The tables are still valid, and the connection continues.
     #[error("a field section is larger than this side takes")]
     SectionTooLarge,
-    /// A section cannot be decoded (QPACK_DECOMPRESSION_FAILED).
+    /// A field section cannot be decoded (QPACK_DECOMPRESSION_FAILED).
     #[error("a field section cannot be decoded: {0}")]
     Section(Fault),
-    /// An encoder's instruction cannot be followed (QPACK_ENCODER_STREAM_ERROR).
+    /// An encoder instruction cannot be carried out (QPACK_ENCODER_STREAM_ERROR).
     #[error("an instruction of the encoder cannot be followed: {0}")]
     EncoderStream(Fault),
-    /// A decoder's instruction cannot be true (QPACK_DECODER_STREAM_ERROR).
+    /// A decoder instruction is impossible (QPACK_DECODER_STREAM_ERROR).
     #[error("an instruction of the decoder cannot be true: {0}")]
     DecoderStream(Fault),
 }
@@ -52,42 +52,42 @@ impl Error {
     }
 }
 
-/// What is wrong.
+/// The cause of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// It ends within a field.
     #[error("it ends within a field")]
     Truncated,
-    /// An integer is larger than anything it could count.
+    /// An integer is larger than any valid count or index.
     #[error("an integer is too large")]
     IntegerTooLarge,
-    /// An entry that no table has, or that the section did not say it needs.
+    /// A reference to an entry that is in no table, or that is outside the section's required insert count.
     #[error("it refers to an entry that does not exist")]
     UnknownIndex,
-    /// A string breaks the Huffman code.
+    /// A string is not valid Huffman code.
     #[error("a string breaks the Huffman code")]
     BadHuffman,
-    /// A required insert count or a base that no encoder writes.
+    /// An invalid required insert count or base.
     #[error("its prefix is not one that an encoder writes")]
     BadPrefix,
-    /// More streams are blocked than was agreed.
+    /// More streams are blocked than the settings permit.
     #[error("more streams wait for entries than was agreed")]
     TooManyBlocked,
-    /// A capacity above the one that was announced.
+    /// A capacity above the announced one.
     #[error("the dynamic table is to be larger than was announced")]
     TableTooLarge,
-    /// An entry that the table cannot take.
+    /// An entry that is larger than the table.
     #[error("an entry is larger than the dynamic table")]
     EntryTooLarge,
-    /// An acknowledgement of a section that needs none.
+    /// An acknowledgement of a section that has no references outstanding.
     #[error("it acknowledges a section that is not outstanding")]
     UnknownSection,
-    /// An increment of zero, or beyond what was inserted.
+    /// An increment of zero, or beyond the inserted entries.
     #[error("it counts entries that were not inserted")]
     BadIncrement,
 }
 
-/// The entries that a table of this capacity can have at most.
+/// The largest number of entries in a table of this capacity.
 fn most_entries(capacity: u64) -> u64 {
     capacity / crate::hpack::table::ENTRY_OVERHEAD
 }

@@ -80,7 +80,7 @@ fn the_examples_of_the_rfc() {
     let insert = "810d 6375 7374 6f6d 2d76 616c 7565 32";
     decoder.handle_instructions(&octets(insert)).unwrap();
     assert_eq!(instructions(&mut decoder), octets("8c 01"));
-    // The first entry is gone, and the newest is found from the base, before and behind it.
+    // The first entry is evicted. The newest entry is found relative to a base before it and after it.
     let gone = decode(&mut decoder, 16, "0600 84");
     assert_eq!(gone, Err(Error::Section(Fault::UnknownIndex)));
     let fields = decode(&mut decoder, 16, "0600 80").unwrap();
@@ -104,11 +104,11 @@ fn broken_sections_are_told_apart() {
             "0000 ff ffff ffff ffff ffff ffff 7f",
             Fault::IntegerTooLarge,
         ),
-        // Six entries at most: 13 is no required insert count, nor is a count that is far behind.
+        // At most six entries: 13 is not a valid required insert count, nor is one that is too far behind.
         ("0e00 80", Fault::BadPrefix),
         ("0900 80", Fault::BadPrefix),
         ("0080 d1", Fault::BadPrefix),
-        // One entry required, and another one used.
+        // One entry is required, and another one is referred to.
         ("0201 80", Fault::UnknownIndex),
         ("0200 10", Fault::UnknownIndex),
         ("0281 10", Fault::BadPrefix),
@@ -160,7 +160,7 @@ fn broken_instructions_are_told_apart() {
     }
 }
 
-/// What the encoder makes of fields on a stream: the section and the instructions before it.
+/// The encoded field section of a stream, and the instructions to send before it.
 fn encode(encoder: &mut Encoder, stream: u64, fields: &[(&str, &str)]) -> (Vec<u8>, Vec<u8>) {
     let (mut section, mut before) = (Vec::new(), Vec::new());
     encoder.begin(stream);
@@ -180,7 +180,7 @@ fn without_risk_nothing_is_used_before_it_is_acknowledged() {
     let (first, before) = encode(&mut encoder, 0, &fields);
     assert_eq!(first[..2], [0, 0], "nothing is required");
     assert!(!before.is_empty());
-    // Neither used nor inserted again.
+    // Without an acknowledgement the entry is neither used nor inserted again.
     assert_eq!(encode(&mut encoder, 4, &fields), (first, Vec::new()));
     encoder.handle_instructions(&[1]).unwrap();
     let (second, before) = encode(&mut encoder, 8, &fields);
@@ -205,10 +205,10 @@ fn with_risk_as_many_streams_as_the_peer_permits() {
     }
     let (third, _) = encode(&mut encoder, 8, &fields);
     assert_eq!(third[..2], [0, 0]);
-    // Stream 4 is acknowledged: nothing is at risk any more.
+    // Stream 4 is acknowledged: no stream can be blocked any more.
     encoder.handle_instructions(&[0x84]).unwrap();
     assert_eq!(encode(&mut encoder, 8, &fields).0, octets("0200 80"));
-    // Stream 0 is cancelled, and cannot be acknowledged then.
+    // Stream 0 is cancelled, and cannot be acknowledged afterwards.
     encoder.handle_instructions(&[0x40]).unwrap();
     assert_eq!(encoder.outstanding(), 1);
     let late = encoder.handle_instructions(&[0x80]);
@@ -224,7 +224,7 @@ fn what_a_section_refers_to_is_not_evicted() {
     encoder.handle_settings(100, 100);
     let (_, before) = encode(&mut encoder, 0, &[("x-one", "0123456789")]);
     assert!(!before.is_empty());
-    // Room for two, not for three.
+    // There is room for two, not for three.
     let (_, before) = encode(&mut encoder, 4, &[("x-two", "0123456789")]);
     assert!(!before.is_empty());
     let (section, before) = encode(&mut encoder, 8, &[("x-six", "0123456789")]);
@@ -249,7 +249,7 @@ fn secrets_stay_out_of_the_tables() {
     encoder.encode(b"x-new", b"v", Indexing::Never);
     encoder.finish(&mut section);
     assert!(!encoder.has_instructions(), "nothing was inserted");
-    // Literals with the bit that says never: names of the tables, and a name of its own.
+    // Literals with the never-indexed bit: names from both tables, and a literal name.
     assert_eq!(section[2], 0b0110_0000);
     let mut decoder = Decoder::new(4096, 100, 1 << 16);
     let mut fields = FieldBlock::default();
@@ -266,7 +266,7 @@ fn secrets_stay_out_of_the_tables() {
 }
 
 proptest! {
-    /// Sections and instructions arrive in any order that QUIC permits.
+    /// Field sections and instructions arrive in any order that QUIC permits.
     #[test]
     fn sections_come_out_as_they_went_in(
         sections in prop::collection::vec(prop::collection::vec((0u8..12, 0u8..6, 0u8..6), 0..10), 1..30),

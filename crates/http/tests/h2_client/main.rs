@@ -1,5 +1,5 @@
-//! The client's HTTP/2 machine and the server's, back to back: whole retrievals in segments of any
-//! size come out alike, every octet is what the origin has, and both sides count the same.
+//! The HTTP/2 machines of client and server, connected to each other. Retrievals in segments of any size give
+//! the same result, every byte is the origin's, and both sides count the same.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -18,7 +18,7 @@ use fathometer_http::origin::{Origin, OriginConfig};
 use fathometer_model::{Bytes, CloseReason, File, Instant, Site};
 use proptest::prelude::*;
 
-/// The sizes of the files, in octets.
+/// The sizes of the files, in bytes.
 const SIZES: [usize; 8] = [0, 1, 300, 1000, 5000, 16_384, 40_000, 200_000];
 
 fn content(size: usize) -> Vec<u8> {
@@ -47,24 +47,25 @@ fn origin(push: &str) -> Arc<Origin> {
     Arc::new(Origin::new(Arc::new(site), config).expect("a sound site"))
 }
 
-/// What one retrieval is.
+/// The parameters of one retrieval.
 #[derive(Debug, Clone)]
 struct Setting {
-    /// What is asked for, by its place in [`SIZES`]; what is past it is content for the server to read.
+    /// Requested files, as indices into [`SIZES`]. A larger index is a request with content for the server to
+    /// read.
     asks: Vec<usize>,
     client: Config,
     server: ServerConfig,
-    /// Octets that go at a time: from the client, from the server.
+    /// Bytes that are moved at a time: from the client, from the server.
     segments: (usize, usize),
     push: &'static str,
 }
 
-/// What came of it.
+/// The result of a retrieval.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
-    /// Status and content of every answer, by its request.
+    /// Status and content of every response, by request.
     answers: BTreeMap<RequestId, (u16, Vec<u8>)>,
-    /// Requests in the order in which they ended, pushed ones too.
+    /// Requests in the order in which they ended, pushed ones included.
     promised: Vec<String>,
 }
 
@@ -77,7 +78,7 @@ struct World {
     to_ask: std::vec::IntoIter<usize>,
     outcome: Outcome,
     ended: usize,
-    /// What each side counted of its exchanges.
+    /// What each side counted for its exchanges.
     counted: Counted,
     served: Vec<Served>,
     content: Vec<u8>,
@@ -116,7 +117,7 @@ impl World {
         }
     }
 
-    /// Until nothing moves any more.
+    /// Runs until no more bytes move.
     fn run(&mut self) {
         for _ in 0..1_000_000 {
             self.ask();
@@ -232,7 +233,7 @@ impl World {
     }
 }
 
-/// Retrieves all, and checks what can be checked whatever the setting is.
+/// Retrieves everything, and checks what must hold in every setting.
 fn retrieve(setting: &Setting) -> Outcome {
     let mut world = World::new(setting);
     world.run();
@@ -245,7 +246,7 @@ fn retrieve(setting: &Setting) -> Outcome {
         }
     }
     let mut served = Counted::default();
-    // What was pushed and refused is none of the client's exchanges.
+    // Refused pushes are not among the client's exchanges.
     let wanted = |served: &&Served| !served.pushed || setting.client.push == Push::Accepted;
     for exchange in world.served.iter().filter(wanted) {
         if !exchange.pushed {
@@ -273,7 +274,7 @@ fn retrieve(setting: &Setting) -> Outcome {
     let content = 70_000 * uploads.count() as u64;
     let frames = 9 * sent.frames(FrameType::DATA);
     assert_eq!(sent.octets(FrameType::DATA), Bytes(content + frames));
-    // The end: the client has nothing more to ask.
+    // The client has nothing more to request.
     world.client.finish();
     let closed = world.client.poll(&mut &[][..], world.now);
     let reason = CloseReason::Finished;
@@ -309,7 +310,7 @@ fn every_file_arrives_whatever_the_windows_are() {
         (100_000, 70_000, UpdateAt::Octets(10_000)),
         (MAX_WINDOW, MAX_WINDOW, UpdateAt::Percent(50)),
     ] {
-        // With a window of one octet a large file is a million frames.
+        // With a window of one byte a large file would need very many frames.
         let asks = if stream == 1 {
             vec![0, 1, 2, 3, 2]
         } else {
@@ -393,7 +394,7 @@ fn a_server_that_leaves_answers_what_it_took() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// Whatever the segments are, the same requests bring the same answers, and all counts agree.
+    /// For any segments, the same requests give the same responses, and all counts agree.
     #[test]
     fn segments_of_any_size_make_no_difference(
         asks in prop::collection::vec(0usize..10, 1..12),
@@ -408,7 +409,8 @@ proptest! {
     ) {
         let mut client = client(window, 65_535, UpdateAt::Percent(percent));
         client.streams = streams;
-        // Sent before it is known, content for a smaller window than the protocol's own overruns it.
+        // Content that is sent before the server's window is known may overrun a window smaller than the
+        // default.
         client.start = match await_settings || server_window < CONNECTION_WINDOW {
             true => Start::AwaitSettings,
             false => Start::AtOnce,

@@ -1,5 +1,5 @@
-//! Object packages from outside: what the specification (`docs/object-package.md`) shows and says, any
-//! files, hostile packages, memory.
+//! Object packages through the public interface: the examples and rules of the specification
+//! (`docs/object-package.md`), arbitrary files, hostile packages, memory.
 
 mod memory;
 mod properties;

@@ -1,5 +1,5 @@
-//! A decoder stays below 1 MB whatever it is given: 10 GB of a good package, and the worst that a hostile
-//! one can claim. Contents are octets that are made and never stored.
+//! A decoder's memory stays below 1 MB for any input: for 10 GB of a valid package, and for the worst that a
+//! hostile package can state. Contents are generated and never stored.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,21 +8,21 @@ use fathometer_http::package::{
     Checksum, DecodeError, Decoder, Encoder, Entry, Event, Limits, Piece, Version,
 };
 
-/// What a decoder may hold at most, in octets.
+/// Most memory that a decoder may hold, in bytes.
 const BAR: isize = 1_000_000;
-/// Octets of the contents of the large packages.
+/// Bytes of the contents of the large packages.
 const TEN_GIGABYTES: u64 = 10_000_000_000;
-/// Octets that arrive at once.
+/// Bytes that arrive at once.
 const PIECE: usize = 1 << 20;
 
 thread_local! {
-    /// Whether what this thread allocates and frees is counted.
+    /// Whether this thread's allocations and frees are counted.
     static COUNTING: Cell<bool> = const { Cell::new(false) };
     static HELD: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, counting what each thread holds.
+/// The system's allocator, with a count of the bytes that each thread holds.
 struct Counting;
 
 fn count(octets: isize) {
@@ -48,7 +48,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // The old and the new may both be there for a moment.
+        // The old and the new memory may briefly exist at the same time.
         count(size as isize);
         count(-(layout.size() as isize));
         // SAFETY: the caller's obligations are passed on as they are.
@@ -95,7 +95,7 @@ impl Counted {
         result
     }
 
-    /// The most that it held, checked against the bar.
+    /// The peak of its memory, checked against the limit.
     fn peak(self, what: &str) -> isize {
         let peak = PEAK.get();
         println!(
@@ -107,7 +107,7 @@ impl Counted {
     }
 }
 
-/// Hands all that `encoder` writes to a decoder, with zeros for contents.
+/// Passes everything that `encoder` writes to a decoder, with zeros for contents.
 fn pass(encoder: &mut Encoder, decoder: &mut Counted, zeros: &[u8]) {
     while let Some(piece) = encoder.next() {
         match piece {
@@ -125,7 +125,7 @@ fn pass(encoder: &mut Encoder, decoder: &mut Counted, zeros: &[u8]) {
     }
 }
 
-/// The checksum of `length` zeros, put together from that of some.
+/// The checksum of `length` zeros, combined from checksums of shorter runs.
 fn of_zeros(length: u64, zeros: &[u8]) -> Checksum {
     let mut whole = crc32fast::Hasher::new();
     let mut piece = crc32fast::Hasher::new();
@@ -153,7 +153,7 @@ fn ten_gigabytes_of_version_2_in_less_than_a_megabyte() {
             ..Entry::default()
         })
         .unwrap();
-    // More files than there could be names remembered, half of them in chunks.
+    // More files than names can be remembered; half of those with content are chunked.
     let mut files = 1;
     let mut octets = half;
     while octets < TEN_GIGABYTES {
@@ -179,7 +179,7 @@ fn ten_gigabytes_of_version_2_in_less_than_a_megabyte() {
     assert!(encoder.is_complete());
     decoder.decoder.end_of_input().unwrap();
     assert_eq!((decoder.octets, decoder.ends), (octets, files));
-    // A head and the allocator's rounding; nothing that grows with files or octets.
+    // A head and the allocator's rounding; nothing that grows with the number of files or bytes.
     assert!(decoder.peak("version 2") < 10_000);
 }
 
@@ -202,7 +202,7 @@ fn ten_gigabytes_of_version_1_in_less_than_a_megabyte() {
     decoder.peak("version 1");
 }
 
-/// As many different names as are remembered, as long as the limits let them be together.
+/// As many different names as can be remembered, each as long as the limits permit for all of them.
 fn worst_names(limits: &Limits) -> Vec<Entry> {
     let octets = limits.table_octets / limits.remembered_files - 1;
     let name = |file| Entry {
@@ -220,7 +220,7 @@ fn the_worst_within_limits_takes_less_than_a_megabyte() {
         let entries = worst_names(&limits);
         let mut encoder = Encoder::new(version, entries, &limits).unwrap();
         let mut decoder = Counted::new();
-        // Octet by octet, too: whatever grows does so in its smallest steps.
+        // Byte by byte, too, so that buffers grow in their smallest steps.
         while let Some(piece) = encoder.next() {
             let Piece::Octets(octets) = piece else {
                 panic!("there are no contents");
@@ -280,14 +280,14 @@ fn claims_take_no_memory() {
         assert!(decoder.peak(what) < 20_000);
     }
 
-    // Whether so many files were meant is known when the table's checksum is.
+    // The checksum of the table decides whether the count was intended or damaged.
     let mut decoder = Counted::new();
     decoder.take(&one(u32::MAX, largest_table)).unwrap();
     let rest = vec![0; largest_table as usize];
     assert_eq!(decoder.take(&rest), Err(DecodeError::TableDamaged));
     assert!(decoder.peak("files, and the rest of the table") < 20_000);
 
-    // A name without an end, and more names than are remembered.
+    // An endless name, and more names than can be remembered.
     for octet in [b"n".as_slice(), b"\xc3\xa9"] {
         let mut decoder = Counted::new();
         decoder.take(&one(2, largest_table)).unwrap();
@@ -309,7 +309,7 @@ fn claims_take_no_memory() {
             .unwrap();
         while let Some(Piece::Octets(octets)) = encoder.next() {
             if file == 0 {
-                // The promise of the header, taken back.
+                // The flag for ascending names in the header is cleared.
                 let mut header = octets[..16].to_vec();
                 header[5] = 0;
                 let checksum = crc32fast::hash(&header[..12]);

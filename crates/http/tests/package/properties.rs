@@ -1,4 +1,4 @@
-//! Object packages of any files, cut, truncated and damaged anywhere.
+//! Object packages of arbitrary files, split, truncated and damaged anywhere.
 
 use crate::support::{File, encoder, read, told, write};
 use fathometer_http::package::{
@@ -102,7 +102,7 @@ proptest! {
         prop_assert_eq!(&read.files, &expected);
 
         if version == Version::Two {
-            // The same list, not known in advance.
+            // The same list, but not known in advance.
             let mut encoder = Encoder::open(&Limits::default());
             for (entry, _) in &files {
                 encoder.push(entry.clone()).unwrap();
@@ -122,7 +122,7 @@ proptest! {
         for length in 0..package.len() {
             let read = read([&package[..length]], Limits::default());
             prop_assert_eq!(read.outcome, Err(DecodeError::Truncated), "at {}", length);
-            // As many as have their last octet, not one more and not one less.
+            // Exactly the files whose last byte has arrived are complete.
             let whole = ends.iter().filter(|&&end| end <= length).count();
             prop_assert_eq!(&read.files[..], &expected[..whole], "at {}", length);
             if let Some(part) = read.part {
@@ -200,11 +200,11 @@ proptest! {
     }
 }
 
-/// Where each file's last octet has arrived, from what an encoder says.
+/// Where each file's last byte ends, computed with an encoder.
 fn ends(version: Version, files: &[File]) -> Vec<usize> {
     let mut ends = vec![0; files.len()];
     for last in 0..files.len() {
-        // A package that goes on: the octets of its first files, without the end.
+        // A package that continues: the bytes of its first files, without the end.
         let ended = match version {
             Version::One => {
                 let package = write(encoder(version, files), files, 11).len();
@@ -267,7 +267,7 @@ fn events_come_with_the_earliest_octet() {
         let (header, start, end) = match version {
             // The header; the table of three names, sizes and attributes; no checksums.
             Version::One => (28, [53, 56, 56], [56, 56, 58]),
-            // Heads of 21 octets, checksums of 4.
+            // Heads of 21 bytes, checksums of 4.
             Version::Two => (16, [37, 65, 90], [44, 69, 96]),
         };
         let content = [start[0], start[2]];
@@ -341,7 +341,7 @@ fn limits_hold_for_the_writer_and_for_the_reader() {
             let package = write(encoder(version, &files), &files, 100);
             let read = read([&package[..]], limits);
             let error = read.outcome.unwrap_err();
-            // A table of so many files is too large already.
+            // A table of that many files may exceed its own limit first.
             let too_large = [expected.1, DecodeError::TableTooLarge];
             assert!(too_large.contains(&error), "{version:?} {what}: {error:?}");
             assert_eq!(error.class(), Class::TooLarge);
@@ -352,7 +352,7 @@ fn limits_hold_for_the_writer_and_for_the_reader() {
     assert_eq!(refused, EncodeError::TableTooLarge);
     assert!(Encoder::new(Version::Two, long, &limits).is_ok());
 
-    // A content of unknown size shows its size as it comes.
+    // A content of unknown size reveals its size only as it arrives.
     let mut encoder = Encoder::open(&limits);
     let entry = Entry {
         size: None,
@@ -450,7 +450,7 @@ fn content_is_counted() {
     assert_eq!(encoder.end_of_content(), Err(short));
     encoder.content(b"c").unwrap();
     encoder.end_of_content().unwrap();
-    // The checksum, the whole empty file and the head of the third in one.
+    // The checksum, the whole empty file and the head of the third file in one piece.
     let Some(Piece::Octets(octets)) = encoder.next() else {
         panic!("octets are due");
     };

@@ -1,4 +1,4 @@
-//! What the tests of packages share: packing and unpacking in memory.
+//! Shared by the tests of packages: packing and unpacking in memory.
 
 use fathometer_http::package::{
     DecodeError, Decoder, Encoder, Entry, Event, Limits, Piece, Version,
@@ -7,13 +7,13 @@ use fathometer_http::package::{
 /// A file and its content.
 pub type File = (Entry, Vec<u8>);
 
-/// What a package was read as.
+/// The result of reading a package.
 #[derive(Debug, PartialEq)]
 pub struct Read {
     pub version: Option<Version>,
-    /// Those that were whole.
+    /// The complete files.
     pub files: Vec<File>,
-    /// Octets of the file that was not.
+    /// Bytes of the incomplete file.
     pub part: Option<Vec<u8>>,
     pub outcome: Result<(), DecodeError>,
 }
@@ -69,7 +69,7 @@ fn take(
     Ok(())
 }
 
-/// Packs files, each content in parts of `part` octets.
+/// Packs files, each content in parts of `part` bytes.
 pub fn write(mut encoder: Encoder, files: &[File], part: usize) -> Vec<u8> {
     let mut package = Vec::new();
     while let Some(piece) = encoder.next() {
@@ -98,7 +98,7 @@ pub fn encoder(version: Version, files: &[File]) -> Encoder {
     Encoder::new(version, entries, &Limits::default()).unwrap()
 }
 
-/// What reading tells of a file, given what was packed.
+/// The expected result of reading a packed file.
 pub fn told((entry, content): &File, version: Version) -> File {
     let mut entry = entry.clone();
     entry.size = Some(content.len() as u64);

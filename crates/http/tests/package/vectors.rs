@@ -1,6 +1,6 @@
-//! The packages of `tests/package/`, right ones and hostile ones, as this reader reads them and as one
-//! does that was written in Python from the specification (`docs/object-package.md`) alone; and what our
-//! encoder writes, read by the other.
+//! The packages of `tests/package/`, valid and hostile ones. This reader and a second one in Python, written
+//! only from the specification (`docs/object-package.md`), read them. The second reader also reads this
+//! encoder's output.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/package")
 }
 
-/// Name, classes of the fault that readers may find, files that are whole before.
+/// Name, classes of faults that readers may report, number of complete files before the fault.
 fn outcomes() -> Vec<(String, Vec<String>, usize)> {
     let text = std::fs::read_to_string(folder().join("outcomes.txt")).unwrap();
     let row = |line: &str| {
@@ -46,7 +46,7 @@ fn whole(package: &[u8]) -> Read {
     read([package], Limits::default())
 }
 
-/// What the other reader would write about it.
+/// What the other reader would print about it.
 fn lines(read: &Read) -> String {
     let mut text = String::new();
     for (entry, content) in &read.files {
@@ -86,7 +86,7 @@ fn lines(read: &Read) -> String {
     text
 }
 
-/// What the other reader writes about each of these packages; `None` without Python.
+/// What the other reader prints about each of these packages; `None` without Python.
 fn other_reader(packages: &[PathBuf]) -> Option<Vec<String>> {
     let output = Command::new("python3")
         .arg(folder().join("reader.py"))
@@ -158,7 +158,7 @@ fn an_independent_reader_agrees_about_every_vector() {
     };
     for ((name, classes, _), told) in outcomes.iter().zip(told) {
         let ours = lines(&whole(&vector(name)));
-        // Readers may differ in their limits, never in what was whole.
+        // Readers may differ in their limits, but never in the complete files.
         if classes.len() == 1 {
             assert_eq!(told, ours, "{name}");
         } else {
@@ -195,7 +195,7 @@ fn an_independent_reader_reads_what_is_written() {
     }
 }
 
-/// Files of all kinds that a version can carry.
+/// Files with all metadata that a version can carry.
 fn site(version: Version) -> Vec<File> {
     let two = version == Version::Two;
     let sizes = [0, 1, 511, 16_384, 200_000, 7];
@@ -248,7 +248,7 @@ fn what_is_written_is_what_the_specification_says() {
         assert_eq!(again, package, "{name}");
     }
 
-    // A list that is not known in advance, and a file in chunks.
+    // A list that is not known in advance, and a chunked file.
     let package = vector("rich-2.objp");
     let mut files = whole(&package).files;
     files[2].0.size = None;
@@ -257,7 +257,7 @@ fn what_is_written_is_what_the_specification_says() {
         encoder.push(entry.clone()).unwrap();
     }
     encoder.finish();
-    // Parts show in chunks only.
+    // Only in a chunked file does the size of the parts matter.
     assert_eq!(write(encoder, &files, 2), package);
 }
 
@@ -271,7 +271,7 @@ fn the_specification_shows_the_vectors() {
     }
 }
 
-/// Sixteen octets a line.
+/// A hexadecimal listing with sixteen bytes per line.
 fn listing(octets: &[u8]) -> String {
     let mut text = String::new();
     for (line, octets) in octets.chunks(16).enumerate() {

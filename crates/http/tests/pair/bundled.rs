@@ -1,5 +1,5 @@
-//! Packages and archives from the origin: the whole page in one response, whatever carries it, and later
-//! only what has changed.
+//! Packages and archives from the origin, with every carrier: first the whole page in one response, and later
+//! only the files that changed.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const BUNDLES: [&str; 6] = [
     "zip",
 ];
 
-/// How files may be asked for beside a bundle.
+/// The policies that carry a bundle, and single files beside it.
 const CARRIERS: [&str; 6] = [
     "h1.0",
     "h1.0-keepalivex4",
@@ -52,7 +52,7 @@ fn count(retrieval: &Retrieval, by: Delivery) -> usize {
     files.filter(|file| file.by == by).count()
 }
 
-/// The site with other octets in some of its images.
+/// The site with other content in some of its images.
 fn changed(places: &[usize]) -> Site {
     let mut site = site();
     for &place in places {
@@ -155,7 +155,7 @@ fn a_revisit_brings_what_has_changed_and_no_more() {
             octets * 10 < all.exchanges[0].response_body.0,
             "{policy}: {octets}"
         );
-        // Once more, with what the delta brought.
+        // Visits again, with the files that the delta delivered.
         let third = visit(&later, &policy, Visit::Revalidate, delta.cache.clone());
         assert_eq!(
             count(&third.retrieval, Delivery::Current),
@@ -251,7 +251,7 @@ fn lists_come_whole_by_every_policy() {
 fn a_bundle_that_is_broken_is_not_read_to_its_end() {
     let (mut site, list) = folder();
     let list = Arc::new(list);
-    // What the folder answers calls itself a package and is none.
+    // The folder's response is labelled as a package, but is not one.
     site.files.push(File {
         path: list.folder.clone(),
         content_type: "application/vnd.fathometer.object-package;version=2".into(),

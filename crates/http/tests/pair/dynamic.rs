@@ -1,5 +1,5 @@
-//! Content that is made while it is sent, in virtual time: singly, and as a file of a package whose size
-//! nobody knows.
+//! Content that is produced while it is sent, in virtual time: as a single file, and as a file of unknown size
+//! in a package.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ const CARRIERS: [&str; 6] = [
     "h2c-sharded2",
 ];
 
-/// One of the page's images is made in parts.
+/// One of the page's images is produced in parts.
 const IMAGE: &str = "/img02.gif";
 const PARTS: u32 = 5;
 const PART: u32 = 3000;
@@ -38,7 +38,7 @@ fn image() -> Dynamic {
     }
 }
 
-/// The page, from its file, in parts.
+/// The page, produced in parts from its file.
 fn page() -> Dynamic {
     Dynamic {
         path: "/index.html".to_owned(),
@@ -66,7 +66,7 @@ fn first(origin: &Arc<Origin>, policy: &str) -> Retrieval {
     retrieve(origin, setting, ValidatorCache::new()).retrieval
 }
 
-/// Seconds from the start until a file was usable, and its octets.
+/// The time in seconds from the start until a file was usable, and its size in bytes.
 fn arrival(retrieval: &Retrieval, target: &str) -> (f64, u64) {
     let start = Instant::from_nanos(1_000_000);
     let files = &retrieval.files;
@@ -150,7 +150,7 @@ fn what_needs_sizes_leaves_it_out_and_the_client_asks_for_it() {
         assert_eq!(retrieval.bundle, Some(BundleAnswer::Whole { files }));
         assert_eq!(retrieval.exchanges.len(), 2, "{policy}");
         assert_eq!(arrival(&retrieval, IMAGE).1, u64::from(PARTS * PART));
-        // There is no package of a page without its page.
+        // A page that has no static file cannot be packed.
         let none = origin(making, vec![page()]);
         let retrieval = first(&none, &policy);
         assert_eq!(retrieval.failures, [], "{policy}");

@@ -1,5 +1,5 @@
-//! Client drivers against the origin, in virtual time: every policy on every visit fetches every
-//! octet, with the requests and connections that the paper counts.
+//! Client drivers against the origin, in virtual time: every policy fetches every byte on every visit, with the
+//! numbers of requests and connections that the paper states.
 
 mod bundled;
 mod dynamic;
@@ -29,7 +29,7 @@ const POLICIES: [&str; 9] = [
     "h1.1-pipeline-ranges",
 ];
 
-/// The cache after a first visit by a plain policy.
+/// The cache after a first visit with a plain policy.
 fn filled_cache(origin: &Arc<Origin>) -> ValidatorCache {
     let first = retrieve(
         origin,
@@ -49,7 +49,7 @@ fn count(outcome: &Outcome, status: u16) -> usize {
     exchanges.filter(|e| e.status == Some(status)).count()
 }
 
-/// What must hold of every retrieval that goes well.
+/// Checks what must hold for every successful retrieval.
 fn assert_sound(outcome: &Outcome, policy: &str) {
     let retrieval = &outcome.retrieval;
     assert_eq!(retrieval.failures, [], "{policy}");
@@ -286,7 +286,7 @@ fn compressed_html_is_read_as_it_arrives() {
             .count(),
         1
     );
-    // More references in the first segments: the second batch leaves earlier.
+    // The first segments contain more references, so that the second batch is sent earlier.
     let milestones = outcome.retrieval.milestones;
     assert!(milestones.second_batch_sent < plain.retrieval.milestones.second_batch_sent);
     assert!(milestones.first_image_request_sent < milestones.base_complete);
@@ -327,7 +327,8 @@ fn flushed(flush: &str, visit: Visit, cache: ValidatorCache) -> Outcome {
 fn an_explicit_client_flushes_by_what_it_knows() {
     let outcome = flushed("explicit", Visit::Revalidate, filled_cache(&origin(site())));
     let counters = outcome.retrieval.counters;
-    // The base file's request, full buffers, and the remainder when all references are known.
+    // Flushes: after the base file's request, when buffers are full, and for the rest once all references are
+    // known.
     assert_eq!((counters.flushes_explicit, counters.flushes_end), (1, 1));
     assert_eq!(counters.flushes_timer, 0);
     let images: usize = outcome.writes[1..].iter().sum();
@@ -455,7 +456,7 @@ fn a_careful_client_ends_its_side_first() {
         let wait = Duration::from_millis(90 * half_closed as u64);
         assert_eq!(connection.closed, complete.map(|at| at + wait));
     }
-    // HTTP/1.0: the server ends each connection, and the client waits for that.
+    // HTTP/1.0: the server closes each connection, and the client waits for the close.
     let outcome = retrieve(
         &origin,
         Setting::new("h1.0", Visit::First),
@@ -498,7 +499,7 @@ fn pipelining_needs_fewer_round_trips_and_connections_fewer_still() {
     assert!(pipelined < parallel10 && parallel10 < serial11 && serial11 < serial10);
 }
 
-/// Everything about a retrieval but its times.
+/// Everything about a retrieval except its times.
 fn summary(outcome: &Outcome) -> Vec<(String, u32, Option<u16>, u64, u64, Bytes)> {
     let exchanges = outcome.retrieval.exchanges.iter();
     let line = |e: &fathometer_model::ExchangeRecord| {

@@ -1,4 +1,4 @@
-//! Pages over HTTP/2 against the origin: streams, hosts, pushes, hints, graphs, and what is counted.
+//! Pages over HTTP/2 against the origin: streams, hosts, pushes, hints, graphs, and counters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn content(outcome: &Outcome) -> u64 {
     files.map(|exchange| exchange.response_body.0).sum()
 }
 
-/// What must hold of every retrieval over HTTP/2 that goes well.
+/// Checks what must hold for every successful retrieval over HTTP/2.
 fn assert_sound(outcome: &Outcome) {
     let retrieval = &outcome.retrieval;
     assert_eq!(retrieval.failures, []);
@@ -49,7 +49,7 @@ fn assert_sound(outcome: &Outcome) {
     let written: usize = outcome.writes.iter().sum();
     let recorded: u64 = retrieval.connections.iter().map(|c| c.sent.0).sum();
     assert_eq!(written as u64, recorded);
-    // What is no request and no response: preface, settings, windows, acknowledgements, a goodbye.
+    // Bytes outside requests and responses: preface, settings, window updates, acknowledgements, GOAWAY.
     let heads: u64 = retrieval.exchanges.iter().map(|e| e.request_head.0).sum();
     assert!(
         (heads..heads + 2000).contains(&recorded),
@@ -70,14 +70,14 @@ fn every_file_comes_whole_over_one_connection() {
     let retrieval = &outcome.retrieval;
     assert_eq!(retrieval.connections.len(), 1);
     assert_eq!(retrieval.exchanges.len(), IMAGES + 1);
-    // DATA frames cost nine octets each.
+    // DATA frames have an overhead of nine bytes each.
     let extra = content(&outcome) - total;
     assert!(extra > 0 && extra.is_multiple_of(9), "{extra}");
     assert_eq!(retrieval.cache.get("/index.html").unwrap().html, html);
     assert_eq!(retrieval.cache.len(), IMAGES + 1);
     let named = |e: &ExchangeRecord| e.named_by.as_deref() == Some("/index.html");
     assert!(retrieval.exchanges[1..].iter().all(named));
-    // The table remembers what requests have in common.
+    // The table compresses what requests have in common.
     let later = &retrieval.exchanges[2..];
     let wire: u64 = later.iter().map(|e| e.request_head.0).sum();
     let plain: u64 = later
@@ -184,19 +184,19 @@ fn pushes_are_matched_with_the_page_and_given_up_when_cached() {
     assert_eq!(asked.count(), 1, "only the page itself is asked for");
     assert_eq!(outcome.retrieval.cache.len(), IMAGES + 2);
 
-    // Everything but one is in the cache already.
+    // All files except one are cached already.
     let mut cache = outcome.retrieval.cache;
     cache.remove("/img07.gif");
     let setting = Setting::new("h2c-push", Visit::Revalidate);
     let revisit = retrieve(&origin, setting, cache).retrieval;
     assert_eq!(revisit.failures, []);
-    // A page that is current is none with which anything is pushed.
+    // No files are pushed with a page that is current.
     assert_eq!(revisit.counters.pushes_promised, 0);
 }
 
 #[test]
 fn a_file_that_was_asked_for_before_its_promise_is_not_taken_twice() {
-    // The page is read piece by piece, and its promise comes with the second half of it.
+    // The page is read in pieces, and its push promise comes with its second half.
     let origin = origin_with(site(), "/img00.gif /img01.gif /img41.gif\n", "");
     let outcome = retrieve(&origin, first("h2c-push"), ValidatorCache::new());
     let counters = outcome.retrieval.counters;
@@ -205,8 +205,8 @@ fn a_file_that_was_asked_for_before_its_promise_is_not_taken_twice() {
     assert_eq!(outcome.retrieval.exchanges.len(), IMAGES + 1);
 }
 
-/// HTML that names a style sheet and a script at its very end; the sheet names a font, the script an
-/// image and, with it, another script.
+/// HTML that refers to a style sheet and a script at its very end. The style sheet refers to a font; the script
+/// refers to an image and to another script.
 fn deep() -> Site {
     let file = |path: &str, content_type: &str, length: usize| File {
         path: path.to_owned(),
@@ -306,7 +306,7 @@ fn early_hints_make_files_known_before_the_page_comes() {
         let mut planned = Vec::new();
         for preloads in [true, false] {
             let mut setting = first(policy);
-            // The server takes its time for every response, but not for its hints.
+            // The service time delays every response, but not its hints.
             setting.server.service_time = Duration::from_millis(200);
             setting.http2.service_time = Duration::from_millis(200);
             setting.options.graph = Arc::clone(&graph);
@@ -329,7 +329,7 @@ fn early_hints_make_files_known_before_the_page_comes() {
 fn the_more_urgent_goes_first() {
     let site = deep();
     let mut graph = PageGraph::default();
-    // Known with the HTML: many images, and a style sheet at last.
+    // Known with the HTML: six images, and a font last.
     for n in 0..6 {
         graph.add("/index.html", &format!("/a.css?{n}"), FileKind::Image);
     }
@@ -348,7 +348,7 @@ fn the_more_urgent_goes_first() {
         let before = outcome.retrieval.exchanges.iter();
         before.filter(|e| e.last_byte < font).count()
     };
-    // Five files and a font are waiting when the page is whole.
+    // Images and a font are outstanding when the HTML is complete.
     for policy in ["h1.1", "h2c"] {
         let plain = order(policy, Priorities::None);
         let browser = order(policy, Priorities::Browser);
@@ -378,7 +378,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
     fn how_responses_are_cut_changes_nothing_but_times(
-        // With a few octets at a time the page takes longer than the server waits.
+        // With small segments the page takes longer than the server's time limit.
         segment in 30usize..3000,
         distance in 0u64..2000,
         policy in prop::sample::select(vec!["h2c", "h2cx2", "h2c-sharded", "h2c-streams3", "h2c-push"]),
@@ -416,7 +416,8 @@ fn a_small_window_holds_a_large_file_up() {
         end.since(retrieval.connections[0].opened)
     };
     let narrow = elapsed(4096);
-    // The largest image has ten windows, each a round trip when half of it has been read.
+    // The largest image is ten windows long. Each window costs a round trip, since updates are sent when half
+    // of it was read.
     assert!(
         narrow > elapsed(1 << 20) + Duration::from_millis(500),
         "{narrow:?}"

@@ -1,7 +1,7 @@
-//! A client driver and an origin's connections joined in virtual time.
+//! A client driver and an origin's connections, connected in virtual time.
 //!
-//! The network is a delay each way and, towards the client, segments of a size one after another at a
-//! distance. There is no TCP: what its resets do is played where a test needs it.
+//! The network has a delay in each direction. Towards the client it delivers segments of one size, one after
+//! another at a fixed interval. TCP is not simulated; tests that need its resets imitate them.
 
 use std::collections::{BTreeMap, BinaryHeap};
 use std::io::IoSlice;
@@ -18,16 +18,16 @@ use fathometer_model::{ContentCoding, Failure, File, FileId, Instant, Page, Site
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
-/// What the network does.
+/// The parameters of the network.
 #[derive(Debug, Clone, Copy)]
 pub struct Network {
-    /// From one side to the other.
+    /// The one-way delay.
     pub delay: Duration,
-    /// Octets that the client reads at a time.
+    /// Bytes that the client reads at a time.
     pub segment: usize,
-    /// Between two segments.
+    /// The interval between two segments.
     pub distance: Duration,
-    /// Whether a reset destroys what was sent before it and has not arrived, as it does to octets in
+    /// Whether a reset destroys bytes that were sent before it and have not arrived. TCP loses such bytes in
     /// the server's send buffer and in the client's receive buffer.
     pub resets_overtake: bool,
 }
@@ -43,13 +43,13 @@ impl Default for Network {
     }
 }
 
-/// Everything that decides about one retrieval.
+/// The parameters of one retrieval.
 pub struct Setting {
     pub policy: Policy,
     pub options: Options,
     pub visit: Visit,
     pub server: ServerConfig,
-    /// The same for policies of HTTP/2.
+    /// The server's configuration for policies of HTTP/2.
     pub http2: h2::server::ServerConfig,
     pub network: Network,
 }
@@ -67,16 +67,16 @@ impl Setting {
     }
 }
 
-/// A retrieval and what was seen of it from outside.
+/// A retrieval, and what was observed from outside.
 pub struct Outcome {
     pub retrieval: Retrieval,
     /// The sizes of the client's writes.
     pub writes: Vec<usize>,
-    /// All that the client wrote, connection by connection, as far as it is text.
+    /// All text that the client wrote, connection by connection.
     pub requests: Vec<String>,
-    /// The most connections open at a time.
+    /// The largest number of connections open at a time.
     pub most_open: usize,
-    /// Connections on which the client ended its side before it closed.
+    /// Connections whose sending side the client closed before it closed the connection.
     pub half_closed: usize,
 }
 
@@ -89,7 +89,8 @@ enum Happening {
     ClientSeesReset,
 }
 
-/// Sorted by time, then by the order in which they were decided, earliest greatest.
+/// Ordered by time, then by creation. The earliest is the greatest, because `BinaryHeap` returns the greatest
+/// first.
 struct Event {
     key: (Instant, u64),
     conn: u32,
@@ -119,7 +120,7 @@ enum Server {
     Http2(Box<h2::server::Connection>),
 }
 
-/// Passes a call on.
+/// Calls the same method on either kind of server.
 macro_rules! either {
     ($server:expr, $inner:ident => $call:expr) => {
         match $server {
@@ -131,11 +132,11 @@ macro_rules! either {
 
 struct Side {
     server: Server,
-    /// `None` when the server has closed both sides.
+    /// `false` once the server has closed both sides.
     server_open: bool,
     client_open: bool,
     established: bool,
-    /// When the last octets on their way to the client arrive.
+    /// When the last bytes in transit to the client arrive.
     arrives: Instant,
 }
 
@@ -247,7 +248,7 @@ impl World {
         }
     }
 
-    /// What a host of the driver does after every input.
+    /// What a driver's host does after every input.
     fn serve_client(&mut self) {
         while let Some(action) = self.driver.poll_action() {
             let delay = self.setting.network.delay;
@@ -316,7 +317,7 @@ impl World {
                 self.driver.handle_failure(id, Failure::Reset, now);
                 self.forget_deliveries(conn);
             }
-            // Octets for a socket that is gone are answered by a reset.
+            // Bytes for a closed socket are answered by a reset.
             Happening::ToServer(_) if !side.server_open => {
                 let mut at = now + delay;
                 if !self.setting.network.resets_overtake {
@@ -340,7 +341,7 @@ impl World {
         self.events.retain(|event| event.conn != conn);
     }
 
-    /// What a host of a server connection does after every input.
+    /// What a server connection's host does after every input.
     fn serve(&mut self, conn: u32) {
         let network = self.setting.network;
         let now = self.now;
@@ -386,7 +387,7 @@ impl World {
 /// The number of images in the page of [`site`].
 pub const IMAGES: usize = 42;
 
-/// A page like the paper's: 42 KB of HTML, also deflated, with 42 GIFs of 70 octets to 40 KB.
+/// A page like the paper's: 42 KB of HTML, also deflated, with 42 GIFs of 70 bytes to 40 KB.
 pub fn site() -> Site {
     let image = |n: usize| {
         let size = match n {
@@ -445,7 +446,7 @@ pub fn origin(site: Site) -> Arc<Origin> {
     origin_with(site, "", "")
 }
 
-/// An origin that pushes and hints what these plans say.
+/// An origin that pushes and sends hints according to these plans.
 pub fn origin_with(site: Site, push: &str, early_hints: &str) -> Arc<Origin> {
     let config = OriginConfig {
         wall_clock: Duration::from_secs(900_000_000),

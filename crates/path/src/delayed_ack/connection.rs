@@ -1,14 +1,14 @@
-//! What is known of one connection, and which of its acknowledgements 4.4BSD sends at once.
+//! The state of one connection, and the rule for which of its acknowledgements 4.4BSD sends at once.
 
 use super::segment::{Offer, Segment};
 
-/// The largest segment of a side that does not say (RFC 9293, section 3.7.1), in octets.
+/// The largest segment of a side that sends no MSS option (RFC 9293, section 3.7.1), in bytes.
 const DEFAULT_LARGEST_SEGMENT: u16 = 536;
 
-/// The octets that time stamps take from a full segment, padding included.
+/// The bytes that the time stamps option takes from a full segment, padding included.
 const TIMESTAMPS_LENGTH: u32 = 12;
 
-/// What a side opened with.
+/// The SYN of one side.
 #[derive(Debug, Clone, Copy)]
 struct Opening {
     /// The sequence number of its SYN.
@@ -16,16 +16,16 @@ struct Opening {
     offer: Offer,
 }
 
-/// What a packet tells the peer about what the host has received and has room for.
+/// What a packet reports to the peer: the data that the host has received, and its window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Told {
     acknowledgement: u32,
-    /// The right edge of the window: the first sequence number that there is no room for.
+    /// The right edge of the window: the first sequence number beyond it.
     edge: u32,
 }
 
 impl Told {
-    /// Whether it makes `other` needless.
+    /// Whether it makes `other` redundant.
     pub(super) fn says_as_much_as(self, other: Told) -> bool {
         is_after(self.acknowledgement, other.acknowledgement)
             || (self.acknowledgement == other.acknowledgement
@@ -33,45 +33,45 @@ impl Told {
     }
 }
 
-/// An acknowledgement that waits; its octets are in the connection's buffer.
+/// An acknowledgement that is held; its bytes are in the connection's buffer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Held {
     pub(super) told: Told,
-    /// Its place in [`DelayedAck`](super::DelayedAck)'s waiting line.
+    /// Its key in the `waiting` queue of [`DelayedAck`](super::DelayedAck).
     pub(super) turn: u64,
 }
 
-/// Data that came before others that belong in front of them.
+/// Data that arrived out of order, with earlier data still missing.
 #[derive(Debug, Clone, Copy)]
 struct Gap {
-    /// What the host lacks first.
+    /// The first missing sequence number.
     start: u32,
-    /// The end of all that lies behind it.
+    /// The end of the data that arrived behind the gap.
     end: u32,
 }
 
-/// What the packets of a connection told, in both directions.
+/// The state of a connection, from its packets in both directions.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// Its place among all connections, by their beginning.
+    /// Its position among all connections, in the order in which they were opened.
     pub(super) age: u64,
     host: Option<Opening>,
     peer: Option<Opening>,
-    /// What the host has been given without a gap, as far as packets and acknowledgements tell.
+    /// The next sequence number that the host expects, as far as packets and acknowledgements show.
     next: u32,
     gap: Option<Gap>,
-    /// The peer sent something that BSD answers at once with the acknowledgement that it had.
+    /// The peer sent a segment that BSD answers at once by repeating its last acknowledgement.
     provoked: bool,
     /// The sequence numbers after each side's FIN.
     host_fin: Option<u32>,
     peer_fin: Option<u32>,
     host_fin_is_acknowledged: bool,
-    /// The largest window that the host announced, in octets.
+    /// The largest window that the host advertised, in bytes.
     largest_window: u32,
-    /// The last word that left.
+    /// The latest report that was forwarded.
     left: Option<Told>,
     pub(super) held: Option<Held>,
-    /// The octets of what is held, or room for them.
+    /// The bytes of the held packet, or an empty buffer kept for reuse.
     pub(super) buffer: Vec<u8>,
 }
 
@@ -127,7 +127,7 @@ impl Connection {
             .is_some_and(|fin| is_at_or_after(acknowledgement, fin));
     }
 
-    /// What a segment of the host tells.
+    /// What a segment of the host reports. Also records the largest window.
     pub(super) fn told(&mut self, segment: &Segment, acknowledgement: u32) -> Told {
         // The windows in SYN are never scaled.
         let shift = match (self.host, self.peer) {
@@ -146,14 +146,14 @@ impl Connection {
         }
     }
 
-    /// Whether BSD would have sent a pure acknowledgement that tells this without waiting.
+    /// Whether BSD would have sent a pure acknowledgement with this report at once.
     pub(super) fn acknowledges_at_once(&self, told: Told, segments: u32) -> bool {
         let (Some(left), Some(latest)) = (self.left, self.latest()) else {
             // The third packet of the handshake.
             return true;
         };
         if is_after(latest.acknowledgement, told.acknowledgement) {
-            // Overtaken within the host: what is held says more, and goes on waiting.
+            // Reordered within the host: the held acknowledgement reports more, and stays held.
             return true;
         }
         let repeats = told.acknowledgement == latest.acknowledgement;
@@ -173,7 +173,7 @@ impl Connection {
         fills_a_gap || acknowledges_fin || acknowledged >= enough || edge_moved
     }
 
-    /// The octets that are acknowledged without waiting.
+    /// The number of acknowledged bytes that makes BSD acknowledge at once.
     fn enough(&self, segments: u32) -> u32 {
         let offers = [self.host, self.peer].map(|side| side.map(|side| side.offer));
         let largest = offers
@@ -192,12 +192,12 @@ impl Connection {
             .max(1)
     }
 
-    /// The last word of the kernel, whether it left or is held.
+    /// The kernel's latest report, forwarded or held.
     fn latest(&self) -> Option<Told> {
         self.held.map(|held| held.told).or(self.left)
     }
 
-    /// The kernel acknowledges; it knows better than the packets seen here what it has.
+    /// The kernel acknowledges. Its acknowledgement is more reliable than the packets seen here.
     pub(super) fn host_acknowledged(&mut self, told: Told) {
         if is_after(told.acknowledgement, self.next) {
             self.next = told.acknowledgement;
@@ -210,7 +210,7 @@ impl Connection {
         }
     }
 
-    /// This is known to the peer as soon as the path has carried it.
+    /// Records that the report was forwarded: the peer gets it once the path has delivered it.
     pub(super) fn has_left(&mut self, told: Told) {
         if self.left.is_none_or(|left| told.says_as_much_as(left)) {
             self.left = Some(told);
@@ -218,14 +218,14 @@ impl Connection {
         self.provoked = false;
     }
 
-    /// The host is about to get a segment that is neither SYN nor RST.
+    /// The host is about to receive a segment that is neither SYN nor RST.
     pub(super) fn peer_sent(&mut self, segment: &Segment) {
         let end = segment.end();
         if segment.fin {
             self.peer_fin = Some(end);
         }
         if end == segment.sequence && is_at_or_after(end, self.next) {
-            // An acknowledgement: nothing to answer, even if it overtook data.
+            // A pure acknowledgement needs no answer, even if it overtook data.
             return;
         }
         let is_beyond_window = self.latest().is_some_and(|told| is_after(end, told.edge));
@@ -239,15 +239,15 @@ impl Connection {
                 gap.end = end;
             }
         } else if is_beyond_window || !is_after(end, self.next) {
-            // A probe of the window, a keep-alive, or what was there before.
+            // A window probe, a keep-alive, or data that had already arrived.
             self.provoked = true;
         } else {
             self.next = end;
         }
     }
 
-    /// Whether the kernel takes an RST for genuine: once the handshake is over its sequence number
-    /// must lie in the window (RFC 9293, section 3.10.7.4).
+    /// Whether the kernel accepts an RST. After the handshake its sequence number must lie in the window (RFC
+    /// 9293, section 3.10.7.4).
     pub(super) fn is_reset_by(&self, segment: &Segment) -> bool {
         self.latest().is_none_or(|told| {
             is_at_or_after(segment.sequence, told.acknowledgement)
@@ -255,7 +255,7 @@ impl Connection {
         })
     }
 
-    /// Whether both sides have finished, and each knows it of the other or soon will.
+    /// Whether both sides have sent FIN, and both FINs are acknowledged or their acknowledgement has left.
     pub(super) fn is_over(&self) -> bool {
         let peer_fin_is_acknowledged = match (self.peer_fin, self.left) {
             (Some(fin), Some(left)) => is_at_or_after(left.acknowledgement, fin),
@@ -265,7 +265,7 @@ impl Connection {
     }
 }
 
-/// Whether `sequence` comes after `other`, less than half the circle ahead.
+/// Whether `sequence` comes after `other`, less than half the sequence space ahead.
 fn is_after(sequence: u32, other: u32) -> bool {
     (sequence.wrapping_sub(other) as i32) > 0
 }

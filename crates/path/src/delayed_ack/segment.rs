@@ -1,8 +1,8 @@
-//! A TCP segment as delayed acknowledgements see it, read from a raw IP packet (RFC 791, RFC 8200,
-//! RFC 9293).
+//! The fields of a TCP segment that delayed acknowledgements depend on, parsed from a raw IP packet (RFC 791,
+//! RFC 8200, RFC 9293).
 //!
-//! Fragments, IPv6 extension headers and whatever does not add up are not understood. Checksums
-//! are not looked at: nothing here is corrupted on the way, and the kernel looks at them.
+//! Fragments, IPv6 extension headers and inconsistent packets are not parsed. Checksums are not verified: the
+//! path does not corrupt packets, and the kernel verifies them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,31 +15,31 @@ const ACK: u8 = 0x10;
 /// An address and a port.
 pub(super) type Endpoint = (IpAddr, u16);
 
-/// What a segment says.
+/// The parsed fields of a segment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Segment {
     pub(super) source: Endpoint,
     pub(super) destination: Endpoint,
-    /// Of its first octet, or of SYN.
+    /// The sequence number of its first byte, or of its SYN.
     pub(super) sequence: u32,
-    /// Absent without the flag ACK.
+    /// Absent without the ACK flag.
     pub(super) acknowledgement: Option<u32>,
-    /// As it stands in the header, before scaling.
+    /// The value in the header, before scaling.
     pub(super) window: u16,
-    /// Octets of data.
+    /// Bytes of data.
     pub(super) data: u32,
     pub(super) fin: bool,
     pub(super) rst: bool,
-    /// What a SYN offers; absent when it is none.
+    /// The options of a SYN; absent when the segment is not a SYN.
     pub(super) syn: Option<Offer>,
     /// ACK is its only flag and it carries no data.
     pub(super) is_pure_ack: bool,
 }
 
-/// What a SYN offers.
+/// The options of a SYN.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// The largest segment that its sender takes, in octets of data.
+    /// The largest segment that its sender accepts (MSS), in bytes of data.
     pub(super) largest_segment: Option<u16>,
     /// The shift of its sender's windows, if both sides offer one.
     pub(super) window_shift: Option<u8>,
@@ -47,7 +47,7 @@ pub(super) struct Offer {
 }
 
 impl Segment {
-    /// Reads a raw IP packet; `None` when it is not a whole TCP segment that is understood.
+    /// Parses a raw IP packet; `None` when it is not a complete TCP segment, or is not supported.
     pub(super) fn parse(packet: &[u8]) -> Option<Segment> {
         let (source, destination, tcp) = match packet.first()? >> 4 {
             4 => parse_v4(packet)?,
@@ -75,7 +75,7 @@ impl Segment {
         })
     }
 
-    /// The sequence number after everything it carries.
+    /// The sequence number after its data, SYN and FIN.
     pub(super) fn end(&self) -> u32 {
         self.sequence
             .wrapping_add(self.data)
@@ -85,7 +85,7 @@ impl Segment {
 }
 
 impl Offer {
-    /// Reads the options of a SYN, up to the first that does not add up.
+    /// Parses the options of a SYN, up to the first malformed one.
     fn parse(mut options: &[u8]) -> Offer {
         let mut offer = Offer::default();
         loop {
@@ -99,7 +99,7 @@ impl Offer {
             };
             match options[..length] {
                 [2, 4, high, low] => offer.largest_segment = Some(u16::from_be_bytes([high, low])),
-                // RFC 7323, section 2.3: more than 14 counts as 14.
+                // RFC 7323, section 2.3: a shift above 14 counts as 14.
                 [3, 3, shift] => offer.window_shift = Some(shift.min(14)),
                 [8, 10, ..] => offer.timestamps = true,
                 _ => {}
@@ -113,7 +113,7 @@ fn parse_v4(packet: &[u8]) -> Option<(IpAddr, IpAddr, &[u8])> {
     let header: &[u8; 20] = packet.first_chunk()?;
     let header_length = usize::from(header[0] & 0x0f) * 4;
     let total_length = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    // All but "don't fragment": an offset, or more fragments to come.
+    // All bits but "don't fragment": a fragment offset, or more fragments to come.
     let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff;
     if header_length < 20 || fragment != 0 || header[9] != TCP {
         return None;

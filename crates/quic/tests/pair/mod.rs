@@ -1,5 +1,5 @@
-//! A client and a server on a path in virtual time: datagrams arrive after half a round trip, in order,
-//! except those that the test says are lost.
+//! A client and a server on a path in virtual time: datagrams arrive after half a round trip, in order, except
+//! those that the test drops.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -17,7 +17,7 @@ pub const NAME: &str = "origin.test";
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 2], 443);
 const CLIENT: ([u8; 4], u16) = ([10, 0, 0, 1], 50_000);
 
-/// TLS of both sides, whose tickets last from one pair to the next.
+/// TLS of both sides; tickets are kept from one pair to the next.
 #[derive(Clone)]
 pub struct Tls {
     pub client: ClientTls,
@@ -25,15 +25,15 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Certificates made for this test, `padding` octets longer than they need be.
+    /// Creates certificates for one test, `padding` bytes longer than necessary.
     pub fn new(early_data: bool, padding: usize) -> Tls {
         let mut parameters = rcgen::CertificateParams::new(vec![NAME.to_owned()]).unwrap();
         parameters.distinguished_name.push(
             rcgen::DnType::OrganizationName,
-            // Longer than a name may be in a browser, and none looks.
+            // Longer than browsers allow for a name, but no browser is involved.
             "x".repeat(padding + 1),
         );
-        // Its signatures are all of one length, and so are the datagrams that carry them.
+        // All its signatures have the same length, and so have the datagrams that contain them.
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let certificate = parameters.self_signed(&key).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -66,7 +66,7 @@ impl Tls {
     }
 }
 
-/// What a pair is made of.
+/// The set-up of a pair.
 pub struct Plan {
     pub tls: Tls,
     pub client: TransportSettings,
@@ -99,7 +99,7 @@ impl Plan {
     }
 }
 
-/// A datagram under way.
+/// A datagram in flight.
 struct Flying {
     arrives: Instant,
     ecn: u8,
@@ -111,7 +111,7 @@ pub struct End {
     pub endpoint: Endpoint,
     pub key: Option<ConnectionKey>,
     pub events: Vec<Event>,
-    /// Octets read of each stream, and whether its end was.
+    /// Bytes read of each stream, and whether its end was read.
     pub read: std::collections::BTreeMap<u64, (Vec<u8>, bool)>,
     /// Streams reset by the peer, with their codes.
     pub resets: Vec<(u64, u64)>,
@@ -187,9 +187,9 @@ pub struct Pair {
     pub now: Instant,
     half: Duration,
     segments: usize,
-    /// Numbers of the datagrams that are lost, of those that the client and the server send.
+    /// Numbers of the datagrams to drop, among those of the client and of the server.
     pub lost: (Vec<usize>, Vec<usize>),
-    /// Marks that the path makes: congestion met by what the server sends.
+    /// Whether the path marks the server's datagrams with congestion experienced (ECN).
     pub marks: bool,
 }
 
@@ -232,7 +232,7 @@ impl Pair {
         }
     }
 
-    /// Runs until a condition holds, and panics when nothing more is going to happen, or after an hour.
+    /// Runs until a condition holds. Panics when no further event is possible, or after an hour.
     pub fn run_until(&mut self, mut condition: impl FnMut(&mut Pair) -> bool) {
         loop {
             self.settle();
@@ -248,7 +248,7 @@ impl Pair {
         }
     }
 
-    /// Runs until nothing is under way and no timer is set before `time` has passed.
+    /// Runs for `time`: handles every arrival and timer that is due by then.
     pub fn run_for(&mut self, time: Duration) {
         let until = self.now + time;
         loop {
@@ -312,7 +312,7 @@ impl Pair {
         next
     }
 
-    /// Takes events and sends what may go.
+    /// Takes events and sends all pending datagrams.
     pub fn settle(&mut self) {
         self.client.take_events();
         self.server.take_events();

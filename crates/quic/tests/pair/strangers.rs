@@ -1,4 +1,4 @@
-//! Many clients of one server, at addresses of their own.
+//! Many clients of one server, each at its own address.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use fathometer_quic::{
 
 use super::pair::{NAME, Tls};
 
-/// A client of its own, at an address of its own.
+/// A separate client with its own address.
 struct Stranger {
     endpoint: Endpoint,
     key: ConnectionKey,
@@ -35,7 +35,7 @@ impl Stranger {
         }
     }
 
-    /// Gives the server what it has to say.
+    /// Passes the client's datagrams to the server.
     fn speak(&mut self, server: &mut Endpoint, now: Instant) {
         let mut buffer = Vec::new();
         while self
@@ -48,7 +48,7 @@ impl Stranger {
         }
     }
 
-    /// Takes what the server sends to it.
+    /// Passes the server's datagrams for this client to it.
     fn listen(&mut self, server: &mut Endpoint, now: Instant) {
         let from = SocketAddr::from(([10, 0, 0, 2], 443));
         let mut buffer = Vec::new();
@@ -105,7 +105,7 @@ fn a_flood_of_first_packets_holds_little_and_honest_handshakes_succeed() {
     let mut honest = 0;
     for number in 0..400 {
         now += Duration::from_millis(1);
-        // Nothing that is sent to it arrives.
+        // No datagram sent to this client arrives.
         Stranger::new(&tls, number, now).speak(&mut server, now);
         if number % 50 == 49 {
             let mut client = Stranger::new(&tls, 1_000 + number, now);
@@ -124,7 +124,7 @@ fn a_flood_of_first_packets_holds_little_and_honest_handshakes_succeed() {
     assert!(counts.retried >= 390, "{counts:?}");
     assert_eq!((counts.refused, counts.given_up), (0, 0));
 
-    // Clients that show their addresses and then say no more: the oldest make room.
+    // Clients that validate their addresses and then send nothing more: the oldest make room.
     for number in 400..500 {
         now += Duration::from_millis(1);
         let mut client = Stranger::new(&tls, number, now);

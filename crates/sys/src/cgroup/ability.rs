@@ -1,4 +1,4 @@
-//! What of a host can be limited on this machine, found out by doing what an experiment does.
+//! Which resources of a host can be limited on this machine, tested by doing what an experiment does.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,8 @@ use super::{BlockDevice, CpuLimit, DiskLimit, Group, Limits, Resource, reading};
 use crate::error::{Doing, Error, Result};
 use crate::privilege::Ability;
 
-/// What of a host can be limited here: each limit is tried on a group with processes ([`rehearse`]).
+/// Which resources of a host can be limited here: each limit is tried on a group with processes
+/// ([`rehearse`]).
 pub fn available() -> Vec<Ability> {
     let limits = |change: &dyn Fn(&mut Limits)| {
         let mut limits = Limits::default();
@@ -73,18 +74,18 @@ pub fn available() -> Vec<Ability> {
         .collect()
 }
 
-/// Which interface a controller answers to on this machine.
+/// The interface of a controller on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controller {
-    /// What it is about: `cpu`, `memory`, `disk`, `processors`.
+    /// Its resource: `cpu`, `memory`, `disk`, `processors`.
     pub name: &'static str,
-    /// Version of the interface and the topmost directory that can be seen from here; `None` where no
-    /// control groups that are mounted have it.
+    /// The version of the interface and the topmost visible directory; `None` when no mounted control groups
+    /// have the controller.
     pub interface: Option<(u8, PathBuf)>,
 }
 
-/// The interface of each controller that limits of a host need. Machines may have both versions at
-/// once, and then each controller belongs to one of them.
+/// The interface of each controller that limits of a host need. Both versions may be present on a machine;
+/// each controller then belongs to one of them.
 pub fn controllers() -> Vec<Controller> {
     let trees = super::layout::trees();
     let found = |resource: Resource| {
@@ -114,13 +115,15 @@ fn number(version: Version) -> u8 {
     }
 }
 
-/// Does what an experiment does with a host of these limits: makes its group, starts a process in it, moves
-/// a running one into it, sets the limits, reads them back, and removes all again. Says where the group was.
+/// Does what an experiment does with a host of these limits. It creates the group, starts a process in it,
+/// moves a running one into it, sets the limits, reads them back, and removes everything again. Returns where
+/// the group was.
 ///
-/// A group can be made, and limits be set, where no process can be put into it.
+/// All steps are needed: on some machines a group can be created and limits set, but no process can be put
+/// into it.
 pub fn rehearse(limits: &Limits) -> Result<String> {
     let mut group = Group::create("probe", limits)?;
-    // Not every kind of group shares out processor time.
+    // Not every kind of group has shares of processor time.
     let _ = group.put_before_others();
     let mut command = Member::command();
     group.place(&mut command)?;
@@ -165,7 +168,7 @@ pub fn rehearse(limits: &Limits) -> Result<String> {
     Ok(place)
 }
 
-/// A process that waits. Dropping it kills it.
+/// A waiting process. Dropping it kills it.
 struct Member(Child);
 
 impl Member {
@@ -190,13 +193,13 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // It may have ended, and then there is nothing to do.
+        // It may already have exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Which interface limits a group, and where.
+/// The version and the location of a group's interface.
 fn place(group: &Group) -> String {
     let wanted = group.limits().resources();
     let part = group.parts.iter().find(|part| {

@@ -1,5 +1,5 @@
-//! The most descriptors that a process may have open: a limit that no control group has, set in each
-//! process as it starts (`RLIMIT_NOFILE`, `man 2 getrlimit`).
+//! The limit of open descriptors per process. Control groups have no such limit, so it is set in each process
+//! as it starts (`RLIMIT_NOFILE`, `man 2 getrlimit`).
 
 use std::fs;
 use std::io;
@@ -8,7 +8,8 @@ use super::AppliedLimit;
 use crate::error::{Doing, Error, Result, check};
 use crate::privilege;
 
-/// Whether processes can be given this limit: whoever may not raise the hard one can only lower it.
+/// Whether processes can be given this limit: without the privilege to raise the hard limit, it can only be
+/// lowered.
 pub(super) fn possible(number: u64) -> Result<()> {
     let refused = |reason: String| {
         Err(Error::NoLimit {
@@ -22,7 +23,7 @@ pub(super) fn possible(number: u64) -> Result<()> {
     let own = of(None)
         .doing("read the own limit of descriptors")?
         .rlim_max;
-    // The kernel lets nobody go beyond this.
+    // The kernel's upper bound for every process.
     let most = fs::read_to_string("/proc/sys/fs/nr_open").ok();
     let most = most.and_then(|text| text.trim().parse::<u64>().ok());
     if number <= own {
@@ -43,7 +44,7 @@ pub(super) fn possible(number: u64) -> Result<()> {
     ))
 }
 
-/// Limits the calling process: no more than a system call, for the fork of a program with threads.
+/// Limits the calling process by a single system call, as is required after a fork of a program with threads.
 pub(super) fn limit(number: u64) -> io::Result<()> {
     let limit = libc::rlimit {
         rlim_cur: number,
@@ -53,7 +54,7 @@ pub(super) fn limit(number: u64) -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
 }
 
-/// Compares with what a process has now.
+/// Compares the limit with that of a running process.
 pub(super) fn verify(wanted: u64, pid: u32) -> Result<AppliedLimit> {
     let found = of(Some(pid)).doing(format!("read the limits of process {pid}"))?;
     let got = if found.rlim_cur == found.rlim_max {
@@ -82,8 +83,8 @@ fn of(pid: Option<u32>) -> io::Result<libc::rlimit> {
     Ok(found)
 }
 
-/// Whether the hard limit may be raised: `CAP_SYS_RESOURCE`, and not in a user namespace, where
-/// the kernel does not count it.
+/// Whether the hard limit may be raised: this needs `CAP_SYS_RESOURCE`, which the kernel ignores in a user
+/// namespace.
 fn may_raise() -> bool {
     const CAP_SYS_RESOURCE: u64 = 1 << 24;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

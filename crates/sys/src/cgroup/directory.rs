@@ -1,4 +1,4 @@
-//! A group's directories: where they can be made, and what has to be done before they take members.
+//! A group's directories: where they can be created, and how they are prepared for members.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,22 +10,22 @@ use super::refusal::{for_threads, has_processes, no_directory, not_enabled, not_
 use super::{Group, Part, reading, writing};
 use crate::error::{Doing, Error, Result};
 
-/// The controllers that a group takes along where it can, for its accounts.
+/// The controllers that a group uses if possible, to read its usage.
 const ACCOUNTS: [&str; 3] = ["cpu", "cpuacct", "memory"];
 
-/// What a group of version 2 has to have.
+/// The requirements of a group of version 2.
 #[derive(Debug, Clone, Copy)]
 struct Wanted<'a> {
-    /// The controllers that it cannot do without.
+    /// The controllers that it must have.
     needed: &'a BTreeSet<&'a str>,
-    /// Those that it takes along where that costs nothing.
+    /// The controllers that it uses if this has no side effects.
     wished: &'a BTreeSet<&'a str>,
     /// Whether single threads will be put into it.
     threads: bool,
 }
 
 impl Group {
-    /// Makes the group's directory in a tree of version 1, if it needs one there.
+    /// Creates the group's directory in a tree of version 1, if it needs one there.
     pub(super) fn make_v1(&self, name: &str, tree: &Tree) -> Result<Option<Part>> {
         let needed = self
             .limits
@@ -59,12 +59,12 @@ impl Group {
         }
         match refused {
             Some((path, error)) if needed => Err(no_directory(&path, &error)),
-            // Accounts are taken where they can be had.
+            // Controllers for usage are optional.
             _ => Ok(None),
         }
     }
 
-    /// Makes the group's directory in the tree of version 2, if it needs one there.
+    /// Creates the group's directory in the tree of version 2, if it needs one there.
     pub(super) fn make_v2(&self, name: &str, tree: &Tree, threads: bool) -> Result<Option<Part>> {
         let resources = self.limits.resources();
         let needed: BTreeSet<&str> = resources
@@ -84,10 +84,10 @@ impl Group {
         }
         let wished: BTreeSet<&str> = ACCOUNTS.into_iter().filter(|name| tree.has(name)).collect();
         let _alone = owner::alone(tree);
-        // Another thread of this program may have moved it meanwhile.
+        // Another thread of this program may have moved the program meanwhile.
         let tree = &tree.now();
         let none = BTreeSet::new();
-        // Accounts alone are worth a group further up, and no group at all is worse than one without.
+        // A group further up is worthwhile for usage alone, and a group without usage is better than none.
         let attempts = match needed.is_empty() {
             true => vec![(&wished, &none), (&none, &none)],
             false => vec![(&needed, &wished)],
@@ -99,13 +99,23 @@ impl Group {
                 wished,
                 threads,
             };
-            // A threaded group must be right below the group of the process.
+            // A threaded group must be directly below the process's group.
             let reach = if threads { 1 } else { usize::MAX };
+            // systemd leaves a delegated group to the programs in it, and changes the groups above it itself.
+            let stays = !threads && !needed.is_empty() && owner::is_delegated(&tree.own);
+            if stays && occupied(&tree.own) && lacks(&tree.own, needed)?.is_none() {
+                match self.make_v2_beside_own(name, tree, wanted) {
+                    Ok(part) => return Ok(Some(part)),
+                    Err(error) => {
+                        let _ = reason.get_or_insert(error);
+                    }
+                }
+            }
             let parents = tree.upwards().filter(|parent| !owner::is_aside(parent));
             for parent in parents.take(reach) {
                 match self.make_v2_in(parent, name, tree, wanted) {
                     Ok(part) => return Ok(Some(part)),
-                    // The first refusal is about the nearest group, which is the one to talk about.
+                    // The first error concerns the nearest group, and is the useful one.
                     Err(error) => {
                         let _ = reason.get_or_insert(error);
                     }
@@ -129,8 +139,8 @@ impl Group {
         Err(reason)
     }
 
-    /// Makes the group's directory below the own group, after the processes in there were moved into a
-    /// group beside it.
+    /// Creates the group's directory below the program's own group, after moving the processes in there to a
+    /// sibling group.
     fn make_v2_beside_own(&self, name: &str, tree: &Tree, wanted: Wanted<'_>) -> Result<Part> {
         let all = wanted.needed.union(wanted.wished);
         let switched = all.map(|name| (*name).to_owned()).collect();
@@ -139,8 +149,8 @@ impl Group {
             .inspect_err(|_| owner::move_back(&tree.own))
     }
 
-    /// Makes a directory in version 2 that limits nothing, for the pressure on its members: that
-    /// is kept without any controller, and in version 2 alone. None where it cannot be had.
+    /// Creates a directory in version 2 that limits nothing, to read the pressure on its members. The kernel
+    /// keeps pressure without any controller, and only in version 2. `None` when it is not available.
     fn make_witness(&self, name: &str, tree: &Tree) -> Option<Part> {
         if !tree.own.join("cpu.pressure").exists() {
             return None;
@@ -174,8 +184,8 @@ impl Group {
         let missing: BTreeSet<&str> = wanted.needed.iter().filter(off).copied().collect();
         let occupied = occupied(parent);
         if occupied && !missing.is_empty() && !wanted.threads {
-            // The kernel might take a controller all the same and make this a group of threads, below
-            // which no process can be.
+            // The kernel might accept a controller and turn this into a threaded group, below which no
+            // process can be.
             return Err(has_processes(parent));
         }
         let present = controllers_in(&parent.join("cgroup.controllers"))?;
@@ -186,7 +196,8 @@ impl Group {
             .filter(|name| !occupied && present.iter().any(|other| other == **name))
             .copied()
             .collect();
-        // What others of this kind have switched on goes when the last of them does.
+        // Controllers that other such groups have enabled are disabled when the last of those groups is
+        // removed.
         let mut switched: BTreeSet<String> = missing
             .union(&extra)
             .map(|name| (*name).to_owned())
@@ -206,10 +217,10 @@ impl Group {
                 fs::write(&control, &word).map_err(|error| not_enabled(&control, &word, &error))?;
             }
             for controller in extra.difference(&missing) {
-                // Without it, an account is not kept.
+                // When this fails, the usage is not available.
                 let _ = fs::write(&control, format!("+{controller}"));
             }
-            // Below a group with threads there are none for processes.
+            // Groups below a threaded group cannot have processes.
             let kind = fs::read_to_string(path.join("cgroup.type"));
             if !wanted.threads && kind.is_ok_and(|kind| kind.trim() != "domain") {
                 return Err(for_threads(parent));
@@ -234,24 +245,24 @@ fn controllers_in(file: &Path) -> Result<Vec<String>> {
     Ok(layout::words(&text))
 }
 
-/// A controller that a group was not given and cannot hand down.
+/// The first controller that a group does not have and so cannot hand down.
 fn lacks<'a>(group: &Path, needed: &BTreeSet<&'a str>) -> Result<Option<&'a str>> {
     let present = controllers_in(&group.join("cgroup.controllers"))?;
     let mut needed = needed.iter().copied();
     Ok(needed.find(|name| !present.iter().any(|other| other == name)))
 }
 
-/// Whether a group of version 2 has processes of its own, and so can have none below it that are limited
-/// (`Documentation/admin-guide/cgroup-v2.rst`, "No Internal Process Constraint"). The machine's topmost group
-/// may have both; it is the one without a type.
+/// Whether a group of version 2 has processes of its own, so that groups below it cannot be limited
+/// (`Documentation/admin-guide/cgroup-v2.rst`, "No Internal Process Constraint"). The root group may have
+/// both; it is the one without a type.
 fn occupied(group: &Path) -> bool {
     let has_type = group.join("cgroup.type").exists();
-    // The processes of a group of threads cannot be read.
+    // The processes of a threaded group cannot be read.
     let processes = || fs::read_to_string(group.join("cgroup.procs"));
     has_type && processes().is_ok_and(|text| !text.is_empty())
 }
 
-/// A new group of version 1 has neither processors nor memory nodes, and takes no member so.
+/// A new group of version 1 has neither processors nor memory nodes, and accepts no member until it has.
 fn inherit_cpuset(part: &Part) -> Result<()> {
     if !(part.tree.version == Version::One && part.has("cpuset")) {
         return Ok(());
@@ -266,8 +277,8 @@ fn inherit_cpuset(part: &Part) -> Result<()> {
     Ok(())
 }
 
-/// In version 1 memory of sockets is accounted for as soon as it is limited, be it to what nobody
-/// can reach. Returns whether it is.
+/// In version 1 the kernel accounts for socket memory once it is limited, even if the limit cannot be
+/// reached. Returns whether it does.
 fn account_for_sockets(path: &Path) -> bool {
     let limit = path.join("memory.kmem.tcp.limit_in_bytes");
     fs::write(limit, i64::MAX.to_string()).is_ok()

@@ -1,14 +1,13 @@
-//! Where this machine keeps its control groups, and which of them this program is in.
+//! Where control groups are mounted on this machine, and which of them this program is in.
 //!
-//! Linux has two interfaces. In version 1 every controller may have a tree of its own; in version 2
-//! there is one tree. Both may be mounted at once ("hybrid"), and then a controller belongs to one
-//! of them. What is mounted where is in `/proc/self/mountinfo`, and where this program is in
-//! `/proc/self/cgroup` (`man 7 cgroups`).
+//! Linux has two interfaces. In version 1 every controller may have its own tree; in version 2 there is one
+//! tree. Both may be mounted at once ("hybrid"), and then a controller belongs to one of them.
+//! `/proc/self/mountinfo` lists the mounts, and `/proc/self/cgroup` this program's groups (`man 7 cgroups`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Which interface a tree of groups has.
+/// The version of a tree of groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     One,
@@ -22,7 +21,7 @@ pub(super) struct Tree {
     /// The controllers by their kernel names: `cpu`, `cpuacct`, `memory`, `blkio`, `cpuset` in
     /// version 1, `cpu`, `memory`, `io`, `cpuset` in version 2.
     pub(super) controllers: Vec<String>,
-    /// The topmost group that can be seen from here.
+    /// The topmost visible group.
     pub(super) top: PathBuf,
     /// The group that this program is in.
     pub(super) own: PathBuf,
@@ -34,7 +33,7 @@ impl Tree {
         self.controllers.iter().any(|name| name == controller)
     }
 
-    /// The same tree, with the group that this program is in by now.
+    /// The same tree, with the current group of this program.
     pub(super) fn now(&self) -> Tree {
         let same = |now: &Tree| now.top == self.top && now.version == self.version;
         trees()
@@ -43,7 +42,7 @@ impl Tree {
             .unwrap_or_else(|| self.clone())
     }
 
-    /// The own group and those above it, nearest first.
+    /// The program's own group and those above it, nearest first.
     pub(super) fn upwards(&self) -> impl Iterator<Item = &Path> {
         let top = self.top.as_path();
         self.own
@@ -70,7 +69,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The controllers of version 2 are in a file of its own, and are left empty here.
+/// Controllers of version 2 are listed in another file, and left empty here.
 fn parse(mountinfo: &str, cgroup: &str) -> Vec<Tree> {
     let mut trees: Vec<Tree> = Vec::new();
     for line in mountinfo.lines() {
@@ -80,8 +79,8 @@ fn parse(mountinfo: &str, cgroup: &str) -> Vec<Tree> {
         let Some(path) = path_in(cgroup, &mount) else {
             continue;
         };
-        // Seen from another namespace, or mounted from further down, the own group may lie
-        // outside of what is visible. Its top is then the nearest that there is.
+        // In another namespace, or when the mount starts further down, the program's group may be outside the
+        // visible tree. The top of the visible tree is used then.
         let below = Path::new(path).strip_prefix(&mount.root).ok();
         let below = below.filter(|below| !below.starts_with(".."));
         let tree = Tree {
@@ -90,7 +89,7 @@ fn parse(mountinfo: &str, cgroup: &str) -> Vec<Tree> {
             top: mount.point,
             controllers: mount.controllers,
         };
-        // The same tree may be mounted in several places; the first one found will do.
+        // The same tree may be mounted in several places; the first is used.
         let again = trees
             .iter()
             .any(|known| known.version == tree.version && known.controllers == tree.controllers);
@@ -101,7 +100,7 @@ fn parse(mountinfo: &str, cgroup: &str) -> Vec<Tree> {
     trees
 }
 
-/// `Path::join` with nothing appends a slash.
+/// `Path::join` with an empty path appends a slash.
 fn join(path: &Path, below: &Path) -> PathBuf {
     if below.as_os_str().is_empty() {
         path.to_owned()
@@ -113,7 +112,7 @@ fn join(path: &Path, below: &Path) -> PathBuf {
 struct Mount {
     version: Version,
     controllers: Vec<String>,
-    /// The group at the mount point, as the tree names it.
+    /// The path of the group at the mount point, within its tree.
     root: PathBuf,
     point: PathBuf,
 }
@@ -149,7 +148,7 @@ impl Mount {
     }
 }
 
-/// The group of this program in the tree of a mount, of lines like `4:memory:/a/b` and `0::/a`.
+/// The group of this program in the tree of a mount, from lines like `4:memory:/a/b` and `0::/a`.
 fn path_in<'a>(cgroup: &'a str, mount: &Mount) -> Option<&'a str> {
     cgroup.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':').skip(1);
@@ -164,7 +163,7 @@ fn path_in<'a>(cgroup: &'a str, mount: &Mount) -> Option<&'a str> {
     })
 }
 
-/// Blanks and backslashes in mount tables are written in octal.
+/// Mount tables contain blanks and backslashes as octal escapes.
 fn unescape(text: &str) -> String {
     text.replace("\\040", " ")
         .replace("\\011", "\t")
@@ -200,11 +199,11 @@ mod tests {
 
     #[test]
     fn a_group_seen_from_inside_a_container_is_below_the_mount() {
-        // The mount shows the container's own part of the tree; the path names all of it.
+        // The mount shows the container's part of the tree; the path is from the root of the whole tree.
         let mountinfo = "700 690 0:29 /docker/4f /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n";
         let trees = parse(mountinfo, "1:cpu:/docker/4f/job\n");
         assert_eq!(trees[0].own, Path::new("/sys/fs/cgroup/cpu/job"));
-        // A group outside of what is visible.
+        // A group outside the visible tree.
         let trees = parse(mountinfo, "1:cpu:/elsewhere\n");
         assert_eq!(trees[0].own, trees[0].top);
         let unified = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";

@@ -1,4 +1,4 @@
-//! What a host may use, and how each interface of the kernel is told so.
+//! The limits of a host, and their settings in each version of the interface.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,22 +11,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error, Result};
 
-/// What a host may use. What is left out is not limited.
+/// The limits of a host. `None` is unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Processor time.
     pub cpu: Option<CpuLimit>,
-    /// Memory, page cache counted in, and in version 2 the buffers of sockets. Nothing of it goes to
-    /// swap.
+    /// Memory, including page cache and, in version 2, socket buffers. Swap is not used.
     pub memory: Option<Bytes>,
     /// Traffic with one disk.
     pub disk: Option<DiskLimit>,
     /// The processors that may be used, by number.
     pub cores: Option<Vec<usize>>,
-    /// Descriptors that a process may have open, sockets counted in (`RLIMIT_NOFILE`, soft and
-    /// hard). It holds for *each* process that is placed, and for those it starts; a running
-    /// process or thread that is moved into the group keeps what it had.
+    /// The limit of open descriptors per process, sockets included (`RLIMIT_NOFILE`, soft and hard). It
+    /// applies to *each* placed process and its descendants. A running process or thread that is moved into
+    /// the group keeps its old limit.
     pub descriptors: Option<u64>,
 }
 
@@ -34,16 +33,16 @@ pub struct Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuLimit {
-    /// How many processors' worth: 0.25 is a quarter of one.
+    /// The number of processors: 0.25 is a quarter of one.
     pub quota: f64,
-    /// The time over which this holds: who has used up the quota waits for the next period. From
-    /// 1 ms to 1 s; the kernel's default is 100 ms. Shorter is smoother, and costs more.
+    /// The period of the quota: a thread that has used up the quota waits for the next period. From 1 ms to 1
+    /// s; the kernel's default is 100 ms. A shorter period is smoother, and has more overhead.
     pub period: Duration,
 }
 
 impl CpuLimit {
-    /// A quota over periods of 10 ms, in which a host behaves more like one with a slow processor
-    /// than like one that stops and goes.
+    /// A quota over periods of 10 ms. The host then behaves more like one with a slow processor than like one
+    /// that alternates between running and stopping.
     pub fn cores(quota: f64) -> CpuLimit {
         CpuLimit {
             quota,
@@ -55,7 +54,7 @@ impl CpuLimit {
     pub(super) fn microseconds(&self) -> Result<(u64, u64)> {
         let period = self.period.as_micros() as u64;
         let quota = (self.quota * period as f64).round();
-        // The kernel takes no less than a millisecond of either.
+        // The kernel's minimum is a millisecond for both.
         if !(1_000..=1_000_000).contains(&period) || !(1_000.0..1e12).contains(&quota) {
             return Err(Error::NoLimit {
                 what: "processor time",
@@ -70,28 +69,28 @@ impl CpuLimit {
     }
 }
 
-/// Traffic with one disk. What is left out is not limited.
+/// Traffic with one disk. `None` is unlimited.
 ///
-/// In version 1 of control groups, only writes that pass the page cache by (`O_DIRECT`) or wait
-/// for the disk are held up; what the kernel writes back later is nobody's. Reads are limited in
-/// both, as long as the page cache does not have the data.
+/// In version 1 of control groups, only writes that bypass the page cache (`O_DIRECT`) or wait for the disk
+/// are throttled; later write-back by the kernel is not. Reads that miss the page cache are limited in both
+/// versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskLimit {
     /// The disk.
     pub device: BlockDevice,
-    /// Bytes read, a second.
+    /// Bytes read per second.
     pub read_bytes_per_s: Option<u64>,
-    /// Bytes written, a second.
+    /// Bytes written per second.
     pub write_bytes_per_s: Option<u64>,
-    /// Read operations a second.
+    /// Read operations per second.
     pub read_ops_per_s: Option<u64>,
-    /// Write operations a second.
+    /// Write operations per second.
     pub write_ops_per_s: Option<u64>,
 }
 
 impl DiskLimit {
-    /// What is limited, in the order of the fields.
+    /// The limits, in the order of the fields.
     pub(super) fn rates(&self) -> [Option<u64>; 4] {
         [
             self.read_bytes_per_s,
@@ -105,16 +104,16 @@ impl DiskLimit {
 /// A whole disk, by its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BlockDevice {
-    /// The driver's number.
+    /// The driver's (major) number.
     pub major: u32,
-    /// The disk's number with that driver.
+    /// The disk's (minor) number with that driver.
     pub minor: u32,
 }
 
 impl BlockDevice {
-    /// The disk that a file or directory lies on; of a partition, the disk that it is part of.
+    /// The disk that contains a file or directory; for a partition, the disk of the partition.
     ///
-    /// Fails for file systems that lie on no single disk: tmpfs, overlay, network, btrfs, ZFS.
+    /// Fails for file systems that are not on a single disk: tmpfs, overlay, network, btrfs, ZFS.
     pub fn of_path(path: &Path) -> Result<BlockDevice> {
         let number = fs::metadata(path)
             .doing(format!("find the disk of {}", path.display()))?
@@ -154,47 +153,46 @@ impl std::fmt::Display for BlockDevice {
     }
 }
 
-/// A limit as it was asked for and as it reads back.
+/// A requested limit, and its value as read back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppliedLimit {
-    /// What is limited, by the file that says so: `cpu.cfs_quota_us`, `memory.max`.
+    /// The name of the file with the limit: `cpu.cfs_quota_us`, `memory.max`.
     pub what: String,
-    /// The value asked for.
+    /// The requested value.
     pub wanted: String,
-    /// The value found.
+    /// The value read back.
     pub got: String,
-    /// Whether they are the same, but for what the kernel rounds: memory, to pages.
+    /// Whether they are the same, except for the kernel's rounding of memory to pages.
     pub holds: bool,
 }
 
-/// One setting: a file of one controller, what to write into it and what it should then say.
+/// One setting: a file of one controller, the value to write, and the expected value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Setting {
-    /// The controller it belongs to, as its interface names it.
+    /// The controller, by its name in the interface.
     pub(super) controller: &'static str,
     pub(super) file: &'static str,
     pub(super) value: String,
     pub(super) kind: Kind,
 }
 
-/// How a setting reads back.
+/// How a setting is compared with the value read back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// As it was written.
+    /// The same text.
     Same,
     /// Rounded down to a page.
     Memory,
-    /// The same processors, maybe written otherwise.
+    /// The same set of processors, possibly written differently.
     List,
-    /// As one line among those of other disks. Words that are in it and were not asked for are
-    /// other limits.
+    /// One line among those of other disks. Words in the line that were not set are other limits.
     Disk,
-    /// Not there on machines without swap, and then not needed.
+    /// Missing on machines without swap, where it is not needed.
     Optional,
 }
 
 impl Limits {
-    /// The settings of version 1, in the order in which the kernel takes them.
+    /// The settings of version 1, in the order that the kernel requires.
     pub(super) fn settings_v1(&self) -> Result<Vec<Setting>> {
         let mut settings = Vec::new();
         if let Some(cpu) = &self.cpu {
@@ -208,8 +206,8 @@ impl Limits {
             let limit = memory.0.to_string();
             settings.extend([
                 setting("memory", "memory.limit_in_bytes", limit, Kind::Memory),
-                // At 0, making room within the limit never swaps. (A limit of memory and swap
-                // together would do as well, but some kernels then count no hits of the limit.)
+                // At 0, reclaim within the limit never swaps. (A limit of memory and swap together would have
+                // the same effect, but some kernels then do not count hits of the limit.)
                 setting("memory", "memory.swappiness", "0", Kind::Optional),
             ]);
         }
@@ -261,7 +259,7 @@ impl Limits {
         Ok(settings)
     }
 
-    /// The choice of processors, which both versions are told alike.
+    /// The choice of processors, which is the same in both versions.
     fn cores_setting(&self) -> Result<Option<Setting>> {
         let Some(cores) = &self.cores else {
             return Ok(None);
@@ -290,7 +288,7 @@ fn setting(
 }
 
 impl Setting {
-    /// Compares with what the file says now.
+    /// Compares the setting with the current text of the file.
     pub(super) fn compare(&self, text: &str) -> AppliedLimit {
         let mut got = text.trim().to_owned();
         let holds = match self.kind {

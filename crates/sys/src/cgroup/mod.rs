@@ -1,30 +1,28 @@
-//! The limits of a host: processor time, memory, disk traffic and processors, through control
-//! groups of either version.
+//! The limits of a host: processor time, memory, disk traffic and processors, by control groups of either
+//! version.
 //!
 //! A [`Group`] is a host's share of the machine. Processes are put into it before they start
-//! ([`Group::place`]), so that nothing of theirs is missed; its accounts ([`Group::cpu_usage`] and
-//! its kin) count whatever ran in it, ended or not. Groups are made below the group that this
-//! program is in where that is possible, and otherwise in the nearest group above it: limits that
-//! were put on this program hold for its hosts as well.
+//! ([`Group::place`]), so all their usage is counted. Its usage ([`Group::cpu_usage`] and similar functions)
+//! includes exited processes. If possible, a group is created below this program's own group, otherwise in
+//! the nearest group above: limits of this program then also apply to its hosts.
 //!
-//! What differs between the versions, and cannot be hidden:
+//! Differences between the versions:
 //!
-//! - A thread can be put into a group of version 1 by itself ([`Group::add_thread`]). In version 2
-//!   that takes a threaded group ([`Group::create_for_threads`]), which can limit processor time
-//!   and processors but neither memory nor disk.
-//! - Pressure ([`Usage::pressure`]) is kept in version 2 alone. Where version 1 has the controllers
-//!   and version 2 is mounted beside it, a group is in both, its single threads left out.
-//! - In version 1 of the kernel's disk throttling, writes that go through the page cache are not
-//!   held up.
-//! - Where real-time groups are built into the kernel (`CONFIG_RT_GROUP_SCHED`), threads under
-//!   `SCHED_FIFO` ([`priority`](crate::priority)) are refused by groups with the `cpu` controller.
+//! - A single thread can be put into a group of version 1 ([`Group::add_thread`]). In version 2 this needs a
+//!   threaded group ([`Group::create_for_threads`]), which can limit processor time and processors but
+//!   neither memory nor disk.
+//! - Pressure ([`Usage::pressure`]) only exists in version 2. If version 1 has the controllers and version 2
+//!   is also mounted, a group is in both, except its single threads.
+//! - The disk throttling of version 1 does not throttle writes through the page cache.
+//! - If the kernel has real-time groups (`CONFIG_RT_GROUP_SCHED`), groups with the `cpu` controller reject
+//!   threads under `SCHED_FIFO` ([`priority`](crate::priority)).
 //!
-//! Memory belongs to the group that touched it first. Pages of a file that somebody else has read
-//! before stay somebody else's: a host starts with a cold cache when its files were dropped from
-//! the page cache before.
+//! Memory is charged to the group that touched it first. Pages of a file that another group has read before
+//! stay charged to that group: a host starts with a cold cache if its files were evicted from the page cache
+//! before.
 //!
-//! A group ends with its [`Group`]. One whose program was killed is found by its name and its lock, and
-//! removed by [`remove_stale`].
+//! A group is removed with its [`Group`]. The group of a killed program is found by its name and its lock,
+//! and removed by [`remove_stale`].
 
 mod ability;
 mod descriptors;
@@ -53,8 +51,8 @@ pub use owner::{Removal, remove_stale};
 pub use refusal::advice;
 pub use usage::{CpuUsage, DiskUsage, MemoryUsage, Usage, UsageProbe};
 
-/// A host's share of this machine. Dropping it removes it; what is still in it is not killed, but
-/// goes to where this program is.
+/// A host's share of this machine. Dropping it removes it; remaining members are not killed, but moved to
+/// this program's group.
 #[derive(Debug)]
 pub struct Group {
     limits: Limits,
@@ -66,12 +64,12 @@ pub struct Group {
 struct Part {
     tree: Tree,
     path: PathBuf,
-    /// The controllers that are in force in this directory.
+    /// The controllers that are active in this directory.
     controllers: Vec<String>,
-    /// There for its accounts alone, in version 2 beside a version 1 that has the controllers.
-    /// Processes are in it and single threads are not, as it is not made for threads.
+    /// Used only to read usage, in version 2 beside a version 1 that has the controllers. It contains the
+    /// processes but not the single threads, because it is not threaded.
     witness: bool,
-    /// Memory of sockets is accounted for, which version 1 does when told to.
+    /// Whether socket memory is accounted for; in version 1 only once it is limited.
     counts_sockets: bool,
 }
 
@@ -82,16 +80,16 @@ impl Part {
 }
 
 impl Group {
-    /// Makes a group with these limits, and makes sure that they read back as they were set.
+    /// Creates a group with these limits, and verifies that they read back as set.
     ///
-    /// `name` is for people who look at the machine: letters, digits, `-`, `_` and `.`.
+    /// `name` helps people who inspect the machine: letters, digits, `-`, `_` and `.`.
     pub fn create(name: &str, limits: &Limits) -> Result<Group> {
         Group::make(name, limits, false)
     }
 
-    /// Makes a group that single threads of this program can be put into, as well as processes.
+    /// Creates a group for single threads of this program as well as for processes.
     ///
-    /// In version 2 of control groups such a group limits processor time and processors alone.
+    /// In version 2 of control groups such a group can only limit processor time and processors.
     pub fn create_for_threads(name: &str, limits: &Limits) -> Result<Group> {
         Group::make(name, limits, true)
     }
@@ -111,10 +109,10 @@ impl Group {
             descriptors::possible(number)?;
         }
         let mut trees = layout::trees();
-        // Where version 1 has the controllers, version 2 is there for what else it tells.
+        // If version 1 has the controllers, version 2 is used for its additional figures.
         trees.sort_by_key(|tree| tree.version == Version::Two);
         let mut missing: BTreeSet<Resource> = limits.resources();
-        // Whatever is made before an error goes with `group`.
+        // On an error, dropping `group` removes what was created.
         for tree in &trees {
             let part = match tree.version {
                 Version::One => group.make_v1(name, tree)?,
@@ -134,8 +132,8 @@ impl Group {
         Ok(group)
     }
 
-    /// Changes limits that the group has, and makes sure that they read back as they were set. It
-    /// gets no new ones and loses none.
+    /// Changes existing limits of the group, and verifies that they read back as set. Limits cannot be added
+    /// or removed.
     pub fn change(&mut self, limits: &Limits) -> Result<()> {
         if let Some(what) = self.limits.other_than(limits) {
             return Err(Error::NoLimit {
@@ -163,7 +161,7 @@ impl Group {
         Ok(())
     }
 
-    /// The limits that were asked for.
+    /// The requested limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -173,12 +171,13 @@ impl Group {
         self.parts.iter().map(|part| part.path.as_path())
     }
 
-    /// Puts the group before ordinary groups and threads beside it, within its limits: where processors
-    /// are contended it has twenty times the time of each. Threads of this program that were put
-    /// [before others](crate::priority::put_before_others) by themselves still come before it.
+    /// Gives the group priority over ordinary sibling groups and threads, within its limits: on contended
+    /// processors it gets twenty times the time of each. Threads of this program that were individually put
+    /// [before others](crate::priority::put_before_others) still have priority over it.
     ///
-    /// Does nothing where processor time is not shared out by groups, nor in version 2 where the group
-    /// beside it that this program is in belongs to others as well, and would come after it.
+    /// Has no effect when processor time is not shared by groups. Has no effect in version 2 either when the
+    /// group is beside this program's own group and not below it: other programs may share that own group,
+    /// and would then be behind the new group.
     pub fn put_before_others(&self) -> Result<()> {
         for part in self.parts.iter().filter(|part| part.has("cpu")) {
             let (file, usual) = match part.tree.version {
@@ -188,7 +187,7 @@ impl Group {
             if part.tree.version == Version::Two {
                 let own = part.tree.now().own;
                 if owner::is_aside(&own) {
-                    // The most that the kernel takes.
+                    // The largest value that the kernel accepts.
                     let (path, value) = (own.join(file), "10000");
                     fs::write(&path, value).doing(writing(&path, value))?;
                 } else if part.path.parent() != Some(&own) {
@@ -201,8 +200,8 @@ impl Group {
         Ok(())
     }
 
-    /// Makes a command start inside the group: not an instruction of the program runs outside, and
-    /// it does not start when the group or a limit cannot be had.
+    /// Makes a command start inside the group: no instruction of the program runs outside. Starting it fails
+    /// when the group or a limit cannot be applied.
     pub fn place(&self, command: &mut Command) -> Result<()> {
         let entries: Vec<File> = self
             .parts
@@ -214,10 +213,10 @@ impl Group {
             })
             .collect::<Result<_>>()?;
         let descriptors = self.limits.descriptors;
-        // SAFETY: the closure makes system calls alone, as the fork of a program with threads must.
+        // SAFETY: the closure only makes system calls, as is required after a fork of a program with threads.
         unsafe {
             command.pre_exec(move || {
-                // "0" is who writes.
+                // "0" is the writing process.
                 for mut entry in &entries {
                     entry.write_all(b"0")?;
                 }
@@ -227,8 +226,8 @@ impl Group {
         Ok(())
     }
 
-    /// Moves a running process, with all its threads, into the group. Its children so far stay
-    /// where they are, and so does memory that it has already.
+    /// Moves a running process, with all its threads, into the group. Its existing children and its existing
+    /// memory stay where they are.
     pub fn add_process(&self, pid: u32) -> Result<()> {
         for part in &self.parts {
             part.add("cgroup.procs", pid, &format!("process {pid}"))?;
@@ -238,7 +237,7 @@ impl Group {
 
     /// Moves one thread into the group, by its number ([`thread_number`]).
     ///
-    /// In version 2 the group must have been made by [`Group::create_for_threads`].
+    /// In version 2 the group must have been created by [`Group::create_for_threads`].
     pub fn add_thread(&self, thread: u32) -> Result<()> {
         for part in self.parts.iter().filter(|part| !part.witness) {
             let members = match part.tree.version {
@@ -266,36 +265,36 @@ impl Group {
         Ok(applied)
     }
 
-    /// Reads back those limits that each process has by itself ([`Limits::descriptors`]), of one
-    /// that was placed. Fails when it is not there any more.
+    /// Reads back the limits that each process has individually ([`Limits::descriptors`]), for a placed
+    /// process. Fails when the process no longer exists.
     pub fn verify_process(&self, pid: u32) -> Result<Vec<AppliedLimit>> {
         let wanted = self.limits.descriptors.into_iter();
         wanted.map(|n| descriptors::verify(n, pid)).collect()
     }
 
-    /// Processor time used in the group since it was made.
+    /// Processor time of the group since it was created.
     pub fn cpu_usage(&self) -> Result<CpuUsage> {
         self.usage_probe().cpu()
     }
 
-    /// Memory that is charged to the group. What the machine does not account for is `None`.
+    /// Memory that is charged to the group. Figures that the machine does not account for are `None`.
     pub fn memory_usage(&self) -> MemoryUsage {
         self.usage_probe().memory()
     }
 
-    /// Disk traffic of the group, all disks together. `None` where it is not accounted for, as in
-    /// groups without a disk limit.
+    /// Disk traffic of the group, all disks together. `None` when it is not accounted for, as in groups
+    /// without a disk limit.
     pub fn disk_usage(&self) -> Option<DiskUsage> {
         self.usage_probe().disk()
     }
 
-    /// Something that reads the group's accounts and may be handed to another thread. It reads
-    /// nothing any more once the group has ended.
+    /// A reader of the group's usage, which may be sent to another thread. It reads nothing once the group
+    /// has been removed.
     pub fn usage_probe(&self) -> UsageProbe {
         UsageProbe::new(&self.parts)
     }
 
-    /// The settings that the limits come to, each with the directory where it is in force.
+    /// The settings of the limits, each with the directory in which it is active.
     fn settings(&self) -> Result<Vec<(&Part, Setting)>> {
         let mut found = Vec::new();
         for part in &self.parts {
@@ -314,7 +313,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         for part in &self.parts {
             let _alone = owner::alone(&part.tree);
-            // A directory that stays is found by the next run's `remove_stale`.
+            // The next run's `remove_stale` finds a directory that could not be removed.
             let _ = owner::remove(&part.path, &part.tree);
         }
     }
@@ -328,7 +327,7 @@ pub fn thread_number() -> u32 {
         .unsigned_abs()
 }
 
-/// What can be limited.
+/// The resources that can be limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Resource {
     Cpu,
@@ -359,7 +358,7 @@ impl Resource {
 }
 
 impl Limits {
-    /// Something that only one of two has a limit for, or that no group can change.
+    /// The first resource that only one of the two limits, or that a group cannot change.
     fn other_than(&self, other: &Limits) -> Option<&'static str> {
         let (here, there) = (self.resources(), other.resources());
         if let Some(resource) = here.symmetric_difference(&there).next() {
@@ -372,7 +371,7 @@ impl Limits {
         if of(self) != of(other) {
             return Some(Resource::Disk.name());
         }
-        // Each process has them from its start.
+        // Each process gets this limit when it starts.
         (self.descriptors != other.descriptors).then_some("descriptors")
     }
 
@@ -423,7 +422,7 @@ fn write_setting(part: &Part, setting: &Setting) -> Result<()> {
         Err(error)
             if setting.kind == Kind::Optional && error.kind() != io::ErrorKind::InvalidInput =>
         {
-            // Without swap there is no such file, and nothing to keep out of it.
+            // Without swap there is no such file, and no use of swap to prevent.
             Ok(())
         }
         Err(error) => Err(error).doing(writing(&path, &setting.value)),
@@ -464,7 +463,7 @@ mod tests {
         }
     }
 
-    /// On a hybrid machine version 2 has no controllers left, and still groups and accounts.
+    /// On a hybrid machine version 2 has no controllers left, but still groups and usage.
     #[test]
     fn version_2_takes_processes_and_threads_and_counts_what_they_use() {
         let Some(tree) = layout::trees()

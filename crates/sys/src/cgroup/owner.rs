@@ -1,15 +1,15 @@
-//! Whose group a directory is, and the removal of those whose owner is gone.
+//! The owner of a group's directory, and the removal of groups whose owner has exited.
 //!
-//! A group outlives a program that is killed. So its owner holds a lock on the group's own directory
-//! ([`create`]), which the kernel releases when the owner exits. A lock file elsewhere would not do: another
-//! container sees the same control groups and has a `/tmp` and a `/run` of its own, while a lock on the
-//! directory is seen wherever the group is seen. `flock(2)` works on directories of both versions of
-//! cgroupfs, is the same lock in every mount, PID and cgroup namespace, and does not keep the directory from
-//! being removed.
+//! A group outlives a killed program. Its owner therefore holds a lock on the group's own directory
+//! ([`create`]), which the kernel releases when the owner exits. A lock file elsewhere would not suffice:
+//! another container sees the same control groups but has its own `/tmp` and `/run`. A lock on the directory
+//! is visible wherever the group is visible. `flock(2)` works on directories of both versions of cgroupfs. It
+//! is the same lock in every mount, PID and cgroup namespace, and does not prevent the removal of the
+//! directory.
 //!
-//! The name says who made the group, as process number, start time and PID namespace, and which controllers
-//! were switched on in the group above for its sake. It is a second sign of life: an owner that is found
-//! running by its name keeps its group even without a lock.
+//! The name contains the process number, the start time and the PID namespace of the owner, and the
+//! controllers that were enabled in the parent group for this group. It is a second check: a group whose
+//! owner is found running by this name is kept even without a lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,42 +28,42 @@ use crate::lock::{Lock, Taken};
 
 const PREFIX: &str = "fathometer";
 
-/// The label of a group that processes were moved into to make room ([`move_aside`]); no
-/// [valid](valid_label) one.
+/// The label of a group to which processes were moved to free their group ([`move_aside`]); not a
+/// [valid](valid_label) label.
 const ASIDE: &str = "+processes";
 
-/// How deep groups are looked for: systemd nests a user's about seven deep.
+/// The depth to which groups are searched: systemd nests a user's group about seven levels deep.
 const DEEPEST: usize = 16;
 
-/// How often members are moved out before giving up: they may fork meanwhile.
+/// The number of attempts to move members out: they may fork meanwhile.
 const ROUNDS: usize = 200;
 
-/// How often a directory is made again when another program removed it before it could be locked.
+/// The number of attempts to create a directory when another program removes it before it is locked.
 const CREATIONS: usize = 32;
 
-/// How often, a millisecond apart, a lock is tried for that another program holds.
+/// The number of attempts, a millisecond apart, to take a lock that another program holds.
 const LOCK_ATTEMPTS: usize = 5000;
 
-/// The locks of the groups that this program has, by directory.
+/// The locks of this program's groups, by directory.
 static LOCKS: Mutex<BTreeMap<PathBuf, Lock>> = Mutex::new(BTreeMap::new());
 
-/// What the name of a group says.
+/// The parts of a group's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Name {
-    /// The PID namespace that `pid` is a number in.
+    /// The PID namespace of `pid`.
     namespace: u64,
     pid: u32,
-    /// When the owner started, in ticks since the machine did.
+    /// When the owner started, in ticks since boot.
     start: u64,
-    /// Tells the groups of one owner apart.
+    /// Distinguishes the groups of one owner.
     number: u64,
-    /// Controllers that were switched on in the group above.
+    /// Controllers that were enabled in the parent group.
     pub(super) switched: BTreeSet<String>,
     label: String,
 }
 
 impl Name {
-    /// A name for a group of this program, not used before.
+    /// A new, unique name for a group of this program.
     pub(super) fn new(label: &str, switched: BTreeSet<String>) -> Result<Name> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let pid = std::process::id();
@@ -77,7 +77,7 @@ impl Name {
         })
     }
 
-    /// Whether it is the group that a group's own processes were moved into.
+    /// Whether it is the group to which a group's own processes were moved.
     fn is_aside(&self) -> bool {
         self.label == ASIDE
     }
@@ -98,14 +98,15 @@ impl Name {
         })
     }
 
-    /// Whether the owner is found running by its number. In another PID namespace it cannot be found.
+    /// Whether a process with the owner's number and start time is running. An owner in another PID namespace
+    /// cannot be found this way.
     fn is_running(&self) -> bool {
         pid_namespace().is_ok_and(|namespace| namespace == self.namespace)
             && start_time(self.pid).is_ok_and(|start| start == self.start)
     }
 }
 
-/// Makes a group's directory and locks it for as long as it exists or this program runs.
+/// Creates a group's directory and locks it until it is removed or this program exits.
 pub(super) fn create(path: &Path) -> io::Result<()> {
     for _ in 0..CREATIONS {
         fs::create_dir(path)?;
@@ -114,7 +115,7 @@ pub(super) fn create(path: &Path) -> io::Result<()> {
                 locks().insert(path.to_owned(), lock);
                 return Ok(());
             }
-            // Another program that cleans up saw it before it was locked, and removes it.
+            // A program that cleans up saw it before it was locked, and removes it.
             Ok(Taken::Held | Taken::Gone) => {}
             Err(error) => {
                 let _ = fs::remove_dir(path);
@@ -153,39 +154,39 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// Whether a label can be part of a directory's name.
+/// Whether a label is valid in a directory's name.
 pub(super) fn valid_label(label: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !label.is_empty() && label.len() <= 64 && label.chars().all(fits)
 }
 
-/// What a removal of groups whose owner is gone came to.
+/// The result of removing groups whose owner has exited.
 #[derive(Debug, Default)]
 pub struct Removal {
     /// The directories that were removed.
     pub removed: Vec<PathBuf>,
-    /// Directories of owners that still run.
+    /// Directories of running owners.
     pub in_use: Vec<PathBuf>,
     /// Directories that could not be removed, and why.
     pub refused: Vec<(PathBuf, io::Error)>,
 }
 
-/// Removes the groups of owners that are gone, moving what is still in them into the group of this program.
+/// Removes the groups of exited owners, and moves remaining members into this program's group.
 ///
-/// A group that cannot be removed is left for the next time.
+/// A group that cannot be removed is left for the next run.
 pub fn remove_stale() -> Removal {
     let mut removal = Removal::default();
     for tree in trees() {
         let _alone = alone(&tree);
         let mut groups = groups_below(&tree.top, 0);
-        // A group of moved processes can go when no other group beside it needs the room.
+        // Groups of moved processes come last: they can be removed when no sibling group needs them.
         groups.sort_by_key(|(_, name)| name.is_aside());
         for (path, name) in groups {
             if name.is_running() {
                 removal.in_use.push(path);
                 continue;
             }
-            // The lock is held until the directory is removed, so that no other program removes it too.
+            // The lock is held until the directory is removed, so that no other program removes it as well.
             match Lock::directory(&path) {
                 Ok(Taken::Ours(_lock)) => match remove(&path, &tree) {
                     Ok(()) => removal.removed.push(path),
@@ -200,8 +201,8 @@ pub fn remove_stale() -> Removal {
     removal
 }
 
-/// Removes a group and those below it; their members go where this program is. Controllers that
-/// were switched on for it are switched off again when no other such group is beside it.
+/// Removes a group and those below it; their members are moved to this program's group. Controllers that were
+/// enabled for it are disabled again when no other such group is beside it.
 pub(super) fn remove(path: &Path, tree: &Tree) -> io::Result<()> {
     if is_aside(path) {
         move_back(path.parent().unwrap_or(path));
@@ -216,7 +217,7 @@ pub(super) fn remove(path: &Path, tree: &Tree) -> io::Result<()> {
     locks().remove(path);
     let members = match tree.version {
         Version::One => "tasks",
-        // Threads can be read where processes cannot, and all threads are moved in the end.
+        // Threads can be read when processes cannot, and all threads are moved in the end.
         Version::Two => "cgroup.threads",
     };
     for round in 0..ROUNDS {
@@ -230,39 +231,39 @@ pub(super) fn remove(path: &Path, tree: &Tree) -> io::Result<()> {
             Err(error) if error.kind() != io::ErrorKind::ResourceBusy => return Err(error),
             Err(_) => move_out(path, members, tree),
         }
-        // The last member may be just about to end.
+        // The last member may be about to exit.
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
 }
 
-/// Moves the members of a group to the group of this program. Who has ended since cannot be
-/// moved, and need not be.
+/// Moves the members of a group to this program's group. Members that have exited cannot be moved, and need
+/// not be.
 fn move_out(path: &Path, members: &str, tree: &Tree) {
-    // The own group may be another than when the group was made.
+    // This program's group may have changed since the group was created.
     let own = tree.now().own;
     let threads = fs::read_to_string(path.join(members)).unwrap_or_default();
     for thread in threads.lines() {
         let alone = fs::write(own.join(members), thread);
         if alone.is_err() && tree.version == Version::Two {
-            // A thread leaves a domain with its whole process or not at all.
+            // A thread can only leave a domain together with its process.
             let _ = fs::write(own.join("cgroup.procs"), thread);
         }
     }
 }
 
-/// Whether a directory is one that processes were moved into to make room.
+/// Whether a directory is a group to which processes were moved to free their group.
 pub(super) fn is_aside(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.and_then(Name::parse)
         .is_some_and(|name| name.is_aside())
 }
 
-/// Moves all processes of this program's group (of version 2) into a group below it, so that it can hand
-/// controllers down. `switched` are the controllers that will be.
+/// Moves all processes of this program's group (of version 2) into a group below it, so that it can hand down
+/// controllers. `switched` are the controllers that will be enabled.
 ///
-/// The group must be this program's to arrange: handed to it by systemd (`Delegate=`), the topmost of a
-/// container, or without other processes than this program, its ancestors and descendants.
+/// The group must be under this program's control: delegated by systemd (`Delegate=`), the topmost group of a
+/// container, or without processes other than this program, its ancestors and its descendants.
 pub(super) fn move_aside(tree: &Tree, switched: BTreeSet<String>) -> Result<PathBuf> {
     let own = &tree.own;
     let processes = || -> Result<Vec<String>> {
@@ -287,7 +288,7 @@ pub(super) fn move_aside(tree: &Tree, switched: BTreeSet<String>) -> Result<Path
             for pid in left {
                 match fs::write(aside.join("cgroup.procs"), &pid) {
                     Ok(()) => {}
-                    // It has ended since.
+                    // It has exited since.
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                     Err(error) => {
                         return Err(error).doing(format!(
@@ -304,7 +305,7 @@ pub(super) fn move_aside(tree: &Tree, switched: BTreeSet<String>) -> Result<Path
     Ok(aside)
 }
 
-/// Undoes [`move_aside`], unless groups of this kind are still there that need it.
+/// Undoes [`move_aside`], unless there are still groups of this kind that need it.
 pub(super) fn move_back(parent: &Path) {
     if names_in(parent).iter().any(|name| !name.is_aside()) {
         return;
@@ -337,8 +338,8 @@ pub(super) fn move_back(parent: &Path) {
     }
 }
 
-/// Whether systemd has handed a group to whoever is in it.
-fn is_delegated(group: &Path) -> bool {
+/// Whether systemd has delegated a group to the programs in it (`Delegate=yes`, by an extended attribute).
+pub(super) fn is_delegated(group: &Path) -> bool {
     [c"user.delegate", c"trusted.delegate"].iter().any(|name| {
         let mut value = [0; 8];
         let read = rustix::fs::getxattr(group, *name, &mut value[..]);
@@ -364,14 +365,14 @@ fn ancestry(pid: u32) -> impl Iterator<Item = u32> {
     .take(1000)
 }
 
-/// Keeps others of this kind, in this program and in others, from making or removing groups meanwhile:
-/// the last group to go switches controllers off that the next to come expects to be on.
+/// Prevents other threads and programs of this kind from creating or removing groups meanwhile: the last
+/// group to be removed disables controllers that a new group expects to be enabled.
 pub(super) fn alone(tree: &Tree) -> impl Drop {
     static HERE: Mutex<()> = Mutex::new(());
     let here = HERE.lock().unwrap_or_else(PoisonError::into_inner);
     let everywhere = fs::File::open(&tree.top).ok();
     if let Some(directory) = &everywhere {
-        // Something else may have it locked for good; that is not to hold this program up.
+        // Another program may hold the lock permanently, so the number of attempts is limited.
         for _ in 0..LOCK_ATTEMPTS {
             match flock(directory, FlockOperation::NonBlockingLockExclusive) {
                 Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -393,7 +394,7 @@ struct Alone {
 }
 
 impl Drop for Alone {
-    /// The lock on the directory goes with its descriptor, before that of this program.
+    /// The lock on the directory is released with its descriptor, before that of this program.
     fn drop(&mut self) {}
 }
 
@@ -414,7 +415,7 @@ fn switch_off(removed: &Path) {
         return;
     }
     for controller in &name.switched {
-        // Somebody else may have come to need it; then the kernel says no, and is right.
+        // Another group may need the controller now; the kernel then rejects the request, as it should.
         let _ = fs::write(
             parent.join("cgroup.subtree_control"),
             format!("-{controller}"),
@@ -451,12 +452,12 @@ fn pid_namespace() -> io::Result<u64> {
     Ok(fs::metadata("/proc/self/ns/pid")?.ino())
 }
 
-/// When a process started, in ticks since the machine did: field 22 of its `stat`.
+/// When a process started, in ticks since boot: field 22 of its `stat`.
 fn start_time(pid: u32) -> io::Result<u64> {
     field(pid, 22)
 }
 
-/// A field of a process's `stat`, numbered as in `man 5 proc_pid_stat`, behind its name.
+/// A field of a process's `stat`, numbered as in `man 5 proc_pid_stat`, after its name.
 fn field(pid: u32, number: usize) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let found = stat.rfind(')').and_then(|end| {
@@ -498,7 +499,7 @@ mod tests {
         assert!(!name.is_running(), "a number of another namespace");
     }
 
-    /// A name that a killed process of another PID namespace has left, such as the first of a container.
+    /// A name left by a killed process of another PID namespace, such as the first process of a container.
     fn foreign(label: &str) -> Name {
         let mut name = Name::new(label, BTreeSet::new()).unwrap();
         name.namespace += 1;
@@ -522,7 +523,7 @@ mod tests {
         create(&held).unwrap();
         let left = tree.own.join(foreign("left").to_string());
         create(&left).unwrap();
-        // What the kernel does when the owner exits.
+        // The kernel does this when the owner exits.
         locks().remove(&left);
         let removal = remove_stale();
         assert!(removal.in_use.contains(&held), "{removal:?}");

@@ -1,4 +1,4 @@
-//! Why the system says no, in words that say what to do about it.
+//! Explanations of system errors, with advice on what to do.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::layout::Tree;
 use crate::error::Error;
 use crate::privilege;
 
-/// What helps where a group cannot be made or has no controllers to give.
+/// Advice for when a group cannot be created or has no controllers to hand down.
 pub fn advice() -> &'static str {
     if privilege::is_machine_root() {
         "run in a scope of its own with `systemd-run --scope -p Delegate=yes fathometer …`, or give a \
@@ -19,7 +19,7 @@ pub fn advice() -> &'static str {
     }
 }
 
-/// Why no tree here has a controller.
+/// Why no tree on this machine has a controller.
 pub(super) fn unavailable(resource: Resource, trees: &[Tree]) -> String {
     let mut versions: Vec<&str> = trees
         .iter()
@@ -75,7 +75,7 @@ pub(super) fn not_enabled(control: &Path, word: &str, error: &io::Error) -> Erro
     no_controller(reason)
 }
 
-/// A group that was not given a controller.
+/// The error for a group that was not given a controller.
 pub(super) fn not_handed_down(controller: &str, group: &Path) -> Error {
     let group = group.display();
     no_controller(match privilege::is_machine_root() {
@@ -88,7 +88,7 @@ pub(super) fn not_handed_down(controller: &str, group: &Path) -> Error {
     })
 }
 
-/// A group with processes, which can limit nothing below it.
+/// The error for a group with processes, below which no group can be limited.
 pub(super) fn has_processes(group: &Path) -> Error {
     no_controller(format!(
         "{} has processes of its own, and then Linux limits nothing below it: {}",
@@ -97,7 +97,7 @@ pub(super) fn has_processes(group: &Path) -> Error {
     ))
 }
 
-/// A group of threads, below which nothing but threads can be.
+/// The error for a threaded group, below which only threaded groups are possible.
 pub(super) fn for_threads(group: &Path) -> Error {
     no_controller(format!(
         "{} is a group of threads, and no process can be below it: {}",

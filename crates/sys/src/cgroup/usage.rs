@@ -1,4 +1,4 @@
-//! The accounts of a group.
+//! The usage of a group.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,27 +13,27 @@ use super::layout::Version;
 use crate::error::{Doing, Error, Result};
 use crate::probe::{OfWhom, Pressure};
 
-/// Processor time of a group since it was made, ended processes included.
+/// Processor time of a group since it was created, including exited processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuUsage {
-    /// All of it, to the nanosecond in version 1 and the microsecond in version 2.
+    /// The total, to the nanosecond in version 1 and the microsecond in version 2.
     pub total: Duration,
-    /// Spent in programs. Where the kernel splits by looking at every tick (without
-    /// `CONFIG_VIRT_CPU_ACCOUNTING_GEN`) the split is an estimate; the total is not.
+    /// User mode. If the kernel samples at every tick (without `CONFIG_VIRT_CPU_ACCOUNTING_GEN`), the split
+    /// is an estimate; the total is exact.
     pub user: Duration,
-    /// Spent in the kernel.
+    /// Kernel mode.
     pub system: Duration,
-    /// How long members that wanted to run had to wait for the next period, all processors
-    /// together. `None` without the `cpu` controller.
+    /// How long runnable members had to wait for the next period, all processors together. `None` without the
+    /// `cpu` controller.
     pub throttled: Option<Duration>,
-    /// Periods of the quota in which somebody wanted to run.
+    /// Periods of the quota with at least one runnable member.
     pub periods: Option<u64>,
-    /// Those of them in which the quota was used up.
+    /// Periods in which the quota was used up.
     pub throttled_periods: Option<u64>,
 }
 
 impl CpuUsage {
-    /// What was used since an earlier reading.
+    /// The usage since an earlier reading.
     pub fn since(&self, earlier: &CpuUsage) -> CpuUsage {
         let count = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
         CpuUsage {
@@ -50,50 +50,49 @@ impl CpuUsage {
     }
 }
 
-/// Memory charged to a group. `None` is what the kernel does not say.
+/// Memory charged to a group. `None` is a figure that the kernel does not report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUsage {
-    /// Everything: programs, page cache, the kernel's own on their behalf.
+    /// The total: programs, page cache, and kernel memory for them.
     pub current: Option<Bytes>,
-    /// The most it has been.
+    /// The largest value so far.
     pub peak: Option<Bytes>,
-    /// Memory of programs that lies in no file.
+    /// Memory of programs that is not backed by a file.
     pub anonymous: Option<Bytes>,
     /// Page cache.
     pub page_cache: Option<Bytes>,
-    /// Buffers of TCP sockets, to be sent and received (`memory.kmem.tcp.usage_in_bytes` in
-    /// version 1, `sock` of `memory.stat` in version 2), with what the kernel sets aside for them.
-    /// In version 1 it is no part of `current`.
+    /// TCP socket buffers, for sending and receiving (`memory.kmem.tcp.usage_in_bytes` in version 1, `sock`
+    /// of `memory.stat` in version 2), including memory that the kernel reserves for them. In version 1 it is
+    /// not part of `current`.
     pub sockets: Option<Bytes>,
-    /// What no file backs: memory of programs, and of the kernel for them (page tables, stacks, descriptors),
-    /// without buffers of sockets.
+    /// Memory without a backing file: memory of programs, and of the kernel for them (page tables, stacks,
+    /// descriptors), without socket buffers.
     #[serde(default)]
     pub unbacked: Option<Bytes>,
-    /// How often the limit stood in the way, so that something had to go first.
+    /// How often the limit was reached, so that memory had to be reclaimed first.
     pub limit_hits: Option<u64>,
-    /// Processes killed because nothing could go.
+    /// Processes killed because no memory could be reclaimed.
     pub killed: Option<u64>,
-    /// Pages of files that were thrown out and read again.
+    /// File pages that were evicted and read again (refaults).
     pub refaults: Option<u64>,
-    /// Page faults that had to wait for a disk (`pgmajfault`).
+    /// Page faults that waited for a disk (`pgmajfault`).
     pub major_faults: Option<u64>,
     /// Page faults of all kinds (`pgfault`).
     #[serde(default)]
     pub faults: Option<u64>,
-    /// Pages that were charged to the group (`pgpgin`): memory that programs got, and pages of
-    /// files that came into the page cache, read from a disk or written. Version 1 alone, and not
-    /// to be taken for the machine's counter of the same name, which is of disks: what the group
-    /// read from disks is [`DiskUsage::read`].
+    /// Pages charged to the group (`pgpgin`): memory that programs got, and file pages added to the page
+    /// cache, read from a disk or written. Only in version 1. The machine's counter of the same name is
+    /// another figure, of disks; the bytes that the group read from disks are [`DiskUsage::read`].
     #[serde(default)]
     pub pages_charged: Option<u64>,
-    /// Pages that the group gave back or had taken from it (`pgpgout`). Version 1 alone.
+    /// Pages that the group freed or that were reclaimed from it (`pgpgout`). Only in version 1.
     #[serde(default)]
     pub pages_uncharged: Option<u64>,
 }
 
-/// Traffic of a group with all disks since it was made (`blkio.throttle.io_service_bytes_recursive`
-/// and `io_serviced_recursive` in version 1, `io.stat` in version 2). In version 1 the kernel counts
-/// only on disks of which something is limited, of this group or another.
+/// Traffic of a group with all disks since it was created (`blkio.throttle.io_service_bytes_recursive` and
+/// `io_serviced_recursive` in version 1, `io.stat` in version 2). In version 1 the kernel only counts on
+/// disks that have a limit, of this group or another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskUsage {
     /// Bytes read.
@@ -107,7 +106,7 @@ pub struct DiskUsage {
 }
 
 impl DiskUsage {
-    /// What was moved since an earlier reading; `None` when the account has begun anew.
+    /// The traffic since an earlier reading; `None` when the counters were reset.
     pub fn since(&self, earlier: &DiskUsage) -> Option<DiskUsage> {
         Some(DiskUsage {
             read: Bytes(self.read.0.checked_sub(earlier.read.0)?),
@@ -118,7 +117,7 @@ impl DiskUsage {
     }
 }
 
-/// All accounts of a group at one moment.
+/// The whole usage of a group at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Processor time.
@@ -127,15 +126,15 @@ pub struct Usage {
     pub memory: MemoryUsage,
     /// Disk traffic.
     pub disk: Option<DiskUsage>,
-    /// How long its members were held up (`cpu.pressure` and its kin of version 2). `None` in each
-    /// place where the kernel keeps none.
+    /// How long its members were stalled (`cpu.pressure` and similar files of version 2). Each field is
+    /// `None` if the kernel does not keep it.
     #[serde(default)]
     pub pressure: Pressure,
 }
 
 impl Usage {
-    /// What was counted since an earlier reading. Of memory, what is a state and no count is as it
-    /// is in `self`.
+    /// The difference to an earlier reading. Memory figures that are states and not counters are as in
+    /// `self`.
     pub fn since(&self, earlier: &Usage) -> Usage {
         let count = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
         let (memory, before) = (&self.memory, &earlier.memory);
@@ -163,14 +162,14 @@ impl Usage {
     }
 }
 
-/// Reads the accounts of a group, from whichever thread.
+/// Reads the usage of a group, from any thread.
 #[derive(Debug, Clone)]
 pub struct UsageProbe {
-    /// Directories by the controller that is in force there.
+    /// Directories by the controller that is active there.
     places: BTreeMap<String, (Version, PathBuf)>,
     /// A directory of version 2, which counts processor time without a controller.
     unified: Option<PathBuf>,
-    /// Whether memory of sockets is accounted for.
+    /// Whether socket memory is accounted for.
     counts_sockets: bool,
 }
 
@@ -194,7 +193,7 @@ impl UsageProbe {
         probe
     }
 
-    /// All accounts that can be read now.
+    /// Reads all figures that are available.
     pub fn read(&self) -> Usage {
         Usage {
             cpu: self.cpu().ok(),
@@ -204,7 +203,7 @@ impl UsageProbe {
         }
     }
 
-    /// Processor time.
+    /// Reads processor time.
     pub fn cpu(&self) -> Result<CpuUsage> {
         let read =
             |path: PathBuf| fs::read_to_string(&path).doing(format!("read {}", path.display()));
@@ -229,7 +228,7 @@ impl UsageProbe {
         cpu_v2(&read(path.join("cpu.stat"))?).ok_or_else(unknown)
     }
 
-    /// Memory.
+    /// Reads memory.
     pub fn memory(&self) -> MemoryUsage {
         let Some((version, path)) = self.places.get("memory") else {
             return MemoryUsage::default();
@@ -287,7 +286,7 @@ impl UsageProbe {
         }
     }
 
-    /// How long members were held up.
+    /// Reads how long members were stalled.
     pub fn pressure(&self) -> Pressure {
         let text = |file: &str| {
             let path = self.unified.as_ref().map(|path| path.join(file));
@@ -302,7 +301,7 @@ impl UsageProbe {
         )
     }
 
-    /// Disk traffic.
+    /// Reads disk traffic.
     pub fn disk(&self) -> Option<DiskUsage> {
         let read = |path: PathBuf| fs::read_to_string(path).ok();
         if let Some((Version::One, path)) = self.places.get("blkio") {
@@ -325,7 +324,7 @@ fn value(text: &str, key: &str) -> Option<u64> {
 }
 
 fn cpu_v1(total: &str, split: &str, throttling: &str) -> Option<CpuUsage> {
-    // In ticks of a hundredth of a second, whatever the kernel's own.
+    // In ticks of a hundredth of a second, whatever the kernel's own tick.
     let ticks = |key| value(split, key).map(|ticks| Duration::from_millis(ticks * 10));
     Some(CpuUsage {
         total: Duration::from_nanos(total.trim().parse().ok()?),

@@ -1,11 +1,10 @@
-//! Readings that may have to wait for whoever is read, on a thread of their own.
+//! Readings that may block on the observed process, on a separate thread.
 //!
-//! The kernel tells what a connection's congestion window is only while it holds the lock on the
-//! socket, and what pages a process has only while it holds the lock on its memory map. A process
-//! that sends a mapped file holds the socket's lock while the file's pages are fetched from a disk.
-//! Whoever asks then waits as long, which with a disk that others keep busy is seconds, and what is
-//! read after that is of another time. So whoever must not wait asks here, and goes on without an
-//! answer that does not come soon.
+//! The kernel reports a connection's congestion window only while it holds the lock on the socket, and a
+//! process's pages only while it holds the lock on the memory map. A process that sends a mapped file holds
+//! the socket's lock while the file's pages are read from a disk. A reader waits that long, which on a busy
+//! disk is seconds, and its later figures are then of another time. A thread that must not block therefore
+//! asks here, and continues without an answer if none comes soon.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,16 +15,16 @@ use std::time::Duration;
 use super::thread_time;
 use crate::error::{Doing, Result};
 
-/// A thread that reads something whenever it is asked, one question at a time.
+/// A thread that takes one reading per request, one request at a time.
 ///
-/// Dropping it waits for an answer that is still to come.
+/// Dropping it waits for an outstanding answer.
 #[derive(Debug)]
 pub(super) struct Aside<T> {
-    /// `None` once it is to end.
+    /// `None` once the thread is to end.
     questions: Option<SyncSender<()>>,
     answers: Receiver<T>,
     thread: Option<JoinHandle<()>>,
-    /// Whether an answer is still to come.
+    /// Whether an answer is outstanding.
     asked: bool,
     /// Processor time of the thread so far, in nanoseconds.
     spent: Arc<AtomicU64>,
@@ -62,7 +61,7 @@ impl<T: Send + 'static> Aside<T> {
         })
     }
 
-    /// Asks, unless an earlier question has not been answered yet.
+    /// Requests a reading, unless an earlier request has not been answered yet.
     pub(super) fn ask(&mut self) {
         if !self.asked
             && let Some(questions) = &self.questions
@@ -71,12 +70,12 @@ impl<T: Send + 'static> Aside<T> {
         }
     }
 
-    /// Whether an answer is still to come.
+    /// Whether an answer is outstanding.
     pub(super) fn is_asked(&self) -> bool {
         self.asked
     }
 
-    /// The answer to what was asked last, if it comes within this time.
+    /// The answer to the last request, if it comes within this time.
     pub(super) fn answer(&mut self, patience: Duration) -> Option<T> {
         if !self.asked {
             return None;
@@ -86,7 +85,7 @@ impl<T: Send + 'static> Aside<T> {
         Some(answer)
     }
 
-    /// Processor time of all answers so far.
+    /// Processor time of all readings so far.
     pub(super) fn spent(&self) -> Duration {
         Duration::from_nanos(self.spent.load(Ordering::Relaxed))
     }
@@ -96,8 +95,8 @@ impl<T> Drop for Aside<T> {
     fn drop(&mut self) {
         drop(self.questions.take());
         if let Some(thread) = self.thread.take() {
-            // Its answer has a place to go to, so that it ends. What a panic of it would say,
-            // whoever waited for the answer has seen by its absence.
+            // The thread ends, because its answer can still be sent. A panic of the thread needs no report:
+            // the caller has already seen that the answer is missing.
             let _ = thread.join();
         }
     }
@@ -123,7 +122,7 @@ mod tests {
         aside.ask();
         for _ in 0..3 {
             assert_eq!(aside.answer(Duration::from_millis(1)), None);
-            // The question stands, and is not asked again.
+            // The request is still outstanding, and is not repeated.
             aside.ask();
         }
         release.send(()).unwrap();

@@ -1,20 +1,19 @@
-//! To whom the kernel charges the work of receiving a packet.
+//! The thread to which the kernel charges the processor time of receiving a packet.
 //!
-//! A packet that is sent to this very machine is received there and then, in a softirq on top of
-//! the system call that sent it. Kernels with `CONFIG_IRQ_TIME_ACCOUNTING` take the time of
-//! softirqs out of the account of the thread below; then it shows as softirq of the machine alone,
-//! and neither a process tree nor a control group has it. Other kernels leave it with the thread:
-//! a host whose packets are delivered by a thread of its group pays for receiving them.
+//! A packet sent to the same machine is received at once, in a softirq during the system call that sent it.
+//! Kernels with `CONFIG_IRQ_TIME_ACCOUNTING` do not charge softirq time to the interrupted thread. It then
+//! appears as softirq time of the machine only, and in no process tree and no control group. Other kernels
+//! charge it to the thread: when a thread of a host's group delivers the host's packets, the group is charged
+//! for receiving them.
 //!
-//! A packet that is *written* to a TUN is received in the write itself and is no softirq on any
-//! kernel: it shows as system time, of the machine and of the writing thread. Seen on Linux 6.18
-//! without that option, one thread sending to itself: over loopback and veth a quarter to a third
-//! of the machine's kernel time is softirq, over TUN nothing is, and in all three cases the thread
-//! is charged with everything. What can be compared between machines is therefore
-//! [`ProcessorTimes::kernel`](super::ProcessorTimes::kernel), the sum.
+//! A packet that is *written* to a TUN device is received in the write itself, without a softirq on any
+//! kernel. It appears as system time of the machine and of the writing thread. Measured on Linux 6.18 without
+//! that option, with one thread sending to itself: over loopback and veth a quarter to a third of the
+//! machine's kernel time is softirq, over TUN none. In all three cases the thread is charged with all of it.
+//! Only the sum, [`ProcessorTimes::kernel`](super::ProcessorTimes::kernel), can be compared between machines.
 //!
-//! Kernels do not say how they were built where everybody could read it, so it is tried: while a
-//! thread sends to itself, its own clock either keeps up with the wall clock or does not.
+//! Not every user can read a kernel's build options, so this module measures: while a thread sends to itself,
+//! its own clock either keeps up with the wall clock or does not.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -27,25 +26,24 @@ use crate::error::{Doing, Result};
 const BURSTS: usize = 300;
 const DATAGRAMS: usize = 16;
 
-/// The answer, and what it rests on.
+/// The answer, and the measurement behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Charging {
-    /// The smallest share of the time of a burst of datagrams that the sending thread was not
-    /// charged with, of some hundreds of bursts: others that take the processor away can only make
-    /// it larger.
+    /// The smallest share of the time of a burst of datagrams that was not charged to the sending thread, out
+    /// of some hundreds of bursts. Preemption by other threads can only make a burst's share larger.
     pub uncharged: f64,
 }
 
 impl Charging {
-    /// Whether softirqs have an account of their own, so that the processor time of a host is that
-    /// of its processes *and* a share of the machine's softirq time.
+    /// Whether softirq time is accounted separately. The processor time of a host is then that of its
+    /// processes *plus* a share of the machine's softirq time.
     pub fn softirq_apart(&self) -> bool {
-        // Receiving is about half of the work; reading the clocks accounts for some per cent.
+        // Receiving is about half of the work; reading the clocks takes some per cent.
         self.uncharged > 0.15
     }
 }
 
-/// Tries it, over the loopback device, for some 30 ms.
+/// Measures it over the loopback device, for some 30 ms.
 pub fn charging() -> Result<Charging> {
     let doing = "send to oneself over the loopback device";
     let socket = UdpSocket::bind("127.0.0.1:0").doing(doing)?;
@@ -57,7 +55,7 @@ pub fn charging() -> Result<Charging> {
     let mut answer = [0; 64];
     let mut smallest = 1f64;
     for _ in 0..BURSTS {
-        // The wall clock is read within the thread's own: reading it is never found missing.
+        // The wall clock is read within the thread's own time, so reading it never counts as uncharged.
         let own = now(ClockId::ThreadCPUTime);
         let wall = now(ClockId::Monotonic);
         for _ in 0..DATAGRAMS {

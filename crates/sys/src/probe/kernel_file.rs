@@ -1,4 +1,4 @@
-//! Files of `/proc` that are opened once and read again and again.
+//! Files of `/proc` that are opened once and read repeatedly.
 
 use std::fs::File;
 use std::io;
@@ -6,12 +6,12 @@ use std::os::unix::fs::FileExt;
 
 use crate::error::{Doing, Result};
 
-/// A file whose text the kernel makes anew whenever it is read from its beginning. A file below
-/// `/proc/thread-self/net` stays with the namespace of the thread that opened it, whoever reads.
+/// A file whose text the kernel generates whenever it is read from its beginning. A file below
+/// `/proc/thread-self/net` stays in the namespace of the thread that opened it, whichever thread reads it.
 #[derive(Debug)]
 pub(super) struct KernelFile {
     file: File,
-    /// Grows until the text fits, with something to spare.
+    /// Grows until the text fits, with spare room.
     buffer: Vec<u8>,
 }
 
@@ -23,12 +23,12 @@ impl KernelFile {
         })
     }
 
-    /// A file that not every kernel has.
+    /// Opens a file that not every kernel has.
     pub(super) fn open_if_there(path: &str) -> Option<KernelFile> {
         KernelFile::open(path).ok()
     }
 
-    /// The text as it is now.
+    /// The current text.
     pub(super) fn read(&mut self) -> io::Result<&str> {
         let mut filled = 0;
         loop {
@@ -47,14 +47,14 @@ impl KernelFile {
     }
 }
 
-/// The text of an optional file; nothing when it is not there or cannot be read.
+/// The text of an optional file; empty when it does not exist or cannot be read.
 pub(super) fn text(file: &mut Option<KernelFile>) -> &str {
     file.as_mut()
         .and_then(|file| file.read().ok())
         .unwrap_or_default()
 }
 
-/// The number after the first blank of a line that begins with this key: `ctxt 123`.
+/// The number after the first blank of a line that starts with this key: `ctxt 123`.
 pub(super) fn value(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(key)?;
@@ -63,8 +63,7 @@ pub(super) fn value(text: &str, key: &str) -> Option<u64> {
     })
 }
 
-/// What was counted between two readings. A counter that went back has begun anew, and says
-/// nothing.
+/// The difference between two readings; `None` when the counter went back, because it was reset.
 pub(super) fn counted(now: Option<u64>, then: Option<u64>) -> Option<u64> {
     now?.checked_sub(then?)
 }
@@ -79,7 +78,7 @@ mod tests {
         let first = file.read().unwrap().to_owned();
         assert!(first.starts_with(&format!("{} (", std::process::id())));
         assert!(first.ends_with('\n'));
-        // Longer than one page, which is what the kernel hands out at a time.
+        // Longer than one page, which is the most that the kernel returns at a time.
         let mut long = KernelFile::open("/proc/self/smaps").unwrap();
         for _ in 0..20 {
             let text = long.read().unwrap();

@@ -10,12 +10,12 @@
 //! | [`Connection`], [`Windows`] | sock_diag | a namespace | 0.5 ms, and 2 µs a connection |
 //! | [`Usage`](crate::cgroup::Usage) | control groups, their pressure | a host | 100 µs |
 //!
-//! Counters are read as the kernel keeps them, since boot or since whatever they belong to was
-//! made; a reading's `since` takes the difference of two. What a kernel does not offer is `None`
-//! and never zero. A [`Sampler`] takes readings at a steady period on a thread of its own and
-//! measures what that costs, which is bounded: see there.
+//! Counters are read as the kernel keeps them, since boot or since their object was created. The method
+//! `since` of a reading returns the difference of two. A figure that the kernel does not offer is `None`,
+//! never zero. A [`Sampler`] takes readings at a steady period on its own thread and measures their cost,
+//! which is bounded.
 //!
-//! Nothing here judges: what limits a cell is decided by analysis, of recorded readings.
+//! This module draws no conclusions: analysis of the recorded readings decides what limits a cell.
 
 mod aside;
 mod charging;
@@ -46,8 +46,8 @@ pub use sampler::{Plan, Sampler};
 pub use samples::{Cost, Names, Sample, Samples, Step};
 pub use system::{Backlog, Disk, Paging, ProcessorTimes, System, SystemProbe};
 
-/// The ticks that `/proc` counts in: a hundredth of a second (`USER_HZ`) on every architecture
-/// that Rust's standard library runs on, whatever the kernel's own.
+/// The ticks of `/proc`: a hundredth of a second (`USER_HZ`) on every architecture that Rust's standard
+/// library supports, whatever the kernel's own tick.
 fn ticks(count: u64) -> Duration {
     Duration::from_millis(count * 10)
 }
@@ -58,8 +58,8 @@ pub(crate) fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Octets in a page of memory.
+/// Bytes per page of memory.
 fn page_size() -> u64 {
-    // SAFETY: asks for a constant of the system.
+    // SAFETY: reads a constant of the system.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(1) as u64
 }

@@ -1,35 +1,35 @@
-//! Pressure stall information (PSI): for how long somebody was held up by want of something.
+//! Pressure stall information (PSI): for how long threads were stalled for lack of a resource.
 //!
-//! The kernel keeps it of the machine and of every control group of version 2, also of those
-//! without a controller. Files and meaning: `Documentation/accounting/psi.rst` of the kernel.
+//! The kernel keeps it for the machine and for every control group of version 2, also for groups without a
+//! controller. Files and meaning: `Documentation/accounting/psi.rst` of the kernel.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How long threads were held up, of the machine (`/proc/pressure`) or of a group
-/// (`cpu.pressure` and its kin), by the `total=` of each line, in microseconds: "some" is that at
-/// least one thread was, "full" that none of the others could use the time either. `None` when the
-/// kernel was built or started without.
+/// How long threads were stalled, in the machine (`/proc/pressure`) or in a group (`cpu.pressure`,
+/// `memory.pressure`, `io.pressure`). The source is the `total=` of each line, in microseconds. "some": at
+/// least one thread was stalled; "full": no other thread could use the time either. `None` when the kernel
+/// was built or started without PSI.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pressure {
-    /// For want of a processor.
+    /// "some" for lack of a processor.
     pub cpu_some: Option<Duration>,
-    /// The same, everybody: of a group, when none of its members ran although one wanted to, as
-    /// when its quota is used up. Of the machine it means nothing, and is `None`.
+    /// "full" for lack of a processor. For a group: no member ran although one was runnable, as when its
+    /// quota is used up. It is meaningless for the machine, and `None` there.
     #[serde(default)]
     pub cpu_full: Option<Duration>,
-    /// For want of memory.
+    /// "some" for lack of memory.
     pub memory_some: Option<Duration>,
-    /// The same, everybody.
+    /// "full" for lack of memory.
     pub memory_full: Option<Duration>,
-    /// For want of a disk.
+    /// "some" for lack of a disk.
     pub io_some: Option<Duration>,
-    /// The same, everybody.
+    /// "full" for lack of a disk.
     pub io_full: Option<Duration>,
 }
 
-/// Whose pressure is read.
+/// The subject of the reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OfWhom {
     Machine,
@@ -37,7 +37,7 @@ pub(crate) enum OfWhom {
 }
 
 impl Pressure {
-    /// Of the texts of three files, empty where there is none.
+    /// Parses the texts of three files; an empty text is a missing file.
     pub(crate) fn parse(whom: OfWhom, cpu: &str, memory: &str, io: &str) -> Pressure {
         let total = |text: &str, kind: &str| {
             let line = text.lines().find(|line| line.starts_with(kind))?;
@@ -47,7 +47,7 @@ impl Pressure {
         let cpu_full = total(cpu, "full ");
         Pressure {
             cpu_some: total(cpu, "some "),
-            // The line is there for the machine too, since 5.13, and always says 0.
+            // The line also exists for the machine, since 5.13, and is always 0.
             cpu_full: cpu_full.filter(|_| whom == OfWhom::Group),
             memory_some: total(memory, "some "),
             memory_full: total(memory, "full "),
@@ -56,7 +56,7 @@ impl Pressure {
         }
     }
 
-    /// How long they were held up since an earlier reading.
+    /// The stall times since an earlier reading.
     pub(crate) fn since(&self, earlier: &Pressure) -> Pressure {
         let time = |now: Option<Duration>, then: Option<Duration>| now?.checked_sub(then?);
         Pressure {

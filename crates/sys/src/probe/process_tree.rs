@@ -1,14 +1,14 @@
-//! A program and everything it has started.
+//! A program and all its descendants.
 //!
-//! Found by `/proc/PID/task/*/children`, or by everybody's parent on kernels without. What a
-//! process has used is kept by its parent when it has ended *and the parent has waited for it*;
-//! a child that outlives its parent goes to the nearest init and, from a tree that does not hold
-//! that init, is lost. A [`HostProcess`](crate::HostProcess) has an init of its own, so nothing of
-//! it is lost; the account of a [control group](crate::cgroup) loses nothing of anybody.
+//! They are listed by `/proc/PID/task/*/children`, or by the parent of every process on kernels without these
+//! files. After a process exits, its parent keeps its usage, but only *after the parent has waited for it*. A
+//! child that outlives its parent is adopted by the nearest init. If that init is outside the tree, the
+//! child's usage is lost. A [`HostProcess`](crate::HostProcess) has its own init, so none of its usage is
+//! lost. The usage of a [control group](crate::cgroup) never loses any.
 //!
-//! A reading is not one moment: processes come and go while it is taken. It is taken again when
-//! the tree was not the same before and after, up to three times, and says so when it still was
-//! not.
+//! A reading is not atomic: processes start and exit while it is taken. It is repeated, up to three attempts,
+//! when the tree changed between start and end; [`ProcessTree::settled`] reports whether the last attempt
+//! succeeded.
 
 use std::fs;
 use std::io;
@@ -21,82 +21,81 @@ use serde::{Deserialize, Serialize};
 use super::kernel_file::{counted, value};
 use crate::error::{Doing, Result};
 
-/// How often a reading is taken until the tree stands still.
+/// The largest number of attempts to read an unchanged tree.
 const ATTEMPTS: usize = 3;
 
-/// How many of a tree's threads are told apart.
+/// The number of threads that are reported one by one.
 const BUSIEST: usize = 8;
 
-/// What is read of each process besides the cheap part.
+/// The expensive details to read of each process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Detail {
-    /// Context switches and the busiest threads, which takes two files for each *thread* (some
-    /// 40 µs).
+    /// Context switches and the busiest threads. This reads two files for each *thread* (some 40 µs).
     pub switches: bool,
-    /// Memory by share ([`ProcessTree::proportional`]), for which the kernel walks through all
-    /// pages: some 100 µs for each process, and milliseconds for a large one. Meanwhile the process
-    /// can neither map nor unmap memory.
+    /// Memory by share ([`ProcessTree::proportional`]). The kernel walks through all pages: some 100 µs for
+    /// each process, and milliseconds for a large one. Meanwhile the process can neither map nor unmap
+    /// memory.
     pub proportional: bool,
 }
 
 /// One thread's processor time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadTime {
-    /// Its number, which is no other's while it is there.
+    /// Its number, unique while it exists.
     pub thread: u32,
-    /// What it used, to 10 ms.
+    /// Its processor time, to 10 ms.
     pub cpu: Duration,
 }
 
-/// A process and its descendants together. `None` is what could not be read of anybody: the
-/// kernel was built without, or it is somebody else's process.
+/// A process and its descendants together. `None` is a figure that could not be read for any of them: the
+/// kernel was built without it, or the processes belong to another user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessTree {
-    /// Processes that are there now, ended ones that nobody has waited for included.
+    /// Existing processes, including zombies.
     pub processes: u64,
-    /// Threads that are there now.
+    /// Existing threads.
     pub threads: u64,
-    /// Processor time of them and of ended children that were waited for (`CLOCK_PROCESS_CPUTIME`
-    /// and `stat`). To the nanosecond for the living; for the ended, 10 ms for each process that
-    /// waited for them.
+    /// Processor time of existing processes and of exited children that were waited for
+    /// (`CLOCK_PROCESS_CPUTIME` and `stat`). Existing processes: to the nanosecond. Exited ones: to 10 ms for
+    /// each process that waited for them.
     pub cpu: Duration,
-    /// The part spent in programs (`stat`), to 20 ms a living process. Where the kernel splits by
-    /// looking at every tick, the split is an estimate.
+    /// The part spent in user mode (`stat`), to 20 ms per existing process. If the kernel samples at every
+    /// tick, the split is an estimate.
     pub user: Duration,
     /// The part spent in the kernel.
     pub system: Duration,
-    /// Resident memory (`stat`). Pages shared by several processes count for each of them. The
-    /// kernel's own count is off by up to 64 pages a processor.
+    /// Resident memory (`stat`). Pages shared by several processes count for each of them. The kernel's own
+    /// count is off by up to 64 pages per processor.
     pub resident: Bytes,
-    /// Resident memory, where a page shared by *n* processes counts an *n*th for each
-    /// (`smaps_rollup`, PSS): what the tree as a whole costs.
+    /// Resident memory, in which a page shared by *n* processes counts an *n*th for each (`smaps_rollup`,
+    /// PSS): the memory that the tree uses as a whole.
     pub proportional: Option<Bytes>,
-    /// Page faults that were served from memory, ended children included.
+    /// Page faults served from memory, including those of exited children.
     pub minor_faults: u64,
-    /// Page faults that waited for a disk, ended children included.
+    /// Page faults that waited for a disk, including those of exited children.
     pub major_faults: u64,
-    /// Times that a thread waited for something (`task/*/status`), of threads that are there.
+    /// Voluntary context switches of existing threads (`task/*/status`).
     pub voluntary_switches: Option<u64>,
-    /// Times that a thread had to make way, of threads that are there.
+    /// Involuntary context switches of existing threads.
     pub involuntary_switches: Option<u64>,
-    /// The threads that have used most, of those that are there (`task/*/stat`), most first; fewer
-    /// threads leave places empty.
+    /// The existing threads with the most processor time (`task/*/stat`), in descending order; `None` when
+    /// there are fewer threads.
     pub busiest: [Option<ThreadTime>; BUSIEST],
-    /// Fetched from disks (`io`), ended children included.
+    /// Bytes read from disks (`io`), including those of exited children.
     pub read: Option<Bytes>,
-    /// Sent to disks, or to be sent when the page cache is written back.
+    /// Bytes written to disks, or to be written when the page cache is written back.
     pub written: Option<Bytes>,
     /// Open descriptors (`fd`).
     pub descriptors: Option<u64>,
-    /// Whether the tree was the same before and after the reading. If it was not, what an ending
-    /// process used may be counted twice or not at all this time.
+    /// Whether the tree was the same before and after the reading. If not, the usage of a process that exited
+    /// meanwhile may be counted twice or not at all.
     pub settled: bool,
 }
 
 impl ProcessTree {
-    /// Reads a process and its descendants. Costs some 30 µs a process without details.
+    /// Reads a process and its descendants. Takes some 30 µs per process without details.
     ///
-    /// Fails when the process itself is not there.
+    /// Fails when the process itself does not exist.
     pub fn read(root: u32, detail: Detail) -> Result<ProcessTree> {
         let mut members = descendants(root);
         let mut tree = ProcessTree::default();
@@ -116,9 +115,9 @@ impl ProcessTree {
         Ok(tree)
     }
 
-    /// What was counted since an earlier reading. What is a state and no count is as it is in
-    /// `self`. A count that went down, because what was counted has left the tree, is nothing for
-    /// times and faults and `None` for the others.
+    /// The difference to an earlier reading. Figures that are states and not counters are as in `self`. A
+    /// counter that went down, because a process has left the tree, is zero for times and faults and `None`
+    /// for the others.
     pub fn since(&self, earlier: &ProcessTree) -> ProcessTree {
         let bytes = |now: Option<Bytes>, then: Option<Bytes>| {
             counted(now.map(|b| b.0), then.map(|b| b.0)).map(Bytes)
@@ -142,7 +141,7 @@ impl ProcessTree {
     fn of(members: &[u32], detail: Detail) -> ProcessTree {
         let mut tree = ProcessTree::default();
         for &pid in members {
-            // Who has ended since the tree was listed is somebody's ended child now.
+            // A process that exited after the tree was listed counts as an exited child of its parent now.
             let Some(stat) = read(pid, "stat").and_then(|text| Stat::parse(&text)) else {
                 continue;
             };
@@ -189,7 +188,7 @@ impl ProcessTree {
     }
 }
 
-/// Resident memory of a process and its descendants by share ([`ProcessTree::proportional`]).
+/// PSS of a process and its descendants ([`ProcessTree::proportional`]).
 pub(super) fn proportional(root: u32) -> Option<Bytes> {
     let mut sum = None;
     for pid in descendants(root) {
@@ -203,7 +202,7 @@ fn proportional_of(pid: u32) -> Option<Bytes> {
     Some(Bytes(kibibytes * 1024))
 }
 
-/// Puts a thread in its place among the busiest, if it has one.
+/// Inserts a thread into the sorted list of the busiest, if it is among them.
 fn keep_busiest(busiest: &mut [Option<ThreadTime>; BUSIEST], mut thread: ThreadTime) {
     for place in busiest {
         match place {
@@ -217,8 +216,8 @@ fn keep_busiest(busiest: &mut [Option<ThreadTime>; BUSIEST], mut thread: ThreadT
     }
 }
 
-/// What the threads of two readings used in between. One that is not in a full earlier reading was
-/// there and not among the busiest; how much it had used is not known, and it is left out.
+/// The processor time of threads between two readings. A thread that is missing from a full earlier reading
+/// existed but was not among the busiest. Its earlier time is unknown, so it is left out.
 fn busiest_since(
     now: &[Option<ThreadTime>; BUSIEST],
     earlier: &[Option<ThreadTime>; BUSIEST],
@@ -238,8 +237,8 @@ fn busiest_since(
     busiest
 }
 
-/// Processor time of a process and its descendants, as in [`ProcessTree::cpu`]; nothing when it is
-/// not there.
+/// Processor time of a process and its descendants, as in [`ProcessTree::cpu`]; zero when the process does
+/// not exist.
 pub(crate) fn cpu_time(root: u32) -> Duration {
     let members = descendants(root).into_iter();
     members
@@ -261,8 +260,8 @@ pub fn descendants(root: u32) -> Vec<u32> {
                         .split_whitespace()
                         .filter_map(|pid| pid.parse::<u32>().ok()),
                 ),
-                // Not a thread that has just ended: the kernel has no such files
-                // (`CONFIG_PROC_CHILDREN`).
+                // The file is missing because the kernel was built without `CONFIG_PROC_CHILDREN`, not
+                // because a thread has just exited.
                 None if pid == root
                     && fs::exists("/proc/thread-self/children").ok() != Some(true) =>
                 {
@@ -290,7 +289,7 @@ fn descendants_by_parent(root: u32) -> Vec<u32> {
     found
 }
 
-/// Adds to a sum that is there as soon as anything of it is.
+/// Adds to a sum that is `Some` when any of its terms is.
 fn add<T: std::ops::Add<Output = T> + Copy>(sum: &mut Option<T>, more: Option<T>) {
     *sum = match (*sum, more) {
         (Some(sum), Some(more)) => Some(sum + more),
@@ -321,7 +320,7 @@ fn descriptors(pid: u32) -> Option<u64> {
     }
 }
 
-/// The clock of a process, all its threads, ended ones included.
+/// The processor-time clock of a process: all its threads, including exited ones.
 fn live_cpu_time(pid: u32) -> Option<Duration> {
     let mut clock = 0;
     // SAFETY: two plain variables that outlive the calls; zero is a value of both.
@@ -337,7 +336,7 @@ fn live_cpu_time(pid: u32) -> Option<Duration> {
     }
 }
 
-/// What is of interest in `/proc/PID/stat`. Times are in ticks.
+/// The fields of `/proc/PID/stat` that are used. Times are in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stat {
     parent: u32,
@@ -353,7 +352,7 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Stat> {
-        // The name, in parentheses, may hold anything; fields after it start at the third.
+        // The name, in parentheses, may contain any characters. The fields after it start with the third.
         let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_whitespace().collect();
         let number = |n: usize| fields.get(n - 3)?.parse::<u64>().ok();
         Some(Stat {
@@ -369,9 +368,9 @@ impl Stat {
         })
     }
 
-    /// Processor time of the process and of ended children that it has waited for.
+    /// Processor time of the process and of the exited children that it has waited for.
     fn cpu_time(&self, pid: u32) -> Duration {
-        // The clock of a zombie is gone, its ticks are not.
+        // A zombie has no clock any more, but still has its ticks.
         let living = live_cpu_time(pid).unwrap_or_else(|| super::ticks(self.user + self.system));
         living + super::ticks(self.ended_user + self.ended_system)
     }
@@ -420,7 +419,7 @@ mod tests {
         by_parent.sort_unstable();
         let count = tree.len();
         for pid in tree.iter().rev() {
-            // SAFETY: this test's own shell and its child, neither of which was waited for.
+            // SAFETY: this test's own shell and its child, none of which was waited for.
             unsafe { libc::kill(*pid as i32, libc::SIGKILL) };
         }
         child.wait().unwrap();
@@ -455,7 +454,7 @@ mod tests {
         let full = reading(&many);
         assert_eq!(numbers(full)[0], (12, 120));
         assert_eq!(numbers(full).len(), BUSIEST);
-        // Thread 1 was too idle to be known; what it used before, nobody can say.
+        // Thread 1 was not among the busiest in the earlier reading, so its earlier time is unknown.
         let later = reading(&[(1, 900), (12, 130)]);
         assert_eq!(numbers(busiest_since(&later, &full)), [(12, 10)]);
     }

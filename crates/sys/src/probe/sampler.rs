@@ -1,4 +1,4 @@
-//! Readings at a steady period, on a thread of their own, in bounded memory and at a bounded cost.
+//! Readings at a steady period, on a separate thread, in bounded memory and at a bounded cost.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -18,39 +18,39 @@ use crate::error::{Doing, Result};
 use crate::namespace::Namespace;
 use crate::priority;
 
-/// How long a reading waits for what somebody may hold: congestion windows and memory by share.
+/// How long a reading waits for data behind a lock: congestion windows and memory by share.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// After a reading its thread rests for so many times as much processor time as it cost, so that it
-/// takes a tenth of a processor at most.
+/// After a reading its thread pauses for this many times the processor time of the reading, so it uses at
+/// most a tenth of a processor.
 const REST: u32 = 9;
 
-/// What is read and how often.
+/// What is read, and how often.
 #[derive(Debug)]
 pub struct Plan {
-    /// The time between two readings of what is cheap: the machine, namespaces and groups.
+    /// The time between two readings of the cheap sources: the machine, namespaces and groups.
     pub period: Duration,
-    /// What is dear, process trees and tables of sockets, is read in every *n*th reading, and in
+    /// The expensive sources, process trees and tables of sockets, are read in every *n*th reading, and in
     /// the first and the last.
     pub dear_every: u64,
-    /// The most readings that are kept. When there are more, every second one is forgotten and the
-    /// period doubles: counters lose nothing by that but resolution in time. At least 4.
+    /// The largest number of readings that are kept, at least 4. When there are more, every second one is
+    /// discarded and the period doubles. Counters then only lose resolution in time.
     pub keep: usize,
-    /// Whether the machine is read.
+    /// Whether to read the machine.
     pub system: bool,
     /// Programs by name, each with its process number.
     pub trees: Vec<(String, u32)>,
-    /// What is read of each process.
+    /// The details to read of each process.
     pub detail: Detail,
     /// Hosts by name, each with its namespace.
     pub networks: Vec<(String, Namespace)>,
-    /// Whether their sockets are looked at one by one.
+    /// Whether to read their sockets one by one.
     pub tables: bool,
-    /// The server's port, when the congestion windows of its connections are wanted
-    /// ([`Network::windows`](super::Network::windows)): those of the established connections with
-    /// this local port, in each of the hosts. They are looked at in *every* reading, for half a
-    /// millisecond a host, and some 2 µs more a connection; see [`Sampler`] for when they are late.
+    /// The server's port, to record the congestion windows of its connections
+    /// ([`Network::windows`](super::Network::windows)): those of established connections with this local
+    /// port, in each of the hosts. They are read in *every* reading, which takes half a millisecond per host
+    /// and some 2 µs per connection. [`Sampler`] describes when they are late.
     pub windows: Option<u16>,
-    /// Groups by name, each with what reads its accounts.
+    /// Groups by name, each with the probe of its usage.
     pub groups: Vec<(String, UsageProbe)>,
 }
 
@@ -74,17 +74,16 @@ impl Default for Plan {
 
 /// A thread that takes readings until it is stopped.
 ///
-/// What it costs is bounded:
+/// Its cost is bounded:
 ///
-/// - Its thread takes a tenth of a processor at most: where readings cost more than a tenth of the
-///   period, as with hundreds of processes, there are fewer of them ([`Samples::missed`]).
-/// - A reading waits for nobody. Congestion windows and memory by share can only be read while
-///   nobody holds the lock on the socket or on the memory map, so they are read on threads of their
-///   own. An answer that has not come after 10 ms is left to a later reading ([`Cost::late`]), which
-///   until then has what was last known: windows are of fewer moments then, and memory by share is
-///   of an earlier one.
-/// - Memory by share, which is the dearest, is read so seldom that it takes a tenth of a processor
-///   at most for each tree, and readings in between have what was last known.
+/// - Its thread uses at most a tenth of a processor. When readings cost more than a tenth of the period, as
+///   with hundreds of processes, fewer are taken ([`Samples::missed`]).
+/// - A reading never blocks. Congestion windows and memory by share need the lock on the socket or on the
+///   memory map, so separate threads read them. When an answer has not come after 10 ms, a later reading
+///   takes it ([`Cost::late`]). Until then readings contain the last known values: windows then cover fewer
+///   moments, and memory by share is from an earlier one.
+/// - Memory by share is the most expensive. It is read so rarely that it uses at most a tenth of a processor
+///   for each tree. Readings in between contain the last known value.
 #[derive(Debug)]
 pub struct Sampler {
     stop: SyncSender<()>,
@@ -92,9 +91,9 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Takes the first reading and starts the thread. Times are `clock`'s.
+    /// Takes the first reading and starts the thread. Times are of `clock`.
     ///
-    /// Fails when something of the plan cannot be read even once.
+    /// Fails when any source in the plan cannot be read in the first reading.
     pub fn start(clock: Clock, plan: Plan) -> Result<Sampler> {
         let mut reader = Reader::open(clock, plan)?;
         let (stop, stopped) = sync_channel(1);
@@ -110,7 +109,7 @@ impl Sampler {
 
     /// Takes the last reading and returns all of them.
     pub fn stop(self) -> Samples {
-        // A thread that has ended otherwise has panicked, which comes out below.
+        // A thread that has already ended has panicked; the panic is propagated below.
         let _ = self.stop.send(());
         match self.thread.join() {
             Ok(samples) => samples,
@@ -122,14 +121,13 @@ impl Sampler {
 struct Reader {
     clock: Clock,
     system: Option<SystemProbe>,
-    /// Process numbers, each with what reads memory by share, where that is wanted.
+    /// Process numbers, each with the reader of memory by share, if the plan includes it.
     trees: Vec<(u32, Option<Proportional>)>,
     detail: Detail,
-    /// Each with what looks for windows, where they are wanted.
+    /// Each with the reader of windows, if the plan includes it.
     networks: Vec<(NetworkProbe, Option<Aside<Result<Windows>>>)>,
     tables: bool,
-    /// What was last known of the windows in each network; nothing where they are not wanted, or
-    /// cannot be had.
+    /// The last known windows of each network; `None` when not in the plan or not available.
     windows: Vec<Option<Windows>>,
     groups: Vec<UsageProbe>,
     dear_every: u64,
@@ -138,14 +136,14 @@ struct Reader {
 }
 
 impl Reader {
-    /// Takes the first reading, in which what cannot be read is an error.
+    /// Takes the first reading. A source that cannot be read is an error.
     fn open(clock: Clock, plan: Plan) -> Result<Reader> {
         let mut names = Names::default();
         let mut networks = Vec::new();
         for (name, namespace) in plan.networks {
             names.networks.push(name);
             let windows = plan.windows.map(|port| {
-                // Another connection to the kernel: one that waits for an answer is of no use.
+                // A separate socket to the kernel, because one that waits for an answer cannot be used.
                 let mut probe = NetworkProbe::open(&namespace)?;
                 let mut windows = Windows::default();
                 Aside::start(move || probe.windows(port, &mut windows).map(|()| windows.clone()))
@@ -193,8 +191,8 @@ impl Reader {
     }
 
     fn run(&mut self, stopped: &Receiver<()>) {
-        // Without the right to it readings come when there is time for them. What they cost is
-        // bounded, so that nobody misses that time.
+        // Without the privilege, readings are taken when the thread gets processor time. Their cost is
+        // bounded, so other threads are hardly delayed.
         let _ = priority::put_before_others();
         let cpu_at_start = thread_time();
         let first = self.samples.readings[0].at;
@@ -203,7 +201,7 @@ impl Reader {
             let wait = due.since(self.clock.now());
             match stopped.recv_timeout(wait) {
                 Err(RecvTimeoutError::Timeout) => {}
-                // Also when whoever started this has gone without a word.
+                // Also stop when the sampler was dropped without `stop`.
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             }
             let before = thread_time();
@@ -267,7 +265,7 @@ impl Reader {
                 noted(read, "program", name, failures)
             })
             .collect();
-        // Last, so that there has been time for them: what is held is held for all of them alike.
+        // Last, to give the answers time to arrive. The wait is shared by all of them.
         let until = self.clock.now() + PATIENCE;
         let left = || until.since(self.clock.now());
         let answers = self.networks.iter_mut().zip(&mut self.windows);
@@ -300,7 +298,7 @@ impl Reader {
         });
     }
 
-    /// Forgets every second reading when there are too many.
+    /// Discards every second reading when there are too many.
     fn thin(&mut self) {
         if self.samples.readings.len() < self.keep {
             return;
@@ -314,15 +312,15 @@ impl Reader {
     }
 }
 
-/// What reads a tree's memory by share, at its own pace.
+/// Reads a tree's memory by share, at its own pace.
 #[derive(Debug)]
 struct Proportional {
     aside: Aside<Option<Bytes>>,
-    /// What was last found.
+    /// The last known value.
     known: Option<Bytes>,
     /// Processor time of all readings so far.
     spent: Duration,
-    /// When it may be asked again.
+    /// When it may be read again.
     rested: Instant,
 }
 
@@ -342,7 +340,7 @@ impl Proportional {
         }
     }
 
-    /// Takes an answer that comes within `patience`; says whether none is still to come.
+    /// Takes an answer that comes within `patience`. Returns whether no answer is outstanding.
     fn look(&mut self, patience: Duration, now: Instant) -> bool {
         if let Some(found) = self.aside.answer(patience) {
             self.known = found;
@@ -354,7 +352,7 @@ impl Proportional {
     }
 }
 
-/// The value, or a note of why there is none, once for each subject.
+/// The value; on failure `None`, with the reason recorded once for each subject.
 fn noted<T>(result: Result<T>, what: &str, name: &str, failures: &mut Vec<String>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -418,7 +416,7 @@ mod tests {
         println!("{:.1} % of a processor", 100.0 * busy);
         assert_eq!(samples.cost.readings, readings.len() as u64);
         assert!(samples.failures.is_empty());
-        // A window is met from outside.
+        // The step covers the window from outside.
         let step = samples.between(started, asked).unwrap();
         assert!(step.from <= started && step.to >= asked);
         assert_eq!(samples.between(start, asked + Duration::from_secs(9)), None);
@@ -431,7 +429,7 @@ mod tests {
         let sampler = Sampler::start(clock, Plan { keep, ..plan(1) }).unwrap();
         std::thread::sleep(Duration::from_millis(80));
         let samples = sampler.stop();
-        // On a machine that gave the thread too little time there were not that many.
+        // On a machine that gave the thread too little time, fewer readings were taken.
         let taken = samples.cost.readings;
         assert!(samples.readings.len() <= keep, "{taken} taken");
         assert!(taken <= keep as u64 || samples.period > Duration::from_millis(1));
@@ -467,10 +465,11 @@ mod tests {
         };
         let (released, held) = sync_channel::<()>(0);
         std::thread::scope(|scope| {
-            // What the kernel copies into the socket is not there, and it holds the lock meanwhile.
+            // The page that the kernel copies into the socket is missing, so the kernel holds the lock while
+            // it waits.
             let sending = scope.spawn(|| server.write(page.octets()));
             page.wait_for_somebody().unwrap();
-            // Readings that wait for the lock would wait for ever.
+            // A reading that waited for the lock would block forever.
             let page = &page;
             scope.spawn(move || {
                 if held.recv_timeout(Duration::from_secs(60)).is_err() {
@@ -478,7 +477,7 @@ mod tests {
                 }
             });
             let late = reader.samples.cost.late;
-            // The first question may have been answered before the lock was taken.
+            // The first query may have been answered before the lock was taken.
             for _ in 0..4 {
                 reader.take(true);
             }
@@ -491,7 +490,7 @@ mod tests {
             assert!(sending.join().unwrap().unwrap() > 0);
             released.send(()).unwrap();
         });
-        // What was asked for then has an answer now.
+        // The outstanding query has an answer now.
         let readings = |windows: Option<Windows>| windows.map_or(0, |windows| windows.readings);
         let before = readings(windows(&reader));
         while readings(windows(&reader)) < before + 2 {

@@ -1,4 +1,4 @@
-//! What a sampler has read: readings in order of time, and what happened between them.
+//! The readings of a sampler in order of time, and the differences between them.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::process_tree::ProcessTree;
 use super::system::System;
 use crate::cgroup::Usage;
 
-/// One reading of everything, or what happened between two ([`Step`]). `None` where nothing was
-/// read this time, or nothing could be.
+/// One reading of all sources, or the difference of two ([`Step`]). `None` when a source was not read this
+/// time, or could not be.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// When it was begun. For a difference, when it ended.
+    /// When it began. For a difference, when it ended.
     pub at: Instant,
-    /// How long it took: no figure in it is from outside of this time, windows and memory by share
-    /// excepted ([`Sampler`](super::Sampler)).
+    /// How long it took. All figures are from within this time, except windows and memory by share
+    /// ([`Sampler`](super::Sampler)).
     pub took: Duration,
     /// The machine.
     pub system: Option<System>,
@@ -29,7 +29,7 @@ pub struct Sample {
     pub groups: Vec<Option<Usage>>,
 }
 
-/// What the readings are of.
+/// The subjects of the readings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
     /// Programs.
@@ -43,60 +43,60 @@ pub struct Names {
 /// All readings of a sampler.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Samples {
-    /// The time between readings at the end: that asked for, or that times a power of two.
+    /// The time between readings at the end: the planned period, or a power of two times it.
     pub period: Duration,
-    /// What they are of.
+    /// The subjects of the readings.
     pub names: Names,
     /// The readings in order of time. The first was taken at the start and the last at the end.
     pub readings: Vec<Sample>,
-    /// Periods that were left out because the thread came too late, or readings cost too much.
+    /// Periods without a reading because the thread was late, or because readings cost too much.
     pub missed: u64,
-    /// What taking them cost.
+    /// The cost of the readings.
     pub cost: Cost,
-    /// Why something was not read, the first time that it was not; by what it was of.
+    /// Why a source could not be read, at its first failure; one entry per source.
     pub failures: Vec<String>,
 }
 
-/// What a sampler cost.
+/// The cost of a sampler.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
     /// Processor time of all its threads.
     pub cpu: Duration,
-    /// Readings taken, those forgotten included.
+    /// Readings taken, including discarded ones.
     pub readings: u64,
-    /// The longest that a reading took, by the wall clock.
+    /// The longest duration of a reading, by the wall clock.
     pub longest: Duration,
-    /// Answers about windows and memory by share that did not come in time for their reading, as
-    /// somebody held the lock on what was asked about.
+    /// Answers about windows and memory by share that came too late for their reading, because the lock was
+    /// held.
     #[serde(default)]
     pub late: u64,
 }
 
-/// What happened between two readings.
+/// The difference between two readings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// The earlier reading's time.
     pub from: Instant,
     /// The later reading's time.
     pub to: Instant,
-    /// The differences of what is counted, and the later state of what is not. What only one of
-    /// the readings has is `None`.
+    /// The differences of counters, and the later values of all other figures. A figure that only one of the
+    /// readings has is `None`.
     pub change: Sample,
 }
 
 impl Step {
-    /// How long it was.
+    /// Its duration.
     pub fn length(&self) -> Duration {
         self.to.since(self.from)
     }
 
-    /// A count of this step as a rate, a second; `None` when no time has passed.
+    /// A count of this step as a rate per second; `None` when no time has passed.
     pub fn per_second(&self, count: u64) -> Option<f64> {
         let seconds = self.length().as_secs_f64();
         (seconds > 0.0).then(|| count as f64 / seconds)
     }
 
-    /// A time of this step, as of processors or of pressure, for each second: 1 is one processor.
+    /// A time of this step, such as processor time or pressure, per second: 1 is one processor.
     pub fn share(&self, time: Duration) -> Option<f64> {
         let seconds = self.length().as_secs_f64();
         (seconds > 0.0).then(|| time.as_secs_f64() / seconds)
@@ -104,14 +104,14 @@ impl Step {
 }
 
 impl Samples {
-    /// What happened between each reading and the next.
+    /// The difference between each reading and the next.
     pub fn steps(&self) -> impl Iterator<Item = Step> {
         self.readings
             .windows(2)
             .map(|pair| pair[1].step_from(&pair[0]))
     }
 
-    /// What happened between the first reading and the last.
+    /// The difference between the first reading and the last.
     pub fn whole(&self) -> Option<Step> {
         match self.readings.as_slice() {
             [first, .., last] => Some(last.step_from(first)),
@@ -119,23 +119,22 @@ impl Samples {
         }
     }
 
-    /// What happened between the last reading at or before `from` and the first at or after `to`,
-    /// as for a window of measurement. The window is met to within a period at either end; what is
-    /// dear is in it only when it was read in both.
+    /// The difference between the last reading at or before `from` and the first at or after `to`, for a
+    /// measured window. It exceeds the window by up to a period at either end. Expensive sources are included
+    /// only when they were read in both readings.
     pub fn between(&self, from: Instant, to: Instant) -> Option<Step> {
         let first = self.readings.iter().rev().find(|r| r.at <= from)?;
         let last = self.readings.iter().find(|r| r.at >= to)?;
         (first.at < last.at).then(|| last.step_from(first))
     }
 
-    /// A figure integrated over a window of time, in its unit times seconds: a number of
-    /// connections comes to connection seconds.
+    /// A figure integrated over a window of time, in its unit times seconds: a number of connections becomes
+    /// connection seconds.
     ///
-    /// By the trapezoidal rule: between two readings the figure is taken to go from one value to
-    /// the other in a straight line, also at the ends of the window, which rarely fall on a
-    /// reading. Readings that do not have the figure are passed over. `None` when there is no value
-    /// at or before the beginning of the window, or none at or after its end, or when it has no
-    /// length.
+    /// Uses the trapezoidal rule: between two readings the figure changes linearly, also at the ends of the
+    /// window, which rarely coincide with a reading. Readings without the figure are skipped. `None` when
+    /// there is no value at or before the start of the window, or none at or after its end, or when its
+    /// length is zero.
     pub fn integral(
         &self,
         from: Instant,
@@ -179,7 +178,7 @@ impl Samples {
 }
 
 impl Sample {
-    /// What happened since an earlier reading.
+    /// The difference to an earlier reading.
     pub fn step_from(&self, earlier: &Sample) -> Step {
         Step {
             from: earlier.at,
@@ -205,7 +204,7 @@ fn each<T>(now: &[Option<T>], then: &[Option<T>], since: fn(&T, &T) -> T) -> Vec
     pairs.map(|(now, then)| both(now, then, since)).collect()
 }
 
-/// The value at a time between two others.
+/// The linearly interpolated value between two others.
 fn on_line(before: (Instant, f64), after: (Instant, f64), at: Instant) -> f64 {
     let whole = after.0.since(before.0).as_secs_f64();
     if whole <= 0.0 {
@@ -272,7 +271,7 @@ mod tests {
     fn a_ramp_is_met_exactly_wherever_the_window_begins_and_ends() {
         let ramp: Vec<(u64, Option<u64>)> = (0..=40).map(|n| (n * 50, Some(n * 5))).collect();
         let samples = samples(&ramp);
-        // 100 connections more a second: the integral of 100 t.
+        // 100 more connections per second: the integral of 100 t.
         for (from, to) in [(0, 2000), (13, 1987), (50, 100), (51, 99), (700, 701)] {
             let found = samples.integral(ms(from), ms(to), established);
             let (from, to) = (from as f64 / 1e3, to as f64 / 1e3);
@@ -302,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_step_function_is_met_to_half_a_period() {
-        // 20 connections from 500 to 1500 ms, looked at every 10 ms: 20 connection seconds.
+        // 20 connections from 500 to 1500 ms, read every 10 ms: 20 connection seconds.
         let steps: Vec<(u64, Option<u64>)> = (0..=200)
             .map(|n| (n * 10, Some(if (50..150).contains(&n) { 20 } else { 0 })))
             .collect();

@@ -1,16 +1,15 @@
 //! The whole machine: processors, interrupts, paging, disks, pressure.
 //!
-//! All of it is the machine's and none a host's: namespaces do not divide `/proc/stat`. On a
-//! machine that does nothing else the two are the same.
+//! All figures are of the machine, not of a host, because namespaces do not divide `/proc/stat`. On a machine
+//! that does nothing else the two are the same.
 //!
-//! # What the kernel means by these figures
+//! # The kernel's definition of these figures
 //!
-//! Without `CONFIG_IRQ_TIME_ACCOUNTING` and `CONFIG_VIRT_CPU_ACCOUNTING_GEN`, processor time in
-//! `/proc/stat` is what was going on at each tick of the kernel's clock (250 or 1000 a second):
-//! an estimate that is good to some per cent over a second, and blind to what runs in step with
-//! the tick. Softirq is then work of the kernel that is also charged to whichever process it came
-//! upon. With `CONFIG_IRQ_TIME_ACCOUNTING` interrupt and softirq time are measured exactly and
-//! charged to nobody else. [`super::charging`] finds out which.
+//! Without `CONFIG_IRQ_TIME_ACCOUNTING` and `CONFIG_VIRT_CPU_ACCOUNTING_GEN`, the kernel samples processor
+//! time in `/proc/stat` at each tick of its clock (250 or 1000 per second). The result is accurate to some
+//! per cent over a second, and blind to work that runs in step with the tick. Softirq time is then also
+//! charged to the process that it interrupted. With `CONFIG_IRQ_TIME_ACCOUNTING`, interrupt and softirq time
+//! are measured exactly and charged to no process. [`super::charging`] detects which applies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,42 +22,41 @@ use super::pressure::{OfWhom, Pressure};
 use crate::awake;
 use crate::error::Result;
 
-/// Processor time by what it was spent on, since boot or between two readings (`/proc/stat`). The
-/// resolution is 10 ms.
+/// Processor time by kind, since boot or between two readings (`/proc/stat`). The resolution is 10 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessorTimes {
-    /// Programs, guests of virtual machines included.
+    /// User mode, including guests of virtual machines.
     pub user: Duration,
-    /// Programs of lowered priority.
+    /// User mode of programs with lowered priority.
     pub nice: Duration,
-    /// The kernel on behalf of programs.
+    /// The kernel, for programs.
     pub system: Duration,
-    /// Nothing to do.
+    /// Idle.
     pub idle: Duration,
-    /// Nothing to do, while something waited for a disk. On several processors nobody can say
-    /// which of them waited; it may even go back.
+    /// Idle, while an operation waited for a disk. On several processors it is unclear which of them waited,
+    /// so this may even decrease.
     pub iowait: Duration,
     /// Interrupts.
     pub irq: Duration,
-    /// Work put off by interrupts: packets received, timers, ended disk requests.
+    /// Deferred work of interrupts: received packets, timers, completed disk requests.
     pub softirq: Duration,
-    /// Taken by the hypervisor for others. `None` before Linux 2.6.11.
+    /// Stolen by the hypervisor for others. `None` before Linux 2.6.11.
     pub steal: Option<Duration>,
 }
 
 impl ProcessorTimes {
-    /// All of it.
+    /// The sum of all kinds.
     pub fn total(&self) -> Duration {
         self.busy() + self.idle + self.iowait + self.steal.unwrap_or_default()
     }
 
-    /// What was spent on something.
+    /// Time that was not idle.
     pub fn busy(&self) -> Duration {
         self.user + self.nice + self.kernel()
     }
 
-    /// What was spent in the kernel, on whatever behalf: system, interrupts and softirq. How a
-    /// kernel divides time among these three depends on how it was built; their sum does not.
+    /// All time in the kernel: system, interrupts and softirq. How a kernel divides time among these three
+    /// depends on how it was built; their sum does not.
     pub fn kernel(&self) -> Duration {
         self.system + self.irq + self.softirq
     }
@@ -69,7 +67,7 @@ impl ProcessorTimes {
         (!total.is_zero()).then(|| part.as_secs_f64() / total.as_secs_f64())
     }
 
-    /// What was spent since an earlier reading.
+    /// The time since an earlier reading.
     pub fn since(&self, earlier: &ProcessorTimes) -> ProcessorTimes {
         ProcessorTimes {
             user: self.user.saturating_sub(earlier.user),
@@ -103,27 +101,27 @@ impl ProcessorTimes {
     }
 }
 
-/// The machine at one moment, counted since boot; or, by [`System::since`], what happened between
-/// two moments. `None` is what this kernel does not say.
+/// The machine at one moment, counted since boot; from [`System::since`], the difference between two moments.
+/// `None` is a figure that this kernel does not report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct System {
     /// All processors together (`/proc/stat`).
     pub processors: Option<ProcessorTimes>,
-    /// What this program spent of that on keeping processors awake ([`crate::awake`]): anybody else
-    /// could have had it.
+    /// The part of it that this program spent on keeping processors awake ([`crate::awake`]). It was
+    /// available to all other threads.
     #[serde(default)]
     pub kept_awake: Duration,
-    /// Each processor that is on, by number.
+    /// Each online processor, by number.
     pub each_processor: BTreeMap<u32, ProcessorTimes>,
     /// Interrupts (`/proc/stat`, first number of `intr`).
     pub interrupts: Option<u64>,
     /// Softirqs by kind, all processors together (`/proc/softirqs`): `NET_RX`, `NET_TX`, `BLOCK`, …
     pub softirqs: BTreeMap<String, u64>,
-    /// Changes from one thread to another (`/proc/stat`).
+    /// Context switches (`/proc/stat`).
     pub context_switches: Option<u64>,
-    /// Processes and threads made (`/proc/stat`).
+    /// Processes and threads created (`/proc/stat`).
     pub forks: Option<u64>,
-    /// Threads that run or want to, now (`/proc/stat`).
+    /// Runnable threads, now (`/proc/stat`).
     pub runnable: Option<u64>,
     /// Threads that wait for a disk, now (`/proc/stat`).
     pub blocked: Option<u64>,
@@ -131,26 +129,25 @@ pub struct System {
     pub paging: Paging,
     /// Page cache, now (`/proc/meminfo`).
     pub page_cache: Option<Bytes>,
-    /// Memory that programs could have without swapping, now (`/proc/meminfo`).
+    /// Memory available to programs without swapping, now (`/proc/meminfo`).
     pub available: Option<Bytes>,
-    /// Disks by name, partitions left out and those without any traffic too (`/proc/diskstats`).
+    /// Disks by name, without partitions and without disks that had no traffic (`/proc/diskstats`).
     pub disks: BTreeMap<String, Disk>,
-    /// How long somebody was held up by want of something (`/proc/pressure`).
+    /// For how long threads were stalled for lack of a resource (`/proc/pressure`).
     pub pressure: Pressure,
-    /// Mean number of threads that run, want to or wait for a disk, over the last minute
+    /// Mean number of threads that run, are runnable or wait for a disk, over the last minute
     /// (`/proc/loadavg`).
     pub load: Option<f64>,
-    /// What became of received packets between the device and the protocol
-    /// (`/proc/net/softnet_stat`).
+    /// Counters of received packets between the device and the protocol (`/proc/net/softnet_stat`).
     pub backlog: Option<Backlog>,
 }
 
 /// Traffic between memory and disks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Paging {
-    /// Read from disks, files included.
+    /// Bytes read from disks, files included.
     pub paged_in: Option<Bytes>,
-    /// Written to disks, files included.
+    /// Bytes written to disks, files included.
     pub paged_out: Option<Bytes>,
     /// Pages read from swap.
     pub swapped_in: Option<u64>,
@@ -158,9 +155,9 @@ pub struct Paging {
     pub swapped_out: Option<u64>,
     /// Page faults of all kinds.
     pub faults: Option<u64>,
-    /// Those that had to wait for a disk.
+    /// Page faults that waited for a disk.
     pub major_faults: Option<u64>,
-    /// Pages of files that were thrown out and soon read again: the page cache is too small.
+    /// File pages that were evicted and soon read again (refaults): the page cache is too small.
     pub file_refaults: Option<u64>,
 }
 
@@ -169,30 +166,30 @@ pub struct Paging {
 pub struct Disk {
     /// Read operations.
     pub reads: u64,
-    /// Read.
+    /// Bytes read.
     pub read: Bytes,
     /// Write operations.
     pub writes: u64,
-    /// Written.
+    /// Bytes written.
     pub written: Bytes,
-    /// How long there was at least one operation on its way.
+    /// The time during which at least one operation was in flight.
     pub busy: Duration,
-    /// Time spent on their way by all operations together.
+    /// The time in flight of all operations together.
     pub waited: Duration,
 }
 
-/// Received packets on their way to the protocol, all processors together.
+/// Received packets between the device and the protocol, all processors together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backlog {
-    /// Handled.
+    /// Packets processed.
     pub processed: u64,
-    /// Thrown away, the queue being full (`net.core.netdev_max_backlog`).
+    /// Packets dropped because the queue was full (`net.core.netdev_max_backlog`).
     pub dropped: u64,
-    /// How often time or budget ran out with packets still waiting.
+    /// How often time or budget ran out while packets were still waiting.
     pub squeezed: u64,
 }
 
-/// Reads the machine. The files stay open in between.
+/// Reads the machine. The files stay open between readings.
 #[derive(Debug)]
 pub struct SystemProbe {
     stat: KernelFile,
@@ -202,12 +199,12 @@ pub struct SystemProbe {
     diskstats: Option<KernelFile>,
     loadavg: Option<KernelFile>,
     softnet: Option<KernelFile>,
-    /// Of cpu, memory and io.
+    /// The files of cpu, memory and io.
     pressure: [Option<KernelFile>; 3],
 }
 
 impl SystemProbe {
-    /// Opens what this kernel offers. Fails when there is no `/proc/stat`.
+    /// Opens the files that this kernel offers. Fails when there is no `/proc/stat`.
     pub fn open() -> Result<SystemProbe> {
         Ok(SystemProbe {
             stat: KernelFile::open("/proc/stat")?,
@@ -222,7 +219,7 @@ impl SystemProbe {
         })
     }
 
-    /// The machine now.
+    /// Reads the machine.
     pub fn read(&mut self) -> System {
         let mut system = System {
             kept_awake: awake::spent(),
@@ -251,8 +248,8 @@ impl System {
         Ok(SystemProbe::open()?.read())
     }
 
-    /// What was counted since an earlier reading. What is a state and no count (`runnable`,
-    /// `blocked`, `page_cache`, `available`, `load`) is as it is in `self`.
+    /// The difference to an earlier reading. Figures that are states and not counters (`runnable`, `blocked`,
+    /// `page_cache`, `available`, `load`) are as in `self`.
     pub fn since(&self, earlier: &System) -> System {
         let each = |(number, now): (&u32, &ProcessorTimes)| {
             let then = earlier.each_processor.get(number)?;
@@ -262,7 +259,7 @@ impl System {
             let then = earlier.softirqs.get(kind).copied();
             Some((kind.clone(), counted(Some(*now), then)?))
         };
-        // A disk without traffic so far was left out.
+        // A disk without traffic until then was left out.
         let disk = |(name, now): (&String, &Disk)| {
             let then = earlier.disks.get(name).copied().unwrap_or_default();
             Some((name.clone(), now.since(&then)?))
@@ -293,12 +290,12 @@ impl System {
         }
     }
 
-    /// The share of all processors' time that somebody else could have had, 0 to 1: nothing to do, or
-    /// spent on keeping processors awake. `None` when no time has passed, or nothing is known.
+    /// The share of all processors' time that was available to other threads, 0 to 1: idle, or spent on
+    /// keeping processors awake. `None` when no time has passed, or no times are known.
     pub fn spare(&self) -> Option<f64> {
         let times = self.processors?;
         let spare = times.idle + times.iowait + self.kept_awake;
-        // One is counted in ticks of the clock and the other is not.
+        // One is counted in ticks of the clock, the other is not, so the sum may exceed 1.
         times.share(spare).map(|share| share.min(1.0))
     }
 
@@ -307,7 +304,7 @@ impl System {
             let Some((key, rest)) = line.split_once(' ') else {
                 continue;
             };
-            // The rest of `intr` is a number for each line of the interrupt controller.
+            // The other numbers of `intr` are one per line of the interrupt controller.
             let number = || rest.split(' ').next()?.parse().ok();
             match key {
                 "cpu" => self.processors = ProcessorTimes::parse(rest),
@@ -329,7 +326,7 @@ impl System {
 
 impl Paging {
     fn parse(vmstat: &str) -> Paging {
-        // These two are in KiB, whatever the size of a page.
+        // These two are in KiB, whatever the page size.
         let kibibytes = |key| value(vmstat, key).map(|kibibytes| Bytes(kibibytes * 1024));
         Paging {
             paged_in: kibibytes("pgpgin"),
@@ -338,7 +335,7 @@ impl Paging {
             swapped_out: value(vmstat, "pswpout"),
             faults: value(vmstat, "pgfault"),
             major_faults: value(vmstat, "pgmajfault"),
-            // One counter until 5.8.
+            // A single counter until 5.8.
             file_refaults: value(vmstat, "workingset_refault_file")
                 .or_else(|| value(vmstat, "workingset_refault")),
         }
@@ -374,7 +371,7 @@ impl Disk {
 }
 
 impl Backlog {
-    /// A line for each processor, numbers in hexadecimal: processed, dropped, squeezed, …
+    /// One line per processor, numbers in hexadecimal: processed, dropped, squeezed, …
     fn parse(softnet: &str) -> Option<Backlog> {
         let mut sum = Backlog::default();
         for line in softnet.lines() {
@@ -386,7 +383,7 @@ impl Backlog {
         (!softnet.is_empty()).then_some(sum)
     }
 
-    /// Each processor's counters have 32 bits; when one has begun anew nothing is said.
+    /// Each processor's counters have 32 bits. `None` when one has wrapped around.
     fn since(&self, earlier: &Backlog) -> Option<Backlog> {
         Some(Backlog {
             processed: self.processed.checked_sub(earlier.processed)?,
@@ -396,7 +393,7 @@ impl Backlog {
     }
 }
 
-/// Lines like `      NET_RX:    1496666    1191435`, under a line that names the processors.
+/// Lines like `      NET_RX:    1496666    1191435`, below a line with the processors' names.
 fn parse_softirqs(text: &str) -> BTreeMap<String, u64> {
     text.lines()
         .filter_map(|line| {
@@ -407,8 +404,8 @@ fn parse_softirqs(text: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Lines like `254 0 vda reads merged sectors ms writes merged sectors ms underway ms ms …`.
-/// Later kernels append more; before 2.6.25 partitions had four numbers only.
+/// Lines like `254 0 vda reads merged sectors ms writes merged sectors ms underway ms ms …`. Later kernels
+/// append more numbers; before 2.6.25 partitions had only four.
 fn parse_disks(text: &str) -> BTreeMap<String, Disk> {
     let mut disks: BTreeMap<String, Disk> = BTreeMap::new();
     for line in text.lines() {
@@ -418,7 +415,7 @@ fn parse_disks(text: &str) -> BTreeMap<String, Disk> {
         let Some(n) = numbers.filter(|n| n.len() == 11) else {
             continue;
         };
-        // Sectors are of 512 octets here, whatever the disk's own.
+        // A sector is 512 bytes here, whatever the disk's own sector size.
         let disk = Disk {
             reads: n[0],
             read: Bytes(n[2] * 512),

@@ -1,5 +1,5 @@
-//! Memory that whoever touches it must wait for, to hold up a thread in the kernel for as long as a
-//! test wants (`man 2 userfaultfd`): what a page that is fetched from a slow disk does.
+//! Memory whose access blocks, to stall a thread in the kernel for as long as a test needs (`man 2
+//! userfaultfd`). It imitates a page that is read from a slow disk.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -14,24 +14,24 @@ const ZEROPAGE: libc::c_ulong = 0xc020_aa04;
 const VERSION: u64 = 0xaa;
 /// `UFFDIO_REGISTER_MODE_MISSING`
 const MISSING: u64 = 1;
-/// Octets of `struct uffd_msg`.
+/// Bytes of `struct uffd_msg`.
 const MESSAGE: usize = 32;
 
-/// One page that is not there yet.
+/// One page that is missing until [`give`](Self::give).
 pub(super) struct Withheld {
     descriptor: OwnedFd,
     start: *mut libc::c_void,
     length: usize,
 }
 
-// SAFETY: the mapping is this value's own, and nobody writes to it but the kernel.
+// SAFETY: the mapping belongs to this value, and only the kernel writes to it.
 unsafe impl Sync for Withheld {}
 
 impl Withheld {
-    /// Fails where the kernel does not offer it, or not to this user.
+    /// Fails when the kernel does not offer userfaultfd, or not to this user.
     pub(super) fn page() -> io::Result<Withheld> {
         let length = super::page_size() as usize;
-        // SAFETY: no pointers; the descriptor is fresh and nobody else's.
+        // SAFETY: no pointers; the descriptor is new and has no other owner.
         let descriptor = unsafe {
             let number = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC);
             if number < 0 {
@@ -39,7 +39,7 @@ impl Withheld {
             }
             OwnedFd::from_raw_fd(number as libc::c_int)
         };
-        // SAFETY: a fresh mapping at a place of the kernel's choice.
+        // SAFETY: a new mapping at an address that the kernel chooses.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -64,13 +64,13 @@ impl Withheld {
         Ok(withheld)
     }
 
-    /// The page. Whoever reads it waits for [`give`](Self::give).
+    /// The page. Reading it blocks until [`give`](Self::give).
     pub(super) fn octets(&self) -> &[u8] {
         // SAFETY: the mapping is as long as that and lives as long as this value.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.length) }
     }
 
-    /// Waits until somebody waits for the page.
+    /// Waits until a thread accesses the page.
     pub(super) fn wait_for_somebody(&self) -> io::Result<()> {
         let mut message = [0u8; MESSAGE];
         let room = message.as_mut_ptr().cast();
@@ -81,10 +81,10 @@ impl Withheld {
         }
     }
 
-    /// Gives the page, full of zeros, to whoever waits and to all who come. More than once is once.
+    /// Provides the page, full of zeros, to all current and later readers. Repeated calls have no effect.
     pub(super) fn give(&self) {
         let place = self.start as u64;
-        // The page is there already, or it is given now.
+        // The page is already there, or is provided now.
         let _ = self.tell(ZEROPAGE, &mut [place, self.length as u64, 0, 0]);
     }
 
@@ -94,7 +94,7 @@ impl Withheld {
         what: libc::c_ulong,
         words: &mut [u64; WORDS],
     ) -> io::Result<()> {
-        // SAFETY: the words are the structure that this request takes, and outlive the call.
+        // SAFETY: the words are the structure of this request, and outlive the call.
         match unsafe { libc::ioctl(self.descriptor.as_raw_fd(), what as _, words.as_mut_ptr()) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
@@ -105,7 +105,7 @@ impl Withheld {
 impl Drop for Withheld {
     fn drop(&mut self) {
         self.give();
-        // SAFETY: this value's own mapping; nobody borrows from it any more.
+        // SAFETY: this value's own mapping, of which no borrow exists any more.
         unsafe { libc::munmap(self.start, self.length) };
     }
 }

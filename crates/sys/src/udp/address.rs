@@ -11,7 +11,7 @@ pub(super) struct RawAddress {
 }
 
 impl RawAddress {
-    /// Room for an address that the kernel is going to write.
+    /// Room for an address that the kernel writes.
     pub(super) fn empty() -> RawAddress {
         RawAddress {
             // SAFETY: sockaddr_storage is plain data, for which zero is a value.
@@ -63,11 +63,11 @@ impl RawAddress {
         raw
     }
 
-    /// The address that was written; `None` when it is none of IP's.
+    /// The address that was written; `None` when it is not an IP address.
     pub(super) fn address(&self) -> Option<SocketAddr> {
         match libc::c_int::from(self.storage.ss_family) {
             libc::AF_INET => {
-                // SAFETY: the family says which form the storage has, and it is large enough.
+                // SAFETY: the family determines the layout of the storage, which is large enough.
                 let form = unsafe { (&raw const self.storage).cast::<libc::sockaddr_in>().read() };
                 let ip = Ipv4Addr::from(form.sin_addr.s_addr.to_ne_bytes());
                 Some(SocketAddrV4::new(ip, u16::from_be(form.sin_port)).into())

@@ -1,4 +1,4 @@
-//! Control messages: what accompanies a datagram besides its octets.
+//! Control messages: the metadata that accompanies a datagram.
 
 use std::marker::PhantomData;
 use std::mem;
@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Ecn;
 
-/// Room for all control messages of one call, aligned as the kernel wants it. Four of them are at most
-/// 32 + 40 + 24 + 24 octets.
+/// Room for all control messages of one call, aligned as the kernel requires. Four of them are at most 32 +
+/// 40 + 24 + 24 bytes.
 pub(super) const ROOM: usize = 128;
 
 /// The memory of control messages.
@@ -30,7 +30,7 @@ impl<'s> Writer<'s> {
         Writer { space, length: 0 }
     }
 
-    /// Octets written; zero when there is none.
+    /// Bytes written; zero when there is no message.
     pub(super) fn length(&self) -> usize {
         self.length
     }
@@ -38,10 +38,10 @@ impl<'s> Writer<'s> {
     /// Adds a message.
     ///
     /// # Panics
-    /// When there is no room, which the four messages there are cannot bring about.
+    /// When there is no room. The four messages in use always fit.
     pub(super) fn push<T: Copy>(&mut self, level: libc::c_int, kind: libc::c_int, value: T) {
         let size = mem::size_of::<T>() as libc::c_uint;
-        // SAFETY: both only calculate.
+        // SAFETY: both functions only calculate.
         let (whole, length) = unsafe { (libc::CMSG_SPACE(size), libc::CMSG_LEN(size)) };
         let end = self.length + whole as usize;
         assert!(end <= ROOM, "no room for a control message");
@@ -51,8 +51,8 @@ impl<'s> Writer<'s> {
         header.cmsg_type = kind;
         header.cmsg_len = length as _;
         let start = self.space.0[self.length..end].as_mut_ptr();
-        // SAFETY: from `start` on there is room for header and value, by the check above; the header
-        // is aligned because the space is and every message takes a multiple of that.
+        // SAFETY: by the check above there is room for header and value from `start` on. The header is
+        // aligned, because the space is aligned and every message takes a multiple of the alignment.
         unsafe {
             start.cast::<libc::cmsghdr>().write(header);
             let data = start.add(length as usize - size as usize);
@@ -62,13 +62,13 @@ impl<'s> Writer<'s> {
     }
 }
 
-/// What came with a datagram.
+/// The metadata of a received datagram.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Arrived {
     pub(super) ecn: Ecn,
     /// The address it was sent to.
     pub(super) to: Option<IpAddr>,
-    /// Octets of each datagram, when several came together.
+    /// Bytes of each datagram, when several were coalesced.
     pub(super) segment: Option<usize>,
     /// Datagrams that the socket has lost so far because its buffer was full.
     pub(super) overflowed: Option<u32>,
@@ -88,11 +88,11 @@ pub(super) fn read(header: &libc::msghdr, space: &Space) -> Arrived {
         let fits = |size: usize| length >= size;
         match (message.cmsg_level, message.cmsg_type) {
             (libc::IPPROTO_IP, libc::IP_TOS) if fits(1) => {
-                // SAFETY: there is at least one octet.
+                // SAFETY: there is at least one byte.
                 arrived.ecn = Ecn::from_bits(unsafe { data.read() });
             }
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) if fits(4) => {
-                // SAFETY: there are at least four octets.
+                // SAFETY: there are at least four bytes.
                 let class = unsafe { data.cast::<libc::c_int>().read_unaligned() };
                 arrived.ecn = Ecn::from_bits(class as u8);
             }
@@ -110,12 +110,12 @@ pub(super) fn read(header: &libc::msghdr, space: &Space) -> Arrived {
                 arrived.to = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
             }
             (libc::SOL_UDP, libc::UDP_GRO) if fits(4) => {
-                // SAFETY: there are at least four octets.
+                // SAFETY: there are at least four bytes.
                 let segment = unsafe { data.cast::<libc::c_int>().read_unaligned() };
                 arrived.segment = usize::try_from(segment).ok().filter(|&size| size > 0);
             }
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if fits(4) => {
-                // SAFETY: there are at least four octets.
+                // SAFETY: there are at least four bytes.
                 arrived.overflowed = Some(unsafe { data.cast::<u32>().read_unaligned() });
             }
             _ => {}
@@ -132,10 +132,10 @@ struct Messages<'m> {
 }
 
 impl Messages<'_> {
-    /// The next message: its header, where its data are and how many octets they have.
+    /// The next message: its header, the position of its data and their length in bytes.
     fn next(&mut self) -> Option<(libc::cmsghdr, *const u8, usize)> {
-        // SAFETY: the header describes memory that the kernel has filled, of which these take only
-        // what lies within `msg_controllen`.
+        // SAFETY: the header describes memory that the kernel has filled. These functions only use memory
+        // within `msg_controllen`.
         let message = unsafe {
             match self.next {
                 Some(before) => libc::CMSG_NXTHDR(self.header, before),
@@ -149,7 +149,7 @@ impl Messages<'_> {
             return None;
         }
         self.next = Some(message);
-        // SAFETY: it is not null, and so a whole header within the space; its data follow it.
+        // SAFETY: it is not null, and therefore a complete header within the space; its data follow it.
         unsafe {
             let header = message.read();
             let length = (header.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);

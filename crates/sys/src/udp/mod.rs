@@ -1,20 +1,19 @@
-//! UDP sockets as QUIC wants them: many datagrams a call, each with its ECN codepoint and the address
-//! it was sent to.
+//! UDP sockets for QUIC: many datagrams per call, each with its ECN codepoint and its destination address.
 //!
-//! A datagram costs the kernel about as much as its contents do, so the calls that handle several at
-//! once decide what QUIC costs. They are factors of experiments here and not a matter of course:
+//! The kernel's cost per datagram is about that of its contents. The calls that handle several datagrams at
+//! once therefore determine the cost of QUIC. Here they are factors of experiments, and can be switched off:
 //!
-//! - *segmentation offload* (`UDP_SEGMENT`, GSO): one call sends datagrams of one length that lie end
-//!   to end, of which the last may be shorter. Without it each datagram is a call of its own.
-//! - *receive offload* (`UDP_GRO`): a call receives datagrams of one sender that came together, end to
-//!   end. Without it each lies in a buffer of its own.
+//! - *segmentation offload* (`UDP_SEGMENT`, GSO): one call sends a contiguous series of datagrams of equal
+//!   length, of which the last may be shorter. Without it each datagram needs its own call.
+//! - *receive offload* (`UDP_GRO`): a call receives a contiguous series of datagrams of one sender that
+//!   arrived together. Without it each datagram is in its own buffer.
 //!
-//! Receiving is always by `recvmmsg`, and tells how many datagrams the kernel has thrown away because
-//! the socket's buffer was full: a loss that no path made.
+//! Receiving always uses `recvmmsg`. It also reports how many datagrams the kernel has dropped because the
+//! socket's buffer was full: a loss that was not caused by the path.
 //!
-//! Sockets belong to the namespace of the thread that makes them and never block. Losing a datagram is
-//! the network's right, so a send that fails for one datagram is told ([`Sent::Lost`]) and is not an
-//! error; what the loss means is the business of the protocol above.
+//! A socket stays in the namespace of the thread that creates it, and never blocks. A network may lose
+//! datagrams, so a failure that concerns one datagram is reported ([`Sent::Lost`]) and is not an error. The
+//! protocol above decides what to do about it.
 
 mod address;
 mod control;
@@ -34,11 +33,11 @@ use crate::socket::{get, set};
 pub use receive::{ReceiveBuffer, Received};
 pub use send::{Datagrams, Loss, Sent};
 
-/// Most datagrams that the kernel takes in one call with segmentation offload (`UDP_MAX_SEGMENTS` of
-/// kernels before 6.9; later ones take twice as many).
+/// The largest number of datagrams that the kernel accepts in one call with segmentation offload
+/// (`UDP_MAX_SEGMENTS` of kernels before 6.9; later ones accept twice as many).
 pub const MOST_SEGMENTS: usize = 64;
 
-/// An ECN codepoint as it stands in the IP header (RFC 3168).
+/// The ECN codepoint in the IP header (RFC 3168).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Ecn {
     /// Not capable of ECN.
@@ -48,7 +47,7 @@ pub enum Ecn {
     Capable0,
     /// ECT(1): capable.
     Capable1,
-    /// CE: congestion was met.
+    /// CE: congestion was experienced.
     Congestion,
 }
 
@@ -63,7 +62,7 @@ impl Ecn {
         }
     }
 
-    /// From the two lowest bits of an octet (type of service, traffic class).
+    /// The codepoint in the two lowest bits of a byte (type of service, traffic class).
     pub const fn from_bits(octet: u8) -> Ecn {
         match octet & 0b11 {
             0b00 => Ecn::NotCapable,
@@ -74,33 +73,32 @@ impl Ecn {
     }
 }
 
-/// What is set on a UDP socket before it is used.
+/// Options set on a UDP socket before it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpOptions {
-    /// Whether datagrams are sent by segmentation offload (GSO) where the kernel has it.
+    /// Whether to send with segmentation offload (GSO), if the kernel has it.
     pub segmentation: bool,
-    /// Whether datagrams are received by receive offload (GRO) where the kernel has it.
+    /// Whether to receive with receive offload (GRO), if the kernel has it.
     pub coalescing: bool,
-    /// Whether ECN codepoints are sent and received.
+    /// Whether to send and receive ECN codepoints.
     pub ecn: bool,
-    /// Whether the address that a datagram was sent to is received (`IP_PKTINFO`), which a socket on
-    /// an unspecified address needs in order to answer from it.
+    /// Whether to receive the destination address of each datagram (`IP_PKTINFO`). A socket on an unspecified
+    /// address needs it to answer from that address.
     pub packet_info: bool,
-    /// Whether datagrams carry DF and larger ones than the link takes are refused instead of
-    /// fragmented (`IP_PMTUDISC_PROBE`): path MTU discovery needs it.
+    /// Whether datagrams are sent with DF. Datagrams larger than the link's MTU are then rejected instead of
+    /// fragmented (`IP_PMTUDISC_PROBE`), as path MTU discovery requires.
     pub dont_fragment: bool,
-    /// Whether several sockets may have the port (`SO_REUSEPORT`). The kernel then deals datagrams
-    /// out by the hash of addresses and ports, the same for as long as no such socket comes or goes.
+    /// Whether several sockets may share the port (`SO_REUSEPORT`). The kernel then distributes datagrams by
+    /// a hash of addresses and ports. The distribution is stable until such a socket is added or removed.
     pub reuse_port: bool,
-    /// `SO_RCVBUF`, in octets as the kernel accounts them before it doubles them; beyond
-    /// `net.core.rmem_max` where this process has `CAP_NET_ADMIN`. `None` leaves the kernel's
-    /// default, which holds about a hundred small datagrams.
+    /// `SO_RCVBUF`, in bytes, before the kernel doubles it. May exceed `net.core.rmem_max` if this process
+    /// has `CAP_NET_ADMIN`. `None` leaves the kernel's default, which holds about a hundred small datagrams.
     pub receive_buffer_bytes: Option<u32>,
     /// `SO_SNDBUF`, likewise (`net.core.wmem_max`).
     pub send_buffer_bytes: Option<u32>,
 }
 
-/// All offloads, ECN and DF on; addresses not received; buffers of the kernel's choosing.
+/// All offloads, ECN and DF on; destination addresses not received; buffers of default size.
 impl Default for UdpOptions {
     fn default() -> UdpOptions {
         UdpOptions {
@@ -122,7 +120,7 @@ pub struct UdpSocket {
     socket: OwnedFd,
     local: SocketAddr,
     connected: bool,
-    /// Cleared for good when a device turns out not to be able to.
+    /// Cleared permanently when a device turns out not to support it.
     segmentation: AtomicBool,
     coalescing: bool,
     ecn: bool,
@@ -130,8 +128,8 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// A socket that receives on an address, in the calling thread's namespace. Port 0 takes a free
-    /// one. An IPv6 address takes IPv6 alone.
+    /// A socket that receives on an address, in the calling thread's namespace. Port 0 selects a free one. A
+    /// socket on an IPv6 address receives only IPv6.
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> Result<UdpSocket> {
         let socket = open(address).doing("open a socket")?;
         let (segmentation, coalescing, dont_fragment) = prepare(&socket, address, options)?;
@@ -154,10 +152,10 @@ impl UdpSocket {
         })
     }
 
-    /// A socket for one peer. It receives from nobody else, learns when nobody listens there, and
+    /// A socket for one peer. It receives only from that peer, reports when no program listens there, and
     /// sends more cheaply. With a `source`, that address and, unless zero, that port are used.
     ///
-    /// A failure (no route, no port left) is returned as the kernel puts it, for
+    /// A failure (no route, no port left) is returned as the kernel reports it, for
     /// [`classify`](crate::socket::classify).
     pub fn connect(
         peer: SocketAddr,
@@ -192,7 +190,7 @@ impl UdpSocket {
         self.local
     }
 
-    /// Datagrams that one call sends: 1 without segmentation offload.
+    /// Datagrams per send call: 1 without segmentation offload.
     pub fn segments(&self) -> usize {
         if self.segmentation.load(Ordering::Relaxed) {
             MOST_SEGMENTS
@@ -201,28 +199,27 @@ impl UdpSocket {
         }
     }
 
-    /// Whether datagrams that came together are received together.
+    /// Whether datagrams that arrive together are received together.
     pub fn coalesces(&self) -> bool {
         self.coalescing
     }
 
-    /// Whether no datagram is fragmented on its way.
+    /// Whether datagrams are never fragmented.
     pub fn is_unfragmented(&self) -> bool {
         self.dont_fragment
     }
 
-    /// The receive and the send buffer as the kernel accounts them, in octets: twice what was asked
-    /// for by option.
+    /// The receive and the send buffer as the kernel accounts them, in bytes: twice the values set by option.
     pub fn buffers(&self) -> io::Result<(u32, u32)> {
         crate::socket::buffers(self)
     }
 
-    /// The same socket once more, for one who only has to keep it open.
+    /// A duplicate of the descriptor, to keep the socket open.
     pub fn duplicate(&self) -> io::Result<OwnedFd> {
         self.socket.try_clone()
     }
 
-    /// The failure that waits on the socket, such as that nobody listens at the peer.
+    /// The pending error of the socket, for example that no program listens at the peer.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
         let errno = get(self, libc::SOL_SOCKET, libc::SO_ERROR)?;
         Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno)))
@@ -254,7 +251,7 @@ fn open(address: SocketAddr) -> io::Result<OwnedFd> {
     }
 }
 
-/// Sets the options; tells whether segmentation, coalescing and DF are there.
+/// Sets the options. Returns whether segmentation, coalescing and DF are available.
 fn prepare(
     socket: &OwnedFd,
     address: SocketAddr,
@@ -317,7 +314,7 @@ fn prepare(
                 .doing(format!("set the buffers of a UDP socket to {value}"))?;
         }
     }
-    // A kernel without the option says so; zero changes nothing.
+    // A kernel without the option returns an error; zero changes nothing.
     let segmentation =
         options.segmentation && set(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
     let coalescing = options.coalescing && set(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();

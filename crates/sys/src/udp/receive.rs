@@ -10,19 +10,19 @@ use super::address::RawAddress;
 use super::control::{self, Arrived, Space};
 use super::{Ecn, UdpSocket};
 
-/// Messages of one call where datagrams come together: each may hold 64 of them.
+/// Messages per call with coalescing: each may hold 64 datagrams.
 const COALESCED: usize = 8;
-/// Messages of one call where each is a datagram.
+/// Messages per call without coalescing: each is one datagram.
 const SINGLE: usize = 32;
-/// Octets of a message that may hold datagrams that came together.
+/// Bytes of a message that may hold coalesced datagrams.
 const LARGE: usize = 65_536;
-/// Octets of a message that holds one datagram: more than any link but loopback delivers.
+/// Bytes of a message that holds one datagram: more than any link but loopback delivers.
 const SMALL: usize = 9_216;
 
-/// Memory that datagrams are received into, used by any number of sockets in turn.
+/// Memory for received datagrams, which any number of sockets can use in turn.
 pub struct ReceiveBuffer {
     octets: Box<[u8]>,
-    /// Octets of each message.
+    /// Bytes of each message.
     size: usize,
     addresses: Box<[RawAddress]>,
     controls: Box<[Space]>,
@@ -32,8 +32,8 @@ pub struct ReceiveBuffer {
     received: usize,
 }
 
-// SAFETY: the pointers within point into the buffer's own memory and are written anew before every
-// call that uses them.
+// SAFETY: the pointers point into the buffer's own memory, and are rewritten before every call that uses
+// them.
 unsafe impl Send for ReceiveBuffer {}
 
 impl fmt::Debug for ReceiveBuffer {
@@ -45,18 +45,18 @@ impl fmt::Debug for ReceiveBuffer {
     }
 }
 
-/// Datagrams of one sender that came together, or one alone.
+/// Datagrams of one sender that arrived together, or a single one.
 #[derive(Debug, Clone, Copy)]
 pub struct Received<'a> {
-    /// Who sent them.
+    /// The sender's address.
     pub from: SocketAddr,
-    /// The address they were sent to, where the socket was asked to learn it.
+    /// The destination address, if the socket has that option.
     pub to: Option<IpAddr>,
-    /// What their IP headers said of ECN: the kernel joins no datagrams that differ in it.
+    /// The ECN codepoint of their IP headers: the kernel does not coalesce datagrams that differ in it.
     pub ecn: Ecn,
-    /// Octets of each; the last may have fewer.
+    /// Bytes of each; the last may be shorter.
     pub segment: usize,
-    /// Their octets, end to end. An empty datagram is told as no datagram at all.
+    /// Their bytes, contiguous. An empty datagram is not returned.
     pub octets: &'a [u8],
 }
 
@@ -68,9 +68,8 @@ impl<'a> Received<'a> {
 }
 
 impl ReceiveBuffer {
-    /// Memory for sockets that coalesce ([`UdpSocket::coalesces`]), 512 KiB, or that do not, 288 KiB.
-    /// A buffer of the wrong kind serves too, more slowly; of datagrams that do not fit,
-    /// none is told.
+    /// Memory for sockets that coalesce ([`UdpSocket::coalesces`]), 512 KiB, or do not, 288 KiB. A buffer of
+    /// the wrong kind also works, but more slowly. Datagrams that do not fit are discarded.
     pub fn new(coalescing: bool) -> ReceiveBuffer {
         let (messages, size) = if coalescing {
             (COALESCED, LARGE)
@@ -95,7 +94,7 @@ impl ReceiveBuffer {
         }
     }
 
-    /// What the last call received, in order.
+    /// The datagrams of the last call, in order.
     pub fn iter(&self) -> impl Iterator<Item = Received<'_>> {
         (0..self.received).filter_map(|n| {
             let header = &self.headers[n];
@@ -113,14 +112,14 @@ impl ReceiveBuffer {
         })
     }
 
-    /// Datagrams that the socket of the last call had lost by then because its buffer was full;
-    /// `None` when that call did not tell.
+    /// Datagrams that the socket of the last call has lost so far because its buffer was full; `None` when
+    /// that call did not report it.
     pub fn overflowed(&self) -> Option<u32> {
         let arrived = &self.arrived[..self.received];
         arrived.iter().rev().find_map(|arrived| arrived.overflowed)
     }
 
-    /// Writes the headers of a call anew: the kernel has changed them.
+    /// Writes the headers of a call again, because the kernel has changed them.
     fn prepare(&mut self) {
         for n in 0..self.headers.len() {
             self.vectors[n] = libc::iovec {
@@ -140,18 +139,18 @@ impl ReceiveBuffer {
 }
 
 impl UdpSocket {
-    /// Receives what there is, as far as the buffer holds it, without waiting. Returns whether there
-    /// may be more: the buffer is full. `Ok(None)`: there is nothing.
+    /// Receives the available datagrams, as many as the buffer holds, without waiting. Returns whether there
+    /// may be more: the buffer is full. `Ok(None)`: no datagram is available.
     ///
-    /// An error that concerns datagrams sent before (nobody listens there) is returned as the kernel
-    /// puts it, for [`classify`](crate::socket::classify), and leaves the socket usable.
+    /// An error of datagrams sent earlier (no program listens there) is returned as the kernel reports it,
+    /// for [`classify`](crate::socket::classify). The socket stays usable.
     pub fn receive(&self, buffer: &mut ReceiveBuffer) -> io::Result<Option<bool>> {
         buffer.received = 0;
         buffer.prepare();
         let most = buffer.headers.len();
         loop {
-            // SAFETY: the headers point to memory of the buffer, which outlives the call and which
-            // nothing else borrows; no time is given.
+            // SAFETY: the headers point to memory of the buffer, which outlives the call and which no other
+            // code borrows; no time is passed.
             let received = unsafe {
                 libc::recvmmsg(
                     self.as_raw_fd(),

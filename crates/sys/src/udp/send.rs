@@ -10,59 +10,59 @@ use super::address::RawAddress;
 use super::control::{Space, Writer};
 use super::{Ecn, MOST_SEGMENTS, UdpSocket};
 
-/// Most octets that one call can send: what an IPv4 datagram can hold.
+/// The largest number of bytes in one call: the payload of the largest IPv4 datagram.
 const MOST_OCTETS: usize = 65_507;
 
 /// Datagrams to one peer.
 #[derive(Debug, Clone, Copy)]
 pub struct Datagrams<'a> {
-    /// The peer. A connected socket has but one, and leaves it at that.
+    /// The peer. A connected socket ignores it and sends to its own peer.
     pub to: SocketAddr,
-    /// The address they leave from; `None` is the kernel's choice.
+    /// The source address; `None` lets the kernel choose.
     pub from: Option<IpAddr>,
-    /// What their IP headers say of ECN.
+    /// The ECN codepoint of their IP headers.
     pub ecn: Ecn,
-    /// Octets of each, when there are several; the last may have fewer.
+    /// Bytes of each, when there are several; the last may be shorter.
     pub segment: Option<usize>,
-    /// Their octets, end to end.
+    /// Their bytes, contiguous.
     pub octets: &'a [u8],
 }
 
-/// What became of datagrams.
+/// The result of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The kernel has taken all of them.
+    /// The kernel has accepted all of them.
     Whole,
-    /// The socket's buffer is full. The kernel has taken the first `taken` octets, which is a number
-    /// of whole datagrams; the others may be sent when the socket is writable.
+    /// The socket's buffer is full. The kernel has accepted the first `taken` bytes, a number of whole
+    /// datagrams. The others may be sent when the socket is writable.
     Blocked {
-        /// Octets of datagrams that are done with.
+        /// Bytes of the datagrams that were accepted.
         taken: usize,
     },
-    /// The kernel has refused one or more. There is no point in sending them again.
+    /// The kernel has rejected one or more. Sending them again would fail again.
     Lost(Loss),
 }
 
-/// Why the kernel refuses a datagram.
+/// Why the kernel rejects a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Loss {
-    /// It is larger than the link or the path takes: what a probe for the path's MTU is to find out.
+    /// It is larger than the MTU of the link or path, which a path MTU probe is sent to find out.
     TooLarge,
-    /// Nobody listens at the peer's port. This is told of datagrams that were sent before, by the
-    /// next call, and what that call was to send is not sent.
+    /// No program listens at the peer's port. The kernel reports this for earlier datagrams at the next call,
+    /// and the data of that call are not sent.
     Refused,
-    /// There is no way to the peer.
+    /// There is no route to the peer.
     Unreachable,
     /// The local system has no memory for it.
     NoMemory,
-    /// The local system does not allow it, or does not know what is asked of it.
+    /// The local system does not permit it, or does not support it.
     NotPermitted,
 }
 
 impl UdpSocket {
-    /// Sends datagrams as far as they fit, without waiting: by one call with segmentation offload,
-    /// and by one call each without. Which of the two it will be [`segments`](UdpSocket::segments)
-    /// says; more datagrams than that are welcome and take more calls.
+    /// Sends as many datagrams as fit, without waiting: in one call with segmentation offload, and in one
+    /// call each without. [`segments`](UdpSocket::segments) returns how many one call sends; more datagrams
+    /// than that take more calls.
     ///
     /// Fails only when the socket itself is unusable.
     pub fn send(&self, datagrams: &Datagrams<'_>) -> io::Result<Sent> {
@@ -79,14 +79,30 @@ impl UdpSocket {
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => return Ok(Sent::Blocked { taken: start }),
                     Some(libc::EINTR) => {}
-                    // Devices that cannot checksum refuse segmentation before Linux 6.11, and
-                    // datagrams that IPsec is to carry are never segmented. One by one they go.
+                    // Before Linux 6.11, devices without checksum offload reject segmentation, and datagrams
+                    // for IPsec are never segmented. Send these one by one.
                     Some(libc::EIO | libc::EINVAL) if piece.len() > segment => {
-                        self.segmentation.store(false, Ordering::Relaxed);
+                        // Unusable addresses (port 0, a broadcast address) fail in the same way: segmentation is
+                        // the cause only if one datagram alone is accepted.
+                        match self.send_piece(&raw, datagrams, &piece[..segment], segment) {
+                            Ok(()) => {
+                                self.segmentation.store(false, Ordering::Relaxed);
+                                start += segment;
+                            }
+                            Err(alone) => match alone.raw_os_error() {
+                                Some(libc::EAGAIN) => return Ok(Sent::Blocked { taken: start }),
+                                Some(libc::EINTR) => {}
+                                _ => {
+                                    lost = Some(classify(&alone).ok_or(alone)?);
+                                    start += piece.len();
+                                }
+                            },
+                        }
                     }
                     errno => {
                         if errno == Some(libc::EMSGSIZE) {
-                            // The kernel would tell it again in place of sending the next datagram.
+                            // Otherwise the kernel would report the error again instead of sending the next
+                            // datagram.
                             self.take_error()?;
                         }
                         lost = Some(classify(&error).ok_or(error)?);
@@ -140,7 +156,7 @@ impl UdpSocket {
         }
         if piece.len() > segment {
             debug_assert!(piece.len().div_ceil(segment) <= MOST_SEGMENTS);
-            // More than an IP datagram holds was cut down by the caller.
+            // The caller has limited the length to that of an IP datagram.
             control.push(libc::SOL_UDP, libc::UDP_SEGMENT, segment as u16);
         }
         let length = control.length();
@@ -161,7 +177,7 @@ impl UdpSocket {
             message.msg_controllen = length as _;
         }
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-        // SAFETY: all that the message points to outlives the call, and the kernel only reads it.
+        // SAFETY: all memory that the message points to outlives the call, and the kernel only reads it.
         let sent = unsafe { libc::sendmsg(self.as_raw_fd(), &raw const message, flags) };
         if sent < 0 {
             return Err(io::Error::last_os_error());
@@ -170,7 +186,7 @@ impl UdpSocket {
     }
 }
 
-/// What a failure means for a datagram; `None` when it is not about the datagram.
+/// Maps an error to the loss of a datagram; `None` when it does not concern the datagram.
 fn classify(error: &io::Error) -> Option<Loss> {
     Some(match error.raw_os_error()? {
         libc::EMSGSIZE => Loss::TooLarge,

@@ -1,4 +1,4 @@
-//! Sockets on loopback: what is sent is what is received, whatever the offloads.
+//! Sockets on loopback: the data received are the data sent, with and without offloads.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -9,7 +9,7 @@ use super::*;
 
 const ADDRESSES: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
-/// Longer than anything here takes.
+/// Longer than any step here takes.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 20,
     tv_nsec: 0,
@@ -20,7 +20,7 @@ fn wait_readable(socket: &UdpSocket) {
     assert_eq!(poll(&mut fds, Some(&PATIENCE)), Ok(1));
 }
 
-/// Datagrams and their ECN codepoints until so many octets have come.
+/// Receives datagrams and their ECN codepoints until this many bytes have come.
 fn receive_octets(socket: &UdpSocket, octets: usize) -> (Vec<Vec<u8>>, Vec<Ecn>, usize) {
     let mut buffer = ReceiveBuffer::new(socket.coalesces());
     let (mut datagrams, mut marks, mut calls_told) = (Vec::new(), Vec::new(), 0);
@@ -68,7 +68,7 @@ fn datagrams_keep_their_edges_and_marks_whatever_the_offloads() {
             let lengths: Vec<usize> = datagrams.iter().map(Vec::len).collect();
             assert_eq!(lengths, [vec![1200; 10], vec![77]].concat());
             assert!(marks.iter().all(|&mark| mark == Ecn::Capable0));
-            // Only what left in one piece can arrive in one.
+            // Only datagrams sent together can be received together.
             assert_eq!(told < 11, segmentation && coalescing, "{told} messages");
         }
     }
@@ -113,7 +113,7 @@ fn a_socket_on_all_addresses_answers_from_the_one_it_was_asked_at() {
         octets: b"answer",
     };
     assert_eq!(server.send(&answer).unwrap(), Sent::Whole);
-    // A connected socket hears its peer alone, so the answer came from the right address.
+    // A connected socket receives only from its peer, so the answer came from the right address.
     let (datagrams, marks, _) = receive_octets(&client, 6);
     assert_eq!(
         (datagrams, marks),
@@ -194,4 +194,22 @@ fn a_port_is_shared_only_by_those_who_say_so() {
     assert_eq!(first.local_address(), second.local_address());
     let stranger = UdpSocket::bind(first.local_address(), &UdpOptions::default());
     assert!(matches!(stranger, Err(crate::Error::PortTaken { .. })));
+}
+
+#[test]
+fn a_peer_that_cannot_be_reached_does_not_end_segmentation() {
+    let server = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+    // Where the kernel has no segmentation offload, there is none to end.
+    if server.segments() == 1 {
+        return;
+    }
+    let sent = server.send(&Datagrams {
+        to: "127.0.0.1:0".parse().unwrap(),
+        from: None,
+        ecn: Ecn::NotCapable,
+        segment: Some(1000),
+        octets: &[7; 3000],
+    });
+    assert!(matches!(sent, Ok(Sent::Lost(_))), "{sent:?}");
+    assert!(server.segments() > 1);
 }

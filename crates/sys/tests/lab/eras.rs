@@ -1,4 +1,4 @@
-//! What the settings of an era do to the packets on the wire.
+//! The effect of an era's settings on the packets on the wire.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const TIMESTAMPS: u8 = 8;
 
-/// Six segments of 1460 octets.
+/// Six segments of 1460 bytes.
 const WINDOW: u32 = 8760;
 
 fn settings_of_1997() -> TcpSettings {
@@ -57,7 +57,7 @@ fn settings_of_1997() -> TcpSettings {
     }
 }
 
-/// The client sends 100 octets and reads `length` octets up to the end.
+/// The client sends 100 bytes and reads `length` bytes up to the end.
 fn fetch(pair: &Pair, settings: &TcpSettings, length: usize) {
     let options = &settings.socket;
     let address = SocketAddr::new(SERVER4, 80);
@@ -131,7 +131,7 @@ fn the_windows_and_acknowledgements_of_1997_hold_through_a_transfer() {
     if !lab() {
         return;
     }
-    // A segment that is held up for as long as a sender waits for its acknowledgement is sent again.
+    // A segment that is delayed beyond its sender's retransmission time-out is retransmitted.
     in_a_quiet_moment(Duration::from_millis(20), transfer_of_1997);
 }
 
@@ -162,7 +162,7 @@ fn transfer_of_1997() -> Result<(), String> {
     if segments > 41 || !losses.is_empty() {
         return Err(format!("{segments} segments were sent, {losses:?}"));
     }
-    // The initial window: until something acknowledges it, one segment is all.
+    // The initial window: only one segment is sent until an acknowledgement comes.
     let first = outcome.packets.iter().find(data).unwrap().sequence;
     let before = outcome
         .packets
@@ -171,7 +171,7 @@ fn transfer_of_1997() -> Result<(), String> {
         .filter(data)
         .count();
     assert_eq!(before, 1);
-    // Every second segment is acknowledged; one more or less when the reader is quick or slow.
+    // Every second segment is acknowledged; one more or fewer when the reader is fast or slow.
     let pure =
         |p: &&crate::pair::Seen| p.from_client && p.payload == 0 && !p.has(SYN) && !p.has(FIN);
     let acknowledgements = outcome.packets.iter().filter(pure).count();
@@ -249,7 +249,7 @@ fn every_setting_is_accounted_for() {
             ],
             "{applied:?}"
         );
-        // Three for each of two routes: initcwnd, window and congctl.
+        // Three settings for each of two routes: initcwnd, window and congctl.
         assert_eq!(applied.0.len(), settings.sysctl.len() + 1 + 6);
         let sack = applied.0.iter().find(|s| s.name == "net.ipv4.tcp_sack");
         assert_eq!(
@@ -257,7 +257,7 @@ fn every_setting_is_accounted_for() {
             SettingOutcome::Applied("1".to_owned())
         );
     }
-    // What holds already is told apart from what was changed.
+    // Settings that already hold are distinguished from those that were changed.
     let again = pair.client.run(|| settings.apply(2, &[])).unwrap().unwrap();
     let sack = again.0.iter().find(|s| s.name == "net.ipv4.tcp_sack");
     assert_eq!(sack.unwrap().outcome, SettingOutcome::AlreadySo);

@@ -1,5 +1,5 @@
-//! Tests on real namespaces, devices and processes. They need root or a user namespace; without
-//! either they say so and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
+//! Tests on real namespaces, devices and processes. They need root or a user namespace. Without either they
+//! print a message and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 
 mod eras;
 mod pair;
@@ -17,7 +17,7 @@ use fathometer_sys::{Namespace, TcpSettings};
 
 use pair::{Pair, Wire};
 
-/// Whether namespaces can be made here. Says why not.
+/// Whether namespaces can be created here. Prints the reason when not.
 fn lab() -> bool {
     match Namespace::new() {
         Ok(_) => true,
@@ -61,7 +61,7 @@ fn a_tun_pair_carries_tcp_of_both_families_without_losing_a_packet() {
     let dropped = (end.client.dropped().unwrap(), end.server.dropped().unwrap());
     assert_eq!(dropped, (0, 0));
     let counters = end.server.counters().unwrap();
-    // 300 000 octets in segments of at most 1460: no offload can have made it fewer.
+    // 300 000 bytes in segments of at most 1460: no offload reduced the number of packets.
     assert!(counters.tx_packets >= 2 * 206, "{counters:?}");
 }
 
@@ -74,7 +74,7 @@ fn a_namespace_is_another_network_and_ends_with_its_last_holder() {
     let devices = || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let inside = namespace.run(devices).unwrap();
     assert_eq!(inside.lines().count(), 3, "loopback alone: {inside}");
-    // Its loopback is up, and is not ours: the same port is free in both.
+    // Its loopback is up, and is separate from the test's own: the same port is free in both.
     let inner = namespace
         .run(|| TcpListener::bind("127.0.0.1:0").unwrap())
         .unwrap();

@@ -1,5 +1,5 @@
-//! Two hosts whose TUN devices a plain loop joins: a fixed delay each way, no limit, no loss but
-//! what is asked for. Every packet is noted.
+//! Two hosts whose TUN devices are joined by a simple loop: a fixed delay each way, no rate limit, and only
+//! requested losses. Every packet is recorded.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,7 +28,7 @@ pub struct Pair {
     pump: JoinHandle<Outcome>,
 }
 
-/// What is left when the loop has stopped.
+/// The result when the loop has stopped.
 pub struct Outcome {
     pub client: Tun,
     pub server: Tun,
@@ -55,15 +55,15 @@ pub const SYN: u8 = 2;
 pub const PSH: u8 = 8;
 pub const ACK: u8 = 16;
 
-/// How the hosts are joined.
+/// The properties of the link between the hosts.
 pub struct Wire {
     pub mtu: u32,
     pub delay: Duration,
-    /// The shortest time between two packets of one direction.
+    /// The minimum time between two packets of one direction.
     pub spacing: Duration,
-    /// Places, counting packets of TCP from the server from 0, that are lost.
+    /// Indexes of lost packets, counting TCP packets from the server from 0.
     pub lost_from_server: Vec<usize>,
-    /// The same from the client.
+    /// The same for packets from the client.
     pub lost_from_client: Vec<usize>,
 }
 
@@ -171,7 +171,7 @@ fn pump(clock: Clock, mut waiter: Waiter, wire: &Wire, client: Tun, server: Tun)
 }
 
 impl Seen {
-    /// Reads a TCP packet; `None` for anything else.
+    /// Parses a TCP packet; `None` for any other packet.
     fn of(packet: &[u8]) -> Option<Seen> {
         let tcp = match packet[0] >> 4 {
             4 if packet[9] == 6 => &packet[usize::from(packet[0] & 15) * 4..],

@@ -1,4 +1,4 @@
-//! With privileges, without, and what doctor says of either.
+//! With privileges, without them, and the report of doctor in both cases.
 
 use std::process::Command;
 
@@ -34,7 +34,7 @@ fn probing_reports_every_ability_and_moves_nobody() {
     }
 }
 
-/// An ordinary user brings up hosts in a user namespace, given a TUN driver that may be opened.
+/// An ordinary user creates hosts in a user namespace, if the TUN driver may be opened.
 #[test]
 fn without_root_a_user_namespace_serves() {
     let root = std::fs::read_to_string("/proc/self/status")
@@ -45,7 +45,7 @@ fn without_root_a_user_namespace_serves() {
     }
     let folder = tempfile::tempdir().unwrap();
     let node = folder.path().join("tun");
-    // In a mount namespace of its own, /dev/net/tun becomes a node that all may open.
+    // In a separate mount namespace, /dev/net/tun becomes a node that every user may open.
     let script = "mknod -m 666 \"$0\" c 10 200 && mount --bind \"$0\" /dev/net/tun && \
                   exec setpriv --reuid 65534 --regid 65534 --clear-groups -- \"$@\"";
     let output = Command::new("unshare")
@@ -65,7 +65,7 @@ fn without_root_a_user_namespace_serves() {
     assert!(text.contains("in a user namespace"), "{text}{errors}");
 }
 
-/// Not a test by itself: what the user of the test above runs.
+/// Not a test by itself: the program that the user of the test above runs.
 #[test]
 fn ordinary_user() {
     if std::env::var_os("FATHOMETER_TEST_USER").is_some() {

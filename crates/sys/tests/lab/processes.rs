@@ -1,4 +1,4 @@
-//! Programs inside namespaces, and their end.
+//! Programs inside namespaces, and how they exit.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use fathometer_sys::{Namespace, Session, socket};
 
 use crate::lab;
 
-/// Longer than anything here takes, and no measure of anything.
+/// Longer than any step here takes; not a measurement.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn shell(script: &str) -> Command {
@@ -43,7 +43,7 @@ fn a_program_sees_its_namespace_its_own_processes_and_reports_its_end() {
     assert_eq!(exit.status.code(), Some(7));
     assert!(exit.peak_resident.0 > 0);
     assert_eq!(process.try_wait(), Some(exit));
-    // Too late is no error.
+    // A signal after the exit is no error.
     process.signal(libc::SIGTERM).unwrap();
 }
 
@@ -78,7 +78,7 @@ fn processor_time_of_the_whole_tree_is_seen_live_and_at_the_end() {
     let live = process.cpu_time();
     drop(process.stdin.take());
     let exit = process.wait();
-    // Both loops ran in children, which are gone by the time of the first reading.
+    // Both loops ran in children, which have exited by the first reading.
     assert!(live >= Duration::from_millis(10), "{live:?}");
     let total = exit.user + exit.system;
     assert!(
@@ -121,7 +121,7 @@ fn programs_die_with_a_parent_that_is_killed() {
     if !lab() {
         return;
     }
-    // This very executable, told by the environment to be the parent.
+    // This executable again; the environment selects its role as the parent.
     let mut parent = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -150,7 +150,7 @@ fn programs_die_with_a_parent_that_is_killed() {
     }
 }
 
-/// Not a test by itself: the parent in the test above.
+/// Not a test by itself: the parent process of the test above.
 #[test]
 fn parent_that_will_be_killed() {
     if std::env::var_os("FATHOMETER_TEST_PARENT").is_none() {
@@ -179,7 +179,7 @@ fn descendants(root: u32) -> Vec<u32> {
     [children, below].concat()
 }
 
-/// Whether a process is there and not a zombie.
+/// Whether a process exists and is not a zombie.
 fn alive(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat[stat.rfind(')').unwrap()..].starts_with(") Z"))
@@ -229,6 +229,6 @@ fn server_of_another_program() {
     println!("\nport {}", listener.local_addr().unwrap().port());
     let (stream, _) = listener.accept().unwrap();
     println!("\nquick {}", socket::quick_ack(&stream).unwrap());
-    // Until it is killed, so that it is not the end of the program that ends the test's reading.
+    // Runs until it is killed, so that its own exit does not end the test's reading.
     std::thread::park();
 }

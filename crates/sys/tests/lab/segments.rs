@@ -1,4 +1,4 @@
-//! The counts of TCP segments of a host against every packet that passed between two of them.
+//! A host's counters of TCP segments compared with every packet between two hosts.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,11 +10,11 @@ use fathometer_sys::probe::{Network, NetworkProbe};
 use crate::lab;
 use crate::pair::{Pair, SERVER4, SERVER6, Seen, Wire};
 
-/// Longer than anything here takes, and no measure of anything.
+/// Longer than any step here takes; not a measurement.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An exchange of some size in both directions, closed by the server. When it returns, TIME_WAIT
-/// says that the last segment has arrived, and that none is on its way.
+/// Transfers data in both directions; the server closes. When it returns, TIME_WAIT shows that the last
+/// segment has arrived, and that none is in flight.
 fn exchange(pair: &Pair, probes: &mut [NetworkProbe; 2], address: std::net::IpAddr) {
     let listener = pair
         .server
@@ -89,7 +89,7 @@ fn segments_are_counted_as_they_pass() {
         let arrived = |sent: &[&Seen]| sent.iter().filter(|packet| !packet.dropped).count();
         compare("client", &hosts[0], &of_client, arrived(&of_server));
         compare("server", &hosts[1], &of_server, arrived(&of_client));
-        // A busy machine may have made TCP send more than was lost.
+        // On a busy machine TCP may retransmit more than was lost.
         if losses > 0 {
             assert!(hosts[1].tcp.retransmitted.unwrap() >= 3);
         }

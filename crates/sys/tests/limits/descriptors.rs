@@ -1,4 +1,4 @@
-//! Limits that no control group has: descriptors of each process.
+//! The limit that control groups do not have: descriptors per process.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ fn a_program_and_its_children_have_no_more_descriptors_than_they_may() {
     };
     let mut shell = Shell::start(&group);
     assert_eq!(shell.run("ulimit -n; ulimit -Hn"), "20");
-    // Tee has all of its files open at once, and three more at least.
+    // `tee` has all of its files open at once, and at least three more.
     let open = |files: usize| {
         let files = ["/dev/null"; 20][..files].join(" ");
         format!("tee {files} </dev/null 2>/dev/null && echo open || echo refused")
@@ -38,7 +38,7 @@ fn a_program_and_its_children_have_no_more_descriptors_than_they_may() {
         (applied[0].what.as_str(), applied[0].got.as_str()),
         ("RLIMIT_NOFILE", "20")
     );
-    // A process that was placed nowhere does not have it, and that is seen.
+    // A process outside the group does not have the limit, which is detected.
     let other = Shell::start_outside();
     let applied = group.verify_process(other.child.id()).unwrap();
     assert!(!applied[0].holds, "{applied:?}");

@@ -1,5 +1,4 @@
-//! The disk of a host: page cache within the memory limit, and traffic at the rate that was asked
-//! for.
+//! The disk limits of a host: page cache within the memory limit, and traffic at the requested rate.
 
 use std::fs;
 use std::time::Duration;
@@ -29,7 +28,8 @@ fn page_cache_counts_against_the_memory_limit() {
     };
     let limits = Limits {
         memory: Some(Bytes(LIMIT)),
-        // Never met, and there for its account: version 1 keeps none of a disk without a limit.
+        // A limit that is never reached, needed for its counters: version 1 keeps none for a disk without a
+        // limit.
         disk: Some(DiskLimit {
             read_bytes_per_s: Some(1 << 40),
             ..unlimited(&file)
@@ -63,7 +63,7 @@ fn page_cache_counts_against_the_memory_limit() {
     assert!(usage.peak.unwrap() <= Bytes(LIMIT), "{usage:?}");
     assert!(usage.limit_hits.unwrap() > 0, "{usage:?}");
     assert_eq!(usage.killed.unwrap_or(0), 0);
-    // Whoever waits for the disk is held up, where that is accounted for.
+    // Members that wait for the disk count as stalled, if the kernel keeps pressure.
     let pressure = group.usage_probe().pressure();
     assert_ne!(pressure.io_some, Some(Duration::ZERO), "{pressure:?}");
     println!("{read:?} {of_group:?} {usage:?} {pressure:?}");
@@ -87,12 +87,12 @@ fn a_mapping_elsewhere_keeps_no_page_from_the_limit() {
     let mapped = mapped.unwrap().unwrap();
     let mut shell = Shell::start(&group);
     let pid = shell.child.id();
-    // SAFETY: it reads a constant of the system.
+    // SAFETY: reads a constant of the system.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
     let mut room = Vec::new();
     let mut read = vec![disk_reads(pid)];
     for _ in 0..3 {
-        // Piece by piece, so that pages are mapped while the group is at its limit.
+        // In twelve parts, so that pages are mapped while the group is at its limit.
         for piece in 0..12 {
             let copy = format!(
                 "dd if='{}' of=/dev/null bs=4M count=1 skip={piece} 2>&1",
@@ -113,11 +113,11 @@ fn a_mapping_elsewhere_keeps_no_page_from_the_limit() {
     assert_eq!(usage.killed.unwrap_or(0), 0);
 }
 
-/// Lets `dd` copy in a group with this limit until its rate is within 5 % of what was asked for: several
-/// times, as whatever else is on the machine can slow it down. It is never faster than that; when it was
-/// slower every time, the disk itself must be as slow without the limit.
+/// Lets `dd` copy in a group with this limit until its rate is within 5 % of the requested one. It is
+/// repeated, because other load on the machine can slow it down; it is never faster. If it was slower every
+/// time, the disk itself must be as slow without the limit.
 ///
-/// The kernel lets the first tenth of a second or two pass at once, so the copy has to be long.
+/// The kernel lets the first tenth of a second or two pass at once, so the copy must be long.
 fn rate_within_5_percent(name: &str, file: &ColdFile, disk: DiskLimit, copy: &Copy) {
     let limits = Limits {
         disk: Some(disk),
@@ -161,15 +161,15 @@ fn rate_within_5_percent(name: &str, file: &ColdFile, disk: DiskLimit, copy: &Co
     eprintln!("NOT JUDGED: the disk is too busy: {freely:.1} a second without a limit");
 }
 
-/// What `dd` copies, past the page cache.
+/// A copy by `dd` that bypasses the page cache.
 struct Copy {
-    /// From the file; otherwise to it.
+    /// Whether it reads from the file; otherwise it writes to it.
     reads: bool,
     block: u64,
     count: u64,
-    /// The limit, a second.
+    /// The limit, per second.
     rate: f64,
-    /// Whether it is of operations; otherwise of octets.
+    /// Whether the limit counts operations; otherwise it counts bytes.
     operations: bool,
 }
 
@@ -190,8 +190,8 @@ impl Copy {
     }
 }
 
-/// Of `16777216 bytes (17 MB, 16 MiB) copied, 4.0012 s, 4.2 MB/s`, which `dd` counts from its first
-/// read to its last write.
+/// Parses `16777216 bytes (17 MB, 16 MiB) copied, 4.0012 s, 4.2 MB/s`. `dd` counts from its first read to its
+/// last write.
 fn seconds(said: &str) -> f64 {
     let (_, rest) = said.split_once("copied, ").expect(said);
     let (seconds, _) = rest.split_once(" s").expect(said);
@@ -257,7 +257,7 @@ fn operations_are_done_at_the_rate_asked_for() {
     rate_within_5_percent("read-operations", &file, limit, &copy);
 }
 
-/// Bytes that a process and its ended children had fetched from disks.
+/// Bytes that a process and its exited children have read from disks.
 fn disk_reads(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
     let line = text.lines().find_map(|l| l.strip_prefix("read_bytes: "));

@@ -1,4 +1,4 @@
-//! A group, a shell in it and a cold file, as the tests need them.
+//! A group, a shell in it and a cold file, for the tests.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use fathometer_sys::cgroup::{BlockDevice, Group, Limits};
 
-/// Longer than anything here takes, and no measure of anything.
+/// Longer than any step here takes; not a measurement.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The group, or a word about why there is none.
+/// The group, or a message why it is not available.
 pub fn group(name: &str, limits: &Limits) -> Option<Group> {
     match Group::create(name, limits) {
         Ok(group) => Some(group),
@@ -53,7 +53,7 @@ impl Shell {
         }
     }
 
-    /// Lets the shell run a line and returns the last line that it printed.
+    /// Lets the shell run a line and returns the last line of its output.
     pub fn run(&mut self, line: &str) -> String {
         writeln!(self.input, "{line}; echo '<done>'").unwrap();
         let mut last = String::new();
@@ -75,7 +75,7 @@ impl Drop for Shell {
     }
 }
 
-/// A file that is on a disk and not in memory.
+/// A file that is on a disk and not in the page cache.
 pub struct ColdFile {
     pub path: PathBuf,
 }
@@ -92,7 +92,7 @@ pub fn cold_file(name: &str, size: u64) -> Option<ColdFile> {
     for n in 0..size >> 20 {
         file.write_all(&vec![n as u8; 1 << 20]).unwrap();
     }
-    // What is not on the disk yet cannot be dropped from memory.
+    // Dirty pages cannot be evicted from memory.
     file.sync_all().unwrap();
     // SAFETY: a call on an open descriptor.
     let dropped = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };

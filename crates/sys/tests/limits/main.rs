@@ -1,8 +1,8 @@
-//! Limits of hosts, each seen to bind on real programs. They need the right to make control groups;
-//! without it they say so and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
+//! Tests that limits of hosts bind on real programs. They need privileges to create control groups. Without
+//! them they print a message and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 //!
-//! A busy machine can make a program slower than its limit, never faster: what is asserted of
-//! speed is an upper bound, or is tried again.
+//! A busy machine can make a program slower than its limit, never faster. Assertions about speed are
+//! therefore upper bounds, or are retried.
 
 mod descriptors;
 mod disk;
@@ -18,14 +18,14 @@ use fathometer_sys::error::Error;
 
 use host::{PATIENCE, Shell, group};
 
-/// Of the clock that the kernel shows in `/proc`.
+/// The tick of the clock in `/proc`.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Of the kernel's account of processor shares.
+/// The period of the kernel's processor quota.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// How often a comparison is made of times that end a moment apart: an interrupt, or a hypervisor that takes
-/// the processor away, can come between.
+/// The number of comparisons of times that end a moment apart. An interrupt, or a hypervisor that takes the
+/// processor away, can come between them.
 const ATTEMPTS: usize = 5;
 
 fn cpu(quota: f64) -> Limits {
@@ -52,13 +52,13 @@ fn a_quarter_of_a_processor_is_no_more_than_that() {
             break usage;
         }
     };
-    // A share of every tenth of a second: the last one's may be used up when it has just begun. What a
-    // processor was handed, and one that was left too early, is not taken back in time.
+    // The quota is per tenth of a second, and the last period's may be used up when it has just begun. Quota
+    // already given to a processor is not taken back in time, even after the process has left that processor.
     let share = usage.total.as_secs_f64() / start.elapsed().as_secs_f64();
     let most = (start.elapsed() + PERIOD).mul_f64(0.25) + TICK;
     assert!(usage.total <= most, "{share} of a processor: {usage:?}");
     assert!(usage.throttled.unwrap() > Duration::ZERO);
-    // Where pressure is accounted for, it says that somebody wanted to run and might not.
+    // If the kernel keeps pressure, it shows that a runnable thread was not allowed to run.
     let pressure = group.usage_probe().pressure();
     assert_ne!(pressure.cpu_some, Some(Duration::ZERO), "{pressure:?}");
     println!("a quarter came to {share:.3}: {usage:?}");
@@ -72,7 +72,7 @@ fn what_ended_processes_used_is_in_the_account() {
             return;
         };
         let (counted, truth) = used_by_a_process(&group);
-        // Outside of the account are the fork, before the group was entered, and the reaping.
+        // The fork, before the group was entered, and the reaping are outside the group.
         let slack = TICK.max(truth * 3 / 100);
         if counted.abs_diff(truth) <= slack {
             return println!("{counted:?} counted, {truth:?} used");
@@ -82,7 +82,7 @@ fn what_ended_processes_used_is_in_the_account() {
     panic!("counted and used: {told:?}");
 }
 
-/// What a process in the group used, by the group's account and by `wait4`.
+/// The usage of a process in the group, from the group's counters and from `wait4`.
 #[expect(
     clippy::zombie_processes,
     reason = "it is reaped, for what it used, by wait4"
@@ -95,7 +95,7 @@ fn used_by_a_process(group: &Group) -> (Duration, Duration) {
     // SAFETY: plain data, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     let pid = child.id() as i32;
-    // SAFETY: our own child, and a variable that outlives the call.
+    // SAFETY: the test's own child, and a variable that outlives the call.
     let reaped = unsafe { libc::wait4(pid, std::ptr::null_mut(), 0, &raw mut usage) };
     assert_eq!(reaped, pid);
     let time = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
@@ -182,7 +182,7 @@ fn groups_of_a_program_that_was_killed_are_removed_by_the_next() {
     if group("try", &cpu(0.5)).is_none() {
         return;
     }
-    // This very executable, told by the environment to be the program.
+    // This executable again; the environment selects its role as the program.
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "owner_that_will_be_killed", "--nocapture"])
         .env("FATHOMETER_TEST_OWNER", "1")
@@ -204,11 +204,11 @@ fn groups_of_a_program_that_was_killed_are_removed_by_the_next() {
     assert!(directory.exists(), "nobody has removed it yet");
     remove_stale();
     assert!(!directory.exists());
-    // SAFETY: the process was started by the owner for this test, and is still there.
+    // SAFETY: the owner started the process for this test, and it still exists.
     assert_eq!(unsafe { libc::kill(member, libc::SIGKILL) }, 0);
 }
 
-/// Not a test by itself: the owner in the test above.
+/// Not a test by itself: the owner process of the test above.
 #[test]
 #[expect(clippy::zombie_processes, reason = "it is to outlive this process")]
 fn owner_that_will_be_killed() {
@@ -220,7 +220,7 @@ fn owner_that_will_be_killed() {
     command.arg("1000").stdout(Stdio::null());
     group.place(&mut command).unwrap();
     let child = command.spawn().unwrap();
-    // A line of its own, whatever the harness has printed.
+    // On a separate line, whatever the harness has printed.
     println!(
         "\ndirectory {}",
         group.directories().next().unwrap().display()
@@ -264,8 +264,8 @@ fn what_cannot_be_limited_is_said_with_the_reason() {
     assert!(!error.to_string().is_empty());
 }
 
-/// What a trial does with a group, and what `doctor` says yes to: with processes in it, started there and
-/// moved there.
+/// The use of a group in a trial, which `doctor` also tests: with processes in it, started there and moved
+/// there.
 #[test]
 fn a_host_is_rehearsed_with_processes_and_leaves_nothing() {
     if group("rehearsed", &cpu(0.5)).is_none() {

@@ -1,7 +1,7 @@
-//! UDP between two hosts on a TUN pair, whose devices have no offloads: what segmentation offload
-//! sends in one call are real datagrams on the wire, marked and unfragmented, and a datagram larger
-//! than the link is refused. Needs root or a user namespace; without either the test says so and
-//! passes, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
+//! UDP between two hosts on a TUN pair, whose devices have no offloads. A send call with segmentation offload
+//! produces real datagrams on the wire, marked and unfragmented, and a datagram larger than the MTU is
+//! rejected. Needs root or a user namespace. Without either the test prints a message and passes, unless
+//! `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use fathometer_sys::udp::{Datagrams, Ecn, Loss, ReceiveBuffer, Sent};
 use fathometer_sys::{Namespace, Tun, UdpOptions, UdpSocket};
 
 const MTU: u32 = 1400;
-/// Longer than anything here takes.
+/// Longer than any step here takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A host with a device, its address and its peer's.
@@ -44,8 +44,8 @@ impl Host {
         Some(Host { namespace, tun })
     }
 
-    /// A socket on the host's address, which for IPv6 is to be had when nobody has objected to it for
-    /// a while; and a moment later there is a way to it.
+    /// A socket on the host's address. An IPv6 address is available only after duplicate address detection,
+    /// and its route a moment later.
     fn bind(&self, address: &str, options: UdpOptions) -> UdpSocket {
         let address = SocketAddr::new(address.parse().unwrap(), 0);
         let socket = self.bind_at(address, options);
@@ -79,8 +79,7 @@ impl Host {
     }
 }
 
-/// Carries packets from one host to the other until nothing more comes; gives their lengths and their
-/// ECN bits.
+/// Carries packets from one host to the other until no more come. Returns their lengths and their ECN bits.
 fn carry(from: &Host, to: &Host, packets: usize) -> Vec<(usize, u8)> {
     let mut seen = Vec::new();
     let mut buffer = [0; 2048];
@@ -94,7 +93,7 @@ fn carry(from: &Host, to: &Host, packets: usize) -> Vec<(usize, u8)> {
         match from.tun.read(&mut buffer).unwrap() {
             Some(length) => {
                 let packet = &buffer[..length];
-                // The kernel speaks of itself on an IPv6 link; only UDP is asked after.
+                // The kernel sends packets of its own on an IPv6 link; only UDP counts.
                 let (protocol, ecn) = match packet[0] >> 4 {
                     4 => (packet[9], packet[1] & 0b11),
                     _ => (packet[6], packet[1] >> 4 & 0b11),

@@ -1,5 +1,5 @@
-//! A session whose handshake is over: records are sealed and opened here, and what a peer may still say
-//! about the connection itself is judged here.
+//! A session after its handshake: seals and opens records, and checks later messages about the connection
+//! itself.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::record::{ALERT, APPLICATION_DATA, HANDSHAKE, Opener, RecordError, Sea
 use crate::settings::Clock;
 use crate::{Alert, TlsFailure};
 
-/// Messages about the connection itself that a peer may send without any data in between.
+/// Most messages about the connection itself that a peer may send without data in between.
 const MESSAGES_WITHOUT_DATA: u32 = 32;
-/// Warnings that a peer of TLS 1.2 may send.
+/// Most warnings that a TLS 1.2 peer may send.
 const WARNINGS: u32 = 4;
-/// Octets of one message after the handshake: a ticket is the largest.
+/// Largest message after the handshake, in bytes: a ticket is the largest kind.
 const LARGEST_MESSAGE: usize = 64 * 1024 - 1;
 
 const HELLO_REQUEST: u8 = 0;
@@ -26,7 +26,7 @@ const CLIENT_HELLO: u8 = 1;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
-/// What rustls keeps of a connection to derive later keys and store tickets.
+/// The part of rustls's state that derives later keys and stores tickets.
 pub(super) enum Kernel {
     Client(KernelConnection<ClientConnectionData>),
     Server(KernelConnection<ServerConnectionData>),
@@ -34,44 +34,44 @@ pub(super) enum Kernel {
 
 pub(super) struct Established {
     kernel: Kernel,
-    /// Asked by rustls when a ticket comes.
+    /// rustls reads it when a ticket arrives.
     clock: Arc<Clock>,
     tls13: bool,
     pub(super) sealer: Sealer,
     opener: Opener,
-    /// Records that may be sealed with one key.
+    /// Number of records that may be sealed with one key.
     pub(super) key_limit: u64,
-    /// A message of the handshake of which only a part came.
+    /// The received part of an incomplete handshake message.
     pub(super) message: Vec<u8>,
     without_data: u32,
     warnings: u32,
     renegotiations: u32,
 }
 
-/// What a record was.
+/// The content of an opened record.
 #[derive(Debug)]
 pub(super) enum Opened {
-    /// Application data: where it is in the record. Perhaps none.
+    /// Application data, as a range of the record; may be empty.
     Data(Range<usize>),
-    /// A message of the handshake, and what is to be said to it.
+    /// A handshake message, and the required reply.
     Message(Reply),
-    /// An alert that ends nothing, and what is to be said to it.
+    /// An alert that does not end the connection, and the required reply.
     Warning(Reply),
     /// `close_notify`.
     Closed,
 }
 
-/// What is to be said to a message.
+/// The reply to a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reply {
     Nothing,
-    /// That this side updates its key too.
+    /// This side updates its key too.
     KeyUpdate,
-    /// That nothing will be negotiated again.
+    /// This side refuses to renegotiate.
     NoRenegotiation,
 }
 
-/// A failure and the alert that tells the peer.
+/// A failure, and the alert to send to the peer.
 pub(super) type Fatal = (TlsFailure, Alert);
 
 pub(super) const CLOSE_NOTIFY: Alert = Alert(0);
@@ -85,7 +85,7 @@ const USER_CANCELED: Alert = Alert(90);
 pub(super) const NO_RENEGOTIATION: Alert = Alert(100);
 
 impl Established {
-    /// `None` for a cipher that is unknown here.
+    /// `None` for an unsupported cipher.
     pub(super) fn new(
         kernel: Kernel,
         clock: Arc<Clock>,
@@ -108,7 +108,7 @@ impl Established {
         })
     }
 
-    /// Opens a whole record, in place, and acts on it unless it is data.
+    /// Opens a complete record in place, and handles it unless it is data.
     pub(super) fn open(&mut self, record: &mut [u8], now: Instant) -> Result<Opened, Fatal> {
         let (kind, content) = self.opener.open(record).map_err(|error| match error {
             RecordError::Undecryptable => (TlsFailure::BadRecord, BAD_RECORD_MAC),
@@ -139,14 +139,14 @@ impl Established {
         }
     }
 
-    /// Gives back memory that holds nothing.
+    /// Frees the memory of an empty buffer.
     pub(super) fn rest(&mut self) {
         if self.message.is_empty() {
             self.message = Vec::new();
         }
     }
 
-    /// Whether the next record has to be the last with this key.
+    /// Whether the next record must be the last with this key.
     pub(super) fn key_is_used_up(&self) -> bool {
         self.sealer.number() + 1 >= self.key_limit
     }
@@ -156,7 +156,7 @@ impl Established {
         self.tls13
     }
 
-    /// Appends the message that announces a new key, and takes the new key.
+    /// Appends the key update message, and switches to the new key.
     pub(super) fn update_sending_key(&mut self, out: &mut Vec<u8>) -> Result<(), TlsFailure> {
         self.say(out, HANDSHAKE, &[KEY_UPDATE, 0, 0, 1, 0]);
         let updated = match &mut self.kernel {
@@ -171,7 +171,7 @@ impl Established {
 
     /// Appends an alert.
     pub(super) fn say_alert(&mut self, out: &mut Vec<u8>, alert: Alert) {
-        // TLS 1.3 ignores the level; TLS 1.2 ends the connection by it.
+        // TLS 1.3 ignores the level; in TLS 1.2 level 2 ends the connection.
         let level = match alert {
             CLOSE_NOTIFY | NO_RENEGOTIATION => 1,
             _ => 2,
@@ -195,7 +195,7 @@ impl Established {
         Ok(())
     }
 
-    /// Acts on the messages that end in this record, and keeps what is left.
+    /// Handles the messages that end in this record, and keeps the rest.
     fn messages(&mut self, content: &[u8]) -> Result<Reply, Fatal> {
         if content.is_empty() {
             return Err(misbehaved("an empty record of the handshake"));
@@ -241,7 +241,7 @@ impl Established {
                 Ok(Reply::Nothing)
             }
             (KEY_UPDATE, _) if self.tls13 => {
-                // A message under the old key may not follow (RFC 8446, 5.1).
+                // No message under the old key may follow (RFC 8446 section 5.1).
                 if !last {
                     return Err(misbehaved("a message behind a key update"));
                 }
@@ -292,13 +292,13 @@ impl Established {
         if alert == CLOSE_NOTIFY {
             return Ok(Opened::Closed);
         }
-        // In TLS 1.3 every alert is fatal but this one (RFC 8446, 6.1).
+        // In TLS 1.3 every other alert is fatal (RFC 8446 section 6.1).
         let warning = match self.tls13 {
             true => alert == USER_CANCELED,
             false => level == 1,
         };
         if !warning {
-            // Nobody is there to be told.
+            // The peer has failed, so it gets no alert.
             return Err((TlsFailure::Alert(alert), CLOSE_NOTIFY));
         }
         self.warnings += 1;

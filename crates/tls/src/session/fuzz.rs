@@ -1,4 +1,4 @@
-//! Feeding sessions anything at all.
+//! Feeds arbitrary input to sessions.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::{
 
 const NOW: Instant = Instant::ZERO;
 
-/// An entry point for fuzzing. The first octet says who is fed: a server or a client with octets off
-/// the wire (cut where the second octet says), or one of them, once established, with records that its
-/// peer sealed: each of the rest is a type, a length and a content. Panics when whole, cut and
-/// octet-by-octet input are not understood alike, when an octet of plaintext appears from nowhere, or
-/// when a session keeps more than it may.
+/// An entry point for fuzzing. The first byte selects the receiver. One choice is a server or a client that
+/// gets raw bytes, cut where the second byte says. The other is an established session that gets records sealed
+/// by its peer, where the rest of the input is a sequence of type, length and content. Panics when complete,
+/// cut and byte-by-byte input give different results, when plaintext appears that was not sent, or when a
+/// session keeps more than it may.
 pub fn fuzz(data: &[u8]) {
     let Some((&[side, cut], input)) = data.split_first_chunk::<2>() else {
         return;
@@ -41,7 +41,7 @@ pub fn fuzz(data: &[u8]) {
     }
 }
 
-/// What a session made of its input.
+/// The effect of the input on a session.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     failure: Option<TlsFailure>,
@@ -95,7 +95,7 @@ fn sealed(client: bool, version: Version, mut input: &[u8]) {
     assert!(plain.len() <= allowed);
     assert_eq!(Bytes(plain.len() as u64), sessions[to].received().content);
     check_bounds(&sessions[to]);
-    // Whatever was answered, the peer can open it.
+    // The peer must be able to open any reply.
     carry(&mut sessions, to, &mut plain);
     let answer = sessions[1 - to].failure();
     assert!(
@@ -126,12 +126,12 @@ fn check_bounds(session: &Session) {
 }
 
 struct Settings {
-    /// Of TLS 1.3, of TLS 1.2.
+    /// For TLS 1.3, then for TLS 1.2.
     client: [Arc<ClientSettings>; 2],
     server: Arc<ServerSettings>,
 }
 
-/// Made once: making a certificate takes longer than all the rest.
+/// Created once: creating a certificate takes longer than all the rest.
 fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {

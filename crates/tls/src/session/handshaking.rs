@@ -1,5 +1,5 @@
-//! A session whose handshake is not over: rustls is shown one record after the other, so that what each
-//! of them was can be counted, and so that not one octet too many is read with its keys.
+//! A session during its handshake. rustls gets one record after the other, so that each can be counted by its
+//! kind, and so that it reads no byte beyond the handshake with its keys.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use super::record::{APPLICATION_DATA, HANDSHAKE, HEADER};
 use crate::settings::{Clock, Noted, take_noted};
 use crate::{CipherSuite, EarlyData, Group, Handshake, Resumption, TlsFailure, Version};
 
-/// Octets that a record of TLS 1.3 adds to its content: header, type and tag.
+/// Bytes that a TLS 1.3 record adds to its content: header, type and tag.
 const OVERHEAD: usize = HEADER + 1 + 16;
-/// Octets of the record in which a client says that its early data ended, and of no other.
+/// Length in bytes of a record with EndOfEarlyData; no other record has it.
 const END_OF_EARLY_DATA: usize = OVERHEAD + 4;
-/// Octets of the largest record with nothing but a client's Finished.
+/// Largest length in bytes of a record that contains only a client's Finished.
 const LARGEST_FINISHED: usize = OVERHEAD + 4 + 48;
 
 enum Connection {
@@ -32,35 +32,35 @@ enum Connection {
 pub(super) struct Handshaking {
     connection: Connection,
     pub(super) clock: Arc<Clock>,
-    /// What the client asked for, once that was seen.
+    /// The ClientHello, once it was seen.
     hello: Option<Hello>,
     client_hellos: u32,
     noted: Noted,
-    /// Whether tickets of a server here hold their sessions.
+    /// Whether this server's tickets contain their sessions.
     stateless: bool,
     asks_for_certificate: bool,
     may_send_early: bool,
     early_accepted: bool,
-    /// Whether data may be written before the handshake is over.
+    /// Whether data may be written before the handshake is complete.
     pub(super) may_write: bool,
 }
 
-/// What a record brought.
+/// The effect of a record.
 #[derive(Debug, Default)]
 pub(super) struct Step {
-    /// Whether the data that it brought is early data.
+    /// Whether its data is early data.
     pub early: bool,
     /// Whether it is a record of application data, readable or not.
     pub application: bool,
     /// Whether it was `close_notify`.
     pub closed: bool,
-    /// Octets at the front of the buffer that are done with.
+    /// Bytes at the front of the buffer that were consumed.
     pub consumed: usize,
-    /// Whether the record is not to be shown again.
+    /// Whether the record must not be passed to rustls again.
     pub forget: bool,
 }
 
-/// What to do after a state was dealt with.
+/// What to do after a state was handled.
 enum Next {
     Again,
     Closed,
@@ -110,8 +110,8 @@ impl Handshaking {
             match connection.process_tls_records(&mut []).state? {
                 ConnectionState::EncodeTlsData(data) => encode(data, out),
                 ConnectionState::TransmitTlsData(mut transmit) => {
-                    // Early data can be written only while this state is not done with: it is left so
-                    // until the server answers.
+                    // Early data can be written only until this state is marked as done, so it stays open until
+                    // the server answers.
                     self.may_send_early = transmit.may_encrypt_early_data().is_some();
                     if !self.may_send_early {
                         transmit.done();
@@ -130,8 +130,8 @@ impl Handshaking {
         self.may_send_early
     }
 
-    /// Writes early data, one record for every `record_size` octets; gives how many octets were taken
-    /// and in how many records.
+    /// Writes early data, one record for every `record_size` bytes. Returns the number of bytes taken and of
+    /// records.
     pub(super) fn early_write(
         &mut self,
         plain: &[u8],
@@ -165,8 +165,8 @@ impl Handshaking {
         (taken, records)
     }
 
-    /// Writes data before the handshake is over, where that is allowed; gives how many octets and in
-    /// how many records.
+    /// Writes data before the handshake is complete, where that is allowed. Returns the number of bytes and of
+    /// records.
     pub(super) fn write(
         &mut self,
         plain: &[u8],
@@ -189,12 +189,12 @@ impl Handshaking {
         }
     }
 
-    /// Shows rustls the records in `incoming`, the last of which is new and begins at `new`. What is
-    /// to be sent is appended to `out`, data that came to `plain`.
+    /// Passes the records in `incoming` to rustls. The last one is new and begins at `new`. Appends the bytes
+    /// to send to `out`, and received data to `plain`.
     ///
     /// # Errors
     ///
-    /// With the alert that tells the peer appended to `out`.
+    /// When the handshake fails; the alert for the peer is then appended to `out`.
     pub(super) fn record(
         &mut self,
         incoming: &mut [u8],
@@ -224,18 +224,18 @@ impl Handshaking {
         Ok(step)
     }
 
-    /// The protocol agreed on by ALPN, as far as that is known.
+    /// The protocol negotiated by ALPN, once it is known.
     pub(super) fn alpn(&self) -> Option<&[u8]> {
         self.common().alpn_protocol()
     }
 
-    /// Whether the handshake is not over.
+    /// Whether the handshake is in progress.
     pub(super) fn is_handshaking(&self) -> bool {
         self.common().is_handshaking()
     }
 
-    /// Takes the keys from rustls once the handshake is over, and says what was agreed on. `sent` and
-    /// `received` are octets of the handshake so far.
+    /// Takes the keys from rustls after the handshake, and returns what was negotiated. `sent` and `received`
+    /// are the bytes of the handshake so far.
     pub(super) fn finish(
         self,
         sent: Bytes,
@@ -313,7 +313,7 @@ impl Handshaking {
         }
     }
 
-    /// Notes what a client asks for, as a server sees it.
+    /// As a server, records the client's ClientHello.
     fn look_at_hello(&mut self, incoming: &[u8], new: usize) {
         if !matches!(self.connection, Connection::Server(_)) || incoming[new] != HANDSHAKE {
             return;
@@ -326,8 +326,8 @@ impl Handshaking {
         }
     }
 
-    /// An encrypted record that brought no data and did not end the handshake: part of a client's last
-    /// flight, or early data that the server refused and cannot read.
+    /// Handles an encrypted record without data that did not end the handshake. It is part of a client's last
+    /// flight, or early data that the server rejected and cannot decrypt.
     fn unreadable(&mut self, length: usize, step: &mut Step) {
         let offered = self.hello.as_ref().is_some_and(|hello| hello.early_data);
         let server = matches!(self.connection, Connection::Server(_));
@@ -340,13 +340,13 @@ impl Handshaking {
             return;
         }
         step.application = true;
-        // rustls would try its key on it again with every record that follows, and count it against
-        // the limit of early data each time. What cannot be a piece of Finished is forgotten here.
+        // rustls would try to decrypt it again with every further record, and count it against the limit of
+        // early data each time. A record that cannot be part of Finished is therefore dropped here.
         step.forget = step.consumed == 0 && length > LARGEST_FINISHED;
     }
 
-    /// Writes the alert that rustls has for the peer after a failure. It is asked for nothing else: the
-    /// records that it may still want to look at are not shown again.
+    /// Writes rustls's alert for the peer after a failure. This passes no input: rustls does not get the
+    /// remaining records again.
     fn say_last_words(&mut self, out: &mut Vec<u8>) {
         while self.common().wants_write() {
             let written = match &mut self.connection {
@@ -388,7 +388,7 @@ impl Handshaking {
             Version::Tls12 if tickets => Resumption::Ticket,
             Version::Tls12 => Resumption::SessionId,
         };
-        // In TLS 1.2 an encrypted record of the handshake may begin like a ClientHello.
+        // In TLS 1.2 an encrypted handshake record may begin like a ClientHello.
         let hello_retry = self.client_hellos > 1 && version == Version::Tls13;
         let early_data = match (hello.early_data, self.early_accepted && !hello_retry) {
             (false, _) => EarlyData::NotTried,
@@ -420,8 +420,8 @@ impl Handshaking {
         })
     }
 
-    /// Notes what a client here sent in a step: another ClientHello, or the end of its early data. The
-    /// latter is all there is to see of its having been accepted.
+    /// As a client, records what it sent in a step: another ClientHello, or EndOfEarlyData. The latter is the
+    /// only visible sign that the server accepted early data.
     pub(super) fn look_at_sent(&mut self, record: &[u8]) {
         if !matches!(self.connection, Connection::Client(_)) {
             return;
@@ -435,7 +435,7 @@ impl Handshaking {
     }
 }
 
-/// Deals with a state that both sides may be in.
+/// Handles a state that is common to both sides.
 fn deal_with<Data>(
     state: Result<ConnectionState<'_, '_, Data>, Error>,
     out: &mut Vec<u8>,
@@ -520,7 +520,7 @@ fn write_to<Data>(
     (taken, records)
 }
 
-/// A scheme's name in RFC 8446 (4.2.3).
+/// The name of a scheme in RFC 8446 section 4.2.3.
 fn scheme_name(scheme: SignatureScheme) -> &'static str {
     match u16::from(scheme) {
         0x0401 => "rsa_pkcs1_sha256",

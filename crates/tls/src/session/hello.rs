@@ -1,14 +1,13 @@
-//! What is read of a ClientHello (RFC 8446, 4.1.2): what was asked for, which rustls tells nobody
-//! later.
+//! Reads a ClientHello (RFC 8446 section 4.1.2): the client's requests, which rustls does not report later.
 
-/// What a client asked for.
+/// The requests of a client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Hello {
     /// The name of the server (RFC 6066).
     pub server_name: Option<String>,
     /// Whether early data follows.
     pub early_data: bool,
-    /// Whether a ticket of TLS 1.2 was shown (RFC 5077).
+    /// Whether it contains a TLS 1.2 ticket (RFC 5077).
     pub ticket: bool,
 }
 
@@ -20,7 +19,7 @@ const HANDSHAKE: u8 = 22;
 pub(super) const CLIENT_HELLO: u8 = 1;
 
 impl Hello {
-    /// Reads the message at the start of these records; `None` when it is no whole ClientHello.
+    /// Parses the message at the start of these records; `None` when it is not a complete ClientHello.
     pub(super) fn read(records: &[u8]) -> Option<Hello> {
         let mut message = Vec::new();
         let mut rest = records;
@@ -43,7 +42,7 @@ impl Hello {
         body.vector(2)?;
         body.vector(1)?;
         let mut hello = Hello::default();
-        // Extensions may be absent altogether.
+        // A ClientHello may have no extensions.
         let Some(mut extensions) = body.vector(2) else {
             return Some(hello);
         };
@@ -79,7 +78,7 @@ impl<'m> Fields<'m> {
         Some(taken)
     }
 
-    /// A number of so many octets.
+    /// A number of `octets` bytes.
     fn number(&mut self, octets: usize) -> Option<u64> {
         let digits = self.take(octets)?;
         Some(
@@ -89,7 +88,7 @@ impl<'m> Fields<'m> {
         )
     }
 
-    /// A vector whose length is a number of so many octets.
+    /// A vector whose length field has `octets` bytes.
     fn vector(&mut self, octets: usize) -> Option<Fields<'m>> {
         let length = usize::try_from(self.number(octets)?).ok()?;
         self.take(length).map(Fields)

@@ -1,4 +1,4 @@
-//! One connection's TLS.
+//! The TLS of one connection.
 
 mod established;
 mod fuzz;
@@ -27,53 +27,55 @@ use handshaking::Handshaking;
 use sizes::RecordSizes;
 use writing::count_application;
 
-/// Octets that may wait to be sent before [`Session::write`] takes no more.
+/// Bytes that may wait to be sent before [`Session::write`] accepts no more.
 const BUFFER: usize = 64 * 1024;
 
 /// The TLS of one connection, for a client or a server, without I/O.
 ///
-/// Its methods fall into four kinds:
+/// Its methods fall into four groups:
 ///
-/// - questions, which change nothing: [`is_established`](Session::is_established),
+/// - queries, which change nothing: [`is_established`](Session::is_established),
 ///   [`handshake`](Session::handshake), [`wants_transmit`](Session::wants_transmit) …
-/// - what the host wants: [`write`](Session::write), [`early_write`](Session::early_write),
+/// - requests of the host: [`write`](Session::write), [`early_write`](Session::early_write),
 ///   [`close`](Session::close);
-/// - what happened to the transport: [`transmitted`](Session::transmitted),
-///   [`handle_eof`](Session::handle_eof);
-/// - [`open`](Session::open), which reads octets and gives plaintext, or [`receive`](Session::receive)
-///   and [`read`](Session::read), which do the same with two copies more. After it look at
-///   [`transmit`](Session::transmit), when it failed too: there may be an alert to send.
+/// - events of the transport: [`transmitted`](Session::transmitted), [`handle_eof`](Session::handle_eof);
+/// - [`open`](Session::open), which reads bytes and returns plaintext, or [`receive`](Session::receive) and
+///   [`read`](Session::read), which do the same with two more copies. After these, also after an error, check
+///   [`transmit`](Session::transmit): there may be an alert to send.
 ///
-/// The handshake is rustls's; after it records are sealed and opened here (`ring`'s AEADs with the keys
-/// that rustls hands over), because that saves copies: plaintext is written where it is sealed and
-/// opened where it was read, and what a turn writes becomes one record. An exchange in HTTP/2's shape
-/// (`cargo bench -p fathometer-tls`: 16 requests a write, answers of 1 KB, AES-256-GCM, AMD EPYC) takes
-/// 165 ns of a client and 161 ns of a server; with rustls's buffered interface 234 and 215 ns, with its
-/// unbuffered one 174 and 229 ns. With every answer in a record of its own it is 252 and 302 ns: that
-/// [`transmit`](Session::transmit) joins them matters most.
+/// rustls performs the handshake. Afterwards this type seals and opens records (with `ring`'s AEADs and the
+/// keys that rustls exports), because that saves copies: plaintext is written where it is sealed and opened
+/// where it was read, and all writes of a turn become one record. An exchange with HTTP/2's pattern
+/// (`cargo bench -p fathometer-tls`: 16 requests a write, answers of 1 KB, AES-256-GCM, AMD EPYC) costs a
+/// client 165 ns and a server 161 ns; with rustls's buffered interface 234 and 215 ns, with its unbuffered one
+/// 174 and 229 ns. With a separate record for each answer it costs 252 and 302 ns: joining them in
+/// [`transmit`](Session::transmit) has the largest effect.
 ///
-/// Invariants: any split of the input gives the same plaintext and the same figures; what is written
-/// between two calls of `transmit` leaves in as few records as hold it; nothing is given out after
-/// `close_notify` or a failure; what a peer can make a session keep is bounded (one record or one
-/// message of the handshake of at most 64 KiB), and so is what it can make it do without sending data.
+/// Invariants:
+///
+/// - Any split of the input gives the same plaintext and the same figures.
+/// - Data written between two calls of `transmit` is sent in the fewest possible records.
+/// - No plaintext is returned after `close_notify` or a failure.
+/// - The memory that a peer can make a session keep is bounded (one record, or one handshake message of at most
+///   64 KiB), and so is the work that it can cause without sending data.
 pub struct Session {
     phase: Phase,
-    /// A record, or a message of the handshake, of which a part came.
+    /// The received part of an incomplete record or handshake message.
     incoming: Vec<u8>,
-    /// Octets of `incoming` that rustls was shown already.
+    /// Bytes of `incoming` that were already passed to rustls.
     shown: usize,
-    /// Whether what is in `incoming` was given out and can go.
+    /// Whether the contents of `incoming` were returned and can be removed.
     incoming_given: bool,
-    /// Data that came during the handshake, or that waits for `read`.
+    /// Data received during the handshake, or waiting for `read`.
     plain: Vec<u8>,
     plain_read: usize,
     early: bool,
-    /// Records to be sent, the last of which may be open.
+    /// Records to send; the last one may be open.
     outgoing: Vec<u8>,
     outgoing_sent: usize,
-    /// Where the open record begins.
+    /// The start of the open record.
     filling: Option<usize>,
-    /// Data written before there are keys.
+    /// Data written before keys are available.
     waiting: Vec<u8>,
     sizes: RecordSizes,
     sent: Traffic,
@@ -88,11 +90,11 @@ pub struct Session {
 enum Phase {
     Handshaking(Box<Handshaking>),
     Established(Box<Established>),
-    /// Failed: nothing more comes or goes.
+    /// Failed: it neither sends nor receives.
     Over,
 }
 
-/// Where the next piece of plaintext is.
+/// The location of the next piece of plaintext.
 enum Piece<'i> {
     Input(&'i [u8]),
     Incoming(Range<usize>),
@@ -101,12 +103,12 @@ enum Piece<'i> {
 }
 
 impl Session {
-    /// A client's session with the server of this name or address. Its first flight is ready to be
+    /// Creates a client's session with the server of this name or address. Its first flight is ready to be
     /// sent.
     ///
     /// # Errors
     ///
-    /// When the name is none.
+    /// When `name` is neither a host name nor an address.
     pub fn client(
         settings: &Arc<ClientSettings>,
         name: &str,
@@ -124,11 +126,11 @@ impl Session {
         Ok(session)
     }
 
-    /// A server's session with whoever connected.
+    /// Creates a server's session with a client.
     ///
     /// # Errors
     ///
-    /// None that settings allow.
+    /// None with valid settings.
     pub fn server(settings: &Arc<ServerSettings>, now: Instant) -> Result<Session, TlsFailure> {
         settings.clock.tell(now);
         let connection = UnbufferedServerConnection::new(settings.config.clone())?;
@@ -166,18 +168,18 @@ impl Session {
         }
     }
 
-    /// Whether the handshake is over and went well.
+    /// Whether the handshake has succeeded.
     pub fn is_established(&self) -> bool {
         matches!(self.phase, Phase::Established(_))
     }
 
-    /// What was agreed on, and what that cost; `None` until established.
+    /// What was negotiated, and its cost; `None` until established.
     pub fn handshake(&self) -> Option<&Handshake> {
         self.handshake.as_deref()
     }
 
-    /// The protocol agreed on by ALPN; `None` when there is none, or not yet. It may be known before
-    /// the session is established: whoever answers early data needs it.
+    /// The protocol negotiated by ALPN; `None` when there is none, or not yet. It may be known before the
+    /// session is established, because a server that answers early data needs it.
     pub fn alpn(&self) -> Option<&[u8]> {
         match &self.phase {
             Phase::Handshaking(handshaking) => handshaking.alpn(),
@@ -185,8 +187,8 @@ impl Session {
         }
     }
 
-    /// Whether what is written leaves with the next [`transmit`](Session::transmit): once established,
-    /// and before that where a server may answer early data.
+    /// Whether written data is sent with the next [`transmit`](Session::transmit): after the handshake, and
+    /// before that where a server may answer early data.
     pub fn may_write(&self) -> bool {
         match &self.phase {
             Phase::Handshaking(handshaking) => handshaking.may_write && self.shown == 0,
@@ -195,17 +197,17 @@ impl Session {
         }
     }
 
-    /// What was made to be sent so far.
+    /// Records produced for sending so far.
     pub fn sent(&self) -> &Traffic {
         &self.sent
     }
 
-    /// What came so far, in whole records.
+    /// Complete records received so far.
     pub fn received(&self) -> &Traffic {
         &self.received
     }
 
-    /// Whether the peer said that it sends nothing more (`close_notify`).
+    /// Whether the peer has announced that it sends no more data (`close_notify`).
     pub fn is_closed_by_peer(&self) -> bool {
         self.closed_by_peer
     }
@@ -215,15 +217,15 @@ impl Session {
         self.failure.as_ref()
     }
 
-    /// Whether the plaintext given out last came before the handshake was over, as a client's early
-    /// data. It may be a replay: whoever answers it decides what is safe to do twice (RFC 8470).
+    /// Whether the plaintext returned last is a client's early data, received before the handshake was
+    /// complete. It may be a replay: the server decides which requests are safe to execute twice (RFC 8470).
     pub fn is_early(&self) -> bool {
         self.early
     }
 
-    /// Takes octets of the transport and gives the next piece of plaintext in them, decrypted in
-    /// place. To be called with what is left of the same input until it gives `None`: then all of it
-    /// was taken, a part of a record being kept here.
+    /// Reads bytes of the transport and returns the next piece of their plaintext, decrypted in place. Call it
+    /// with the rest of the same input until it returns `None`: then all bytes were consumed, and an incomplete
+    /// record is kept here.
     ///
     /// ```
     /// # use fathometer_model::Instant;
@@ -240,7 +242,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Once and for all; the alert for the peer is in [`transmit`](Session::transmit).
+    /// When the session fails, and on every later call; the alert for the peer is in
+    /// [`transmit`](Session::transmit).
     pub fn open<'s, 'i: 's>(
         &'s mut self,
         input: &mut &'i mut [u8],
@@ -254,7 +257,7 @@ impl Session {
             self.incoming_given = false;
         }
         let piece = if self.plain_read < self.plain.len() {
-            // What `receive` kept and `read` did not take comes first.
+            // Data kept by `receive` and not taken by `read` comes first.
             Ok(Piece::Plain)
         } else {
             self.plain.clear();
@@ -276,14 +279,14 @@ impl Session {
         }
     }
 
-    /// Takes octets of the transport, all of them, and keeps the plaintext for
-    /// [`read`](Session::read). Simple, at the price of two copies.
+    /// Reads all given bytes of the transport, and keeps the plaintext for [`read`](Session::read). Simple, but
+    /// needs two more copies.
     ///
     /// # Errors
     ///
     /// As [`open`](Session::open).
     pub fn receive(&mut self, ciphertext: &[u8], now: Instant) -> Result<usize, TlsFailure> {
-        // What was not read yet must not be lost, and `open` begins by forgetting it.
+        // Keeps unread data, which `open` would discard first.
         let mut kept = std::mem::take(&mut self.plain);
         kept.drain(..std::mem::take(&mut self.plain_read));
         let mut copy = ciphertext.to_vec();
@@ -299,8 +302,8 @@ impl Session {
         outcome
     }
 
-    /// Copies plaintext that [`receive`](Session::receive) kept; gives how many octets, 0 when there
-    /// are none.
+    /// Copies plaintext that [`receive`](Session::receive) kept. Returns the number of bytes, 0 when there is
+    /// none.
     pub fn read(&mut self, plain: &mut [u8]) -> usize {
         let kept = &self.plain[self.plain_read..];
         let length = kept.len().min(plain.len());
@@ -313,11 +316,11 @@ impl Session {
         length
     }
 
-    /// The transport ended.
+    /// Handles the end of the transport.
     ///
     /// # Errors
     ///
-    /// [`TlsFailure::Truncated`] unless the peer had said `close_notify`.
+    /// [`TlsFailure::Truncated`] unless the peer had sent `close_notify`.
     pub fn handle_eof(&mut self) -> Result<(), TlsFailure> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -329,24 +332,24 @@ impl Session {
         Err(TlsFailure::Truncated)
     }
 
-    /// Tells the time at which the next octets are written, for a server whose
-    /// [first records](crate::FirstRecords) come again after a pause.
+    /// Reports the time of the next write, for a server whose [first records](crate::FirstRecords) start again
+    /// after a pause.
     pub fn note_time(&mut self, now: Instant) {
-        // A record that is open stays as large as it was to be.
+        // An open record keeps its size.
         if self.filling.is_none() {
             self.sizes.note_time(now);
         }
     }
 
-    /// Writes plaintext; gives how many octets were taken. Fewer than given: 64 KiB wait to be sent, or
-    /// nothing more can be. Before the session is established they wait for that.
+    /// Writes plaintext; returns the number of bytes taken. It is lower than the length of `plain` when 64 KiB
+    /// wait to be sent, or when the session is closed. Before the session is established, the data waits.
     pub fn write(&mut self, plain: &[u8]) -> usize {
         let length = plain.len().min(self.writable());
         self.append(&plain[..length]);
         length
     }
 
-    /// Writes several pieces of plaintext as one.
+    /// Writes several pieces of plaintext in order.
     pub fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> usize {
         let mut taken = 0;
         for piece in pieces {
@@ -359,7 +362,7 @@ impl Session {
         taken
     }
 
-    /// How many octets [`write`](Session::write) would take.
+    /// The number of bytes that [`write`](Session::write) would take.
     pub fn writable(&self) -> usize {
         if self.closing || matches!(self.phase, Phase::Over) {
             return 0;
@@ -368,14 +371,14 @@ impl Session {
         BUFFER.saturating_sub(waiting)
     }
 
-    /// Octets for the transport. The record that was being filled is sealed, so that a host that
-    /// writes all it has before it asks sends no more records than needed.
+    /// Bytes for the transport. Seals the open record, so a host that writes all its data before this call
+    /// sends no more records than needed.
     pub fn transmit(&mut self) -> &[u8] {
         self.seal();
         &self.outgoing[self.outgoing_sent..]
     }
 
-    /// So many octets of [`transmit`](Session::transmit) were handed to the transport.
+    /// Reports that this number of bytes of [`transmit`](Session::transmit) was passed to the transport.
     pub fn transmitted(&mut self, octets: usize) {
         self.outgoing_sent += octets;
         debug_assert!(self.outgoing_sent <= self.outgoing.len());
@@ -385,31 +388,31 @@ impl Session {
         }
     }
 
-    /// Whether [`transmit`](Session::transmit) would give something.
+    /// Whether [`transmit`](Session::transmit) would return any bytes.
     pub fn wants_transmit(&self) -> bool {
         self.outgoing.len() > self.outgoing_sent || self.may_send_waiting()
     }
 
-    /// Says that this side sends nothing more. What was written before leaves first.
+    /// Announces that this side sends no more data. Data written before is sent first.
     pub fn close(&mut self) {
         if self.closing {
             return;
         }
         self.seal();
         self.closing = true;
-        // Before there are keys the alert could not be told from an attacker's.
+        // Without keys this sends nothing: an unencrypted alert could also come from an attacker.
         self.say_alert(CLOSE_NOTIFY);
     }
 
-    /// Whether early data can be written: a client whose settings allow it, that resumes a session
-    /// whose server does, and that has heard nothing from the server yet.
+    /// Whether early data can be written. That requires a client whose settings allow it, a resumed session
+    /// whose server allows it, and no data from the server yet.
     pub fn may_send_early(&self) -> bool {
         matches!(&self.phase, Phase::Handshaking(handshaking) if handshaking.may_send_early())
     }
 
-    /// Writes early data; gives how many octets were taken, fewer than given when the server's limit
-    /// is reached. It can be replayed by whoever recorded it, so it must be safe to do twice; and the
-    /// server may refuse it ([`Handshake::early_data`]): then it has to be written again.
+    /// Writes early data; returns the number of bytes taken, which is lower than given when the server's limit
+    /// is reached. An attacker who recorded it can replay it, so it must be safe to execute twice. The server
+    /// may reject it ([`Handshake::early_data`]): then it has to be written again.
     pub fn early_write(&mut self, plain: &[u8]) -> usize {
         let Phase::Handshaking(handshaking) = &mut self.phase else {
             return 0;
@@ -424,7 +427,7 @@ impl Session {
         taken
     }
 
-    /// Gives back the memory of empty buffers, for a connection that will be idle.
+    /// Frees the memory of empty buffers, for a connection that will be idle.
     pub fn rest(&mut self) {
         if std::mem::take(&mut self.incoming_given) {
             self.incoming.clear();
@@ -444,7 +447,7 @@ impl Session {
         }
     }
 
-    /// Seals a record of any type and content, as only a peer that breaks the protocol would.
+    /// Seals a record of any type and content, as only a faulty peer would.
     fn inject(&mut self, kind: u8, content: &[u8]) {
         self.seal();
         if let Phase::Established(established) = &mut self.phase {
@@ -452,10 +455,10 @@ impl Session {
         }
     }
 
-    /// Nothing more comes or goes, but what was sealed.
+    /// Ends the session: only records that were already sealed are still sent.
     fn end(&mut self, failure: TlsFailure) {
         if let Some(start) = self.filling.take() {
-            // What is in it is plaintext still.
+            // The open record still contains plaintext.
             self.outgoing.truncate(start);
         }
         self.waiting.clear();

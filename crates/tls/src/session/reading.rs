@@ -1,4 +1,4 @@
-//! What a session does with what comes.
+//! How a session handles received bytes.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ impl Session {
     ) -> Result<Piece<'i>, TlsFailure> {
         loop {
             if self.closed_by_peer {
-                // What follows close_notify is to be ignored (RFC 8446, 6.1).
+                // Data after close_notify is ignored (RFC 8446 section 6.1).
                 *input = &mut [];
                 return Ok(Piece::None);
             }
@@ -36,8 +36,8 @@ impl Session {
         }
     }
 
-    /// Opens the record at the start of the input, in place; `None` when it was no data. What is left
-    /// of the input when no whole record is there is kept.
+    /// Opens the record at the start of the input, in place; `None` when it was not data. An incomplete record
+    /// at the end of the input is kept.
     fn whole_record<'i>(
         &mut self,
         input: &mut &'i mut [u8],
@@ -59,7 +59,7 @@ impl Session {
         Ok(content.map(|range| Piece::Input(&record[range])))
     }
 
-    /// Completes the record of which a part is kept, and opens it.
+    /// Completes the partly received record, and opens it.
     fn joined_record<'i>(
         &mut self,
         input: &mut &'i mut [u8],
@@ -89,8 +89,8 @@ impl Session {
         Piece::None
     }
 
-    /// Moves octets from the input to `incoming` until the record that begins at `from` there is
-    /// whole; gives whether it is.
+    /// Moves bytes from the input to `incoming` until the record that begins there at `from` is complete;
+    /// returns whether it is.
     fn complete(&mut self, from: usize, input: &mut &mut [u8]) -> Result<bool, TlsFailure> {
         self.fill(from + HEADER, input);
         let Some(header) = self.incoming[from..].first_chunk::<HEADER>() else {
@@ -104,7 +104,7 @@ impl Session {
         Ok(self.incoming.len() == from + length)
     }
 
-    /// Moves octets from the input to `incoming` until so many are there, if so many come.
+    /// Moves bytes from the input to `incoming` until it has `wanted` bytes, or the input is empty.
     fn fill(&mut self, wanted: usize, input: &mut &mut [u8]) {
         let missing = wanted.saturating_sub(self.incoming.len());
         let octets = std::mem::take(input);
@@ -113,7 +113,7 @@ impl Session {
         *input = rest;
     }
 
-    /// Opens a whole record and acts on it; gives where its data is when it has any.
+    /// Opens a complete record and handles it; returns the range of its data, if any.
     fn open_record(
         &mut self,
         record: &mut [u8],
@@ -128,7 +128,7 @@ impl Session {
         match opened {
             Ok(Opened::Data(range)) => {
                 count_application(&mut self.received, record.len(), range.len(), 1);
-                // Counted by the line above.
+                // `count_application` has counted the record too.
                 self.received.records -= 1;
                 self.early = false;
                 return Ok((!range.is_empty()).then_some(range));
@@ -162,7 +162,7 @@ impl Session {
         }
     }
 
-    /// Tells the peer why, as long as there are keys.
+    /// Sends the alert to the peer, if keys are available.
     fn fail(&mut self, (failure, alert): Fatal) -> TlsFailure {
         if alert != CLOSE_NOTIFY {
             self.seal();
@@ -187,7 +187,7 @@ impl Session {
         let Some(header) = self.incoming[new..].first_chunk::<HEADER>() else {
             return Ok(Some(Piece::None));
         };
-        // What is no record is shown as it is: rustls knows what to tell the peer.
+        // An invalid record is passed on as it is: rustls chooses the alert for the peer.
         if let Some(length) = record::length(header) {
             self.fill(new + length, input);
             if self.incoming.len() < new + length {
@@ -236,7 +236,7 @@ impl Session {
         self.received.records += 1;
     }
 
-    /// Takes over from rustls when the handshake is over.
+    /// Takes over from rustls after the handshake.
     fn after_handshake_record(&mut self, sent_before: Bytes) -> Result<(), TlsFailure> {
         let Phase::Handshaking(handshaking) = &mut self.phase else {
             return Ok(());
@@ -251,7 +251,7 @@ impl Session {
         let (established, mut handshake) =
             handshaking.finish(self.sent.handshake, self.received.handshake)?;
         if !self.client && handshake.version == Version::Tls13 {
-            // What a server sends in the step that ends the handshake is tickets.
+            // In the step that ends the handshake, a server sends only tickets.
             handshake.sent = sent_before;
         }
         self.handshake = Some(Box::new(handshake));

@@ -1,4 +1,4 @@
-//! Records (RFC 8446, 5; RFC 5246, 6.2): their headers, and sealing and opening them in place.
+//! Records (RFC 8446 section 5; RFC 5246 section 6.2): their headers, and sealing and opening them in place.
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use ring::aead::{
 };
 use rustls::ConnectionTrafficSecrets;
 
-/// Octets of a record's header.
+/// Bytes of a record's header.
 pub(super) const HEADER: usize = 5;
-/// Octets by which a tag makes a record longer.
+/// Bytes that a tag adds to a record.
 const TAG: usize = 16;
-/// Octets of the nonce that each record of AES-GCM carries in TLS 1.2 (RFC 5288, 3).
+/// Bytes of the nonce in each AES-GCM record of TLS 1.2 (RFC 5288 section 3).
 const EXPLICIT_NONCE: usize = 8;
-/// Octets of application data, or of any other content, in one record.
+/// Most bytes of content in one record.
 const LARGEST_CONTENT: usize = 16 * 1024;
-/// Octets that may follow a header (RFC 5246, 6.2.3: the looser of the two versions).
+/// Most bytes after a header (RFC 5246 section 6.2.3, the larger limit of the two versions).
 const LARGEST_PAYLOAD: usize = LARGEST_CONTENT + 2048;
 
 pub(super) const CHANGE_CIPHER_SPEC: u8 = 20;
@@ -23,15 +23,14 @@ pub(super) const ALERT: u8 = 21;
 pub(super) const HANDSHAKE: u8 = 22;
 pub(super) const APPLICATION_DATA: u8 = 23;
 
-/// The length of the record that begins here, header included; `None` when what begins here is no
-/// record.
+/// The length of the record that begins here, including its header; `None` when no record begins here.
 pub(super) fn length(header: &[u8; HEADER]) -> Option<usize> {
     let payload = usize::from(u16::from_be_bytes([header[3], header[4]]));
     let known = (CHANGE_CIPHER_SPEC..=APPLICATION_DATA).contains(&header[0]);
     (known && header[1] == 3 && payload <= LARGEST_PAYLOAD).then_some(HEADER + payload)
 }
 
-/// How records look.
+/// The layout of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Tls13,
@@ -40,7 +39,7 @@ enum Form {
 }
 
 impl Form {
-    /// Octets between header and content.
+    /// Bytes between header and content.
     fn prefix(self) -> usize {
         match self {
             Form::Tls12Gcm => EXPLICIT_NONCE,
@@ -54,12 +53,12 @@ struct Keys {
     form: Form,
     key: LessSafeKey,
     iv: [u8; NONCE_LEN],
-    /// The number of the next record.
+    /// The sequence number of the next record.
     number: u64,
 }
 
 impl Keys {
-    /// `None` for a cipher that is unknown here.
+    /// `None` for an unsupported cipher.
     fn new(tls13: bool, number: u64, secrets: &ConnectionTrafficSecrets) -> Option<Keys> {
         let (algorithm, key, iv) = match secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&AES_128_GCM, key, iv),
@@ -81,8 +80,8 @@ impl Keys {
         })
     }
 
-    /// The vector combined with the record's number (RFC 8446, 5.3; RFC 7905, 2). TLS 1.2 leaves the
-    /// nonces of AES-GCM to the sender: the same will do.
+    /// The IV combined with the record's sequence number (RFC 8446 section 5.3; RFC 7905 section 2). For
+    /// AES-GCM, TLS 1.2 lets the sender choose the nonces, so it uses the same rule.
     fn nonce(&self) -> [u8; NONCE_LEN] {
         let mut nonce = self.iv;
         for (octet, digit) in nonce[4..].iter_mut().zip(self.number.to_be_bytes()) {
@@ -91,7 +90,7 @@ impl Keys {
         nonce
     }
 
-    /// What TLS 1.2 authenticates besides the content (RFC 5246, 6.2.3.3).
+    /// The data that TLS 1.2 authenticates in addition to the content (RFC 5246 section 6.2.3.3).
     fn tls12_context(&self, content_type: u8, length: usize) -> [u8; 13] {
         let mut context = [0; 13];
         context[..8].copy_from_slice(&self.number.to_be_bytes());
@@ -101,7 +100,7 @@ impl Keys {
     }
 }
 
-/// Seals records in the buffer that they leave from.
+/// Seals records in the buffer from which they are sent.
 pub(super) struct Sealer(Keys);
 
 impl Sealer {
@@ -113,23 +112,22 @@ impl Sealer {
         Keys::new(tls13, number, secrets).map(Sealer)
     }
 
-    /// The number of the next record.
+    /// The sequence number of the next record.
     pub(super) fn number(&self) -> u64 {
         self.0.number
     }
 
-    /// Begins a record at the end of `out`. Its content is then appended.
+    /// Starts a record at the end of `out`. The caller then appends its content.
     pub(super) fn begin(&self, out: &mut Vec<u8>) {
         out.resize(out.len() + self.content_offset(), 0);
     }
 
-    /// Octets before a record's content.
+    /// Bytes before a record's content.
     pub(super) fn content_offset(&self) -> usize {
         HEADER + self.0.form.prefix()
     }
 
-    /// Seals the record that begins at `start` and ends where `out` ends. Its content is 16 KiB at
-    /// most.
+    /// Seals the record from `start` to the end of `out`. Its content is at most 16 KiB.
     pub(super) fn seal(&mut self, out: &mut Vec<u8>, start: usize, content_type: u8) {
         let keys = &mut self.0;
         let nonce = keys.nonce();
@@ -160,7 +158,7 @@ impl Sealer {
     }
 }
 
-/// Opens records in the buffer that they came in.
+/// Opens records in the buffer in which they arrived.
 pub(super) struct Opener(Keys);
 
 /// Why a record cannot be opened.
@@ -168,9 +166,9 @@ pub(super) struct Opener(Keys);
 pub(super) enum RecordError {
     /// Its tag is wrong.
     Undecryptable,
-    /// It holds more than a record may.
+    /// It contains more than a record may.
     TooLarge,
-    /// It is of a kind that may not come now, or holds no kind at all.
+    /// Its type is not allowed at this point, or it has no type.
     Unexpected,
 }
 
@@ -183,7 +181,7 @@ impl Opener {
         Keys::new(tls13, number, secrets).map(Opener)
     }
 
-    /// Opens a whole record; gives its type and where its content is in it.
+    /// Opens a complete record; returns its type and the range of its content.
     pub(super) fn open(&mut self, record: &mut [u8]) -> Result<(u8, Range<usize>), RecordError> {
         let keys = &mut self.0;
         let (header, payload) = record
@@ -202,7 +200,7 @@ impl Opener {
             if inner.len() > LARGEST_CONTENT + 1 {
                 return Err(RecordError::TooLarge);
             }
-            // The last octet that is not zero is the type; zeros after it are padding.
+            // The last non-zero byte is the type; the zeros after it are padding.
             let end = inner.iter().rposition(|&octet| octet != 0);
             let end = end.ok_or(RecordError::Unexpected)?;
             (inner[end], HEADER..HEADER + end)
@@ -289,7 +287,7 @@ mod tests {
         let mut opener = Opener::new(true, 0, &secrets(0)).unwrap();
         let mut out = Vec::new();
         sealer.begin(&mut out);
-        // The type of the padded record, then zeros, then a zero where the type would be.
+        // The type of the padded record, then zeros, then a zero in the place of the type.
         out.extend_from_slice(&[1, 2, HANDSHAKE, 0, 0, 0]);
         sealer.seal(&mut out, 0, 0);
         assert_eq!(opener.open(&mut out), Ok((HANDSHAKE, 5..7)));

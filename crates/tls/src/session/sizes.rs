@@ -1,28 +1,28 @@
-//! How large records are.
+//! The sizes of records.
 
 use fathometer_model::Instant;
 
 use crate::FirstRecords;
 
-/// The sizes of one session's records, in octets of application data.
+/// The sizes of one session's records, in bytes of application data.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RecordSizes {
     largest: usize,
     first: Option<FirstRecords>,
-    /// Octets that still go in small records.
+    /// Bytes that are still sent in small records.
     left: u64,
-    /// When something was last written, as far as that was told.
+    /// The time of the last write, if it was reported.
     written: Option<Instant>,
 }
 
 impl RecordSizes {
-    /// The same size from the start.
+    /// The same size for all records.
     pub fn alike(largest: usize) -> RecordSizes {
         RecordSizes::new(largest, None)
     }
 
     pub fn new(largest: usize, first: Option<FirstRecords>) -> RecordSizes {
-        // Small ones that are not smaller are none.
+        // First records that are not smaller than the others have no effect.
         let first = first.filter(|first| first.size < largest);
         RecordSizes {
             largest,
@@ -36,8 +36,8 @@ impl RecordSizes {
         self.largest
     }
 
-    /// The most octets in the record that is next, or open. It changes with [`sealed`](Self::sealed)
-    /// and, while no record is open, with [`note_time`](Self::note_time).
+    /// The most bytes in the next record, or in the open one. It changes with [`sealed`](Self::sealed) and,
+    /// while no record is open, with [`note_time`](Self::note_time).
     pub fn next(&self) -> usize {
         match self.first {
             Some(first) if self.left > 0 => first.size,
@@ -45,12 +45,12 @@ impl RecordSizes {
         }
     }
 
-    /// Records with so many octets were sealed.
+    /// Records with this number of bytes were sealed.
     pub fn sealed(&mut self, octets: usize) {
         self.left = self.left.saturating_sub(octets as u64);
     }
 
-    /// Something is written now.
+    /// Reports a write at `now`.
     pub fn note_time(&mut self, now: Instant) {
         let Some(first) = self.first else {
             return;

@@ -1,4 +1,4 @@
-//! Both sides back to back, in memory.
+//! Both sides in memory, connected directly.
 
 mod failures;
 mod floods;
@@ -11,14 +11,14 @@ use super::established::Established;
 use super::{Phase, Session};
 
 impl Session {
-    /// Takes a new key to send with, without saying so.
+    /// Switches to a new sending key without announcing it.
     fn renew_sending_key(&mut self) {
         if let Phase::Established(established) = &mut self.phase {
             established.update_sending_key(&mut Vec::new()).unwrap();
         }
     }
 
-    /// Makes the key that this side sends with wear out after so many records.
+    /// Limits the number of records that this side's sending key may seal.
     fn limit_keys(&mut self, records: u64) {
         if let Phase::Established(established) = &mut self.phase {
             established.key_limit = records;
@@ -27,7 +27,7 @@ impl Session {
 }
 
 impl Established {
-    /// Octets of memory for messages of which a part came.
+    /// Bytes of memory for an incomplete message.
     fn room_for_messages(&self) -> usize {
         self.message.capacity()
     }

@@ -1,4 +1,4 @@
-//! What a session does with what leaves.
+//! How a session handles data to send.
 
 use fathometer_model::Bytes;
 
@@ -8,7 +8,7 @@ use super::{BUFFER, Phase, Session};
 use crate::{Alert, TlsFailure, Traffic};
 
 impl Session {
-    /// Puts plaintext into records, however much waits already.
+    /// Puts plaintext into records, regardless of how much is waiting.
     pub(super) fn append(&mut self, mut plain: &[u8]) {
         match self.phase {
             Phase::Established(_) => {}
@@ -18,7 +18,7 @@ impl Session {
             }
             Phase::Over => return,
         }
-        // Octets that left and are still in front of others, when there are many of them.
+        // Removes sent bytes at the front of the buffer once there are many of them.
         if self.outgoing_sent >= BUFFER && self.filling.is_none() {
             self.outgoing.drain(..self.outgoing_sent);
             self.outgoing_sent = 0;
@@ -43,7 +43,7 @@ impl Session {
         }
     }
 
-    /// Seals the record that is being filled, or what waits and may leave before the handshake is over.
+    /// Seals the open record, or waiting data that may be sent before the handshake is complete.
     pub(super) fn seal(&mut self) {
         if self.may_send_waiting() {
             self.seal_waiting();
@@ -61,7 +61,7 @@ impl Session {
         if !established.key_is_used_up() {
             return;
         }
-        // The last record that the key may seal says that another follows, or that nothing does.
+        // The key may seal one more record: it announces a new key, or closes the connection.
         if established.can_update() {
             if let Err(failure) = self.update_key() {
                 self.end(failure);
@@ -72,11 +72,10 @@ impl Session {
         }
     }
 
-    /// Whether there is data that may leave although the handshake is not over.
+    /// Whether there is data that may be sent before the handshake is complete.
     pub(super) fn may_send_waiting(&self) -> bool {
         match &self.phase {
-            // rustls makes these records, and is asked for them with nothing to read: it must have
-            // read all that it was shown.
+            // rustls creates these records in a call without input, so it must have consumed all earlier input.
             Phase::Handshaking(_) => self.may_write() && !self.waiting.is_empty(),
             _ => false,
         }
@@ -95,7 +94,7 @@ impl Session {
         count_application(&mut self.sent, octets, taken, records);
     }
 
-    /// Changes the key that this side sends with.
+    /// Changes the sending key.
     pub(super) fn update_key(&mut self) -> Result<(), TlsFailure> {
         self.seal();
         let Phase::Established(established) = &mut self.phase else {
@@ -115,8 +114,8 @@ impl Session {
         }
     }
 
-    /// Counts the records in `outgoing` from `start` on, none of which is data. Encrypted ones are
-    /// of the handshake, unless they are `alerts`.
+    /// Counts the records in `outgoing` from `start` on, none of which is data. Encrypted ones belong to the
+    /// handshake, unless they are `alerts`.
     pub(super) fn count_sent(&mut self, start: usize, alerts: bool) {
         let mut rest = &self.outgoing[start..];
         while let Some(header) = rest.first_chunk::<HEADER>() {

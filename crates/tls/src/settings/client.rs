@@ -15,39 +15,39 @@ use super::{
 };
 use crate::{Identity, Roots};
 
-/// What a client's connections may agree on, and whom they trust.
+/// What a client's connections may negotiate, and which authorities they trust.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     /// The versions offered.
     pub versions: Vec<Version>,
-    /// The cipher suites offered, the preferred first; empty for all.
+    /// The cipher suites offered, in order of preference; empty for all.
     pub cipher_suites: Vec<CipherSuite>,
-    /// The groups offered, the preferred first (a key share is sent for it alone); empty for all.
+    /// The groups offered, in order of preference (a key share is sent only for the first); empty for all.
     pub groups: Vec<Group>,
-    /// The protocols offered by ALPN, the preferred first; empty for no such offer.
+    /// The protocols offered by ALPN, in order of preference; empty to offer none.
     pub alpn: Vec<Vec<u8>>,
-    /// Whom to trust.
+    /// How servers are verified.
     pub verification: Verification,
-    /// Who this client says it is to a server that asks.
+    /// The client's certificate, for servers that request one.
     pub identity: Option<Identity>,
-    /// Whether the server's name is sent (SNI). An address never is.
+    /// Whether the server's name is sent (SNI). An address is never sent.
     pub server_name_indication: bool,
-    /// How many sessions are kept to be resumed, for all connections with these settings together;
-    /// `None` keeps none. At most 8 of one server.
+    /// The number of sessions kept for resumption, for all connections with these settings together; `None`
+    /// keeps none. At most 8 for one server.
     pub resumption: Option<usize>,
-    /// Whether data may be sent before the handshake is over, where a resumed session allows it.
+    /// Whether data may be sent before the handshake is complete, where a resumed session allows it.
     pub early_data: bool,
-    /// The most octets of application data put into one record, 32 to 16384.
+    /// The most bytes of application data in one record, 32 to 16384.
     pub record_size: usize,
-    /// Who is told the secrets.
+    /// The receiver of the key log.
     pub key_log: Option<Arc<dyn KeyLogSink>>,
-    /// The time since 1970 at the origin of the instants that sessions are told.
+    /// The time since 1970 at the origin of the sessions' instants.
     pub unix_time: Duration,
 }
 
 impl ClientOptions {
-    /// Everything offered, sessions resumed (256 kept), no early data, records as large as they may
-    /// be, no protocol named.
+    /// Everything offered, sessions resumed (256 kept), no early data, records of the largest size, no ALPN
+    /// protocol.
     pub fn new(verification: Verification, unix_time: Duration) -> ClientOptions {
         ClientOptions {
             versions: Version::ALL.to_vec(),
@@ -66,16 +66,16 @@ impl ClientOptions {
     }
 }
 
-/// Whom a client trusts.
+/// How a client verifies servers.
 #[derive(Debug, Clone)]
 pub enum Verification {
-    /// Servers with a certificate for their name by one of these authorities, valid at the time.
+    /// By certificate: for the server's name, issued by one of these authorities, and valid at the time.
     Roots(Roots),
-    /// Anybody. That the server has the key of the certificate it shows is verified all the same.
+    /// Any certificate. The server must still prove that it has the key of its certificate.
     Off,
 }
 
-/// Settings that were found usable, shared by a run's connections.
+/// Checked settings, shared by a run's connections.
 #[derive(Debug)]
 pub struct ClientSettings {
     pub(crate) config: Arc<ClientConfig>,
@@ -90,7 +90,7 @@ impl ClientSettings {
     ///
     /// # Errors
     ///
-    /// When they contradict each other, or the identity's key does not fit its certificate.
+    /// When they contradict each other, or the identity's key does not match its certificate.
     pub fn new(options: ClientOptions) -> Result<Arc<ClientSettings>, SettingsError> {
         check_record_size(options.record_size)?;
         let provider = provider(&options.cipher_suites, &options.groups);
@@ -126,7 +126,7 @@ impl ClientSettings {
         };
         config.enable_early_data = options.early_data;
         config.key_log = key_log(options.key_log);
-        // Records are sealed and opened by the session, not by rustls.
+        // The session seals and opens records, not rustls.
         config.enable_secret_extraction = true;
         Ok(Arc::new(ClientSettings {
             config: Arc::new(config),
@@ -137,17 +137,18 @@ impl ClientSettings {
         }))
     }
 
-    /// Tells the time to what has no [`Session`](crate::Session) that would: QUIC.
+    /// Sets the time for users without a [`Session`](crate::Session): QUIC.
     pub fn tell_time(&self, now: Instant) {
         self.clock.tell(now);
     }
 
-    /// The same for QUIC, with these protocols. Its sessions are kept by themselves, as many of them: those
-    /// of connections without QUIC know nothing of a transport. Its time is told by [`tell_time`](ClientSettings::tell_time).
+    /// The same settings for QUIC, with these protocols. QUIC sessions are stored separately, with the same
+    /// limit, because other sessions contain no transport parameters. [`tell_time`](ClientSettings::tell_time)
+    /// sets the time.
     ///
     /// # Errors
     ///
-    /// When TLS 1.3, which QUIC takes, is not among the versions.
+    /// When the versions do not include TLS 1.3, which QUIC requires.
     pub fn quic_config(&self, alpn: &[&[u8]]) -> Result<Arc<ClientConfig>, SettingsError> {
         if !self.tls13 {
             return Err(contradiction("QUIC takes TLS 1.3"));

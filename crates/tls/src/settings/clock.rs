@@ -1,4 +1,4 @@
-//! Wall-clock time as the host tells it.
+//! Wall-clock time as the host reports it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use fathometer_model::Instant;
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 
-/// The latest instant that any connection was told, on the clock of the wall. Certificates and tickets
-/// are judged by it.
+/// The latest instant reported by any connection, as wall-clock time. Certificates and tickets are checked
+/// against it.
 #[derive(Debug)]
 pub(crate) struct Clock {
     /// The time since 1970 at [`Instant::ZERO`].
     origin: Duration,
-    /// The latest instant, in nanoseconds.
+    /// The latest instant, in nanoseconds since the origin.
     latest: AtomicU64,
 }
 
@@ -25,9 +25,9 @@ impl Clock {
         }
     }
 
-    /// It is `now`. Connections on several threads tell it in any order; the latest counts.
+    /// Reports the time `now`. Connections on several threads may report in any order; the latest counts.
     pub(crate) fn tell(&self, now: Instant) {
-        // A plain look first: the cache line is shared by all threads.
+        // A read first, because all threads share the cache line.
         if self.latest.load(Ordering::Relaxed) < now.as_nanos() {
             self.latest.fetch_max(now.as_nanos(), Ordering::Relaxed);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::KeyLog;
 
-/// Takes lines of a key log. They reveal everything that was sent: for laboratories only.
+/// Receives lines of a key log. They reveal all transmitted data: for laboratories only.
 pub trait KeyLogSink: Debug + Send + Sync {
     /// One line of the NSS key log format, without its end: label, client random and secret, the
     /// latter two in hexadecimal. Wireshark reads a file of such lines.

@@ -1,4 +1,4 @@
-//! What a run's connections may agree on, and with whom: made once, shared by all of them.
+//! What a run's connections may negotiate, and with which peers: created once, shared by all of them.
 
 mod client;
 mod clock;
@@ -21,9 +21,9 @@ pub use key_log::KeyLogSink;
 pub use server::{ClientCertificates, FirstRecords, ServerOptions, ServerSettings, Tickets};
 pub(crate) use watch::{Noted, take_noted};
 
-/// Octets of application data that a record may hold (RFC 8446, 5.1).
+/// Most bytes of application data in a record (RFC 8446 section 5.1).
 pub(crate) const LARGEST_RECORD: usize = 16 * 1024;
-/// A smaller record would be mostly overhead; rustls takes none either.
+/// A smaller record would be mostly overhead; rustls accepts none either.
 const SMALLEST_RECORD: usize = 32;
 
 /// Why settings cannot be used. Fits "TLS settings: {error}".
@@ -32,28 +32,28 @@ pub enum SettingsError {
     /// A file of certificates or keys cannot be used.
     #[error("{file}: {problem}")]
     File {
-        /// The file, as its user named it.
+        /// The file, as the user named it.
         file: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
-    /// A certificate cannot be made.
+    /// A certificate cannot be created.
     #[error("a certificate cannot be made: {0}")]
     Making(String),
-    /// A word names nothing that is known here.
+    /// An unknown word.
     #[error("unknown {kind} {word:?}: known are {known}")]
     Unknown {
-        /// What it should name.
+        /// The kind of thing that it should name.
         kind: &'static str,
         /// The word.
         word: String,
-        /// Everything it could be.
+        /// All allowed words.
         known: String,
     },
-    /// Records of this size are not possible.
+    /// An impossible record size.
     #[error("records of {0} octets: a record holds 32 to 16384")]
     RecordSize(usize),
-    /// Early data without a state that keeps it from being replayed.
+    /// Early data with tickets that do not protect it from replay.
     #[error("early data takes tickets whose sessions the server keeps, so that each is used once")]
     EarlyDataNeedsState,
     /// The settings contradict each other.
@@ -71,7 +71,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Every one, the newest first.
+    /// All versions, newest first.
     pub const ALL: [Version; 2] = [Version::Tls13, Version::Tls12];
 
     /// `1.3`.
@@ -83,7 +83,7 @@ impl Version {
     }
 }
 
-/// A cipher suite: how records are protected, and in TLS 1.2 also how keys are agreed on.
+/// A cipher suite: the protection of records, and in TLS 1.2 also the key exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CipherSuite {
     /// `TLS_AES_256_GCM_SHA384`, TLS 1.3.
@@ -107,7 +107,7 @@ pub enum CipherSuite {
 }
 
 impl CipherSuite {
-    /// Every one, in the order in which they are offered and chosen unless settings say otherwise.
+    /// All suites, in the default order of preference.
     pub const ALL: [CipherSuite; 9] = [
         CipherSuite::Aes256Gcm,
         CipherSuite::Aes128Gcm,
@@ -120,7 +120,7 @@ impl CipherSuite {
         CipherSuite::RsaChaCha20Poly1305,
     ];
 
-    /// Its name in the registry of TLS.
+    /// Its name in the TLS registry.
     pub const fn name(self) -> &'static str {
         match self {
             CipherSuite::Aes256Gcm => "TLS_AES_256_GCM_SHA384",
@@ -169,7 +169,7 @@ impl CipherSuite {
     }
 }
 
-/// A group in which keys are agreed on.
+/// A group for the key exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Group {
     /// Curve25519 (RFC 7748).
@@ -181,10 +181,10 @@ pub enum Group {
 }
 
 impl Group {
-    /// Every one, in the order in which they are offered unless settings say otherwise.
+    /// All groups, in the default order of the offer.
     pub const ALL: [Group; 3] = [Group::X25519, Group::P256, Group::P384];
 
-    /// Its name in the registry of TLS.
+    /// Its name in the TLS registry.
     pub const fn name(self) -> &'static str {
         match self {
             Group::X25519 => "x25519",
@@ -208,7 +208,7 @@ impl Group {
     }
 }
 
-/// Names that are written and read alike.
+/// Parsing and formatting of names.
 macro_rules! named {
     ($type:ty, $kind:literal) => {
         impl fmt::Display for $type {
@@ -237,7 +237,7 @@ named!(Version, "version of TLS");
 named!(CipherSuite, "cipher suite");
 named!(Group, "group");
 
-/// The cryptography of `ring`, cut down to the suites and groups that settings name. No names: all.
+/// The cryptography of `ring`, limited to the suites and groups of the settings. Empty lists mean all.
 fn provider(suites: &[CipherSuite], groups: &[Group]) -> Arc<CryptoProvider> {
     let mut provider = ring::default_provider();
     if !suites.is_empty() {

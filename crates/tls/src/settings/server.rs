@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{Identity, Roots};
 
-/// What a server's connections may agree on, and who it says it is.
+/// What a server's connections may negotiate, and the server's certificates.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
     /// The versions accepted.
@@ -25,36 +25,35 @@ pub struct ServerOptions {
     pub cipher_suites: Vec<CipherSuite>,
     /// The groups accepted; empty for all.
     pub groups: Vec<Group>,
-    /// The protocols accepted by ALPN, the preferred first. A client that offers others only is
-    /// refused, one that offers none is not. Empty: what clients offer is ignored.
+    /// The protocols accepted by ALPN, in order of preference. A client that offers only others is refused; one
+    /// that offers none is not. Empty: the clients' offers are ignored.
     pub alpn: Vec<Vec<u8>>,
-    /// The certificate shown, and its key, unless a further one is for the name that is asked for.
+    /// The certificate and its key, used unless one of `further` matches the requested name.
     pub identity: Identity,
-    /// Further certificates, each shown to those who ask for a name that it is for (SNI) when `identity`
-    /// is not; the first one of them that fits.
+    /// Further certificates. The first one that matches the requested name (SNI) is used if `identity` does not
+    /// match.
     pub further: Vec<Identity>,
-    /// Whether sessions can be resumed.
+    /// Whether and how sessions can be resumed.
     pub tickets: Tickets,
-    /// The most octets of early data that a connection may bring; `None` refuses it. Takes
-    /// [`Tickets::Stateful`], which keeps it from being replayed: each ticket is good once. The
-    /// answer to early data may leave before the handshake is over.
+    /// The most bytes of early data on a connection; `None` rejects it. Requires [`Tickets::Stateful`], which
+    /// prevents replay: each ticket can be used once. The answer to early data may be sent before the handshake
+    /// is complete.
     pub early_data: Option<u32>,
-    /// Whether clients are asked who they are.
+    /// Whether clients are asked for a certificate.
     pub client_certificates: ClientCertificates,
-    /// The most octets of application data put into one record, 32 to 16384.
+    /// The most bytes of application data in one record, 32 to 16384.
     pub record_size: usize,
-    /// Smaller records as long as a connection is slow; `None`: all alike.
+    /// Smaller records while a connection is slow; `None`: all records alike.
     pub first_records: Option<FirstRecords>,
-    /// Who is told the secrets.
+    /// The receiver of the key log.
     pub key_log: Option<Arc<dyn KeyLogSink>>,
-    /// The time since 1970 at the origin of the instants that sessions are told.
+    /// The time since 1970 at the origin of the sessions' instants.
     pub unix_time: Duration,
 }
 
 impl ServerOptions {
-    /// Everything accepted, two tickets a connection that hold their sessions, no early data, no
-    /// client certificates, records as large as they may be but for the [first](FirstRecords), no
-    /// protocol named.
+    /// Everything accepted, two tickets a connection that contain their sessions, no early data, no client
+    /// certificates, records of the largest size except for the [first](FirstRecords), no ALPN protocol.
     pub fn new(identity: Identity, unix_time: Duration) -> ServerOptions {
         ServerOptions {
             versions: Version::ALL.to_vec(),
@@ -74,28 +73,27 @@ impl ServerOptions {
     }
 }
 
-/// Records that a connection starts with, and starts with again after a pause.
+/// Small records at the start of a connection, and again after a pause.
 ///
-/// A record is of use when its last octet has come. While the congestion window is small a large record
-/// takes more than one round trip, and what is at its front, the head of a response and what a page needs
-/// first, waits for what is at its end. So the first octets go in records that fit into a segment, and
-/// only what follows, when the window has grown, in records that cost the least.
+/// A receiver can use a record once its last byte has arrived. While the congestion window is small, a large
+/// record takes more than one round trip. The data at its front (the head of a response, and what a page needs
+/// first) then waits for the data at its end. So the first bytes are sent in records that fit into one segment.
+/// Later data, when the window has grown, is sent in larger records, which have the least overhead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstRecords {
-    /// The most octets of application data in one of them, 32 to 16384.
+    /// The most bytes of application data in one of them, 32 to 16384.
     pub size: usize,
-    /// Octets of application data that go in such records before others are larger.
+    /// Bytes of application data sent in such records before larger ones.
     pub octets: u64,
-    /// The pause after which it begins anew, where the session is
-    /// [told the time](crate::Session::note_time); `None`: never. The kernel closes the window after
-    /// such a pause as well.
+    /// The pause after which the small records start again, if the session is [told the
+    /// time](crate::Session::note_time); `None`: never. The kernel also reduces the window after such a pause.
     pub pause: Option<Duration>,
 }
 
 impl Default for FirstRecords {
-    /// Records that fit into a segment of 1500-octet Ethernet with IPv6, TCP's time stamps and the
-    /// overhead of every version of TLS, for 64 KiB: what two windows of a new connection hold, and
-    /// again after a second.
+    /// Records that fit into a segment on Ethernet (1500 bytes) with IPv6, TCP time stamps and the overhead of
+    /// any TLS version. They are used for 64 KiB, which two windows of a new connection hold, and again after a
+    /// pause of 1 s.
     fn default() -> FirstRecords {
         FirstRecords {
             size: 1369,
@@ -105,21 +103,21 @@ impl Default for FirstRecords {
     }
 }
 
-/// Whether a server's sessions can be resumed.
+/// Whether and how a server's sessions can be resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tickets {
-    /// They cannot.
+    /// They cannot be resumed.
     Off,
-    /// A ticket holds the session; the server keeps nothing.
+    /// A ticket contains the session; the server keeps nothing.
     Stateless {
-        /// Tickets given to a connection of TLS 1.3. TLS 1.2 gives one.
+        /// Tickets issued to a TLS 1.3 connection. TLS 1.2 issues one.
         count: usize,
     },
-    /// The server keeps the sessions, each to be resumed once.
+    /// The server keeps the sessions; each can be resumed once.
     Stateful {
-        /// Tickets given to a connection of TLS 1.3. TLS 1.2 uses the session's number.
+        /// Tickets issued to a TLS 1.3 connection. TLS 1.2 uses session IDs.
         count: usize,
-        /// The most sessions kept; then the oldest is forgotten.
+        /// The most sessions kept; above it the oldest is removed.
         capacity: usize,
     },
 }
@@ -127,22 +125,22 @@ pub enum Tickets {
 /// Whether clients are asked for a certificate.
 #[derive(Debug, Clone)]
 pub enum ClientCertificates {
-    /// They are not.
+    /// Clients are not asked.
     No,
-    /// A client may show one by these authorities, or none.
+    /// A client may present a certificate issued by these authorities, or none.
     Optional(Roots),
-    /// A client must show one by these authorities.
+    /// A client must present a certificate issued by these authorities.
     Required(Roots),
 }
 
-/// Settings that were found usable, shared by a run's connections.
+/// Checked settings, shared by a run's connections.
 #[derive(Debug)]
 pub struct ServerSettings {
     pub(crate) config: Arc<ServerConfig>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) record_size: usize,
     pub(crate) first_records: Option<FirstRecords>,
-    /// Whether a ticket holds its session.
+    /// Whether a ticket contains its session.
     pub(crate) stateless: bool,
     pub(crate) asks_for_certificate: bool,
     tls13: bool,
@@ -153,7 +151,7 @@ impl ServerSettings {
     ///
     /// # Errors
     ///
-    /// When they contradict each other, or the identity's key does not fit its certificate.
+    /// When they contradict each other, or the identity's key does not match its certificate.
     pub fn new(options: ServerOptions) -> Result<Arc<ServerSettings>, SettingsError> {
         check_record_size(options.record_size)?;
         if let Some(first) = options.first_records {
@@ -201,10 +199,10 @@ impl ServerSettings {
             }
         }
         config.max_early_data_size = options.early_data.unwrap_or(0);
-        // Without this the answer to early data waits for the client's Finished, and nothing is won.
+        // Otherwise the answer to early data would wait for the client's Finished, without any gain.
         config.send_half_rtt_data = options.early_data.is_some();
         config.key_log = key_log(options.key_log);
-        // Records are sealed and opened by the session, not by rustls.
+        // The session seals and opens records, not rustls.
         config.enable_secret_extraction = true;
         Ok(Arc::new(ServerSettings {
             config: Arc::new(config),
@@ -217,17 +215,17 @@ impl ServerSettings {
         }))
     }
 
-    /// Tells the time to what has no [`Session`](crate::Session) that would: QUIC.
+    /// Sets the time for users without a [`Session`](crate::Session): QUIC.
     pub fn tell_time(&self, now: Instant) {
         self.clock.tell(now);
     }
 
-    /// The same for QUIC, with these protocols. Early data, where it is on, has no limit of its own
-    /// (RFC 9001, 4.6.1). Its time is told by [`tell_time`](ServerSettings::tell_time).
+    /// The same settings for QUIC, with these protocols. Early data, if enabled, has no limit of its own (RFC
+    /// 9001 section 4.6.1). [`tell_time`](ServerSettings::tell_time) sets the time.
     ///
     /// # Errors
     ///
-    /// When TLS 1.3, which QUIC takes, is not among the versions.
+    /// When the versions do not include TLS 1.3, which QUIC requires.
     pub fn quic_config(&self, alpn: &[&[u8]]) -> Result<Arc<ServerConfig>, SettingsError> {
         if !self.tls13 {
             return Err(contradiction("QUIC takes TLS 1.3"));

@@ -1,4 +1,4 @@
-//! Which of a server's certificates is shown (RFC 6066 section 3).
+//! Selects the certificate that a server presents (RFC 6066 section 3).
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::watch::{WatchedKey, note_shown};
 use super::{SettingsError, contradiction};
 use crate::Identity;
 
-/// Shows the first certificate that is for the name that is asked for; the first of all where none is, or
-/// no name is given.
+/// Presents the first certificate that matches the requested name; the first of all when none matches, or
+/// without a requested name.
 #[derive(Debug)]
 pub(super) struct Shown(Vec<Arc<CertifiedKey>>);
 
 impl Shown {
-    /// Of these, of which there is at least one.
+    /// From these identities, at least one.
     pub(super) fn new(
         identities: impl Iterator<Item = Identity>,
         provider: &CryptoProvider,

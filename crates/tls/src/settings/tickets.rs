@@ -1,4 +1,4 @@
-//! Tickets that hold the whole session (RFC 5077, RFC 8446 4.6.1), so that the server keeps nothing.
+//! Tickets that contain the whole session (RFC 5077, RFC 8446 section 4.6.1), so that the server keeps nothing.
 
 use std::fmt;
 
@@ -8,14 +8,13 @@ use rustls::server::ProducesTickets;
 
 use super::SettingsError;
 
-/// Seconds for which a ticket is good: as long as a run lasts, since its key does not outlive the
-/// settings.
+/// Lifetime of a ticket in seconds. It is longer than a run; the key exists only as long as the settings.
 const LIFETIME: u32 = 24 * 60 * 60;
-/// A session with a chain of client certificates may be large; this bounds what a peer can make the
-/// server decrypt.
+/// A session with a chain of client certificates may be large; this limits what a peer can make the server
+/// decrypt.
 const LARGEST: usize = 32 * 1024;
 
-/// Seals sessions with one key. Nonces are random: a counter would tell how many there were.
+/// Seals sessions with one key. Nonces are random: a counter would reveal the number of tickets.
 pub(super) struct Sealed {
     key: LessSafeKey,
     random: SystemRandom,

@@ -1,8 +1,8 @@
-//! What rustls tells those who sign and verify and does not tell the connection: the scheme of the
-//! signature and the certificates as they came.
+//! Records what rustls reports to signers and verifiers, but not to the connection: the signature scheme and
+//! the certificates as received.
 //!
-//! Signing and verifying happen inside the call that hands a record to rustls, on the same thread. So
-//! they leave a note for that thread, and the session takes it after the call.
+//! rustls signs and verifies inside the call that passes a record to it, on the same thread. So the signer and
+//! the verifier store a note in a thread-local variable, and the session takes it after the call.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, Uni
 use rustls::sign::{Signer, SigningKey};
 use rustls::{DigitallySignedStruct, Error, SignatureAlgorithm, SignatureScheme};
 
-/// What was seen of a server's certificate during one call.
+/// What was observed of a server's certificate during one call.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Noted {
-    /// How the server signed.
+    /// The scheme of the server's signature.
     pub scheme: Option<SignatureScheme>,
-    /// Octets of the certificates that it sent, or that were chosen here to be sent.
+    /// Bytes of the certificates that the peer sent, or that this server selected.
     pub certificates: Option<Bytes>,
 }
 
@@ -27,7 +27,7 @@ std::thread_local! {
     static NOTED: Cell<Noted> = const { Cell::new(Noted { scheme: None, certificates: None }) };
 }
 
-/// Takes what was noted since the last time.
+/// Takes the notes since the last call.
 pub(crate) fn take_noted() -> Noted {
     NOTED.take()
 }
@@ -38,13 +38,13 @@ fn note(change: impl FnOnce(&mut Noted)) {
     NOTED.set(noted);
 }
 
-/// Notes the certificates that a server here shows.
+/// Records the certificates that this server presents.
 pub(super) fn note_shown(chain: &[CertificateDer<'_>]) {
     let octets = octets(chain);
     note(|noted| noted.certificates = Some(octets));
 }
 
-/// Octets of a chain as it is sent, without the lengths around its certificates.
+/// Bytes of a chain as it is sent, without the length fields around its certificates.
 pub(super) fn octets<'c>(chain: impl IntoIterator<Item = &'c CertificateDer<'c>>) -> Bytes {
     chain
         .into_iter()
@@ -52,10 +52,10 @@ pub(super) fn octets<'c>(chain: impl IntoIterator<Item = &'c CertificateDer<'c>>
         .sum()
 }
 
-/// Verifies servers, by their chain where there is somebody to ask and by their signature always.
+/// Verifies servers: their chain if a verifier is set, and their signature always.
 #[derive(Debug)]
 pub(super) struct Watched {
-    /// `None`: every certificate will do.
+    /// `None`: accepts every certificate.
     pub chain: Option<Arc<dyn ServerCertVerifier>>,
     pub algorithms: WebPkiSupportedAlgorithms,
 }
@@ -104,7 +104,7 @@ impl ServerCertVerifier for Watched {
     }
 }
 
-/// A server's key that notes how it signs.
+/// A server's key that records the scheme of its signature.
 #[derive(Debug)]
 pub(super) struct WatchedKey(pub Arc<dyn SigningKey>);
 

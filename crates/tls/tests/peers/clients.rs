@@ -1,11 +1,11 @@
-//! Other people's clients and the server here.
+//! Third-party clients with our server.
 
 use fathometer_tls::{Alert, EarlyData, Resumption, ServerSettings, Tickets, TlsFailure, Version};
 
 use super::host::{Host, listen};
 use super::tools::{NAME, Papers, Running, tool};
 
-/// A run of `openssl s_client` with a line said; the server answers it and closes.
+/// A run of `openssl s_client` that sends one line; the server answers it and closes.
 struct SClient<'a> {
     version: Version,
     more: &'a [&'a str],
@@ -104,12 +104,12 @@ fn openssl_agrees_and_resumes() {
             assert_eq!(host.session.alpn(), Some(&b"http/1.1"[..]));
             assert!(printed.contains("Verify return code: 0 (ok)"), "{printed}");
             let suite = handshake.cipher_suite.name();
-            // OpenSSL's names of suites of TLS 1.2 are its own.
+            // OpenSSL uses its own names for TLS 1.2 suites.
             assert!(
                 version == Version::Tls12 || printed.contains(suite),
                 "{printed}"
             );
-            // What OpenSSL counts, until it says so, is what was sent until then.
+            // OpenSSL prints the bytes that it counted until the end of the handshake.
             if expected == Resumption::Full {
                 let counted = format!(
                     "SSL handshake has read {} bytes and written {} bytes",
@@ -138,7 +138,7 @@ fn openssl_sends_early_data_once() {
     for (more, expected) in [
         (&["-sess_out", &session][..], EarlyData::NotTried),
         (&resuming, EarlyData::Accepted),
-        // The ticket was good once.
+        // The ticket could be used only once.
         (&resuming, EarlyData::Rejected),
     ] {
         let version = Version::Tls13;
@@ -182,11 +182,11 @@ fn openssl_asks_for_another_group_and_new_keys() {
     let handshake = host.session.handshake().unwrap().clone();
     assert!(handshake.hello_retry);
     assert_eq!(handshake.round_trips, 2);
-    // A line of `K` asks for both sides' keys to be updated, `k` for the client's own.
+    // The command `K` requests an update of both sides' keys, `k` only of the client's own.
     for command in [&b"K\n"[..], b"k\n", b"K\n"] {
         let before = host.session.received().handshake;
         client.say(command);
-        // It takes what is read at once for one line.
+        // The client treats everything that it reads at once as one line, so wait.
         host.until(|host| host.session.received().handshake > before);
         client.say(b"ping\n");
         host.until_read(b"ping\n");
@@ -203,7 +203,7 @@ fn openssl_asks_for_another_group_and_new_keys() {
     assert!(updates.0 > 2 * 27, "{updates:?}");
 }
 
-/// One request of HTTP/1.1, answered.
+/// Answers one HTTP/1.1 request.
 fn answer(host: &mut Host) -> Vec<u8> {
     let request = host.until_read(b"\r\n\r\n");
     host.session
@@ -252,8 +252,7 @@ fn curl_trusts_the_root_and_nobody_else() {
         assert!(!success, "{printed}");
         assert_eq!(host.failure, Some(TlsFailure::Alert(Alert(48))));
 
-        // With the root, under a name that the certificate is not for: curl goes
-        // without a word of why.
+        // With the root, but with a name that the certificate does not match: curl closes without an alert.
         let other = format!("https://other.test:{port}/");
         let resolve = format!("other.test:{port}:127.0.0.1");
         let other = [
@@ -295,7 +294,7 @@ fn gnutls_agrees_and_resumes() {
         let hostname = format!("--verify-hostname={NAME}");
         let sni = format!("--sni-hostname={NAME}");
         let priority = format!("--priority={priority}");
-        // Connects twice, and resumes the second time.
+        // The client connects twice, and resumes the second time.
         let arguments = [
             "--resume",
             "--waitresumption",

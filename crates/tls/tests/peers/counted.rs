@@ -1,5 +1,5 @@
-//! tshark, given the key log, finds as many octets of the handshake, of alerts and of data in a
-//! capture as the sessions counted.
+//! With the key log, tshark must find as many bytes of the handshake, of alerts and of data in a capture as the
+//! sessions counted.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ impl KeyLogSink for Secrets {
     }
 }
 
-/// A connection in memory, and every octet of it in the order it was sent.
+/// A connection in memory, and all its bytes in the order of sending.
 struct Taped {
     sessions: [Session; 2],
     tape: Vec<(usize, Vec<u8>)>,
@@ -58,7 +58,7 @@ impl Taped {
         }
     }
 
-    /// Data both ways and an end in order.
+    /// Sends data in both directions, then closes in order.
     fn converse(mut self, early: &[u8]) -> Taped {
         assert_eq!(self.sessions[0].early_write(early), early.len());
         self.settle();
@@ -74,7 +74,7 @@ impl Taped {
     }
 }
 
-/// What is compared: octets of the handshake, of alerts, of data; and how many records.
+/// The compared figures: bytes of the handshake, of alerts, of data; and the number of records.
 type Counts = [u64; 4];
 
 fn counted(traffic: &Traffic) -> Counts {
@@ -199,8 +199,8 @@ fn decoded(tshark: &Path, capture: &Path, keys: &Path) -> BTreeMap<(usize, usize
     found
 }
 
-/// A capture of these connections, every record in a packet of its own, so that tshark tells each
-/// record's type on a line of its own.
+/// A capture of these connections with each record in a packet of its own, so that tshark prints each record's
+/// type on a separate line.
 fn pcap(connections: &[Vec<(usize, Vec<u8>)>]) -> Vec<u8> {
     const RAW_IP: u32 = 101;
     let mut file = Vec::new();
@@ -242,7 +242,7 @@ fn pcap(connections: &[Vec<(usize, Vec<u8>)>]) -> Vec<u8> {
     file
 }
 
-/// A packet of IPv4 and TCP without checksums, which tshark does not check.
+/// An IPv4 packet with a TCP segment, without checksums, which tshark does not verify.
 fn segment(ports: [u16; 2], flags: u8, [seq, ack]: [u32; 2], payload: &[u8]) -> Vec<u8> {
     let length = (40 + payload.len()) as u16;
     let mut packet = vec![0x45, 0];

@@ -1,4 +1,4 @@
-//! A session on a socket: reads, writes and waits, one after the other.
+//! A session on a socket with blocking reads and writes.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,16 +10,16 @@ use fathometer_tls::{ServerSettings, Session, TlsFailure};
 
 const NOW: Instant = Instant::ZERO;
 
-/// Longer than anything here takes, and no measure of anything.
+/// Longer than any step of these tests.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A session and its transport.
 pub struct Host {
     pub session: Session,
     stream: TcpStream,
-    /// What was read and not taken yet.
+    /// Data that was read and not taken yet.
     pub read: Vec<u8>,
-    /// How much of what was read came as early data.
+    /// Number of bytes read as early data.
     pub early: usize,
     pub failure: Option<TlsFailure>,
 }
@@ -37,7 +37,7 @@ impl Host {
         }
     }
 
-    /// A server's for the next connection.
+    /// A server's session on the next connection.
     pub fn accept(listener: &TcpListener, settings: &Arc<ServerSettings>) -> Host {
         listener.set_nonblocking(true).unwrap();
         let until = std::time::Instant::now() + PATIENCE;
@@ -55,12 +55,12 @@ impl Host {
         Host::new(Session::server(settings, NOW).unwrap(), stream)
     }
 
-    /// Sends what there is to send.
+    /// Sends all pending bytes.
     pub fn flush(&mut self) {
         while self.session.wants_transmit() {
             let octets = self.session.transmit();
             let length = octets.len();
-            // A peer that failed may be gone.
+            // A peer that failed may have closed the connection.
             if self.stream.write_all(octets).is_err() {
                 return;
             }
@@ -68,8 +68,8 @@ impl Host {
         }
     }
 
-    /// Sends and reads until `done` says so; gives whether it did before the transport ended or the
-    /// session failed.
+    /// Sends and reads until `done` returns true; returns false if the transport ended or the session failed
+    /// first.
     pub fn until(&mut self, mut done: impl FnMut(&Host) -> bool) -> bool {
         let mut buffer = [0; 20_000];
         loop {
@@ -79,7 +79,7 @@ impl Host {
             }
             let length = match self.stream.read(&mut buffer) {
                 Ok(length) => length,
-                // A reset is an end too.
+                // A reset counts as an end too.
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => 0,
                 Err(error) => panic!("reading: {error}"),
             };
@@ -111,7 +111,7 @@ impl Host {
         assert!(established, "{:?}", self.failure);
     }
 
-    /// Reads until this text came, and takes what was read.
+    /// Reads until this text has arrived, and takes all data read.
     pub fn until_read(&mut self, text: &[u8]) -> Vec<u8> {
         let came = self.until(|host| host.read.windows(text.len()).any(|window| window == text));
         assert!(
@@ -123,21 +123,21 @@ impl Host {
         std::mem::take(&mut self.read)
     }
 
-    /// Says `close_notify` and waits for the peer's or for the end.
+    /// Sends `close_notify` and waits for the peer's, or for the end.
     pub fn close(&mut self) {
         self.session.close();
         self.until(|host| host.session.is_closed_by_peer());
     }
 }
 
-/// A listener on a port that was free, and the port.
+/// A listener on a free port, and the port.
 pub fn listen() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     (listener, port)
 }
 
-/// Connects, as soon as somebody listens.
+/// Connects as soon as the port is open.
 pub fn connect(port: u16) -> TcpStream {
     for _ in 0..1000 {
         match TcpStream::connect(("127.0.0.1", port)) {

@@ -1,8 +1,8 @@
-//! TLS with other people's programs: OpenSSL's client and server, curl, GnuTLS's client, and tshark,
-//! which decrypts what was sent and has to count what the sessions counted.
+//! TLS with third-party programs: OpenSSL's client and server, curl, GnuTLS's client, and tshark, which
+//! decrypts the traffic and must count what the sessions counted.
 //!
-//! What a program cannot be found for is said on stderr and passes, unless `FATHOMETER_REQUIRE_TOOLS`
-//! is 1.
+//! A test whose program is not installed prints a message to stderr and passes, unless
+//! `FATHOMETER_REQUIRE_TOOLS` is 1.
 
 mod clients;
 mod counted;

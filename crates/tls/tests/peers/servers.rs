@@ -1,4 +1,4 @@
-//! OpenSSL's server and the client here.
+//! OpenSSL's server with our client.
 
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use fathometer_tls::{ClientSettings, EarlyData, Group, Resumption, Session, TlsF
 use super::host::{Host, connect, listen};
 use super::tools::{NAME, Papers, Running, tool};
 
-/// `openssl s_server` on a port of its own, for so many connections. It reverses every line.
+/// `openssl s_server` on a free port, for `connections` connections. It reverses every line.
 fn s_server(connections: u32, more: &[&str]) -> Option<(Running, u16)> {
     let openssl = tool("openssl")?;
     let papers = Papers::get();
@@ -25,14 +25,14 @@ fn s_server(connections: u32, more: &[&str]) -> Option<(Running, u16)> {
     ]
     .concat();
     let mut server = Running::start(&openssl, &arguments);
-    // It listens once it says so; a connection made to find that out would be counted.
+    // It prints a line once it listens; a test connection would count as one of the connections.
     let mut lines = BufReader::new(server.stdout());
     let mut line = String::new();
     while line.trim_end() != "ACCEPT" {
         line.clear();
         assert!(lines.read_line(&mut line).unwrap() > 0, "s_server ended");
     }
-    // What it prints later must go somewhere.
+    // Its later output must be read, or it would block.
     std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
     Some((server, port))
 }
@@ -82,7 +82,7 @@ fn openssl_is_trusted_and_resumes() {
 
 #[test]
 fn openssl_takes_early_data() {
-    // Without -rev: it prints what comes and says nothing.
+    // Without -rev it prints its input and sends nothing.
     let more = ["-early_data", "-max_early_data", "4096", "-tls1_3"];
     let Some((mut server, port)) = s_server(2, &more) else {
         return;
@@ -92,7 +92,7 @@ fn openssl_takes_early_data() {
     let settings = ClientSettings::new(options).unwrap();
     let mut first = client(&settings, port);
     first.until_established();
-    // Its input is what it sends; by then its tickets have come.
+    // It sends its standard input; by then its tickets have arrived.
     server.say(b"tickets came before this\n");
     first.until_read(b"before this\n");
     assert_eq!(

@@ -9,10 +9,10 @@ use fathometer_tls::certificate::{Authority, Issue, Lifetime};
 use fathometer_tls::{ClientOptions, Identity, ServerOptions, Verification};
 use tempfile::TempDir;
 
-/// The name of every server here.
+/// The name of every server in these tests.
 pub const NAME: &str = "origin.test";
 
-/// Where a program is; `None`, and a word on stderr, when it is not installed.
+/// The path of a program; `None`, and a message on stderr, when it is not installed.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let folders = std::env::var("PATH").unwrap_or_default();
     let found = folders
@@ -27,13 +27,13 @@ pub fn tool(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// A program that is ended when this is dropped.
+/// A program that is stopped when dropped.
 pub struct Running {
     child: Child,
 }
 
 impl Running {
-    /// Starts it with pipes for all it reads and prints, for some minutes at most.
+    /// Starts it with pipes for its input and output, with a time limit of some minutes.
     pub fn start(program: &Path, arguments: &[&str]) -> Running {
         let child = Command::new("timeout")
             .args(["--kill-after=5", "300"])
@@ -47,7 +47,7 @@ impl Running {
         Running { child }
     }
 
-    /// Writes to it, and leaves its input open.
+    /// Writes to its input, and keeps the input open.
     pub fn say(&mut self, text: &[u8]) {
         use std::io::Write;
         let input = self.child.stdin.as_mut().expect("it is piped");
@@ -59,7 +59,7 @@ impl Running {
         self.child.stdout.take().expect("it is piped and not taken")
     }
 
-    /// Waits for its end; gives whether it was a success, and what it printed.
+    /// Waits for its exit; returns whether it succeeded, and its output.
     pub fn end(mut self) -> (bool, String) {
         use std::io::Read;
         drop(self.child.stdin.take());
@@ -77,7 +77,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself. `timeout` hands this signal on; killed, it could not.
+        // It may have exited already. `timeout` forwards this signal; it could not forward a kill.
         let pid = self.child.id().to_string();
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = Command::new("kill").args(["-TERM", &pid]).status();
@@ -86,7 +86,7 @@ impl Drop for Running {
     }
 }
 
-/// The wall clock at the origin of these tests' instants.
+/// The wall-clock time at the origin of these tests' instants.
 pub fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
 }
@@ -99,7 +99,7 @@ pub struct Papers {
 }
 
 impl Papers {
-    /// The same for all tests.
+    /// The same value for all tests.
     pub fn get() -> &'static Papers {
         static PAPERS: OnceLock<Papers> = OnceLock::new();
         PAPERS.get_or_init(|| {
@@ -129,7 +129,7 @@ impl Papers {
         })
     }
 
-    /// A file of it: `root.pem`, `chain.pem`, `intermediates.pem` or `key.pem`.
+    /// The path of `root.pem`, `chain.pem`, `intermediates.pem` or `key.pem`.
     pub fn file(&self, name: &str) -> String {
         self.folder.path().join(name).to_str().unwrap().to_owned()
     }

@@ -4,19 +4,19 @@
 //! 192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /logo.gif HTTP/1.0" 200 2326 "referer" "agent"
 //! ```
 //!
-//! Each request is a session of one page of one file, at the instant the log says, counted from its
-//! first request. Stamps are whole seconds: the *n* requests of one second are spread evenly over it,
-//! the first at its start, in the order of the log. Lines may be out of order by time, as servers
-//! write them when a request ends.
+//! Each request is a session of one page of one file, at its logged instant relative to the log's first
+//! request. Time stamps are whole seconds: the *n* requests of one second are spread evenly over it in the
+//! order of the log, the first at its start. Lines need not be in order of time, because servers write them
+//! when a request ends.
 //!
-//! A line that cannot be replayed is skipped and counted by its reason: what a server logs of a connection without a
-//! request (`"-" 408`), of TLS on a port without it, `OPTIONS *`, CONNECT, targets with spaces or with bytes beyond
-//! ASCII, no status, and a last line that is cut off. Servers write quotes, backslashes and other bytes of a request
-//! line escaped (`\\"`, `\\x22`); that is undone.
+//! A line that cannot be replayed is skipped and counted by its reason: connections without a request (`"-"
+//! 408`), TLS on a port without it, `OPTIONS *`, CONNECT, targets with spaces or with bytes beyond ASCII, a
+//! missing status, and a truncated last line. Servers escape quotes, backslashes and other bytes in a request
+//! line (`\\"`, `\\x22`); these escapes are decoded.
 //!
-//! A log does not hold the contents of requests: a POST is made without. Sizes are those of the
-//! responses with status 200, the largest where they differ; requests that never had one keep their
-//! place in the plan, but the site has no file for them.
+//! A log does not contain the contents of requests, so a POST is sent without content. Sizes are those of
+//! responses with status 200, the largest when they differ. Requests that never had such a response keep
+//! their position in the plan, but the site has no file for them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -26,7 +26,8 @@ use crate::plan::{Choice, PageId, TargetId};
 use crate::synthetic::type_of;
 use crate::workload::{Builder, Workload, is_origin_form, is_token};
 
-/// The workload of a log. Lines that cannot be replayed are skipped and counted; a log without any other is a fault.
+/// The workload of a log. Lines that cannot be replayed are skipped and counted; a log without any other line
+/// is an error.
 pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
     let mut requests = Vec::new();
     let mut builder = Builder::default();
@@ -41,7 +42,7 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
             Err(error) => {
                 let is_cut = line + 1 == lines && !text.ends_with('\n');
                 let reason = match error.reason {
-                    // Whatever is wrong with it.
+                    // Whatever the error is.
                     _ if is_cut => "a last line that is cut off",
                     reason => reason,
                 };
@@ -75,13 +76,13 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
             reasons.join(", ")
         ));
     }
-    // Stable: requests of one second stay in the order of the log.
+    // Stable sort: requests of one second stay in the order of the log.
     requests.sort_by_key(|request| request.second);
 
     for request in &requests {
         let has_file = match (request.method, request.status) {
             ("GET", 200) => Some(request.octets),
-            // There is a file, but this is not its size.
+            // The file exists, but this is not its size.
             ("GET", 206 | 304) | ("HEAD", 200 | 304) => Some(None),
             _ => None,
         };
@@ -115,7 +116,7 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
     Ok(builder.finish(name, choice, Some(instants.into())))
 }
 
-/// When each request is made, from the first one's second on.
+/// The instant of each request, from the start of the first request's second.
 fn instants(requests: &[Entry<'_>]) -> Vec<Duration> {
     let mut instants = Vec::with_capacity(requests.len());
     let first = requests.first().map_or(0, |request| request.second);
@@ -128,7 +129,7 @@ fn instants(requests: &[Entry<'_>]) -> Vec<Duration> {
     instants
 }
 
-/// What a line says.
+/// The fields of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry<'a> {
     /// Seconds since the Unix epoch.
@@ -144,7 +145,7 @@ struct Entry<'a> {
 struct Error {
     offset: usize,
     message: String,
-    /// What lines are counted by, after "with".
+    /// The reason by which lines are counted, after "with".
     reason: &'static str,
 }
 
@@ -160,7 +161,7 @@ impl Error {
 
 const OTHER_FORM: &str = "another form than a log's";
 
-/// A place in a line.
+/// A position in a line.
 struct Cursor<'a> {
     content: &'a str,
     at: usize,
@@ -184,7 +185,7 @@ impl<'a> Cursor<'a> {
         )
     }
 
-    /// The octets up to the next blank, which is passed over.
+    /// The bytes up to the next blank, which is skipped.
     fn word(&mut self, what: &str) -> Result<&'a str, Error> {
         let end = self.rest().find(' ').unwrap_or(self.rest().len());
         if end == 0 {
@@ -196,7 +197,7 @@ impl<'a> Cursor<'a> {
         Ok(word)
     }
 
-    /// What stands between two octets; the blank behind is passed over.
+    /// The bytes between two delimiters; the blank after them is skipped.
     fn between(&mut self, open: char, close: char, what: &str) -> Result<(usize, &'a str), Error> {
         if !self.rest().starts_with(open) {
             return Err(self.expected(what));
@@ -204,7 +205,7 @@ impl<'a> Cursor<'a> {
         let start = self.at + 1;
         let mut escaped = false;
         let end = self.content[start..].find(|letter| {
-            // A backslash hides a quote: servers write quotes of requests so.
+            // A backslash escapes a quote: servers write quotes inside requests this way.
             let closes = letter == close && !escaped;
             escaped = letter == '\\' && !escaped;
             closes
@@ -226,7 +227,7 @@ fn entry(content: &str) -> Result<Entry<'_>, Error> {
     let mut cursor = Cursor { content, at: 0 };
     cursor.word("a host")?;
     cursor.word("an identity or -")?;
-    // User names may have blanks: the stamp begins at the next bracket.
+    // User names may contain blanks: the time stamp starts at the next bracket.
     match cursor.rest().find('[') {
         Some(bracket) if bracket > 0 => cursor.at += bracket,
         _ => return Err(cursor.expected("a user or -, then a stamp in [ ]")),
@@ -276,8 +277,8 @@ fn entry(content: &str) -> Result<Entry<'_>, Error> {
             }
         },
     };
-    // The Combined Log Format's referer and agent, whole when they are there at all. What comes
-    // after them is the server's own.
+    // The Combined Log Format's referer and agent, which must be complete if present. Server-specific fields
+    // may follow.
     if cursor.rest().starts_with('"') {
         cursor.between('"', '"', "a referer in quotes")?;
         cursor.between('"', '"', "an agent in quotes")?;
@@ -291,8 +292,8 @@ fn entry(content: &str) -> Result<Entry<'_>, Error> {
     })
 }
 
-/// The method and the origin form of the target of a request line; HTTP/0.9's has no version. The reason why there
-/// is none.
+/// The method and the origin form of the target of a request line; HTTP/0.9 has no version. On failure, the
+/// reason.
 fn request_line(text: &str) -> Result<(&str, Cow<'_, str>), &'static str> {
     if matches!(text, "-" | "") {
         return Err("no request (\"-\")");
@@ -337,15 +338,15 @@ fn request_line(text: &str) -> Result<(&str, Cow<'_, str>), &'static str> {
     if is_origin_form(&path) {
         return Ok((method, path));
     }
-    // What a client may not send as it is, and what cannot be told any more.
+    // Characters that a client must not send unencoded, and bytes that the log has lost.
     Err(match path.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => "a target that is no path",
         false => "a target with spaces, control bytes or bytes beyond ASCII",
     })
 }
 
-/// A request target without the escapes of a log: a backslash before a quote or a backslash, and bytes as `\xhh`.
-/// Bytes beyond ASCII become one that no target has.
+/// A request target without a log's escapes: a backslash before a quote or a backslash, and bytes as `\xhh`.
+/// Bytes beyond ASCII are replaced by a character that is invalid in a target.
 fn unescaped(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);
@@ -369,7 +370,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
                 plain.push(letter);
                 &escape[1..]
             }
-            // Another control character, as \n and \t are.
+            // Another control character, like \n and \t.
             (None, Some('b' | 'n' | 'r' | 't' | 'v')) => {
                 plain.push('\u{1}');
                 &escape[1..]
@@ -384,7 +385,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// The seconds since the Unix epoch of a stamp like `10/Oct/2000:13:55:36 -0700`.
+/// The seconds since the Unix epoch of a time stamp like `10/Oct/2000:13:55:36 -0700`.
 fn seconds(stamp: &str) -> Option<i64> {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",

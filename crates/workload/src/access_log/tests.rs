@@ -86,7 +86,8 @@ fn stamps_are_read_in_any_zone() {
 fn a_truncated_last_line_is_skipped_and_counted() {
     let whole = LOG.trim_end();
     let last = whole.rfind('\n').unwrap() + 1;
-    // Wherever it is cut, except within the number at its very end, where no reader could tell.
+    // Truncated at any position, except within the number at the very end, where the truncation cannot be
+    // detected.
     for end in last + 1..whole.len() - 1 {
         let workload = parse("test", &whole[..end]).unwrap();
         let skipped: Vec<(&str, u64)> = workload
@@ -112,7 +113,7 @@ fn line(request: &str, rest: &str) -> String {
     format!("h - - [10/Oct/2000:13:55:36 -0700] \"{request}\" {rest}\n")
 }
 
-/// What servers write of clients that speak no HTTP, or a part of it that cannot be replayed.
+/// Log lines of clients that do not use HTTP, or use a part of it that cannot be replayed.
 #[test]
 fn odd_lines_are_skipped_and_counted_by_reason() {
     let log = [
@@ -179,7 +180,7 @@ fn escapes_of_the_log_are_undone() {
     assert_eq!(paths, ["/a\"b\\", "/q?x=\"1\"&y=\\", "/%22"]);
 }
 
-/// A dynamic API answers each query with its own size, and the same query with several.
+/// A dynamic API answers each query with a different size, and the same query with several sizes.
 #[test]
 fn sizes_are_those_of_whole_targets_and_never_invented() {
     let log = [

@@ -2,7 +2,7 @@
 
 use fathometer_model::Seed;
 
-/// Random choices in sequence from one seed. For content, where the order of the choices is the
+/// Sequential random choices from one seed. They are for content, in which the order of the choices is the
 /// order of the text; decisions about packets or times are keyed by number instead.
 #[derive(Debug, Clone)]
 pub struct Draws {
@@ -21,11 +21,11 @@ impl Draws {
         assert!(bound > 0, "a choice among none");
         let draw = self.seed.draw(self.next);
         self.next += 1;
-        // The upper half of the product: even to within bound / 2^64, without a division.
+        // The upper half of the product: uniform to within bound / 2^64, without a division.
         ((u128::from(draw) * bound as u128) >> 64) as usize
     }
 
-    /// One of `choices`, all alike. Panics when there are none.
+    /// One of `choices`, all equally probable. Panics when there are none.
     pub fn pick<'a, T: ?Sized>(&mut self, choices: &[&'a T]) -> &'a T {
         choices[self.below(choices.len())]
     }

@@ -5,9 +5,9 @@ use fathometer_model::Seed;
 use super::Draws;
 use super::words::*;
 
-/// English text drawn from one seed.
+/// English text generated from one seed.
 ///
-/// DEFLATE reduces 20 kB of it to about a third, as it does real prose.
+/// DEFLATE reduces 20 kB of it to about a third, like real prose.
 #[derive(Debug, Clone)]
 pub struct English {
     draws: Draws,
@@ -21,7 +21,7 @@ impl English {
         }
     }
 
-    /// Two or three words, as a link is named: `secure servers`.
+    /// Two or three words, as in the text of a link: `secure servers`.
     pub fn label(&mut self) -> String {
         let noun = self.noun();
         match self.draws.below(4) {
@@ -32,7 +32,7 @@ impl English {
         }
     }
 
-    /// A made-up product with its version: `Velocast 3.1`.
+    /// A fictitious product with its version: `Velocast 3.1`.
     pub fn product(&mut self) -> String {
         format!(
             "{}{}{} {}.{}",
@@ -115,7 +115,7 @@ impl English {
         }
     }
 
-    /// Prose of exactly `length` octets: whole words, then a full stop where one fits.
+    /// Prose of exactly `length` bytes: whole words, and a full stop at the end if it fits.
     pub fn exactly(&mut self, length: usize) -> String {
         let mut text = String::with_capacity(length);
         let longest = BY_LENGTH.len();
@@ -132,7 +132,7 @@ impl English {
         }
         while text.len() < length {
             let left = length - text.len();
-            // A word of n letters takes n + 1 octets with its space; never leave exactly one octet.
+            // A word of n letters takes n + 1 bytes with its space; never leave exactly one byte.
             let word = match left {
                 1 => {
                     text.push('.');
@@ -148,7 +148,7 @@ impl English {
         text
     }
 
-    /// A path segment made of words, as in `secure-servers`.
+    /// A path segment of words, as in `secure-servers`.
     pub fn slug(&mut self) -> String {
         match self.draws.below(3) {
             0 => format!("{}-{}", self.adjective(), self.noun()),

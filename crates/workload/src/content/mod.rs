@@ -1,13 +1,12 @@
-//! Content synthesis: bytes and text made from a seed, with a stated compressibility.
+//! Content synthesis: bytes and text from a seed, with a stated compressibility.
 //!
-//! How far a body can be compressed decides how many packets it costs, so a synthetic site must
-//! match the sizes of the real one both plain and coded. [`noise`] cannot be compressed, [`mixture`]
-//! compresses to a fraction that the caller states, and [`English`] reads like prose and
-//! compresses like it.
+//! The compressibility of a body determines its number of packets. A synthetic site must therefore match the
+//! sizes of the real one, both plain and coded. [`noise`] cannot be compressed, [`mixture`] compresses to a
+//! fraction that the caller sets, and [`English`] resembles prose and compresses like it.
 
 mod draws;
 mod english;
-// One word a line would be a thousand lines.
+// One word per line would be a thousand lines.
 #[rustfmt::skip]
 mod words;
 
@@ -16,10 +15,10 @@ pub use english::English;
 
 use fathometer_model::Seed;
 
-/// Octets of a repeating run in [`mixture`].
+/// Bytes of a repeating run in [`mixture`].
 const RUN: usize = 256;
 
-/// `length` octets that no coding makes smaller.
+/// `length` bytes that no coding can compress.
 pub fn noise(seed: Seed, length: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length + 8);
     let mut counter = 0;
@@ -31,13 +30,13 @@ pub fn noise(seed: Seed, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// `length` octets that DEFLATE reduces to about `ratio` of their size.
+/// `length` bytes that DEFLATE reduces to about `ratio` of their size.
 ///
-/// Every run of 256 octets begins with noise and ends with one repeated octet, in the proportion
-/// that `ratio` asks for. The result is within 0.03 of `ratio` for bodies of 4 KiB and more and
-/// ratios from 0.05 to 1; shorter bodies carry relatively more of the coding's own header.
+/// Every run of 256 bytes begins with noise and ends with one repeated byte, in proportions that depend on
+/// `ratio`. The result is within 0.03 of `ratio` for bodies of 4 KiB and more and ratios from 0.05 to 1;
+/// shorter bodies have relatively more overhead of the coding's own header.
 pub fn mixture(seed: Seed, length: usize, ratio: f64) -> Vec<u8> {
-    // A repeated run costs DEFLATE about three octets.
+    // DEFLATE encodes a repeated run in about three bytes.
     let random = (RUN as f64 * ratio.clamp(0.0, 1.0) - 3.0).max(0.0) as usize;
     let mut bytes = noise(seed, length);
     if ratio < 1.0 {

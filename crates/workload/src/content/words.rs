@@ -1,6 +1,6 @@
-//! The words that [`English`](super::English) is made of.
+//! The words of [`English`](super::English).
 
-/// Stand before a noun.
+/// Adjectives before a noun.
 pub(super) const ADJECTIVES: &[&str] = &[
     "new", "free", "open", "secure", "faster", "global", "local", "small", "simple", "powerful",
     "complete", "digital", "personal", "visual", "interactive", "reliable", "practical", "early",
@@ -56,7 +56,7 @@ pub(super) const NOUNS: &[&str] = &[
     "weekends", "windows", "winners", "wizards", "writers",
 ];
 
-/// What a company does with its products.
+/// Verbs for what a company does with its products.
 pub(super) const VERBS: &[&str] = &[
     "announces", "delivers", "supports", "improves", "introduces", "builds", "presents",
     "extends", "offers", "publishes", "licenses", "simplifies", "demonstrates", "updates",
@@ -74,7 +74,7 @@ pub(super) const VERBS: &[&str] = &[
     "verifies",
 ];
 
-/// What a reader is asked to do.
+/// Requests to a reader.
 pub(super) const ACTIONS: &[&str] = &[
     "download", "explore", "discover", "try", "create", "share", "search", "order", "compare",
     "learn about", "read about", "join", "register", "upgrade", "preview", "customize", "add",
@@ -85,7 +85,7 @@ pub(super) const ACTIONS: &[&str] = &[
     "test", "trade", "translate", "visit", "vote for", "watch", "write about",
 ];
 
-/// Companies that do not exist.
+/// Fictitious companies.
 pub(super) const MAKERS: &[&str] = &[
     "Northgate", "Harbor Systems", "Bluefield", "Meridian", "Cascade Works", "Silver Lake",
     "Parallax", "Tidewater", "Copper Hill", "Lantern", "Redwood Press", "Summit Data", "Quarry",
@@ -145,14 +145,14 @@ pub(super) const MIDDLE_SYLLABLES: &[&str] = &[
     "ni", "no", "o", "pa", "pe", "ra", "ri", "ro", "sa", "si", "ta", "te", "ti", "va", "ve", "wi",
 ];
 
-/// Their ends.
+/// Their endings.
 pub(super) const LAST_SYLLABLES: &[&str] = &[
     "base", "bit", "cast", "com", "dex", "dic", "don", "fax", "file", "gate", "lan", "link",
     "lox", "mail", "max", "net", "nix", "pad", "phon", "plex", "ra", "scan", "soft", "star",
     "sys", "talk", "tech", "text", "tron", "type", "view", "ware",
 ];
 
-/// Words by length, to end a text at an exact length: the entry at `n` has `n + 1` letters.
+/// Words by length, to end a text at an exact length: the entry at index `n` has `n + 1` letters.
 pub(super) const BY_LENGTH: &[&str] = &[
     "a", "of", "the", "page", "sites", "served", "network", "document", "published", "connection",
     "information", "applications", "communication",

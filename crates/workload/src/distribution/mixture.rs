@@ -1,4 +1,4 @@
-//! Laws put together from others.
+//! Mixtures of laws.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use super::{Law, open_uniform};
 pub struct Part {
     /// Its share of the mixture.
     pub weight: f64,
-    /// What it is before the two limits below.
+    /// The law before the two limits below.
     pub law: Law,
-    /// Values at and above this are drawn again: the law under the condition that it is below.
-    /// Infinite for none.
+    /// Values at and above this are drawn again: the law conditional on values below it. Infinite for no
+    /// limit.
     pub below: f64,
-    /// Larger values are made this one. Infinite for none.
+    /// Larger values are set to this one. Infinite for no cap.
     pub cap: f64,
 }
 
@@ -44,32 +44,32 @@ impl Part {
         if self.below == f64::INFINITY {
             return self.law.sample(seed, counter).min(self.cap);
         }
-        // Drawing again until the value is below the limit is drawing from the lower part of the
-        // law at once.
+        // Drawing again until the value is below the limit is equivalent to one draw from the lower part of
+        // the law.
         let p = open_uniform(seed, counter) * self.law.cdf(self.below);
         self.law.quantile(p).min(self.cap)
     }
 }
 
-/// A law that is one of several with given weights: a body and a tail, two kinds of files.
+/// A law that combines several with given weights: a body and a tail, or two kinds of files.
 ///
-/// Members of a set can be given to its parts in exact proportion, by [`Mixture::part_of`]: the
-/// share of a part is then its weight rounded, and not a random number.
+/// Members of a set can be assigned to its parts in exact proportion, by [`Mixture::part_of`]: the share of a
+/// part is then its rounded weight, and not random.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mixture {
     parts: Vec<Part>,
 }
 
 impl Mixture {
-    /// A mixture of these. `None` when there is none, or the weights are not positive numbers that
-    /// add up to 1 within a billionth.
+    /// A mixture of these. `None` when there are none, or when the weights are not positive numbers with a
+    /// sum of 1 within a billionth.
     pub fn new(parts: Vec<Part>) -> Option<Mixture> {
         let sum: f64 = parts.iter().map(|part| part.weight).sum();
         let positive = parts.iter().all(|part| part.weight > 0.0);
         (positive && (sum - 1.0).abs() < 1e-9).then_some(Mixture { parts })
     }
 
-    /// The one law, without limits.
+    /// A single law, without limits.
     pub fn single(law: Law) -> Mixture {
         Mixture {
             parts: vec![Part::of(1.0, law)],
@@ -81,13 +81,13 @@ impl Mixture {
         &self.parts
     }
 
-    /// The part that member `index` of a set belongs to: among the first *n* members of any set
-    /// each part has its weight times *n*, to within one.
+    /// The part to which member `index` of a set belongs: among the first *n* members of any set each part
+    /// has its weight times *n*, to within one.
     pub fn part_of(&self, index: u64) -> &Part {
         let last = self.parts.len() - 1;
         let (mut index, mut rest) = (index, 1.0);
         for part in &self.parts[..last] {
-            // Of the members not given to an earlier part, those with which the rounded share grows.
+            // Of the members not assigned to an earlier part, those at which the rounded share grows.
             let share = |n: u64| (n as f64 * (part.weight / rest) + 0.5).floor() as u64;
             if share(index + 1) > share(index) {
                 return part;
@@ -106,7 +106,7 @@ impl Mixture {
             .sum()
     }
 
-    /// The draw of member `index` of a set, from the part that it belongs to.
+    /// The draw of member `index` of a set, from its part.
     pub fn sample(&self, seed: Seed, index: u64) -> f64 {
         self.part_of(index).sample(seed, index)
     }
@@ -194,7 +194,7 @@ mod tests {
         assert!((mixture.cdf(10_000.0) - 0.93).abs() < 1e-12);
         assert!((mixture.cdf(20_000.0) - 0.965).abs() < 1e-12);
         assert_eq!(mixture.cdf(1e7), 1.0);
-        // A redrawn body has its own median, exp(7.63) only without the limit.
+        // A body with redraws has its own median; exp(7.63) is the median without the limit.
         let below_median = draws.iter().filter(|&&x| x < 2000.0).count() as f64;
         assert!((below_median / 1e4 - mixture.cdf(2000.0)).abs() < 0.015);
     }

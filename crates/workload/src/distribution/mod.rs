@@ -1,9 +1,9 @@
 //! Probability laws and draws from them.
 //!
-//! A draw is a function of a seed and a counter alone, and of nothing of the machine: logarithms
-//! and powers come from `libm`, which is the same code everywhere, and not from the system's
-//! mathematical library, whose last digit differs from one system to the next. What remains
-//! (sums, products, quotients, square roots) IEEE 754 defines to the last bit.
+//! A draw depends only on a seed and a counter, and not on the machine. Logarithms and powers come from
+//! `libm`, which is the same code everywhere. The system's mathematical library is not used, because its last
+//! digit differs between systems. IEEE 754 defines all other operations (sums, products, quotients, square
+//! roots) to the last bit.
 
 use std::f64::consts::LN_10;
 use std::fmt;
@@ -15,12 +15,12 @@ pub mod normal;
 
 pub use mixture::{Mixture, Part};
 
-/// A probability law of a real number; its unit is its user's.
+/// A probability law of a real number; its user defines the unit.
 ///
 /// Its text names the law and its parameters as the literature does: `Pareto(k = 1, alpha = 1.4)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Law {
-    /// Always this.
+    /// Always this value.
     Fixed(f64),
     /// Uniform from `low` to `high`.
     Uniform {
@@ -34,8 +34,7 @@ pub enum Law {
         /// Its mean.
         mean: f64,
     },
-    /// Negative exponential of which every larger value is made the cap, as TPC-W's think times
-    /// are.
+    /// Negative exponential in which every larger value is set to the cap, as for TPC-W's think times.
     CappedExponential {
         /// The mean before the cap.
         mean: f64,
@@ -46,10 +45,10 @@ pub enum Law {
     Pareto {
         /// The smallest value, k.
         scale: f64,
-        /// The tail's index, alpha: no mean at 1 and below, no variance at 2 and below.
+        /// The tail index, alpha: no mean at 1 and below, no variance at 2 and below.
         shape: f64,
     },
-    /// Pareto under the condition that the value is at most `high`.
+    /// Pareto conditional on the value being at most `high`.
     BoundedPareto {
         /// The smallest value, k.
         low: f64,
@@ -89,7 +88,7 @@ pub enum Law {
     },
 }
 
-/// A law's parameter is outside what the law is defined for.
+/// A law's parameter is outside the range for which the law is defined.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error("{law}: {rule}")]
 pub struct LawError {
@@ -165,8 +164,8 @@ impl Law {
         }
     }
 
-    /// The smallest x with P(X <= x) >= `p`, for `p` from 0 to 1; infinite at 1 where the law has
-    /// no largest value.
+    /// The smallest x with P(X <= x) >= `p`, for `p` from 0 to 1; infinite at 1 if the law has no largest
+    /// value.
     pub fn quantile(&self, p: f64) -> f64 {
         match *self {
             Law::Fixed(value) => value,
@@ -185,7 +184,7 @@ impl Law {
         }
     }
 
-    /// The mean; `None` where it is infinite.
+    /// The mean; `None` if it is infinite.
     pub fn mean(&self) -> Option<f64> {
         Some(match *self {
             Law::Fixed(value) => value,
@@ -210,7 +209,7 @@ impl Law {
         })
     }
 
-    /// Whether the parameters are ones that the law is defined for.
+    /// Checks that the law is defined for its parameters.
     pub fn check(&self) -> Result<(), LawError> {
         let positive = |x: f64| x > 0.0 && x.is_finite();
         let (holds, rule) = match *self {
@@ -250,8 +249,8 @@ impl Law {
         }
     }
 
-    /// The quantile of a law of positive numbers, by bisection on the bits of the number: these
-    /// are in the order of the numbers, so 64 steps find the very one.
+    /// The quantile of a law of positive numbers, by bisection on the bits of the number. The bits are in the
+    /// order of the numbers, so 64 steps find the exact one.
     fn search(&self, p: f64) -> f64 {
         if p >= 1.0 {
             return f64::INFINITY;
@@ -305,14 +304,14 @@ pub(crate) fn open_uniform(seed: Seed, counter: u64) -> f64 {
     ((seed.draw(counter) >> 12) as f64 + 0.5) * (1.0 / (1u64 << 52) as f64)
 }
 
-/// A draw from the square of a standard normal number and a uniform one: the square has two roots,
-/// whose product is mean^2, and the smaller is taken with probability mean / (mean + smaller).
+/// A draw from the square of a standard normal number and a uniform one. The square corresponds to two roots,
+/// whose product is mean^2; the smaller is selected with probability mean / (mean + smaller).
 ///
 /// J. Michael, W. Schucany, R. Haas, "Generating random variates using transformations with
 /// multiple roots", The American Statistician 30 (1976).
 fn inverse_gaussian(mean: f64, lambda: f64, square: f64, choice: f64) -> f64 {
     let scaled = mean * square;
-    // The larger root is a sum of positive terms; the smaller, by subtraction, would lose digits.
+    // The larger root is a sum of positive terms. The smaller one, a difference, would lose precision.
     let root = (scaled * (4.0 * lambda + scaled)).sqrt();
     let larger = mean + mean * (scaled + root) / (2.0 * lambda);
     let smaller = mean * mean / larger;

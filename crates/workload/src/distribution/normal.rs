@@ -28,7 +28,7 @@ pub fn quantile(p: f64) -> f64 {
     size.copysign(centred)
 }
 
-/// exp(`exponent`) P(Z > z) for z >= 0, without an overflow on the way.
+/// exp(`exponent`) P(Z > z) for z >= 0, without an intermediate overflow.
 pub(super) fn scaled_tail(exponent: f64, z: f64) -> f64 {
     if z < 5.0 {
         return libm::exp(exponent) * cdf(-z);
@@ -123,7 +123,7 @@ mod tests {
         }
         assert_eq!(quantile(0.0), f64::NEG_INFINITY);
         assert_eq!(quantile(1.0), f64::INFINITY);
-        // The table in every textbook.
+        // From standard tables.
         assert!((quantile(0.975) - 1.959_963_984_540_054).abs() < 1e-15);
     }
 

@@ -1,9 +1,9 @@
-//! Goodness of fit: whether what was realised follows the law that was wanted.
+//! Goodness of fit: tests whether generated values follow the intended law.
 //!
-//! A [`FitReport`] has one line a stage: the wanted law, what was realised, the test statistic, what
-//! it is judged by and the verdict. Some distances cannot be avoided (a count cannot be divided);
-//! such a stage is judged against the stated distance instead of a probability. A stage that is
-//! nobody's law to follow is reported without a judgement.
+//! A [`FitReport`] has one line per stage: the intended law, the generated values, the test statistic, the
+//! criterion and the verdict. Some distances are unavoidable (a count cannot be divided). Such a stage is
+//! tested against the stated distance instead of a probability. A stage without an intended law is reported
+//! without a verdict.
 
 use std::fmt;
 
@@ -17,57 +17,55 @@ pub use statistics::{
     zipf_slope,
 };
 
-/// A stage differs when what was realised would come about by chance with a smaller probability
-/// than this.
+/// A stage differs from its law when its statistic would occur by chance with a smaller probability than
+/// this.
 pub const LEVEL: f64 = 0.001;
 
-/// The stages of a workload, each held against its law.
+/// The stages of a workload, each compared with its law.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FitReport {
-    /// In the order in which the workload is made.
+    /// In the order in which the workload is generated.
     pub stages: Vec<StageFit>,
 }
 
-/// One stage held against its law.
+/// One stage compared with its law.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StageFit {
-    /// What it is, as in `base file sizes`.
+    /// The name of the stage, as in `base file sizes`.
     pub name: String,
-    /// The wanted law with its parameters.
+    /// The intended law with its parameters.
     pub wanted: String,
-    /// What came out, in a few figures.
+    /// The generated values, in a few figures.
     pub realised: String,
-    /// How many values were judged.
+    /// The number of values tested.
     pub n: u64,
     /// The name of the test statistic.
     pub statistic: String,
     /// Its value.
     pub value: f64,
-    /// What it is judged by.
+    /// The criterion for its value.
     pub criterion: Criterion,
-    /// How it came out.
+    /// The result.
     pub verdict: Verdict,
-    /// What a reader must know beside: a known distance and its reason, a parameter that is not
-    /// confirmed.
+    /// Additional information for readers: a known distance and its reason, or an unconfirmed parameter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// What a test statistic is judged by.
+/// The criterion for a test statistic.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Criterion {
-    /// The probability of a value at least as large, when the law is the wanted one; it must reach
-    /// `level`.
+    /// The probability of a value at least as large under the intended law; it must be at least `level`.
     Probability {
         /// The probability.
         p_value: f64,
-        /// What it must reach.
+        /// The level that it must reach.
         level: f64,
     },
-    /// The value must not be above this; of a signed value, its size.
+    /// The value must not exceed this; for a signed value, its magnitude.
     AtMost(f64),
-    /// By nothing: reported only.
+    /// No criterion: reported only.
     Nothing,
 }
 
@@ -75,16 +73,16 @@ pub enum Criterion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It does, as far as the test can tell.
+    /// It follows the law, as far as the test can tell.
     Passes,
-    /// It does not.
+    /// It does not follow the law.
     Differs,
-    /// There was nothing to judge it by.
+    /// There was no criterion.
     Reported,
 }
 
 impl StageFit {
-    /// A stage judged by `criterion`, without notes.
+    /// A stage tested against `criterion`, without notes.
     pub fn new(
         name: impl Into<String>,
         (wanted, realised): (String, String),
@@ -119,7 +117,7 @@ impl StageFit {
 }
 
 impl Criterion {
-    /// A probability judged at [`LEVEL`].
+    /// A probability tested at [`LEVEL`].
     pub fn probability(p_value: f64) -> Criterion {
         Criterion::Probability {
             p_value,
@@ -143,7 +141,7 @@ impl FitReport {
 }
 
 impl FitReport {
-    /// The stages that do not follow their law, a sentence each.
+    /// The stages that do not follow their law, one sentence each.
     pub fn differing(&self) -> Vec<String> {
         self.stages
             .iter()
@@ -200,8 +198,8 @@ impl fmt::Display for Short {
     }
 }
 
-/// A plain text table: a line a stage with its test, and below it what was wanted, what came out and
-/// the notes.
+/// A plain text table: one line per stage with its test, and below it the intended law, the generated values
+/// and the notes.
 impl fmt::Display for FitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tests: Vec<[String; 3]> = self

@@ -76,7 +76,7 @@ pub(super) fn anderson_darling_tail(a2: f64) -> f64 {
         libm::exp(-1.2337141 / a2) / a2.sqrt() * horner(&NEAR, a2)
     } else {
         const FAR: [f64; 6] = [1.0776, -2.30695, 0.43424, -0.082433, 0.008056, -0.0003146];
-        // Their fit is for values up to 32, where the tail is below 1e-13.
+        // The published fit is for values up to 32, where the tail is below 1e-13.
         libm::exp(-libm::exp(horner(&FAR, a2.min(32.0))))
     };
     (1.0 - below).clamp(0.0, 1.0)

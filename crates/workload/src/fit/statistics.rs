@@ -1,22 +1,22 @@
-//! Test statistics: how far realised numbers are from a law, and how likely that is by chance.
+//! Test statistics: how far generated numbers are from a law, and how likely this distance is by chance.
 
 use super::special;
 
-/// The largest vertical distance between a law and the distribution that was realised.
+/// The largest vertical distance between a law and the empirical distribution.
 ///
-/// Values are given in ascending order, each with how often it occurred and with the law's
-/// probability of being below it and of being at most it. These two are equal for a continuous law;
-/// where they differ (whole numbers, caps) the p-value is too large, never too small.
+/// Values are given in ascending order, each with its count and with the law's probabilities of being below
+/// it and of being at most it. These two are equal for a continuous law. Where they differ (whole numbers,
+/// caps), the p-value is too large, never too small.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct KolmogorovSmirnov {
-    /// How many values.
+    /// The number of values.
     pub n: u64,
     /// The distance, from 0 to 1.
     pub distance: f64,
 }
 
 impl KolmogorovSmirnov {
-    /// Of (times, P(X < x), P(X <= x)) for ascending x. No value: distance 0.
+    /// From (count, P(X < x), P(X <= x)) for ascending x. Without values the distance is 0.
     pub fn new(values: impl Iterator<Item = (u64, f64, f64)> + Clone) -> KolmogorovSmirnov {
         let n: u64 = values.clone().map(|(times, ..)| times).sum();
         let share = |count: u64| count as f64 / n as f64;
@@ -31,7 +31,7 @@ impl KolmogorovSmirnov {
         KolmogorovSmirnov { n, distance }
     }
 
-    /// Of single values in ascending order against a continuous law.
+    /// From single values in ascending order, for a continuous law.
     pub fn of_sorted(values: &[f64], cdf: impl Fn(f64) -> f64) -> KolmogorovSmirnov {
         debug_assert!(values.is_sorted());
         KolmogorovSmirnov::new(values.iter().map(|&x| {
@@ -50,9 +50,8 @@ impl KolmogorovSmirnov {
     }
 }
 
-/// The Anderson-Darling statistic A2 of values in ascending order against a continuous law; it
-/// weighs the tails more than the Kolmogorov-Smirnov distance does. Infinite when a value is one
-/// that the law cannot give.
+/// The Anderson-Darling statistic A2 of values in ascending order for a continuous law. It gives the tails
+/// more weight than the Kolmogorov-Smirnov distance does. Infinite when a value is impossible under the law.
 pub fn anderson_darling(sorted: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
     debug_assert!(sorted.is_sorted());
     let n = sorted.len() as f64;
@@ -77,17 +76,17 @@ pub fn anderson_darling_p_value(a2: f64) -> f64 {
 pub struct ChiSquare {
     /// The statistic.
     pub value: f64,
-    /// Cells less one.
+    /// The number of cells minus one.
     pub degrees: u32,
     /// Sum of (observed - expected) / expected, Pederson and Johnson's K.
     relative: f64,
-    /// How many were counted.
+    /// The total count.
     n: f64,
 }
 
 impl ChiSquare {
-    /// Of (observed, expected) cells in order. Neighbours are counted together until at least five
-    /// are expected, as the limiting distribution needs.
+    /// From (observed, expected) cells in order. Neighbours are merged until at least five are expected, as
+    /// the limiting distribution requires.
     pub fn new(cells: impl IntoIterator<Item = (u64, f64)>) -> ChiSquare {
         let mut pooled: Vec<(f64, f64)> = Vec::new();
         for (observed, expected) in cells {
@@ -117,14 +116,14 @@ impl ChiSquare {
         }
     }
 
-    /// The probability of a value at least this large when the law is the wanted one.
+    /// The probability of a value at least this large under the intended law.
     pub fn p_value(&self) -> f64 {
         special::chi_square_tail(self.value, self.degrees)
     }
 
-    /// The discrepancy lambda^2 of Pederson and Johnson, (chi^2 - K - degrees) / (n - 1): how far off
-    /// a law is, whatever the number of values; about 0 when it is the right one. It is what the
-    /// authors of SURGE chose their laws by. No test: it has no p-value.
+    /// The discrepancy lambda^2 of Pederson and Johnson, (chi^2 - K - degrees) / (n - 1): the distance from a
+    /// law, independent of the number of values. It is about 0 for the right law. The authors of SURGE
+    /// selected their laws by it. It is not a test: it has no p-value.
     pub fn discrepancy(&self) -> f64 {
         (self.value - self.relative - f64::from(self.degrees)) / (self.n - 1.0)
     }
@@ -143,8 +142,8 @@ pub fn discrepancy(probabilities: impl ExactSizeIterator<Item = f64>) -> f64 {
     ChiSquare::new(observed.into_iter().map(|count| (count, expected))).discrepancy()
 }
 
-/// The slope of log count against log rank by least squares: -1 for Zipf's law. `counts` in
-/// descending order; those of 0 are left out. `None` with fewer than two.
+/// The slope of log count against log rank by least squares: -1 for Zipf's law. `counts` are in descending
+/// order; zeros are left out. `None` with fewer than two counts.
 pub fn zipf_slope(counts: impl Iterator<Item = u64>) -> Option<f64> {
     let (mut n, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for (rank, count) in (1u64..).zip(counts).take_while(|&(_, count)| count > 0) {
@@ -175,7 +174,7 @@ mod tests {
         // Four values against the uniform law: the largest step is at 0.9, before it.
         let distance = KolmogorovSmirnov::of_sorted(&[0.1, 0.2, 0.6, 0.9], |x| x);
         assert!((distance.distance - 0.3).abs() < 1e-12);
-        // A law of two values, given exactly.
+        // A law with two values, matched exactly.
         let coin = [(50, 0.0, 0.5), (50, 0.5, 1.0)];
         let distance = KolmogorovSmirnov::new(coin.into_iter());
         assert_eq!((distance.n, distance.distance), (100, 0.0));

@@ -243,6 +243,67 @@ fn faults_name_their_place() {
 }
 
 #[test]
+fn faults_within_an_entry_name_their_line() {
+    let text = archive()
+        .to_string()
+        .replace("\"entries\":", "\n\"entries\":");
+    let half_a_pair = text.replacen("/late.png", "/\\ud800", 1);
+    let fault = parse("test", &half_a_pair, None).unwrap_err().to_string();
+    assert!(fault.starts_with("line 2, column "), "{fault}");
+    let mut broken = archive();
+    broken["log"]["entries"] = json!({ "0": 1 });
+    assert_eq!(
+        read(&broken).unwrap_err(),
+        "log.entries: expected an array, found an object"
+    );
+    broken["log"] = json!("x");
+    assert_eq!(
+        read(&broken).unwrap_err(),
+        "log: expected an object, found a string"
+    );
+}
+
+#[test]
+fn a_page_of_too_many_requests_is_refused_at_the_first_too_many() {
+    let asked = |n: u32| {
+        let url = format!("https://a.example/{n}");
+        entry("p1", "2024-05-01T10:00:00Z", &url, 1, "text/plain")
+    };
+    let mut archive = archive();
+    let mut entries: Vec<Value> = (0..65_535).map(asked).collect();
+    archive["log"]["entries"] = entries.clone().into();
+    assert_eq!(read(&archive).unwrap().plan.targets.len(), 65_535);
+    // The following entry is not parsed any more.
+    entries.extend([asked(65_535), json!("no entry")]);
+    archive["log"]["entries"] = entries.into();
+    assert_eq!(
+        read(&archive).unwrap_err(),
+        "log.entries: expected at most 65535 requests in the page \"p1\""
+    );
+}
+
+#[test]
+fn a_first_entry_that_is_no_request_names_no_host() {
+    let mut archive = archive();
+    let inline = entry(
+        "p1",
+        "2024-05-01T10:00:00Z",
+        "data:image/gif;base64,R0",
+        1,
+        "image/gif",
+    );
+    let entries = archive["log"]["entries"].as_array_mut().unwrap();
+    entries.insert(0, inline.clone());
+    assert_eq!(read(&archive).unwrap().skipped["a data: URL"], 2);
+    archive["log"]["entries"] = json!([inline]);
+    assert_eq!(
+        read(&archive).unwrap_err(),
+        "log.entries: expected a request over http or https, found 0 to others and 1 that are no requests to replay (1 \
+         with a data: URL)"
+    );
+}
+
+#[test]
 fn stamps_are_read_in_any_zone() {
     let seconds = |text| since_epoch(text).map(|time| time.as_secs_f64());
     assert_eq!(seconds("1970-01-01T00:00:00Z"), Some(0.0));
@@ -266,7 +327,7 @@ fn stamps_are_read_in_any_zone() {
     }
 }
 
-/// Any JSON value that is not too deep.
+/// Any JSON value of limited depth.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -10,13 +10,14 @@
 //! /index.html
 //! ```
 //!
-//! A blank line ends a session; a line that begins at the margin starts a burst; indented lines are
-//! asked for when its reply has come. A burst becomes a page, a session a script. `think=` is the
-//! pause in seconds after its burst; of several in a burst the last holds. Nothing pauses after a session's last burst,
-//! as in httperf.
+//! A blank line ends a session. A line without indentation starts a burst; the indented lines after it are
+//! requested when its response has arrived. A burst becomes a page, a session a script. `think=` is the pause
+//! in seconds after its burst; of several in a burst the last one applies. There is no pause after a
+//! session's last burst, as in httperf.
 //!
-//! Contents are read as httperf's wsesslog module does: in single or double quotes, or unquoted up to the next blank;
-//! `\\n` and the other escapes of C are what they are there, and a backslash at the end of a line continues it.
+//! Contents are parsed as in httperf's wsesslog module: in single or double quotes, or unquoted up to the
+//! next blank. `\\n` and the other escapes of C have their usual meaning, and a backslash at the end of a
+//! line continues it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,10 +27,10 @@ use crate::plan::{Choice, Script, TargetId};
 use crate::synthetic::type_of;
 use crate::workload::{Builder, Workload, is_origin_form, is_token};
 
-/// The longest pause that is believed, in seconds: a year.
+/// The longest pause that is accepted, in seconds: a year.
 const LONGEST_THINK: f64 = 365.0 * 86_400.0;
 
-/// The workload of a session file. `think` is the pause after bursts that state none.
+/// The workload of a session file. `think` is the pause after bursts that set none.
 pub fn parse(name: &str, text: &str, think: Duration) -> Result<Workload, Fault> {
     let mut reader = Reader {
         builder: Builder::default(),
@@ -44,7 +45,7 @@ pub fn parse(name: &str, text: &str, think: Duration) -> Result<Workload, Fault>
             reader.line(line, content)?;
             continue;
         }
-        // Faults of a continued line are at the place of its first part.
+        // Errors in a continued line are reported at its first part.
         let mut whole = content.to_owned();
         for (_, more) in lines.by_ref() {
             whole.push('\n');
@@ -132,7 +133,7 @@ impl Reader {
     }
 }
 
-/// A line's request.
+/// The request of a line.
 struct Request<'a> {
     method: &'a str,
     path: &'a str,
@@ -141,10 +142,10 @@ struct Request<'a> {
     think: Option<Duration>,
 }
 
-/// The offset of a fault and what it is.
+/// The offset of an error and its message.
 type Error = (usize, String);
 
-/// The request of a line; `None` when there is nothing but a comment.
+/// The request of a line; `None` when it contains only a comment.
 fn request(content: &str) -> Result<Option<Request<'_>>, Error> {
     let mut at = skip_blanks(content, 0);
     if at == content.len() || content[at..].starts_with('#') {
@@ -222,8 +223,8 @@ fn is_continued(content: &str) -> bool {
     backslashes.count() % 2 == 1
 }
 
-/// The contents that start at `start`, in quotes or up to the next blank, and the place after them. `\n` is a
-/// line feed, and a backslash before anything else stands for that.
+/// The contents that start at `start`, in quotes or up to the next blank, and the position after them. `\n`
+/// is a line feed, and a backslash before any other character stands for that character.
 fn quoted(content: &str, start: usize) -> Result<(Vec<u8>, usize), Error> {
     let quote = content[start..]
         .chars()
@@ -297,13 +298,13 @@ mod tests {
         let post = &plan.targets[plan.pages.get(PageId(1)).members[0].0 as usize];
         assert_eq!(post.method, "POST");
         assert_eq!(post.content.as_deref(), Some(&b"a \"b\" 'c' \\x"[..]));
-        // The same path by another method is another request for the same file.
+        // The same path with another method is another request for the same file.
         assert_eq!((plan.targets.len(), workload.files.len()), (6, 4));
         let site = workload.site(0.3, Seed(1));
         assert_eq!(site.pages[0].embedded.len(), 2);
     }
 
-    /// What httperf 0.9.0 sent and waited for these lines, seen on loopback.
+    /// The requests and pauses of httperf 0.9.0 for these lines, as captured on loopback.
     #[test]
     fn contents_and_pauses_are_httperfs() {
         let text = r#"

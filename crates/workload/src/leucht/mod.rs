@@ -1,12 +1,12 @@
 //! The three reference pages of Leucht and Gratchoff (University of Amsterdam, 2015).
 //!
-//! The paper prints the size of each page and how many links it has: 20 kB with 2, 600 kB with 7,
-//! 1600 kB with 54. How the octets are shared out among the files is this program's choice
-//! (`workloads/leucht15.csv`); kB are 1000 octets.
+//! The paper prints the size of each page and its number of links: 20 kB with 2, 600 kB with 7, 1600 kB with
+//! 54. The distribution of the bytes among the files is this program's choice (`workloads/leucht15.csv`); a
+//! kB is 1000 bytes.
 
 use crate::workload::{Builder, Workload};
 
-/// Page, type, octets of each file, and how many of those there are; the HTML first.
+/// Page, type, bytes of each file, and number of such files; the HTML comes first.
 const TABLE: &str = include_str!("../../../../workloads/leucht15.csv");
 
 /// One of the paper's pages.
@@ -30,7 +30,7 @@ impl Size {
     }
 }
 
-/// The page, asked for again and again. Its HTML names all other files.
+/// The page, requested repeatedly. Its HTML refers to all other files.
 pub fn page(size: Size) -> Workload {
     let mut builder = Builder::default();
     let mut members = Vec::new();

@@ -1,17 +1,17 @@
 //! The files of the Microscape page and their sizes, read from `workloads/microscape_sizes.csv`.
 //!
-//! The paper prints the number of images, their totals and how many fall into which range of
-//! sizes; the table holds a concrete set that satisfies all of it.
+//! The paper prints the number of images, their totals and how many are in each range of sizes; the table is
+//! a concrete set that satisfies all of these.
 
 /// The table as it is stored.
 const TABLE: &str = include_str!("../../../../workloads/microscape_sizes.csv");
 
-/// What a row of the table is.
+/// The kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An image of one frame.
     Static,
-    /// An image of several frames that repeats.
+    /// An animated image that repeats.
     Animated,
 }
 
@@ -20,13 +20,13 @@ pub(super) enum Kind {
 pub(super) struct Image {
     /// Its file name.
     pub name: &'static str,
-    /// Whether it moves.
+    /// Whether it is animated.
     pub kind: Kind,
-    /// Its size in octets.
+    /// Its size in bytes.
     pub size: usize,
 }
 
-/// The name and the size in octets of the page's HTML.
+/// The name and the size in bytes of the page's HTML.
 pub(super) fn html() -> (&'static str, usize) {
     rows()
         .find(|row| row[1] == "html")

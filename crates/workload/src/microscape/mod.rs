@@ -1,12 +1,11 @@
 //! The Microscape page: the test site of H. F. Nielsen et al., "Network Performance Effects of
 //! HTTP/1.1, CSS1, and PNG" (SIGCOMM '97).
 //!
-//! The paper merged two of the busiest home pages of its time into one HTML page of 42 KB with 42
-//! images of 125 KB. Those pages are other people's work, so this site is synthetic and matches
-//! what makes a difference on the wire: the number and the sizes of the files
-//! (`workloads/microscape_sizes.csv`), images that are real GIFs and do not compress further, HTML
-//! that deflates as the original did, and references spread so that the first segment of the plain
-//! page names a few images and the first segment of the deflated page names many.
+//! The paper merged two of the busiest home pages of its time into one HTML page of 42 KB with 42 images of
+//! 125 KB. Those pages are protected works of others, so this site is synthetic. It matches what affects the
+//! traffic: the number and the sizes of the files (`workloads/microscape_sizes.csv`), real GIF images that do
+//! not compress further, and HTML that deflates as the original did. References are spread so that the first
+//! segment of the plain page refers to a few images and the first segment of the deflated page to many.
 //!
 //! It does not contain the paper's converted content (PNG, MNG, style sheets).
 
@@ -21,13 +20,13 @@ use crate::coding;
 /// 24 June 1997, 12:00:00 GMT, in seconds since the Unix epoch: the date of every file.
 const LAST_MODIFIED: u64 = 867_153_600;
 
-/// How the page's mark-up is written.
+/// The letter case of the page's mark-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Variant {
-    /// All names of elements and attributes in lower case, which compresses best.
+    /// All element and attribute names in lower case, which compresses best.
     #[default]
     LowerCase,
-    /// Each letter of those names in either case, at random; nothing else differs.
+    /// Each letter of those names in random case; nothing else differs.
     MixedCase,
 }
 
@@ -43,8 +42,8 @@ impl Variant {
 
 /// The site: `/microscape.html` and its 42 images below `/images/`, as one page.
 ///
-/// The HTML is stored plain, deflated and gzipped; images are stored plain only, as their format
-/// compresses already. The same seed gives the same octets on every machine.
+/// The HTML is stored plain, deflated and gzipped. Images are stored plain only, because their format is
+/// already compressed. The same seed gives the same bytes on every machine.
 pub fn site(seed: Seed, variant: Variant) -> Site {
     let seed = seed.stream("workload.microscape");
     let images = manifest::images();
@@ -72,7 +71,7 @@ pub fn site(seed: Seed, variant: Variant) -> Site {
         body: html.as_bytes().into(),
         last_modified: LAST_MODIFIED,
     }];
-    // Files stand in the order in which the document first names them, as does `Page::embedded`.
+    // Files are in the order in which the document first refers to them, as in `Page::embedded`.
     let mut order: Vec<usize> = (0..images.len()).collect();
     order.sort_by_key(|&n| html.find(images[n].name));
     for n in order {

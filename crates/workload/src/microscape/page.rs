@@ -1,8 +1,8 @@
-//! The HTML of the Microscape page: two portals of 1997 one below the other, laid out with nested
-//! tables, `font` elements and small images.
+//! The HTML of the Microscape page: two portals in the style of 1997 one below the other, laid out with
+//! nested tables, `font` elements and small images.
 //!
-//! The proportions of mark-up and text are chosen so that the page compresses as the paper's did:
-//! to about 0.27 of its size with lower-case tags, about 0.35 with mixed-case ones.
+//! The proportions of mark-up and text are chosen so that the page compresses as the paper's did: to about
+//! 0.27 of its size with lower-case tags, to about 0.35 with mixed-case ones.
 
 use std::fmt::Write;
 
@@ -23,8 +23,8 @@ pub(super) struct Embedded<'a> {
     pub picture: &'a Picture,
 }
 
-/// The order in which the images first appear, as places in the table of the manifest, by portal:
-/// logo, advertisement, the row of buttons, then what the body uses.
+/// The order in which the images first appear, as indexes into the manifest's table, by portal: logo,
+/// advertisement, the row of buttons, then the images in the body.
 const PORTALS: [Portal; 2] = [
     Portal {
         title: "Microscape Home",
@@ -46,7 +46,7 @@ const PORTALS: [Portal; 2] = [
     },
 ];
 
-/// One of the two pages that were merged.
+/// One of the two merged pages.
 struct Portal {
     title: &'static str,
     logo: usize,
@@ -57,13 +57,13 @@ struct Portal {
     badges: &'static [usize],
 }
 
-/// What ends the document.
+/// The end of the document.
 const END: &str = "</font></td>\n</tr>\n</table>\n</center>\n</body>\n</html>\n";
 
 const FONT: &str = "<font size=2>";
 const SMALL: &str = "<font size=1>";
 
-/// The page in exactly `size` octets.
+/// The page, with exactly `size` bytes.
 pub(super) fn html(seed: Seed, images: &[Embedded<'_>], size: usize, variant: Variant) -> String {
     let mut builder = Builder {
         html: String::with_capacity(size),
@@ -108,7 +108,7 @@ impl Builder<'_> {
         );
     }
 
-    /// A whole portal, with headlines until the document is `until` octets long.
+    /// A complete portal, with headlines until the document is `until` bytes long.
     fn portal(&mut self, portal: &Portal, until: usize) {
         let title = portal.title;
         self.html.push_str(
@@ -128,7 +128,7 @@ impl Builder<'_> {
         self.html.push_str("</tr>\n</table>\n");
     }
 
-    /// The row of buttons below the logo: words drawn as images, as was the custom.
+    /// The row of buttons below the logo: words as images, as was usual then.
     fn buttons(&mut self, portal: &Portal) {
         const WORDS: [&str; 7] = [
             "products",
@@ -168,7 +168,7 @@ impl Builder<'_> {
 
     /// The column in the middle: a table of stories, some with a picture.
     fn headlines(&mut self, portal: &Portal, until: usize) {
-        // What is still to come after this column: the badges and the ends of the tables.
+        // The bytes after this column: the badges and the ends of the tables.
         let until = until - 300 * portal.badges.len();
         let from = self.html.len();
         self.html.push_str(
@@ -177,7 +177,7 @@ impl Builder<'_> {
         );
         let mut shown = 0;
         while self.html.len() < until {
-            // The pictures stand at even distances down the column.
+            // The pictures are evenly spaced in the column.
             let due = from + (until - from) * shown / portal.pictures.len();
             let picture = portal
                 .pictures
@@ -211,7 +211,7 @@ impl Builder<'_> {
         self.html.push_str("</table>\n</td>\n");
     }
 
-    /// The column at the right: what may be downloaded, each with a badge.
+    /// The column at the right: downloads, each with a badge.
     fn badges(&mut self, portal: &Portal) {
         self.html
             .push_str("<td valign=top align=center width=140>\n");
@@ -226,7 +226,7 @@ impl Builder<'_> {
         self.html.push_str("</td>\n");
     }
 
-    /// The small print, which brings the document to `size` octets.
+    /// The small print, which extends the document to `size` bytes.
     fn closing(&mut self, size: usize) {
         let _ = write!(
             self.html,
@@ -253,7 +253,7 @@ impl Builder<'_> {
         );
     }
 
-    /// A local path as the news systems of the time made them: a date, a number, words.
+    /// A local path in the style of the content systems of the time: a date, a number, words.
     fn path(&mut self) -> String {
         const FOLDERS: [&str; 6] = ["products", "news", "download", "support", "misc", "company"];
         let folder = self.draws.pick(&FOLDERS);
@@ -271,12 +271,11 @@ impl Builder<'_> {
     }
 }
 
-/// The document with the case of every letter of every tag name and attribute name drawn at random.
-/// Values and text stay.
+/// The document with the case of each letter of every tag name and attribute name drawn at random. Values and
+/// text are unchanged.
 ///
-/// The paper does not say what its mixed case looked like. Whole names in upper or lower case cost
-/// about half of what it measured (0.31 here, against the 0.35 printed); letters at random cost all
-/// of it.
+/// The paper does not describe its mixed case. Whole names in upper or lower case account for about half of
+/// the measured effect (0.31 here, against the printed 0.35); random letters account for all of it.
 fn mixed_case(seed: Seed, html: &str) -> String {
     #[derive(Clone, Copy, PartialEq)]
     enum Place {

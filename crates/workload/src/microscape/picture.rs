@@ -1,26 +1,25 @@
-//! GIF images of an exact size: real images that any decoder accepts, as hard to compress
-//! further as those of a real page.
+//! GIF images of an exact size: real images that any decoder accepts, as hard to compress further as those of
+//! a real page.
 //!
-//! A picture is a shaded ground with a figure on it, roughened pixel by pixel. Each roughened
-//! pixel makes the LZW data of GIF89a a little longer, so the roughness is chosen by bisection as
-//! the greatest that leaves room for a comment extension, and the comment fills the rest to the
-//! octet.
+//! A picture is a shaded background with a figure on it, with random noise in some pixels. Each noisy pixel
+//! makes the LZW data of GIF89a slightly longer. Bisection finds the largest roughness that leaves room for a
+//! comment extension, and the comment fills the rest to the exact byte.
 
 use fathometer_model::Seed;
 use gif::{Encoder, Extension, Frame, Repeat};
 
 use super::manifest::Kind;
 
-/// Octets of a comment extension around its text: introducer, label, block length, terminator.
+/// Bytes of a comment extension around its text: introducer, label, block length, terminator.
 const COMMENT_FRAME: usize = 4;
 /// The longest text of one comment sub-block.
 const COMMENT_TEXT: usize = 255;
-/// The roughness at which every pixel is rough.
+/// The roughness at which every pixel is noisy.
 const ROUGHEST: u16 = 1024;
-/// What the comments say, as often as needed.
+/// The text of the comments, repeated as needed.
 const COMMENT: &[u8] = b"Microscape test image, synthetic. ";
 
-/// An image file and what the page says about it.
+/// An image file and its attributes in the page.
 #[derive(Debug, Clone)]
 pub(super) struct Picture {
     /// The file.
@@ -31,34 +30,33 @@ pub(super) struct Picture {
     pub height: u16,
 }
 
-/// What is drawn, before it is roughened.
+/// The drawing before noise is added.
 struct Canvas {
     width: u16,
     height: u16,
-    /// Bits a pixel: 1 to 8.
+    /// Bits per pixel: 1 to 8.
     depth: u32,
     /// The pixels of each frame, row by row.
     frames: Vec<Vec<Pixel>>,
     seed: Seed,
 }
 
-/// A pixel's two colours, and where one gives way to the other.
+/// The smooth and the noisy colour of a pixel, and the threshold between them.
 struct Pixel {
     smooth: u8,
     rough: u8,
-    /// Below this roughness the pixel is smooth, so that a rougher picture keeps the rough pixels of
-    /// a smoother one.
+    /// Below this roughness the pixel is smooth. A rougher picture therefore keeps the noisy pixels of a
+    /// smoother one.
     smooth_below: u16,
 }
 
-/// An image of exactly `size` octets.
+/// An image of exactly `size` bytes.
 ///
-/// Panics when `size` is too small for any image (below about 60 octets), which a manifest's test
-/// shows.
+/// Panics when `size` is too small for any image (below about 60 bytes); a test of the manifest checks this.
 pub(super) fn of_size(seed: Seed, kind: Kind, size: usize) -> Picture {
     let canvas = Canvas::for_size(seed, kind, size);
-    // The roughness is the share of roughened pixels in 1024ths. Size grows with it, though not at
-    // every step, so bisection finds a crossing, which is all that is needed.
+    // The roughness is the share of noisy pixels in 1024ths. The size grows with it, though not at every
+    // step, so bisection finds a crossing, which is sufficient.
     let room = size - COMMENT_FRAME - 1;
     let (mut smooth, mut rough) = (0u16, ROUGHEST);
     let mut best = canvas.encode(smooth, &[]);
@@ -89,8 +87,8 @@ pub(super) fn of_size(seed: Seed, kind: Kind, size: usize) -> Picture {
     }
 }
 
-/// The length of the text that makes a comment extension of `total` octets. Sub-blocks hold 255
-/// octets each and cost one octet apiece.
+/// The length of the text that makes a comment extension of `total` bytes. Sub-blocks hold 255 bytes each,
+/// with one byte of overhead.
 fn comment_text_length(total: usize) -> usize {
     let blocks_and_text = total - (COMMENT_FRAME - 1);
     let blocks = blocks_and_text.div_ceil(COMMENT_TEXT + 1);
@@ -98,8 +96,8 @@ fn comment_text_length(total: usize) -> usize {
 }
 
 impl Canvas {
-    /// Dimensions and depth as a designer of the time would have chosen for a file of `size`
-    /// octets: bullets, then labels and buttons, then photographs; advertisements when animated.
+    /// Dimensions and depth as a designer of the time would have chosen them for a file of `size` bytes:
+    /// bullets, then labels and buttons, then photographs; advertisements when animated.
     fn for_size(seed: Seed, kind: Kind, size: usize) -> Canvas {
         let (depth, frames) = match kind {
             Kind::Animated => (4, 5),
@@ -111,7 +109,7 @@ impl Canvas {
                 _ => (7, 1),
             },
         };
-        // Header, palette, control block, descriptor, trailer: what is not pixels.
+        // Header, palette, control block, descriptor, trailer: all bytes but the pixels.
         let fixed = 33 + (3usize << depth) + usize::from(frames) * 20;
         let data = size.saturating_sub(fixed + COMMENT_FRAME + 1).max(8);
         // Pixels for LZW data at about two thirds of the raw depth; advertisements are flatter.
@@ -146,7 +144,7 @@ impl Canvas {
         let mut encoder =
             Encoder::new(Vec::new(), self.width, self.height, &self.palette()).expect(in_memory);
         if self.frames.len() > 1 {
-            // The NETSCAPE2.0 application extension: loop for ever.
+            // The NETSCAPE2.0 application extension: loop forever.
             encoder.set_repeat(Repeat::Infinite).expect(in_memory);
         }
         if !comment.is_empty() {
@@ -188,7 +186,7 @@ impl Canvas {
     }
 }
 
-/// One frame: a disc that wanders from frame to frame over a diagonal ramp.
+/// One frame: a disc, which moves from frame to frame, over a diagonal gradient.
 fn draw(seed: Seed, depth: u32, width: u32, height: u32, frame: u16) -> Vec<Pixel> {
     let colours = 1u32 << depth;
     let radius = height.min(width) / 3;
@@ -205,7 +203,7 @@ fn draw(seed: Seed, depth: u32, width: u32, height: u32, frame: u16) -> Vec<Pixe
             } else {
                 ground
             };
-            // Keyed by frame and place.
+            // The key is the frame and the position.
             let place = (u64::from(frame) << 32) | u64::from(y * width + x);
             let draw = seed.draw(place);
             pixels.push(Pixel {

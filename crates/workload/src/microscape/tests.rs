@@ -9,12 +9,12 @@ use super::*;
 
 const SEED: Seed = Seed(1997);
 
-/// Octets of HTML in the first segment of a response: the Ethernet's 1460 less a response head of
-/// 196 to 261 octets.
+/// Bytes of HTML in the first segment of a response: the Ethernet's 1460 minus a response head of 196 to 261
+/// bytes.
 const SEGMENTS: [usize; 2] = [1460 - 261, 1460 - 196];
 
-/// Several, one of them derived as a program derives it: what is tested is the page's and not one
-/// draw's.
+/// Several seeds, one of them derived as the program derives it, so that the tests do not depend on a single
+/// draw.
 fn seeds() -> [Seed; 5] {
     [SEED, SEED.stream("workload"), Seed(0), Seed(1), Seed(2)]
 }
@@ -36,7 +36,7 @@ fn deflate_ratio(site: &Site) -> f64 {
     coded(site, ContentCoding::Deflate).len() as f64 / site.files[0].body.len().as_f64()
 }
 
-/// The distinct images that a piece of HTML refers to, in order.
+/// The distinct images to which a piece of HTML refers, in order.
 fn references(html: &str) -> Vec<&str> {
     let mut seen = HashSet::new();
     html.to_ascii_lowercase()
@@ -101,7 +101,7 @@ fn every_image_decodes_and_animations_loop() {
                 assert_eq!(decoder.repeat(), gif::Repeat::Infinite, "{path}");
             }
         }
-        // What the page says of the image is true.
+        // The page's attributes of the image are correct.
         let tag = format!("{}\" width={width} height={height} ", image.name);
         assert!(html(&site).contains(&tag), "{path}: {width}x{height}");
         assert!(
@@ -149,7 +149,7 @@ fn the_page_embeds_what_it_refers_to_in_document_order() {
     }
 }
 
-/// Over all of the page: the last fifth still names new images.
+/// References are spread over the whole page: its last fifth still refers to new images.
 #[test]
 fn references_are_spread_over_the_page() {
     let site = site(SEED, Variant::LowerCase);
@@ -169,7 +169,7 @@ fn the_html_deflates_as_the_papers_did() {
         let lower = site(seed, Variant::LowerCase);
         let ratio = deflate_ratio(&lower);
         assert!((0.26..=0.28).contains(&ratio), "lower case: {ratio}");
-        // The paper prints 11 264 octets (11 KB).
+        // The paper prints 11 264 bytes (11 KB).
         let coded = coded(&lower, ContentCoding::Deflate).len() as f64;
         assert!((coded / 11_264.0 - 1.0).abs() < 0.02, "{coded}");
 
@@ -198,8 +198,8 @@ fn coded_variants_decode_to_the_body() {
     assert_eq!(body, &*site.files[0].body.bytes());
 }
 
-/// The paper: the first plain segment does not name enough images to fill the request buffer of
-/// 1024 octets, the first deflated one does. A request takes about 190 octets.
+/// In the paper, the first plain segment does not refer to enough images to fill the request buffer of 1024
+/// bytes, but the first deflated one does. A request takes about 190 bytes.
 #[test]
 fn the_first_segment_fills_the_request_buffer_only_when_deflated() {
     for (seed, segment) in seeds().into_iter().flat_map(|s| SEGMENTS.map(|n| (s, n))) {
@@ -223,7 +223,7 @@ fn the_first_segment_fills_the_request_buffer_only_when_deflated() {
     }
 }
 
-/// The octets themselves, so that a change in a library or on another machine is seen.
+/// Compares the bytes themselves, to detect changes by a library or another machine.
 #[test]
 fn the_same_seed_gives_the_same_octets_everywhere() {
     let print = |variant| format!("{:016x}", fingerprint(&site(SEED, variant)));

@@ -1,16 +1,16 @@
-//! The groups of files of Fujinoki et al. (2003): ten sets of a hundred text files, with sizes from
-//! a bounded Pareto law of shape 0.63 and a mean of 4, 16 or 32 KB; and two groups that the paper does not
-//! have, of 256 KB and 1 MB, to see how far its findings reach.
+//! The groups of files of Fujinoki et al. (2003): ten sets of a hundred text files, with sizes from a bounded
+//! Pareto law of shape 0.63 and a mean of 4, 16 or 32 KB. Two further groups, of 256 KB and 1 MB, are not in
+//! the paper; they show how far its findings reach.
 //!
-//! A set keeps its hundred files in every group, since their number is what packaging is about. The two
-//! larger groups have fewer sets instead: four and two, where ten would be a quarter of a gigabyte and a
-//! whole one on the disk.
+//! A set has a hundred files in every group, because the effect of packaging depends on their number. The two
+//! larger groups have fewer sets instead: four and two. Ten sets would take a quarter of a gigabyte and a
+//! whole gigabyte on the disk.
 //!
-//! The paper prints neither bound. Here the largest size is a thousand times the smallest, which
-//! with the mean determines both and gives the three groups one shape: about 200 B to 200 kB for
-//! the first. The sizes of a group are the law's quantiles at evenly spaced probabilities, shared out
-//! among its sets at random, so that the group has the law's mean; that of drawn sizes would be off
-//! by a tenth in either direction.
+//! The paper prints neither bound. Here the largest size is a thousand times the smallest. With the mean this
+//! determines both bounds and gives the groups the same shape: about 200 B to 200 kB for the first. The sizes
+//! of a group are the law's quantiles at evenly spaced probabilities, distributed among its sets at random,
+//! so the group has the law's mean. The mean of random sizes would differ from it by a tenth in either
+//! direction.
 
 use fathometer_model::Seed;
 
@@ -19,9 +19,9 @@ use crate::distribution::Law;
 use crate::plan::{Choice, PageId, TargetId};
 use crate::workload::{Builder, Workload};
 
-/// The tail's index, alpha.
+/// The tail index, alpha.
 const SHAPE: f64 = 0.63;
-/// The largest size over the smallest.
+/// The ratio of the largest to the smallest size.
 const SPREAD: f64 = 1000.0;
 /// Files of a set.
 const FILES: usize = 100;
@@ -35,9 +35,9 @@ pub enum Group {
     Mean16,
     /// 32 KiB.
     Mean32,
-    /// 256 KiB, which the paper does not have.
+    /// 256 KiB, not in the paper.
     Mean256,
-    /// 1 MiB, which the paper does not have.
+    /// 1 MiB, not in the paper.
     Mean1024,
 }
 
@@ -61,20 +61,20 @@ impl Group {
         }
     }
 
-    /// The law of the group's sizes in octets.
+    /// The law of the group's sizes in bytes.
     pub fn law(self) -> Law {
         let spanning = |low| Law::BoundedPareto {
             low,
             high: low * SPREAD,
             shape: SHAPE,
         };
-        // The mean is in proportion to the smallest size.
+        // The mean is proportional to the smallest size.
         let mean = spanning(1.0).mean().expect("a bounded law has a mean");
         spanning(f64::from(self.kibibytes() * 1024) / mean)
     }
 }
 
-/// The group's sets, one page each, in turn. `seed` decides which set a size goes to.
+/// The group's sets, one page each, in turn. `seed` assigns the sizes to sets.
 pub fn group(group: Group, seed: Seed) -> Workload {
     let law = group.law();
     let count = group.sets() * FILES;
@@ -129,7 +129,7 @@ mod tests {
             (Group::Mean1024, 1024.0),
         ] {
             let law = wanted.law();
-            // The formula of the bounded Pareto law's mean, written out.
+            // The formula of the bounded Pareto law's mean.
             let Law::BoundedPareto { low, high, shape } = law else {
                 panic!("{law:?}");
             };
@@ -144,7 +144,7 @@ mod tests {
             let made = (statistics.files as usize, statistics.pages as usize);
             assert_eq!(made, (sets * FILES, sets));
             assert_eq!(statistics.mean_requests_per_page, 100.0);
-            // The fewer quantiles, the less of the tail's end is among them.
+            // The fewer quantiles, the less of the tail is included.
             let realised = statistics.mean / 1024.0 / kibibytes;
             let short = if sets == 10 { 0.01 } else { 0.03 };
             assert!((realised - 1.0).abs() < short, "{realised}");

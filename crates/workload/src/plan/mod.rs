@@ -1,9 +1,9 @@
-//! A plan: what can be asked for, who asks for what next, and when.
+//! A plan: the possible requests, which one a user sends next, and when.
 //!
-//! A workload makes a [`Plan`]; a load engine carries it out. The plan is global: it does not know
-//! how many threads or machines share it. [`Choice`] says which page comes next, [`Sessions`] how
-//! many pages a user asks for in a row and how long it pauses between them. How many users there
-//! are, or at which instants sessions begin, is not the workload's but the experiment's.
+//! A workload creates a [`Plan`]; a load engine carries it out. The plan is global: it does not depend on how
+//! many threads or machines share it. [`Choice`] selects the next page. [`Sessions`] sets how many pages a
+//! user requests in a row and how long it pauses between them. The experiment, and not the workload, sets how
+//! many users there are, or when sessions begin.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use fathometer_model::{Bytes, Seed};
 
 use crate::distribution::Law;
 
-/// The place of a target in [`Plan::targets`].
+/// The index of a target in [`Plan::targets`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetId(pub u32);
 
-/// The place of a page in [`Plan::pages`].
+/// The index of a page in [`Plan::pages`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId(pub u32);
 
-/// One request, as it is made again and again.
+/// One request, which is repeated as often as the plan requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The method, a token.
@@ -30,9 +30,9 @@ pub struct Target {
     pub path: String,
     /// The content of the request.
     pub content: Option<Arc<[u8]>>,
-    /// The media type of that content, where the workload knows it.
+    /// The media type of that content, if known.
     pub content_type: Option<Arc<str>>,
-    /// Octets of the response's content, where the workload knows them.
+    /// Bytes of the response's content, if known.
     pub size: Option<Bytes>,
 }
 
@@ -49,15 +49,15 @@ impl Target {
     }
 }
 
-/// Pages, each a base target and the targets embedded in it; one after another in two vectors, so
-/// that a million pages are a few megabytes.
+/// Pages, each a base target and the targets embedded in it. They are stored in sequence in two vectors, so
+/// that a million pages take a few megabytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pages {
-    /// Where each page's members end in `members`.
+    /// The end of each page's members in `members`.
     ends: Vec<u32>,
     members: Vec<TargetId>,
-    /// For each member, the place within its page of the member that names it. Empty while every
-    /// page's base names all of it.
+    /// For each member, the index within its page of the member that refers to it. Empty while every page's
+    /// base refers to all of its members.
     named_by: Vec<u16>,
 }
 
@@ -66,8 +66,8 @@ pub struct Pages {
 pub struct PageTargets<'a> {
     /// The base target, then the embedded ones in document order.
     pub members: &'a [TargetId],
-    /// For each member, the place of the earlier member that names it (that of the base is 0 and
-    /// means nothing). Empty: the base names all.
+    /// For each member, the index of the earlier member that refers to it (the base has 0, without meaning).
+    /// Empty: the base refers to all.
     pub named_by: &'a [u16],
 }
 
@@ -77,7 +77,7 @@ impl Pages {
         Pages::default()
     }
 
-    /// One page for each target.
+    /// One page per target.
     pub fn single(targets: u32) -> Pages {
         Pages {
             ends: (1..=targets).collect(),
@@ -86,10 +86,10 @@ impl Pages {
         }
     }
 
-    /// Appends a page whose base names all of it.
+    /// Appends a page whose base refers to all of its members.
     ///
     /// # Panics
-    /// When there is no member, or with more than 2^32 members in all.
+    /// When there is no member, or with more than 2^32 members in total.
     pub fn push(&mut self, members: &[TargetId]) -> PageId {
         assert!(!members.is_empty(), "a page has a base");
         if !self.named_by.is_empty() {
@@ -98,11 +98,12 @@ impl Pages {
         self.append(members)
     }
 
-    /// Appends a page with its dependencies: `named_by[i]` is the place of the member that names
-    /// member `i`, smaller than `i`.
+    /// Appends a page with its dependencies: `named_by[i]` is the index of the member that refers to member
+    /// `i`, smaller than `i`.
     ///
     /// # Panics
-    /// When there is no member, when the lengths differ, or when a member is named by a later one.
+    /// When there is no member, when the lengths differ, or when `named_by[i]` is not smaller than `i`
+    /// (except for the base).
     pub fn push_with_dependencies(&mut self, members: &[TargetId], named_by: &[u16]) -> PageId {
         assert!(!members.is_empty(), "a page has a base");
         assert_eq!(members.len(), named_by.len(), "every member is named once");
@@ -125,12 +126,12 @@ impl Pages {
         PageId(self.ends.len() as u32 - 1)
     }
 
-    /// How many there are.
+    /// The number of pages.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no pages.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -138,7 +139,7 @@ impl Pages {
     /// A page.
     ///
     /// # Panics
-    /// When it is of another plan and out of range.
+    /// When it is out of range, because it belongs to another plan.
     pub fn get(&self, page: PageId) -> PageTargets<'_> {
         let place = page.0 as usize;
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
@@ -153,16 +154,16 @@ impl Pages {
 /// How the next page is chosen.
 #[derive(Debug, Clone)]
 pub enum Choice {
-    /// One global sequence that all users draw from in turn, from the start again at its end.
+    /// One global sequence from which all users take pages in turn; it starts again at its end.
     Sequence(Arc<[PageId]>),
-    /// Each page by itself, with these probabilities.
+    /// Each page independently, with these probabilities.
     Weighted(Weights),
-    /// Whole sessions as written: a session takes the next script in turn, from the start again at
-    /// the end. [`Sessions`] does not apply.
+    /// Whole predefined sessions: a session takes the next script in turn, starting again at the end.
+    /// [`Sessions`] does not apply.
     Scripts(Arc<[Script]>),
 }
 
-/// A session as written.
+/// A predefined session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
     /// Its pages, each with the pause after it.
@@ -172,12 +173,12 @@ pub struct Script {
 /// Pages with probabilities in proportion to integer weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weights {
-    /// Sums of the weights up to and including each page.
+    /// The cumulative sums of the weights, up to and including each page.
     sums: Vec<u64>,
 }
 
 impl Weights {
-    /// Page *n* with probability `weights[n] / sum`. `None` when all are zero or there is none.
+    /// Page *n* with probability `weights[n] / sum`. `None` when all weights are zero or there are none.
     pub fn new(weights: impl IntoIterator<Item = u64>) -> Option<Weights> {
         let mut sum = 0;
         let sums: Vec<u64> = weights
@@ -190,7 +191,7 @@ impl Weights {
         (sum > 0).then_some(Weights { sums })
     }
 
-    /// The page that the `counter`-th draw of `seed` gives.
+    /// The page of the `counter`-th draw of `seed`.
     pub fn draw(&self, seed: Seed, counter: u64) -> PageId {
         let total = self.sums.last().copied().unwrap_or(1);
         // The upper half of the product: uniform to within 2^-64 of the total.
@@ -206,45 +207,44 @@ impl Weights {
     }
 }
 
-/// How many pages a user asks for in a row, and how it pauses.
+/// How many pages a user requests in a row, and how long it pauses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sessions {
-    /// Pages of a session, rounded to the nearest integer, at least 1; `None`: a session never ends
-    /// by itself.
+    /// Pages per session, rounded to the nearest integer, at least 1; `None`: a session never ends by itself.
     pub pages: Option<Law>,
-    /// Seconds between the end of a page and the start of the next one of the same session, and
-    /// between a session's last page and its end; `None`: no pause.
+    /// Seconds between the end of a page and the start of the next page of the same session, and between a
+    /// session's last page and its end; `None`: no pause.
     pub off: Option<Law>,
 }
 
 impl Sessions {
-    /// Page after page without a pause and without an end.
+    /// Page after page, without a pause or an end.
     pub const ENDLESS: Sessions = Sessions {
         pages: None,
         off: None,
     };
 }
 
-/// What can be asked for, and in which way.
+/// The possible requests, and how they are selected.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// A word to name it by, as in `surge`.
+    /// The name of the plan, as in `surge`.
     pub name: String,
     /// All requests; [`TargetId`] indexes this.
     pub targets: Vec<Target>,
     /// All pages.
     pub pages: Pages,
-    /// Which page is next.
+    /// How the next page is selected.
     pub choice: Choice,
-    /// How many in a row, with which pauses.
+    /// How many pages are requested in a row, with which pauses.
     pub sessions: Sessions,
-    /// The instants at which sessions began, from the first, where the workload is a recording.
-    /// The *n*-th session takes the *n*-th page of the sequence, or the *n*-th script.
+    /// The instants at which sessions began, relative to the first, if the workload is a recording. The
+    /// *n*-th session takes the *n*-th page of the sequence, or the *n*-th script.
     pub recorded: Option<Arc<[Duration]>>,
 }
 
 impl Plan {
-    /// A plan that asks for one target again and again.
+    /// A plan that requests one target repeatedly.
     pub fn single(target: Target) -> Plan {
         Plan {
             name: target.path.clone(),

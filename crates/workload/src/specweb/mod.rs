@@ -1,25 +1,25 @@
 //! The file sets of SPECweb96 and SPECweb99.
 //!
-//! A directory holds 36 files: four classes of nine sizes, *n* tenths of a KiB, *n*, 10 *n* and
-//! 100 *n* KiB for *n* from 1 to 9. Classes are asked for in 35, 50, 14 and 1 of 100 requests.
+//! A directory holds 36 files: four classes of nine sizes, *n* tenths of a KiB, *n*, 10 *n* and 100 *n* KiB
+//! for *n* from 1 to 9. Of 100 requests, 35, 50, 14 and 1 are for these classes.
 //!
-//! These are the static files and their popularity alone. The benchmarks' rates, cookies and dynamic
-//! requests are not here, and no result may be called a SPECweb result.
+//! These are only the static files and their popularity. The benchmarks' rates, cookies and dynamic requests
+//! are not implemented, and no result may be called a SPECweb result.
 
 use crate::plan::{Choice, Weights};
 use crate::workload::{Builder, Workload};
 
-/// Requests of each class in a hundred.
+/// Requests of each class per hundred.
 const CLASSES: [u64; 4] = [35, 50, 14, 1];
 /// The popularity rank of each of the nine sizes of a class in SPECweb99.
 const RANKS: [u64; 9] = [9, 6, 4, 2, 1, 3, 5, 7, 8];
-/// The least number that all ranks divide.
+/// The least common multiple of all ranks.
 const ALL_RANKS: u64 = 2520;
-/// What the most popular directory weighs.
+/// The weight of the most popular directory.
 const FIRST_DIRECTORY: u64 = 1_000_000;
 
-/// SPECweb96 with this many directories. All directories, and all files of a class, are alike
-/// probable.
+/// SPECweb96 with this many directories. All directories are equally probable, and so are all files of a
+/// class.
 ///
 /// # Panics
 /// With 2^32 / 36 directories and more.
@@ -28,8 +28,8 @@ pub fn specweb96(directories: u32) -> Workload {
     file_set("specweb96", directories, note, |_, class, _| CLASSES[class])
 }
 
-/// The static part of SPECweb99 with this many directories: directories by Zipf's law, files of a
-/// class by Zipf's law over fixed ranks. Unconfirmed: the ranks are from no document at hand.
+/// The static part of SPECweb99 with this many directories: directories by Zipf's law, files of a class by
+/// Zipf's law over fixed ranks. Unconfirmed: no available document contains the ranks.
 ///
 /// # Panics
 /// With 2^32 / 36 directories and more.
@@ -104,10 +104,10 @@ mod tests {
         }
         let statistics = specweb96(20).statistics();
         assert_eq!(statistics.files, 20 * 36);
-        // The mean of each class is five of its steps.
+        // The mean size of each class is five of its steps.
         let mean = 1024.0 * (0.35 * 0.5 + 0.5 * 5.0 + 0.14 * 50.0 + 0.01 * 500.0);
         let got = statistics.mean_request.unwrap();
-        // Sizes of class 0 are rounded down to an octet.
+        // Sizes of class 0 are rounded down to a byte.
         assert!((got - mean).abs() < 1.0, "{got} instead of {mean}");
     }
 

@@ -116,8 +116,16 @@ pub(super) struct Served {
     pub(super) moved: bool,
 }
 
-/// All stages, in the order in which they were made.
-pub(super) fn report(surge: &Surge, kinds: Kinds, made: &Made<'_>) -> FitReport {
+/// The tests of stages that the sequence does not change: it may move sizes among the files of a kind, and each
+/// kind has the same sizes then.
+pub(super) struct OfFiles {
+    sizes: Vec<StageFit>,
+    popularity: StageFit,
+    draws: Vec<StageFit>,
+}
+
+/// See [`OfFiles`].
+pub(super) fn of_files(surge: &Surge, kinds: Kinds) -> OfFiles {
     let parameters = &surge.parameters;
     let mut stages = Vec::new();
     for (kind, files, name, law) in [
@@ -144,7 +152,24 @@ pub(super) fn report(surge: &Surge, kinds: Kinds, made: &Made<'_>) -> FitReport 
             stages.push(sizes(surge, kind, name, law));
         }
     }
-    stages.push(zipf(surge));
+    let mut draws = vec![pauses(surge, "OFF times", parameters.off)];
+    if let Some(law) = parameters.active_off {
+        draws.push(pauses(surge, "active OFF times", law));
+    }
+    if let Some(law) = parameters.session_pages {
+        draws.push(session_lengths(surge, law));
+    }
+    OfFiles {
+        sizes: stages,
+        popularity: zipf(surge),
+        draws,
+    }
+}
+
+/// All stages, in the order in which they were made.
+pub(super) fn report(surge: &Surge, kinds: Kinds, of_files: OfFiles, made: &Made<'_>) -> FitReport {
+    let mut stages = of_files.sizes;
+    stages.push(of_files.popularity);
     let references = |file: usize| u64::from(surge.files[file].references);
     stages.push(request_sizes(surge, references, made.served.moved));
     if kinds.base > 0 {
@@ -153,13 +178,7 @@ pub(super) fn report(surge: &Surge, kinds: Kinds, made: &Made<'_>) -> FitReport 
     stages.push(requested_sizes(surge, made.served));
     stages.push(drawn_distances(surge, made));
     stages.extend(realised_distances(surge, made));
-    stages.push(pauses(surge, "OFF times", parameters.off));
-    if let Some(law) = parameters.active_off {
-        stages.push(pauses(surge, "active OFF times", law));
-    }
-    if let Some(law) = parameters.session_pages {
-        stages.push(session_lengths(surge, law));
-    }
+    stages.extend(of_files.draws);
     FitReport { stages }
 }
 

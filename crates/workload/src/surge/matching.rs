@@ -6,6 +6,7 @@
 //! pushed to the small sizes, where the most popular files land: one of these alone is a tenth of all
 //! requests, so no assignment comes nearer to the law than half of its share.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -46,19 +47,23 @@ pub(super) fn assign(sizes: &[u64], counts: &[u64], law: &RequestSizes) -> Vec<u
     for &count in counts {
         *unused.entry(count).or_default() += 1;
     }
-    let mut order: Vec<u32> = (0..sizes.len() as u32).collect();
-    order.sort_by_key(|&file| (std::cmp::Reverse(sizes[file as usize]), file));
-
     let mut assigned = vec![0; sizes.len()];
     let mut given = 0u64;
-    for file in order {
-        let size = sizes[file as usize] as f64;
-        let need = total as f64 * law.at_least(size) - given as f64;
+    for (Reverse(size), file) in largest_first(sizes.iter().copied()) {
+        let need = total as f64 * law.at_least(size as f64) - given as f64;
         let count = take_nearest(&mut unused, need);
         assigned[file as usize] = count;
         given += count;
     }
     assigned
+}
+
+/// Sizes with their places, from the largest down, and of equal ones in the order of their places. Pairs are sorted:
+/// places alone, compared by the sizes that they stand for, would miss the processor's caches at every comparison.
+fn largest_first(sizes: impl Iterator<Item = u64>) -> Vec<(Reverse<u64>, u32)> {
+    let mut order: Vec<(Reverse<u64>, u32)> = sizes.map(Reverse).zip(0..).collect();
+    order.sort_unstable();
+    order
 }
 
 /// The same for files whose requests are known and whose sizes are not: gives each file one of the sizes of its
@@ -72,15 +77,21 @@ pub(super) fn assign_sizes(kinds: &[(&[u64], &[u64])], law: &RequestSizes) -> Ve
     let mut next: Vec<BTreeMap<u64, u32>> = Vec::new();
     for (sizes, requests) in kinds {
         assert_eq!(sizes.len(), requests.len(), "each file gets one size");
-        let mut files: Vec<u32> = (0..requests.len() as u32).collect();
-        files.sort_unstable_by_key(|&file| (requests[file as usize], file));
+        let mut files: Vec<(u64, u32)> = requests.iter().copied().zip(0..).collect();
+        files.sort_unstable();
         let (mut counts, mut first) = (BTreeMap::new(), BTreeMap::new());
-        for (place, &file) in (0u32..).zip(&files) {
-            let times = requests[file as usize];
-            *counts.entry(times).or_default() += 1;
-            first.entry(times).or_insert(place);
+        let mut place = 0u32;
+        for run in files.chunk_by(|a, b| a.0 == b.0) {
+            counts.insert(run[0].0, run.len() as u32);
+            first.insert(run[0].0, place);
+            place += run.len() as u32;
         }
-        by_requests.push(files);
+        by_requests.push(
+            files
+                .into_iter()
+                .map(|(_, file)| file)
+                .collect::<Vec<u32>>(),
+        );
         unused.push(counts);
         next.push(first);
     }
@@ -95,20 +106,13 @@ pub(super) fn assign_sizes(kinds: &[(&[u64], &[u64])], law: &RequestSizes) -> Ve
         let kind = starts.partition_point(|&start| start <= file as usize) - 1;
         (kind, file as usize - starts[kind])
     };
-    let size = |file: u32| {
-        let (kind, place) = place(file);
-        kinds[kind].0[place]
-    };
-    let files: usize = kinds.iter().map(|(sizes, _)| sizes.len()).sum();
-    let mut order: Vec<u32> = (0..files as u32).collect();
-    order.sort_unstable_by_key(|&file| (std::cmp::Reverse(size(file)), file));
     let mut assigned: Vec<Vec<u32>> = kinds
         .iter()
         .map(|(sizes, _)| vec![0; sizes.len()])
         .collect();
     let mut given = 0u64;
-    for file in order {
-        let size = size(file);
+    let sizes = kinds.iter().flat_map(|(sizes, _)| sizes.iter().copied());
+    for (Reverse(size), file) in largest_first(sizes) {
         let (kind, place) = place(file);
         let need = total as f64 * law.at_least(size as f64) - given as f64;
         let times = take_nearest(&mut unused[kind], need);

@@ -16,6 +16,7 @@
 //! is of the *decimal* logarithm; the paper's density of the inverse Gaussian law is misprinted.
 
 use std::fmt;
+use std::panic::resume_unwind;
 
 use fathometer_model::{Bytes, Seed};
 use serde::{Deserialize, Serialize};
@@ -271,10 +272,28 @@ pub fn plan(
         kinds.base,
         seed.stream("surge.references"),
     );
-    let (pages, page_references, left) = make_pages(parameters, &files, kinds, numbers.clone());
-
-    let made = locality::sequence(&parameters.locality, &page_references, seed, |done| {
-        progress(Stage::Locality, done);
+    let page_references = page_references(&files, kinds);
+    let mut surge = Surge {
+        parameters: parameters.clone(),
+        seed,
+        files,
+        pages: Pages::new(),
+        sequence: Vec::new(),
+        distances: StackDistances::default(),
+        top_count,
+        summary: Summary::default(),
+        report: FitReport::default(),
+    };
+    let (pages, left) = make_pages(parameters, &surge.files, kinds, numbers.clone());
+    surge.pages = pages;
+    // The sequence takes longest. What does not depend on it is tested meanwhile.
+    let (made, of_files) = std::thread::scope(|scope| {
+        let others = scope.spawn(|| goodness::of_files(&surge, kinds));
+        let made = locality::sequence(&parameters.locality, &page_references, seed, |done| {
+            progress(Stage::Locality, done);
+        });
+        let others = others.join();
+        (made, others.unwrap_or_else(|panic| resume_unwind(panic)))
     });
 
     if made.pages.is_empty() {
@@ -284,23 +303,15 @@ pub fn plan(
     }
 
     progress(Stage::Fit, 0.0);
-    let mut surge = Surge {
-        parameters: parameters.clone(),
-        seed,
-        files,
-        pages,
-        sequence: made.pages,
-        distances: made.distances,
-        top_count,
-        summary: Summary::default(),
-        report: FitReport::default(),
-    };
+    surge.sequence = made.pages;
+    surge.distances = made.distances;
     let served = match_again(&mut surge, kinds);
     surge.summary = goodness::summary(&surge);
     surge.summary.planned_page_requests = made.facts.steps;
     surge.report = goodness::report(
         &surge,
         kinds,
+        of_files,
         &goodness::Made {
             numbers: &numbers,
             left: &left,
@@ -428,16 +439,24 @@ fn file_sizes(parameters: &Parameters, kinds: Kinds, seed: Seed) -> Vec<u64> {
         .collect()
 }
 
-/// The pages, how often each is asked for, and what is left of the embedded files' references.
+/// How often each page is requested: as often as its base file.
+fn page_references(files: &[SurgeFile], kinds: Kinds) -> Vec<u32> {
+    let (base, rest) = files.split_at(kinds.base as usize);
+    let single = &rest[kinds.embedded as usize..];
+    let pages = base.iter().chain(single);
+    pages.map(|file| file.references).collect()
+}
+
+/// The pages, and what is left of the embedded files' references.
 fn make_pages(
     parameters: &Parameters,
     files: &[SurgeFile],
     kinds: Kinds,
     mut numbers: Vec<u32>,
-) -> (Pages, Vec<u32>, Vec<i64>) {
+) -> (Pages, Vec<i64>) {
     let references: Vec<u32> = files.iter().map(|file| file.references).collect();
     let (base, rest) = references.split_at(kinds.base as usize);
-    let (embedded, single) = rest.split_at(kinds.embedded as usize);
+    let embedded = &rest[..kinds.embedded as usize];
     // Pages come in the order of popularity and are kept in the order of their files.
     let mut ends = Vec::with_capacity(base.len());
     let mut members: Vec<u32> = Vec::new();
@@ -462,6 +481,5 @@ fn make_pages(
     for file in 0..kinds.single {
         pages.push(&[TargetId(kinds.base + kinds.embedded + file)]);
     }
-    let page_references = [base, single].concat();
-    (pages, page_references, left)
+    (pages, left)
 }

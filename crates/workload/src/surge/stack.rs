@@ -1,14 +1,13 @@
 //! A stack of recently used pages: the place of a page in it is its LRU distance.
 //!
-//! Pages lie in blocks, the oldest first. The newest block takes the page that is moved to the top; a
-//! page taken from an older block leaves that block shorter. Two Fenwick trees over the blocks, of
-//! pages and of references left, find a place and the nearest page with references left in O(log n)
-//! steps; a list of the blocks that are not empty lets a window be read without meeting empty ones.
-//! When the blocks are used up, all pages are packed again, once in about n moves.
+//! Pages are stored in blocks, the oldest first. A page that is moved to the top is appended to the newest block,
+//! and its old block becomes shorter. A Fenwick tree over the blocks, of pages and of references left, finds a
+//! place and the nearest page with references left in O(log n) steps. A linked list of the blocks that are not
+//! empty lets a window skip the empty ones. When no block is free, all pages are packed again, about once in n moves.
 //!
 //! A distance is counted from the top, which is 0; an *index* is counted from the bottom.
 
-/// Pages of a full block: some hundred octets are moved when one is taken out.
+/// Pages of a full block: some hundred bytes are moved when one is taken out.
 const BLOCK: usize = 128;
 
 /// Pages in the order of their last use, each with the references that it has left.
@@ -19,8 +18,8 @@ pub(super) struct Stack {
     /// The references of a page that are to last to the end; 0: it may use its own up at once.
     paced: Vec<u32>,
     lengths: Vec<u32>,
-    counts: Fenwick,
-    weights: Fenwick,
+    /// Of each block, how many pages it has and how many references they have left.
+    sums: Fenwick,
     /// The blocks that are not empty, in order: the next newer and the next older one.
     newer: Vec<u32>,
     older: Vec<u32>,
@@ -50,8 +49,8 @@ impl Weighing {
     /// The weight of a page with so many references left, of so many that are paced.
     #[inline]
     fn weight(self, left: u32, paced: u32) -> u32 {
-        let least = (u64::from(paced) * u64::from(self.ahead)) >> 32;
-        match u64::from(left) > least {
+        let least = ((u64::from(paced) * u64::from(self.ahead)) >> 32) as u32;
+        match left > least {
             true => left.max(self.floor),
             false => 0,
         }
@@ -78,8 +77,7 @@ impl Stack {
             left,
             paced,
             lengths: Vec::new(),
-            counts: Fenwick::default(),
-            weights: Fenwick::default(),
+            sums: Fenwick::default(),
             newer: Vec::new(),
             older: Vec::new(),
             newest: 0,
@@ -141,7 +139,7 @@ impl Stack {
 
     /// The place of an index.
     fn place(&self, index: usize) -> Place {
-        let (block, before) = self.counts.find(index as u64);
+        let (block, before) = self.sums.find(PAGES, index as u64);
         Place {
             block,
             offset: index - before as usize,
@@ -209,9 +207,9 @@ impl Stack {
     /// The page with references left that is nearest to the index `centre`, when the pages from
     /// `start` to beyond `centre` on either side have none.
     fn nearest(&self, start: Place, centre: usize) -> Option<(Place, usize)> {
-        let total = self.weights.total();
+        let total = self.sums.total(LEFT);
         let first = start.block * BLOCK;
-        let before = self.weights.before(start.block)
+        let before = self.sums.before(LEFT, start.block)
             + self.left[first..first + start.offset]
                 .iter()
                 .map(|&left| u64::from(left))
@@ -226,8 +224,8 @@ impl Stack {
 
     /// The page to which the `point`-th of all references left belongs, and its index.
     fn holder(&self, point: u64) -> (Place, usize) {
-        let (block, before) = self.weights.find(point);
-        let index = self.counts.before(block) as usize;
+        let (block, before) = self.sums.find(LEFT, point);
+        let index = self.sums.before(PAGES, block) as usize;
         self.choose(
             Place { block, offset: 0 },
             index,
@@ -245,18 +243,19 @@ impl Stack {
             self.left[range.start],
             self.paced[range.start],
         );
-        self.pages[range.clone()].rotate_left(1);
-        self.left[range.clone()].rotate_left(1);
-        self.paced[range.clone()].rotate_left(1);
+        let above = range.start + 1..range.end;
+        self.pages.copy_within(above.clone(), range.start);
+        self.left.copy_within(above.clone(), range.start);
+        self.paced.copy_within(above, range.start);
         if block == self.newest {
-            // It lies at the block's end now, which is the top.
-            self.left[range.end - 1] = left - 1;
-            self.weights.subtract(block, 1);
+            // The block's end is the top.
+            let top = range.end - 1;
+            (self.pages[top], self.left[top], self.paced[top]) = (page, left - 1, paced);
+            self.sums.subtract(block, [0, 1]);
             return page;
         }
         self.lengths[block] -= 1;
-        self.counts.subtract(block, 1);
-        self.weights.subtract(block, u64::from(left));
+        self.sums.subtract(block, [1, left.into()]);
         if self.lengths[block] == 0 {
             self.unlink(block);
         }
@@ -274,8 +273,7 @@ impl Stack {
         self.left[end] = left;
         self.paced[end] = paced;
         self.lengths[newest] += 1;
-        self.counts.add(newest, 1);
-        self.weights.add(newest, u64::from(left));
+        self.sums.add(newest, [1, left.into()]);
     }
 
     fn unlink(&mut self, block: usize) {
@@ -331,11 +329,11 @@ impl Stack {
         self.lengths = (0..blocks)
             .map(|block| filled.saturating_sub(block * BLOCK).min(BLOCK) as u32)
             .collect();
-        self.counts = Fenwick::new(self.lengths.iter().map(|&length| u64::from(length)));
-        self.weights = Fenwick::new((0..blocks).map(|block| {
-            let start = block * BLOCK;
-            let filled = &self.left[start..start + self.lengths[block] as usize];
-            filled.iter().map(|&left| u64::from(left)).sum()
+        self.sums = Fenwick::new((0..blocks).map(|block| {
+            let (start, length) = (block * BLOCK, self.lengths[block]);
+            let filled = &self.left[start..start + length as usize];
+            let left = filled.iter().map(|&left| u64::from(left)).sum();
+            [length.into(), left]
         }));
         self.newest = full - 1;
         self.newer = (1..=blocks as u32).collect();
@@ -343,58 +341,63 @@ impl Stack {
     }
 }
 
-/// Sums over prefixes of a list of numbers that change (P. Fenwick, "A new data structure for
-/// cumulative frequency tables", Software: Practice and Experience 24, 1994).
+/// What [`Fenwick`] sums up in [`Stack`]: pages, and references left.
+const PAGES: usize = 0;
+const LEFT: usize = 1;
+
+/// Sums over prefixes of a list of pairs of numbers that change (P. Fenwick, "A new data structure for cumulative
+/// frequency tables", Software: Practice and Experience 24, 1994). Pairs, because both change together: one walk
+/// through the tree's memory serves both.
 #[derive(Debug, Default)]
 struct Fenwick {
-    /// Entry n (from 1) is the sum of the lowest-bit-of-n numbers that end with number n - 1.
-    sums: Vec<u64>,
-    total: u64,
-    /// The largest power of two that is at most the number of numbers.
+    /// Entry n (from 1) is the sum of the lowest-bit-of-n pairs that end with pair n - 1.
+    sums: Vec<[u64; 2]>,
+    total: [u64; 2],
+    /// The largest power of two that is at most the number of pairs.
     top: usize,
 }
 
 impl Fenwick {
-    fn new(numbers: impl Iterator<Item = u64>) -> Fenwick {
-        let mut sums: Vec<u64> = std::iter::once(0).chain(numbers).collect();
-        let total = sums.iter().sum();
+    fn new(pairs: impl Iterator<Item = [u64; 2]>) -> Fenwick {
+        let mut sums: Vec<[u64; 2]> = std::iter::once([0; 2]).chain(pairs).collect();
+        let total = sums.iter().fold([0; 2], |sum, &pair| plus(sum, pair));
         for n in 1..sums.len() {
             let parent = n + (n & n.wrapping_neg());
             if parent < sums.len() {
-                sums[parent] += sums[n];
+                sums[parent] = plus(sums[parent], sums[n]);
             }
         }
         let top = 1 << (sums.len() - 1).max(1).ilog2();
         Fenwick { sums, total, top }
     }
 
-    fn total(&self) -> u64 {
-        self.total
+    fn total(&self, which: usize) -> u64 {
+        self.total[which]
     }
 
-    fn add(&mut self, place: usize, value: u64) {
-        self.total += value;
+    fn add(&mut self, place: usize, pair: [u64; 2]) {
+        self.total = plus(self.total, pair);
         let mut n = place + 1;
         while n < self.sums.len() {
-            self.sums[n] += value;
+            self.sums[n] = plus(self.sums[n], pair);
             n += n & n.wrapping_neg();
         }
     }
 
-    fn subtract(&mut self, place: usize, value: u64) {
-        self.total -= value;
+    fn subtract(&mut self, place: usize, pair: [u64; 2]) {
+        self.total = minus(self.total, pair);
         let mut n = place + 1;
         while n < self.sums.len() {
-            self.sums[n] -= value;
+            self.sums[n] = minus(self.sums[n], pair);
             n += n & n.wrapping_neg();
         }
     }
 
     /// The sum of the numbers before `place`.
-    fn before(&self, place: usize) -> u64 {
+    fn before(&self, which: usize, place: usize) -> u64 {
         let (mut n, mut sum) = (place, 0);
         while n > 0 {
-            sum += self.sums[n];
+            sum += self.sums[n][which];
             n &= n - 1;
         }
         sum
@@ -402,18 +405,26 @@ impl Fenwick {
 
     /// The place of the number that unit `point` (from 0) of the total belongs to, and the sum before
     /// it. `point` is below the total.
-    fn find(&self, point: u64) -> (usize, u64) {
+    fn find(&self, which: usize, point: u64) -> (usize, u64) {
         let (mut place, mut sum, mut step) = (0, 0, self.top);
         while step > 0 {
             let next = place + step;
-            if next < self.sums.len() && sum + self.sums[next] <= point {
+            if next < self.sums.len() && sum + self.sums[next][which] <= point {
                 place = next;
-                sum += self.sums[next];
+                sum += self.sums[next][which];
             }
             step >>= 1;
         }
         (place, sum)
     }
+}
+
+fn plus(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
+    [a[0] + b[0], a[1] + b[1]]
+}
+
+fn minus(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
+    [a[0] - b[0], a[1] - b[1]]
 }
 
 #[cfg(test)]
@@ -522,27 +533,30 @@ mod tests {
     #[test]
     fn sums_and_places_of_a_changing_list_agree() {
         let mut numbers: Vec<u64> = (0..37).map(|n| Seed(2).draw(n) % 4).collect();
-        let mut tree = Fenwick::new(numbers.iter().copied());
+        let pair = |number: u64| [3 * number, number];
+        let mut tree = Fenwick::new(numbers.iter().copied().map(pair));
         for step in 0..200u64 {
             let place = (Seed(3).draw(step) % 37) as usize;
             match numbers[place] {
                 0 => {
                     numbers[place] += 5;
-                    tree.add(place, 5);
+                    tree.add(place, pair(5));
                 }
                 number => {
                     numbers[place] = number - 1;
-                    tree.subtract(place, 1);
+                    tree.subtract(place, pair(1));
                 }
             }
-            assert_eq!(tree.before(place), numbers[..place].iter().sum::<u64>());
-            assert_eq!(tree.total(), numbers.iter().sum::<u64>());
-            let mut point = 0;
-            for (place, &number) in numbers.iter().enumerate() {
-                for _ in 0..number {
-                    let before = numbers[..place].iter().sum::<u64>();
-                    assert_eq!(tree.find(point), (place, before));
-                    point += 1;
+            for (which, factor) in [(0, 3), (1, 1)] {
+                let before = |place: usize| factor * numbers[..place].iter().sum::<u64>();
+                assert_eq!(tree.before(which, place), before(place));
+                assert_eq!(tree.total(which), before(numbers.len()));
+                let mut point = 0;
+                for (place, &number) in numbers.iter().enumerate() {
+                    for _ in 0..factor * number {
+                        assert_eq!(tree.find(which, point), (place, before(place)));
+                        point += 1;
+                    }
                 }
             }
         }

@@ -1,20 +1,20 @@
-//! Synthetic content: files of an exact size whose octets are right for their type.
+//! Synthetic content: files of an exact size with valid bytes of their type.
 //!
-//! A site of a million files and twenty gigabytes must fit into memory, so a file's octets are woven
-//! of a few shared pools and cost it some hundred octets whatever its size. What they are:
+//! A site of a million files and twenty gigabytes must fit into memory. A file's bytes are therefore composed
+//! of slices of a few shared pools, and take some hundred bytes of memory whatever its size. The bytes are:
 //!
-//! | type | octets |
+//! | type | bytes |
 //! |---|---|
 //! | HTML, CSS, JavaScript, JSON, SVG, plain text | valid text that DEFLATE reduces to the stated ratio |
 //! | GIF, PNG, JPEG, WebP | images that decode, of noise that no coding makes smaller |
 //! | anything else, fonts and archives among it | noise |
 //!
-//! Images are small pictures; the rest of their size is where the format allows what is not pixels
-//! (comments, private chunks). An image smaller than [`smallest`] is noise too.
+//! Images are small pictures. Their other bytes are in parts of the format that hold no pixels (comments,
+//! private chunks). An image smaller than [`smallest`] is noise too.
 //!
-//! The same specifications and seed give the same octets on every machine. The stated ratio is that
-//! of DEFLATE with its window of 32 KiB: a coding with a window of a megabyte and more finds the
-//! pools again in a file that is longer than they are.
+//! The same specifications and seed give the same bytes on every machine. The stated ratio is that of DEFLATE
+//! with its window of 32 KiB. A coding with a window of a megabyte or more finds the repetition of the pools
+//! in files longer than a pool.
 
 mod image;
 mod pool;
@@ -29,32 +29,32 @@ use crate::content::noise;
 use image::{Gifs, Jpegs, Pngs, WebPs};
 use text::{Language, Texts};
 
-/// What DEFLATE leaves of a text when a workload says nothing else: about what it leaves of the
-/// Web's HTML, style sheets and scripts.
+/// The fraction to which DEFLATE reduces a text, when a workload sets no other: about that of HTML, style
+/// sheets and scripts on the Web.
 pub const TEXT_RATIO: f64 = 0.30;
 
 /// 1 January 2025, 00:00:00 GMT, in seconds since the Unix epoch: the date of every file.
 const LAST_MODIFIED: u64 = 1_735_689_600;
-/// Octets of the pool of noise.
+/// Bytes of the pool of noise.
 const NOISE: usize = 1 << 20;
-/// Files up to this size are one piece of memory of their own.
+/// Files up to this size are stored as a single block of memory.
 const WHOLE: u64 = 256;
 
-/// A file to be made.
+/// A file to be generated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSpec {
-    /// The path component of its URI, as [`File::path`] wants it.
+    /// The path component of its URI, as required by [`File::path`].
     pub path: String,
-    /// Its media type; decides what its octets are.
+    /// Its media type; it determines the kind of bytes.
     pub content_type: &'static str,
-    /// Its size in octets.
+    /// Its size in bytes.
     pub size: u64,
 }
 
-/// The files of these specifications, in their order, none of which names another.
+/// The files of these specifications, in their order, without references between them.
 ///
-/// `ratio` is what DEFLATE leaves of a text: it is met within 0.02 by texts of 20 kB and more and
-/// ratios from 0.02 to 0.60; shorter texts carry relatively more of the coding's own header.
+/// `ratio` is the fraction to which DEFLATE reduces a text. Texts of 20 kB and more meet it within 0.02, for
+/// ratios from 0.02 to 0.60; shorter texts have relatively more overhead of the coding's own header.
 pub fn files(specs: impl IntoIterator<Item = FileSpec>, ratio: f64, seed: Seed) -> Vec<File> {
     let maker = Maker::new(ratio, seed);
     specs
@@ -67,15 +67,15 @@ pub fn files(specs: impl IntoIterator<Item = FileSpec>, ratio: f64, seed: Seed) 
         .collect()
 }
 
-/// A site of these files and pages: as [`files`], and a file that names others of a page
-/// ([`Page::named_by`]) holds references to them where its type can: HTML to anything, style sheets
-/// to fonts and images, scripts and SVG to images.
+/// A site of these files and pages. The files are as in [`files`]. In addition, a file that refers to others
+/// of a page ([`Page::named_by`]) contains references to them if its type permits: HTML to any type, style
+/// sheets to fonts and images, scripts and SVG to images.
 ///
-/// References are written in document order. Those that do not fit into a file's size, with what
-/// its type wants at the beginning and the end, are left out; the page has the file nonetheless.
+/// References are written in document order. Those that do not fit into a file's size, besides the required
+/// beginning and end of its type, are left out; the file is still part of the page.
 ///
 /// # Panics
-/// When a page has a file that is not there.
+/// When a page contains a file that does not exist.
 pub fn site(
     name: impl Into<String>,
     specs: Vec<FileSpec>,
@@ -108,7 +108,7 @@ pub fn site(
     }
 }
 
-/// The size of the smallest file of this type that is what the type says; 0 where any size is.
+/// The size of the smallest valid file of this type; 0 if any size is valid.
 pub fn smallest(content_type: &str) -> u64 {
     match content_type {
         "image/gif" => image::SMALLEST_GIF,
@@ -119,8 +119,8 @@ pub fn smallest(content_type: &str) -> u64 {
     }
 }
 
-/// The media type that a path's extension stands for; `application/octet-stream` when it is none
-/// that is known, `text/html` when there is none.
+/// The media type of a path's extension; `application/byte-stream` for an unknown extension, `text/html` when
+/// there is none.
 pub fn type_of(path: &str) -> &'static str {
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or_default();
@@ -162,7 +162,7 @@ fn file(spec: FileSpec, body: Body) -> File {
     }
 }
 
-/// Which file names which, sorted by the file that names.
+/// Which file refers to which, sorted by the referring file.
 struct References(Vec<(FileId, FileId)>);
 
 impl References {
@@ -175,7 +175,7 @@ impl References {
                 references.push((by, named));
             }
         }
-        // Stable: document order stays within each file that names.
+        // Stable sort: references of a file stay in document order.
         references.sort_by_key(|&(by, _)| by);
         references.dedup();
         References(references)
@@ -189,7 +189,7 @@ impl References {
     }
 }
 
-/// Makes bodies; pools are made when the first body needs them.
+/// Generates bodies; a pool is generated when the first body needs it.
 struct Maker {
     ratio: f64,
     seed: Seed,
@@ -262,7 +262,7 @@ impl Maker {
                 let jpegs = self.jpegs.get_or_init(|| Jpegs::new(seed));
                 jpegs.make(index, size)
             }
-            // The format counts its octets in 32 bits.
+            // The format has a 32-bit length.
             "image/webp" if is_image && size < u64::from(u32::MAX) => {
                 let webps = self.webps.get_or_init(|| WebPs::new(seed, self.noise()));
                 webps.make(index, size)

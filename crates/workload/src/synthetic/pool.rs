@@ -1,10 +1,10 @@
-//! Shared memory that bodies are woven from.
+//! Shared memory from which bodies are composed.
 
 use std::sync::Arc;
 
 use fathometer_model::{Seed, Stretch};
 
-/// Adds `length` octets of `pool` from `start` on, from its beginning again at its end.
+/// Appends `length` bytes of `pool` from `start` on, continuing at its beginning when it ends.
 pub(super) fn weave(stretches: &mut Vec<Stretch>, pool: &Arc<[u8]>, start: usize, length: u64) {
     let mut start = start % pool.len();
     let mut left = length;
@@ -17,18 +17,18 @@ pub(super) fn weave(stretches: &mut Vec<Stretch>, pool: &Arc<[u8]>, start: usize
     }
 }
 
-/// Noise in equal blocks, each behind a head that says how long it is, as the comment formats of
-/// images want it. Any run of whole blocks is one stretch.
+/// Noise in blocks of equal length, each after a header with its length, as the comment formats of images
+/// require. Any series of whole blocks is one slice.
 pub(super) struct Framed {
     /// The blocks, each with its frame.
     pub bytes: Arc<[u8]>,
-    /// Octets of one block with its frame.
+    /// Bytes of one block with its frame.
     pub block: usize,
     blocks: usize,
 }
 
 impl Framed {
-    /// `blocks` blocks, each what `frame` makes of `payload` octets of noise.
+    /// `blocks` blocks, each the result of `frame` for `payload` bytes of noise.
     pub fn new(
         seed: Seed,
         blocks: usize,
@@ -47,12 +47,12 @@ impl Framed {
         }
     }
 
-    /// The block that a random number chooses.
+    /// The block selected by a random number.
     pub fn choose(&self, random: u64) -> usize {
         (random % self.blocks as u64) as usize
     }
 
-    /// Where a block begins in `bytes`.
+    /// The start of a block in `bytes`.
     pub fn start(&self, block: usize) -> usize {
         block % self.blocks * self.block
     }

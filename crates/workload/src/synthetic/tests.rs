@@ -65,7 +65,7 @@ fn decode(content_type: &str, file: &[u8]) -> Result<(u32, u32), String> {
 fn images_decode_at_every_size_from_the_smallest() {
     for content_type in IMAGES {
         let first = smallest(content_type);
-        // Every remainder of the padding's blocks, and around the ends of the larger ones.
+        // Every remainder of the padding's blocks, and sizes around the ends of the larger blocks.
         let sizes = (first..first + 900)
             .chain(65_400..65_900)
             .chain(131_000..131_400)

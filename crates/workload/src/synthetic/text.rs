@@ -1,9 +1,8 @@
 //! Text of an exact size that DEFLATE reduces to a stated fraction.
 //!
-//! A text is records of 64 octets out of a pool, between a head and an end of the file's own. Each
-//! record is a statement of its language around a payload: letters at random, which compress to three
-//! quarters, or always the same piece of prose, which compresses to almost nothing. The share of
-//! each makes the ratio.
+//! A text is a series of 64-byte records from a pool, between the file's own head and end. Each record is a
+//! statement of its language around a payload. The payload is either random letters, which compress to three
+//! quarters, or a fixed piece of prose, which compresses to almost nothing. The share of each sets the ratio.
 
 use std::sync::Arc;
 
@@ -12,15 +11,16 @@ use fathometer_model::{Body, Seed, Stretch};
 use super::pool::weave;
 use crate::content::English;
 
-/// Octets of a record.
+/// Bytes of a record.
 const RECORD: usize = 64;
-/// Records of a pool: eight windows of DEFLATE, so that coming round again is no repetition to it.
+/// Records of a pool: eight windows of DEFLATE, so that DEFLATE does not find the repetition when the pool
+/// starts again.
 const RECORDS: usize = 4096;
-/// Octets at random at a text's end, at least, so that texts of one size differ.
+/// The minimum number of random bytes at a text's end, so that texts of one size differ.
 const OWN: usize = 12;
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// What a text is written in.
+/// The language of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Language {
     Plain,
@@ -31,15 +31,15 @@ pub(super) enum Language {
     Svg,
 }
 
-/// What stands around the parts of a text.
+/// The fixed parts of a text.
 struct Grammar {
-    /// What every file begins with.
+    /// The beginning of every file.
     head: &'static str,
     /// Around a record's payload.
     record: (&'static str, &'static str),
-    /// Around the file's own end, the last of them ending the file.
+    /// Around the file's own end; the second string ends the file.
     end: (&'static str, &'static str),
-    /// Around the content of a file too short for all of that.
+    /// Around the content of a file that is too short for the other parts.
     short: (&'static str, &'static str),
 }
 
@@ -89,7 +89,7 @@ impl Language {
         }
     }
 
-    /// A word to name its stream of random numbers by.
+    /// The name of its stream of random numbers.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Language::Plain => "plain",
@@ -101,7 +101,7 @@ impl Language {
         }
     }
 
-    /// What DEFLATE leaves of records that are all random letters: the greatest ratio there is.
+    /// The fraction to which DEFLATE reduces records of random letters: the largest possible ratio.
     const fn incompressible(self) -> f64 {
         match self {
             Language::Plain => 0.758,
@@ -113,8 +113,8 @@ impl Language {
         }
     }
 
-    /// The statement that makes whoever reads this text fetch `path`, a file of `content_type`.
-    /// `None` in a language that cannot say so.
+    /// The statement that makes a client fetch `path`, a file of `content_type`. `None` in a language without
+    /// such a statement.
     fn reference(self, path: &str, content_type: &str) -> Option<String> {
         let family = content_type.split('/').next().unwrap_or_default();
         match (self, family, content_type) {
@@ -145,7 +145,7 @@ impl Language {
     }
 }
 
-/// Makes texts in one language.
+/// Generates texts in one language.
 pub(super) struct Texts {
     language: Language,
     seed: Seed,
@@ -153,7 +153,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// Texts that DEFLATE reduces to about `ratio`.
+    /// A generator of texts that DEFLATE reduces to about `ratio`.
     pub fn new(language: Language, seed: Seed, ratio: f64) -> Texts {
         Texts {
             language,
@@ -162,8 +162,8 @@ impl Texts {
         }
     }
 
-    /// The `index`-th text, of `size` octets, with references to `named` (path and type) in this
-    /// order, as many as there is room for.
+    /// The `index`-th text, of `size` bytes. It refers to `named` (path and type) in this order, as far as
+    /// there is room.
     pub fn make<'a>(
         &self,
         index: u64,
@@ -193,7 +193,7 @@ impl Texts {
         let head = frame.len();
         frame.extend_from_slice(grammar.end.0.as_bytes());
         frame.extend(letters(own, OWN));
-        // The line goes on as the pool's lines do, so that short files keep the ratio.
+        // The line continues like the pool's lines, so that short files keep the ratio.
         let line = own.draw(1) as usize % RECORDS * RECORD + grammar.record.0.len();
         let payload = payload_length(self.language);
         let words = self.pool[line..line + payload].iter().cycle();
@@ -208,11 +208,11 @@ impl Texts {
         Body::woven(stretches)
     }
 
-    /// A text too short for a head and an end.
+    /// A text that is too short for a head and an end.
     fn short(&self, own: Seed, size: usize) -> Vec<u8> {
         let (before, after) = self.language.grammar().short;
         let Some(room) = size.checked_sub(before.len() + after.len()) else {
-            // Blanks are nothing in style sheets and scripts; 0 is a JSON text.
+            // Blanks have no meaning in style sheets and scripts; 0 is a JSON text.
             let filler = match self.language {
                 Language::Json => b'0',
                 _ => b' ',
@@ -235,7 +235,7 @@ fn payload_length(language: Language) -> usize {
     RECORD - before.len() - after.len()
 }
 
-/// Records of which the share of random letters makes `ratio`.
+/// The records; the share of random letters among them sets `ratio`.
 fn pool(language: Language, seed: Seed, ratio: f64) -> Vec<u8> {
     let (before, after) = language.grammar().record;
     let payload = payload_length(language);
@@ -245,7 +245,7 @@ fn pool(language: Language, seed: Seed, ratio: f64) -> Vec<u8> {
     let mut pool = Vec::with_capacity(RECORD * RECORDS);
     for record in 0..RECORDS {
         pool.extend_from_slice(before.as_bytes());
-        // As evenly spread as can be, so that a short text has the same share as a long one.
+        // Spread as evenly as possible, so that a short text has the same share as a long one.
         if (record + 1) * share / RECORDS > record * share / RECORDS {
             pool.extend(letters(letters_seed.child(record as u64), payload));
         } else {
@@ -256,10 +256,10 @@ fn pool(language: Language, seed: Seed, ratio: f64) -> Vec<u8> {
     pool
 }
 
-/// How many of a pool's records are letters, for this ratio.
+/// How many of a pool's records are random letters, for this ratio.
 ///
-/// Read off three measured points: no record, one in sixteen, all. Measured once and not while
-/// running, because compressors differ from processor to processor and the texts must not.
+/// Interpolated between three measured points: no record, one in sixteen, all. The measurement is not
+/// repeated at run time, because compressors differ between processors and the texts must not.
 fn share_of_letters(language: Language, ratio: f64) -> usize {
     const FEW: f64 = 1.0 / 16.0;
     let (none, few, all) = (0.012, 0.057, language.incompressible());
@@ -271,10 +271,10 @@ fn share_of_letters(language: Language, ratio: f64) -> usize {
     (share.clamp(0.0, 1.0) * RECORDS as f64).round() as usize
 }
 
-/// Letters at random: 6 bits each.
+/// Random letters: 6 bits each.
 fn letters(seed: Seed, length: usize) -> impl Iterator<Item = u8> {
     (0..length).map(move |n| {
-        // Ten letters to a draw.
+        // Ten letters per draw.
         let bits = seed.draw(n as u64 / 10) >> (6 * (n % 10));
         LETTERS[(bits & 63) as usize]
     })

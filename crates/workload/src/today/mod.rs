@@ -1,26 +1,26 @@
 //! A page of today: the median home page of July 2025 on a desktop, by the HTTP Archive
 //! (`workloads/modern_page.csv`).
 //!
-//! Its totals are the published medians: 2862 KB in 80 requests, of which HTML, style sheets, fonts,
-//! scripts and images have theirs. Medians of parts do not sum to the median of the whole; the
-//! difference is given to JSON texts that scripts ask for, so that both the parts and the whole are
-//! as published. Sizes within a type follow the published percentiles of that type's files.
+//! Its totals are the published medians: 2862 KB in 80 requests, with separate medians for HTML, style
+//! sheets, fonts, scripts and images. Medians of parts do not sum to the median of the whole. The difference
+//! is assigned to JSON texts that scripts request, so that the parts and the whole are as published. Sizes
+//! within a type follow the published percentiles of that type's files.
 //!
-//! The dependency graph: the HTML names style sheets, scripts, frames and the first half of the
-//! images; style sheets name the fonts; scripts name the other images and the texts.
+//! The dependency graph: the HTML refers to style sheets, scripts, frames and the first half of the images;
+//! style sheets refer to the fonts; scripts refer to the other images and the texts.
 
 use crate::plan::TargetId;
 use crate::workload::{Builder, Workload};
 
 const TABLE: &str = include_str!("../../../../workloads/modern_page.csv");
-/// The rows that are used.
+/// The source of the rows that are used.
 const SOURCE: &str = "Web Almanac 2025 page-weight (July 2025 crawl)";
-/// Octets of the table's KB.
+/// Bytes per KB in the table.
 const KB: u64 = 1024;
-/// Octets of the smallest file.
+/// Bytes of the smallest file.
 const SMALLEST: u64 = 160;
 
-/// The page, asked for again and again.
+/// The page, requested repeatedly.
 pub fn page() -> Workload {
     let bytes = |kind: &str| median(&format!("median_home_desktop.bytes.{kind}")) * KB;
     let count = |kind: &str| median(&format!("median_home.requests.{kind}")) as usize;
@@ -30,7 +30,7 @@ pub fn page() -> Workload {
     let rest = median("requests.home.desktop") as usize - kinds.map(count).iter().sum::<usize>();
 
     let mut page = Graph::default();
-    // The document is nearly all of the HTML; frames are small.
+    // The main document has most of the HTML's bytes; frames are small.
     let frames = count("html") - 1;
     let frame = KB;
     page.add(
@@ -53,7 +53,7 @@ pub fn page() -> Workload {
     );
     page.add_all("html", "text/html", &vec![frame; frames], &[0]);
     let images = sizes("image", count("image"), bytes("image"));
-    // Every second one, so that both halves hold small and large ones.
+    // Every second one, so that both halves contain small and large images.
     let half = |late: usize| -> Vec<u64> { images.iter().copied().skip(late).step_by(2).collect() };
     page.add_all("webp", "image/webp", &half(0), &[0]);
     page.add_all(
@@ -84,7 +84,7 @@ pub fn page() -> Workload {
     builder.one_page("today", &members, Some(&named_by))
 }
 
-/// A page's members, and which names which.
+/// A page's members, and their dependencies.
 #[derive(Default)]
 struct Graph {
     builder: Builder,
@@ -93,7 +93,7 @@ struct Graph {
 }
 
 impl Graph {
-    /// A file that the member at `by` names. Gives its own place.
+    /// Adds a file to which the member at `by` refers. Returns its index.
     fn add(&mut self, path: &str, content_type: &'static str, size: u64, by: u16) -> u16 {
         self.members
             .push(self.builder.file(path, content_type, size));
@@ -101,7 +101,7 @@ impl Graph {
         self.named_by.len() as u16 - 1
     }
 
-    /// Files of one type, which the members at `by` name in turn. Gives their places.
+    /// Adds files of one type, to which the members at `by` refer in turn. Returns their indexes.
     fn add_all(
         &mut self,
         extension: &str,
@@ -122,13 +122,13 @@ impl Graph {
     }
 }
 
-/// `count` sizes of `total` octets in all, as the published percentiles of files of this kind are
-/// spread, the largest first.
+/// `count` sizes with a sum of `total` bytes, distributed like the published percentiles of files of this
+/// kind, the largest first.
 fn sizes(kind: &str, count: usize, total: u64) -> Vec<u64> {
     let metric = format!("file_size.{kind}.desktop");
     let mut points = vec![(0.0, 0.0)];
     points.extend(rows(&metric));
-    // Nothing is published beyond the 90th percentile; the largest is taken to be twice that.
+    // No value is published beyond the 90th percentile; the largest is assumed to be twice that.
     let largest = points.last().map_or(1.0, |&(_, size)| 2.0 * size);
     points.push((100.0, largest));
     let at = |percentile: f64| {
@@ -145,7 +145,7 @@ fn sizes(kind: &str, count: usize, total: u64) -> Vec<u64> {
         .iter()
         .map(|size| ((size / sum * total as f64) as u64).max(SMALLEST))
         .collect();
-    // What rounding leaves is the largest one's.
+    // The largest file absorbs the rounding error.
     let others: u64 = sizes.iter().skip(1).sum();
     if let Some(first) = sizes.first_mut() {
         *first = total - others;
@@ -214,7 +214,7 @@ mod tests {
             };
             assert_eq!(extension(usize::from(by)), wanted, "{}", extension(place));
         }
-        // The files say so themselves.
+        // The generated files contain the references.
         let site = workload.site(0.3, Seed(1));
         let page = &site.pages[0];
         for (&file, by) in page.embedded.iter().zip(&page.named_by) {

@@ -1,14 +1,14 @@
-//! WebStone file lists: pages, each a set of files, chosen by weight.
+//! WebStone file lists: pages, each a set of files, selected by weight.
 //!
-//! Two forms are read, and may be mixed. One page a line, as WebStone 2.x has it:
+//! Two forms are accepted, and may be mixed. One page per line, as in WebStone 2.x:
 //!
 //! ```text
 //! # path, weight, size
 //! /file500.html 350 #500
 //! ```
 //!
-//! and pages of several files in the manner of 1.x: a line with the number of files and the weight,
-//! then one file a line. A line with a single number before all pages says how many there are.
+//! and pages of several files in the style of 1.x: a line with the number of files and the weight, then one
+//! line per file. A line with a single number before all pages is the number of pages.
 //!
 //! ```text
 //! 2
@@ -20,9 +20,9 @@
 //! /about.html #2048
 //! ```
 //!
-//! A missing or non-positive weight counts as 1. `#` before a number is a size in octets; before
-//! anything else it begins a comment. The layout of pages of several files is this program's own:
-//! the published descriptions say what they are, not how they are written.
+//! A missing or non-positive weight counts as 1. `#` before a number is a size in bytes; before anything else
+//! it starts a comment. The layout of pages of several files is this program's own, because the published
+//! descriptions do not define the syntax.
 
 mod sets;
 
@@ -33,7 +33,7 @@ use crate::plan::{Choice, TargetId, Weights};
 use crate::synthetic::type_of;
 use crate::workload::{Builder, Workload, is_origin_form};
 
-/// The workload of a file list. A user asks for page after page without a pause.
+/// The workload of a file list. A user requests page after page without a pause.
 pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
     let mut list = List::default();
     for (line, content) in text.lines().enumerate() {
@@ -46,13 +46,13 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
 struct List {
     builder: Builder,
     weights: Vec<u64>,
-    /// The number of pages that the list says it has, and the line that says so.
+    /// The number of pages as declared in the list, with the line of the declaration.
     stated: Option<(usize, u64)>,
     /// The page whose files are being read.
     open: Option<OpenPage>,
 }
 
-/// A page of several files of which some are still to come.
+/// A page of several files, of which some have not been read yet.
 struct OpenPage {
     line: usize,
     files: u64,
@@ -173,7 +173,7 @@ impl List {
     }
 }
 
-/// A line's words before its size or comment, each with its offset; and the size.
+/// The words of a line before its size or comment, each with its offset; and the size.
 type Fields<'a> = (Vec<(usize, &'a str)>, Option<u64>);
 
 fn fields(content: &str) -> Result<Fields<'_>, (usize, String)> {
@@ -183,12 +183,12 @@ fn fields(content: &str) -> Result<Fields<'_>, (usize, String)> {
             fields.push((offset, word));
             continue;
         };
-        // A comment line may begin with a number as any other may.
+        // A comment line may start with a number, like any other comment.
         if fields.is_empty() || !size.starts_with(|first: char| first.is_ascii_digit()) {
             return Ok((fields, None));
         }
         return match size.parse() {
-            // More than a petabyte is a slip.
+            // More than a petabyte is taken as a typing error.
             Ok(octets @ 0..=1_000_000_000_000_000) => Ok((fields, Some(octets))),
             _ => Err((
                 offset + 1,

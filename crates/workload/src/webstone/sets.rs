@@ -1,9 +1,9 @@
-//! File lists that are known: WebStone's own, and the two of Almeida et al. (1996).
+//! Known file lists: WebStone's own, and the two of Almeida et al. (1996).
 
 use crate::plan::{Choice, Weights};
 use crate::workload::{Builder, Workload};
 
-/// The standard set of WebStone 2.x, which its run rules ask for.
+/// The standard set of WebStone 2.x, which its run rules require.
 pub const STANDARD: &str = "\
 /file500.html 350 #500
 /file5k.html 500 #5125
@@ -12,10 +12,10 @@ pub const STANDARD: &str = "\
 /file5m.html 1 #5248000
 ";
 
-/// Sizes of almeida96's files in KiB, how many there are, and the weight of each.
+/// Sizes of almeida96's files in KiB, the number of files of each size, and the weight of each.
 const ALMEIDA: &str = include_str!("../../../../workloads/almeida96_sizes.csv");
 
-/// WebStone's standard set: one file a page.
+/// WebStone's standard set: one file per page.
 pub fn standard() -> Workload {
     super::parse("webstone", STANDARD).expect("the standard set is a file list")
 }
@@ -23,14 +23,14 @@ pub fn standard() -> Workload {
 /// Workload A of Almeida et al.: 18 files of 298 KB in total, 94 % of accesses to files below
 /// 50 KB.
 ///
-/// The paper prints these figures and not the files; the sizes are a set that satisfies them. The
-/// printed mean of 15 KB does not: 298 / 18 is 16.6. Neither does the paper say which files make a
-/// page: each file is a page of its own.
+/// The paper prints these figures but not the files; the sizes are a set that satisfies them. It cannot
+/// satisfy the printed mean of 15 KB, because 298 / 18 is 16.6. The paper does not say either which files
+/// form a page, so each file is a page of its own.
 pub fn almeida_a() -> Workload {
     almeida("a", "almeida-a", 1.0)
 }
 
-/// Workload B of Almeida et al.: 180 files of 1 to 200 KB, 5 MB in total, all alike probable.
+/// Workload B of Almeida et al.: 180 files of 1 to 200 KB, 5 MB in total, all equally probable.
 ///
 /// As with [`almeida_a`], a set that satisfies what is printed, except the printed mean of 27 KB:
 /// 5 MB / 180 is 28.4.
@@ -38,9 +38,8 @@ pub fn almeida_b() -> Workload {
     almeida("b", "almeida-b", 1.0)
 }
 
-/// Workload B with files of 300 KB on average, as section 5.5 of the paper has them to make a disk
-/// work: 180 files, 54 000 KB in total. The paper prints the average alone; the sizes keep B's
-/// proportions.
+/// Workload B with a mean file size of 300 KB, which section 5.5 of the paper uses to load a disk: 180 files,
+/// 54 000 KB in total. The paper only prints the mean; the sizes keep B's proportions.
 pub fn almeida_300k() -> Workload {
     let mean = almeida_b().statistics().mean;
     almeida("b", "almeida-300k", 300.0 * 1024.0 / mean)

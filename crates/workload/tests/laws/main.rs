@@ -1,12 +1,11 @@
-//! Laws: quantiles, probabilities, draws and means agree with one another, with the papers, and with
-//! SciPy.
+//! Quantiles, probabilities, draws and means of laws agree with one another, with the papers, and with SciPy.
 
 mod scipy;
 
 use fathometer_model::Seed;
 use fathometer_workload::distribution::Law;
 
-/// Every kind of law, with the parameters that workloads have and some at the edge.
+/// Every kind of law, with the parameters of the workloads and some extreme ones.
 const LAWS: [Law; 13] = [
     Law::Uniform {
         low: -1.0,
@@ -90,7 +89,7 @@ fn draws_follow_their_law() {
         let distance = draws
             .iter()
             .enumerate()
-            // Of equal values, as at a cap, only the last is the empirical law's.
+            // Of equal values, as at a cap, only the last one is on the empirical distribution.
             .filter(|&(place, x)| draws.get(place + 1) != Some(x))
             .map(|(place, &x)| ((place + 1) as f64 / DRAWS as f64 - law.cdf(x)).abs())
             .fold(0.0, f64::max);
@@ -102,16 +101,16 @@ fn draws_follow_their_law() {
 fn means_are_the_integral_of_the_quantiles() {
     for law in LAWS {
         let Some(mean) = law.mean() else { continue };
-        // Its mean is its parameter, and its quantiles are slow.
+        // Its mean is its parameter, and its quantiles take long to compute.
         if matches!(law, Law::InverseGaussian { .. }) {
             continue;
         }
-        // Strata that become finer towards 1, where the heavy tails are.
+        // Strata that become finer towards 1, to resolve the heavy tails.
         let integral: f64 = (0..40_000)
             .map(|n| {
                 let at = |n: i32| 1.0 - (1.0 - f64::from(n) / 4e4).powi(3);
                 let (low, high) = (at(n), at(n + 1));
-                // The last two strata are narrower than numbers near 1 can tell.
+                // The last two strata are narrower than the spacing of floating-point numbers near 1.
                 let middle = ((low + high) / 2.0).min(1.0 - f64::EPSILON);
                 (high - low) * law.quantile(middle)
             })

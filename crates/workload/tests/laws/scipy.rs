@@ -1,5 +1,5 @@
-//! Laws and draws against SciPy's, when SciPy is there. Set `FATHOMETER_REQUIRE_SCIPY` to fail
-//! rather than skip where it is not.
+//! Laws and draws compared with SciPy, if it is installed. Set `FATHOMETER_REQUIRE_SCIPY` to fail instead of
+//! skipping when it is not.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,8 +9,8 @@ use fathometer_workload::distribution::Law;
 
 use crate::LAWS;
 
-/// Prints, for each law: its mean, its quantiles and probabilities at given places, and draws made
-/// from the formulas alone.
+/// Prints, for each law: its mean, its quantiles and probabilities at given points, and draws computed from
+/// the formulas alone.
 const SCRIPT: &str = r"
 import math, sys
 from scipy import stats
@@ -79,7 +79,8 @@ fn laws_are_scipys() {
         for x in quantiles {
             same(law.cdf(1.5 * x), "probability");
         }
-        // Draws of the inverse Gaussian are transformed from two numbers, not inverted from one.
+        // Draws of the inverse Gaussian are a transformation of two numbers, and not the inverse of the
+        // distribution.
         if !matches!(law, Law::InverseGaussian { .. }) {
             for n in 0..20 {
                 same(law.sample(Seed(42), n), "draw");
@@ -88,7 +89,7 @@ fn laws_are_scipys() {
     }
 }
 
-/// What Python prints; `None`, said on standard error, where it has no SciPy.
+/// The output of Python; `None`, with a message on standard error, if it has no SciPy.
 fn python(script: &str) -> Option<String> {
     let run = || {
         let mut child = Command::new("python3")

@@ -1,4 +1,4 @@
-//! The clients of the bench, and what they say.
+//! The clients of the bench, and how their output is read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,29 +12,29 @@ use super::latency::{self, Samples, without_correction};
 use super::server::{self, Server, Tuning};
 use super::{Judgement, ROUNDS, SECONDS};
 
-/// Connections of every client.
+/// Connections that each client opens.
 const CONNECTIONS: u32 = 64;
-/// Connections, and streams on each, of every client of HTTP/2.
+/// Connections, and streams on each, of each HTTP/2 client.
 const HTTP2: (u32, u32) = (16, 16);
-/// How far the medians of two clients may lie apart.
+/// Largest relative difference between the medians of two clients.
 const AGREEMENT: f64 = 0.05;
-/// A file that nginx sends in parts of 2 KiB, 20 ms apart: so long that no client's own time counts,
-/// and so slow that no processor is busy.
+/// A file that nginx sends in parts of 2 KiB, 20 ms apart. That is so long that the client's own time does not
+/// matter, and so slow that no processor is busy.
 const SLOW_FILE: (&str, usize) = ("slow.html", 4096);
 
 /// Where clients run.
 pub(super) struct Place {
-    /// The program that is measured.
+    /// The program under test.
     pub(super) ours: PathBuf,
-    /// The client that is made of quic-go; `None` where it cannot be built.
+    /// The client built on quic-go; `None` when it cannot be built.
     pub(super) quic_go: Option<PathBuf>,
-    /// The bare loop in C; `None` where it cannot be built.
+    /// The bare loop in C; `None` when it cannot be built.
     pub(super) bare: Option<PathBuf>,
-    /// The processor of the clients.
+    /// The processor that clients run on.
     pub(super) processor: usize,
-    /// Where everything lies.
+    /// The folder of all files.
     pub(super) folder: PathBuf,
-    /// Whether the user has seen enough.
+    /// Whether the user has interrupted the bench.
     pub(super) interrupt: Interrupt,
 }
 
@@ -43,15 +43,15 @@ pub(super) struct Place {
 pub(super) enum Client {
     /// `fathometer load`.
     Ours {
-        /// Requests under way on each connection.
+        /// Requests in flight on each connection.
         pipeline: u32,
     },
     Wrk,
     Wrk2,
-    /// epoll, send and recv around one request, in C.
+    /// epoll, send and recv for one request, in C.
     Bare,
     H2load {
-        /// Requests under way on each connection.
+        /// Requests in flight on each connection.
         pipeline: u32,
     },
     Ab,
@@ -62,20 +62,21 @@ pub(super) enum Client {
     H2loadHttp2,
     /// `fathometer load`, HTTP/3.
     OursHttp3,
-    /// A loop around quic-go's client, HTTP/3.
+    /// A loop on quic-go's client, HTTP/3.
     QuicGo,
 }
 
-/// What a run of a client took.
+/// The cost of one run of a client.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cost {
-    /// Processor time, user and system, in seconds.
+    /// CPU time (user and system) in seconds.
     pub(super) cpu: f64,
     /// Wall time in seconds.
     pub(super) seconds: f64,
-    /// Exchanges, as the client says; 0 when it is not asked.
+    /// Exchanges, as the client reports them; 0 when it does not.
     pub(super) exchanges: u64,
-    /// The latency in seconds at [`latency::QUANTILES`], as the client says; `None` when it does not or was not asked.
+    /// Latency in seconds at [`latency::QUANTILES`], as the client reports it; `None` when it does not or was
+    /// not told to.
     pub(super) latency: Option<[f64; 4]>,
 }
 
@@ -98,7 +99,7 @@ impl Client {
         }
     }
 
-    /// Runs it; `None` when it is not installed.
+    /// Runs the client; `None` when it is not installed.
     pub(super) fn run(
         self,
         place: &Place,
@@ -108,7 +109,7 @@ impl Client {
         self.start(place, url, seconds, false)
     }
 
-    /// The same, and asks it for the latencies that it has seen, which may cost it something.
+    /// The same, and requests the latencies that the client measured, which may cost it CPU time.
     pub(super) fn run_timed(
         self,
         place: &Place,
@@ -129,10 +130,10 @@ impl Client {
             return Ok(None);
         };
         let log = place.folder.join("requests.log");
-        // h2load adds to a file that is there.
+        // h2load appends to an existing file.
         let _ = fs::remove_file(&log);
         let said = place.folder.join("said");
-        // The shell knows the time of its children to the millisecond; taskset becomes the client.
+        // The shell reports the time of its children to the millisecond; taskset execs the client.
         let script = "TIMEFORMAT='%U %S %R'; file=$1; shift; \
                       { time taskset -c \"$0\" \"$@\" >\"$file\" 2>\"$file.err\"; }";
         let output = Command::new("bash")
@@ -147,7 +148,7 @@ impl Client {
             return Err("interrupted".to_owned());
         }
         let text = fs::read_to_string(&said).unwrap_or_default();
-        // 3: measured, but a generator at its limit is not to be believed about latency.
+        // Exit code 3: measured, but the generator was at its limit, so its latencies are invalid.
         if !matches!(output.status.code(), Some(0 | 3)) {
             let errors = fs::read_to_string(said.with_extension("err")).unwrap_or_default();
             return Err(format!("{} failed: {errors}{text}", self.name()));
@@ -171,7 +172,7 @@ impl Client {
         }))
     }
 
-    /// Its command line; `None` when it is not installed.
+    /// The command line of the client; `None` when it is not installed.
     fn words(self, place: &Place, url: &str, seconds: u32, is_timed: bool) -> Option<Vec<String>> {
         let program = match self {
             Client::Ours { .. } | Client::OursHttp2 | Client::OursHttp3 => {
@@ -208,17 +209,17 @@ impl Client {
                 let (address, port) = address.rsplit_once(':')?;
                 format!("{CONNECTIONS} {seconds} {address} {port} /{target}")
             }
-            // A rate that it cannot reach: as many as it can.
+            // A rate above wrk2's capacity: it sends as fast as it can.
             Client::Wrk2 => format!("-t1 -c{CONNECTIONS} -d{seconds}s -R 1000000 {url}"),
             Client::H2load { pipeline } => {
-                // Its own figures have no median; its log has every request.
+                // h2load prints no median; its log contains every request.
                 let log = match is_timed {
                     true => format!("--log-file={log} "),
                     false => String::new(),
                 };
                 format!("{log}--h1 -t1 -c{CONNECTIONS} -m{pipeline} -D {seconds} {url}")
             }
-            // The time limit sets a number of requests too, so it comes first.
+            // In ab, `-t` also sets a number of requests, so it must precede `-n`.
             Client::Ab => format!("-q -k -c {CONNECTIONS} -t {seconds} -n 100000000 {url}"),
             Client::Oha => format!("--no-tui -c {CONNECTIONS} -z {seconds}s {url}"),
             Client::OursHttp2 => format!(
@@ -238,11 +239,12 @@ impl Client {
         Some(std::iter::once(program).chain(rest).collect())
     }
 
-    /// How many exchanges it says it completed, of the clients that servers are measured with.
+    /// The number of completed exchanges that the client reports; only for clients that servers are measured
+    /// with.
     fn exchanges(self, text: &str) -> Option<u64> {
         match self {
             Client::Ours { .. } | Client::OursHttp2 | Client::OursHttp3 => {
-                // Processor time knows no warm-up, so neither may the exchanges.
+                // CPU time includes the warm-up, so the exchanges must include it too.
                 let json = json_of(text)?;
                 let completed = |window: &str| json[window]["counts"]["completed"].as_u64();
                 let others = ["warm_up", "drain"].into_iter().filter_map(completed);
@@ -265,7 +267,7 @@ impl Client {
         }
     }
 
-    /// The latency in seconds that it tells, at [`latency::QUANTILES`].
+    /// The latency in seconds that the client reports, at [`latency::QUANTILES`].
     fn latency(self, text: &str, log: &Path) -> Option<[f64; 4]> {
         let micros = match self {
             Client::Ours { .. } => {
@@ -283,7 +285,8 @@ impl Client {
                         ["sample", value, count] => {
                             samples.insert(value.parse().ok()?, count.parse().ok()?);
                         }
-                        // Microseconds and requests: wrk expects the mean time between a connection's exchanges.
+                        // Time in microseconds, and requests: wrk expects the mean time between a connection's
+                        // exchanges.
                         ["expected", time, requests] => {
                             let time: u64 = time.parse().ok()?;
                             let requests: u64 = requests.parse().ok()?;
@@ -312,7 +315,7 @@ impl Client {
     }
 }
 
-/// Compares the medians that clients tell of a file that nginx holds back.
+/// Compares the medians that clients report for a file that nginx delays.
 pub(super) fn compare_latency(place: &Place, processor: usize) -> Result<Judgement, String> {
     server::write_site(&place.folder, &[SLOW_FILE])?;
     let nginx = Server::nginx(&place.folder, processor, Tuning::Fast)?;
@@ -381,7 +384,8 @@ fn json_of(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// Has wrk print all latencies that it holds, and what it takes to undo what it has added to them. Gives the script.
+/// Writes a script that makes wrk print all latencies in its histogram, and the figures that are needed to
+/// remove the samples that wrk adds. Returns the path of the script.
 fn write_script(folder: &Path) -> std::io::Result<String> {
     let file = folder.join("latencies.lua");
     let script = "done = function(summary, latency, requests)\n\
@@ -417,7 +421,7 @@ mod tests {
                     \x20 43210 requests in 3.00s, 51.2MB read\nexpected 64000 6400\n\
                     sample 600 60\nsample 800 2\nsample 1440 2\n";
         assert_eq!(Client::Wrk.exchanges(text), Some(43_210));
-        // One exchange of a connection each 640 µs: 1440 µs have added 800 µs.
+        // One exchange per connection every 640 µs: each latency of 1440 µs has added one of 800 µs.
         let told = Client::Wrk.latency(text, Path::new("/none")).unwrap();
         assert_eq!(told, [600e-6, 600e-6, 1440e-6, 1440e-6]);
         assert_eq!(Client::Wrk.latency("sample 1 1", Path::new("/none")), None);

@@ -1,5 +1,5 @@
-//! HTTP/3: each of two clients with each of two servers, the processor time of both. The peers are what
-//! quic-go makes of it: Caddy, and a client that is nothing but a loop around its transport.
+//! HTTP/3: each of two clients with each of two servers, the CPU time of both. The peers are built on quic-go:
+//! Caddy, and a client that is only a loop on quic-go's transport.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use super::client::{Client, Place, installed};
 use super::server::{self, Server};
 use super::{FILE, Judgement, ROUNDS, Row, SECONDS, bar, judged};
 
-/// Builds the client of quic-go in `folder`; `None` without Go, or where it cannot get what it needs.
+/// Builds the quic-go client in `folder`; `None` without Go, or when its modules cannot be fetched.
 pub(super) fn build_quic_go(root: &Path, folder: &Path) -> Option<PathBuf> {
     let go = installed("go").or_else(|| {
         let usual = PathBuf::from("/usr/local/go/bin/go");
@@ -26,14 +26,14 @@ pub(super) fn build_quic_go(root: &Path, folder: &Path) -> Option<PathBuf> {
         .then_some(program)
 }
 
-/// First the judgement of clients, then that of servers.
+/// Returns the judgement of clients, then that of servers.
 pub(super) fn measure(place: &Place, processor: usize) -> Result<[Judgement; 2], String> {
     server::write_identity(&place.folder)?;
     let ours = Server::ours_http3(place, processor)?;
     let peer = Server::caddy(&place.folder, processor)?;
     let servers: Vec<&Server> = std::iter::once(&ours).chain(peer.as_ref()).collect();
     let clients = [Client::OursHttp3, Client::QuicGo];
-    // Ours with ours, the peer with ours, ours with the peer, both peers.
+    // Ours with ours, the peer with ours, ours with the peer, peer with peer.
     let pairs = [(0, 0), (1, 0), (0, 1), (1, 1)];
     let mut of_clients = pairs.map(|_| Row::default());
     let mut of_servers = pairs.map(|_| Row::default());

@@ -1,13 +1,13 @@
-//! How late requests of an open loop leave: the send lag of `fathometer load` at half of what one
-//! processor of it and one of `fathometer serve` can do together.
+//! How late requests of an open loop leave: the send lag of `fathometer load` at half of the capacity of one
+//! processor for it and one for `fathometer serve`.
 //!
-//! A round begins with a closed loop, which finds out how much that is at the moment; what else the
-//! machine has to do changes it by a factor. The lag is what the program says of itself: it is the one
-//! figure that nobody else can take.
+//! A round begins with a closed loop that measures the capacity, because other load on the machine can change
+//! it by a factor. The program itself reports the lag: no other program can measure it.
 //!
-//! No program is in time on a processor that a hypervisor gives to others: where it takes one for a hundredth of
-//! the time, the 99th percentile is its doing. So a round in which it took more than a trifle is told and made
-//! again; whether it did is read from the kernel, and has nothing to do with what the lag was.
+//! No program is punctual on a processor that a hypervisor gives to other guests. If the hypervisor takes the
+//! processor for 1 % of the time, it determines the 99th percentile. A round with more stolen time than
+//! `MOST_STOLEN` is therefore reported, not judged, and repeated. The kernel reports the stolen time; the lag
+//! has no influence on this decision.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,27 +22,28 @@ use super::{FILE, Judgement};
 
 /// Undisturbed rounds of each kind of arrivals.
 const ROUNDS: usize = 5;
-/// From how many of them on there is a verdict.
+/// Fewest undisturbed rounds for a verdict.
 const FEWEST: usize = 3;
-/// How many rounds are made for their sake.
+/// Most rounds run to obtain them.
 const MOST_ROUNDS: usize = 25;
-/// The share of the capacity that is offered.
+/// Offered rate as a share of the capacity.
 const SHARE: f64 = 0.5;
-/// What the 99th percentile may be, in microseconds.
+/// Upper bound of the 99th percentile, in microseconds.
 const MOST: f64 = 100.0;
-/// How much of a round a hypervisor may take from either processor: half of what the percentile leaves out.
+/// Largest share of a round that a hypervisor may take from either processor: half of what lies above the
+/// percentile.
 const MOST_STOLEN: f64 = 0.005;
 const ARRIVALS: [&str; 2] = ["constant", "poisson"];
 
-/// What a round said.
+/// The figures of one round.
 struct Round {
-    /// A second.
+    /// Requests per second.
     offered: f64,
-    /// Microseconds.
+    /// In microseconds, as are the next two.
     p50: f64,
     p99: f64,
     max: f64,
-    /// The share of the round that a hypervisor took from the processor that it took more from.
+    /// Share of the round that a hypervisor took; the larger of the two processors' shares.
     stolen: f64,
 }
 
@@ -59,12 +60,12 @@ impl Lags {
         self.undisturbed().count() >= ROUNDS || self.0.len() >= MOST_ROUNDS
     }
 
-    /// The median of what the undisturbed rounds say.
+    /// The median of a figure over the undisturbed rounds.
     fn middle(&self, of: impl Fn(&Round) -> f64) -> f64 {
         median(self.undisturbed().map(of).collect())
     }
 
-    /// Whether the bar is met; `None` where the machine did not let anybody meet it.
+    /// Whether the bar is met; `None` when the hypervisor disturbed too many rounds to judge.
     fn met(&self) -> Option<bool> {
         let is_judged = self.undisturbed().count() >= FEWEST;
         is_judged.then(|| self.middle(|round| round.p99) <= MOST)
@@ -168,7 +169,7 @@ fn judged(kinds: &[Lags]) -> Judgement {
     (all_met, Value::Array(told))
 }
 
-/// What a hypervisor has taken from two processors since an instant.
+/// Time that a hypervisor has taken from two processors since an instant.
 struct Stolen {
     processors: [usize; 2],
     begin: Instant,
@@ -184,7 +185,7 @@ impl Stolen {
         }
     }
 
-    /// The share of the time since then, of the processor that more was taken from.
+    /// Share of the time since then; the larger of the two processors' shares.
     fn share(&self) -> f64 {
         let time = self.begin.elapsed().as_secs_f64();
         let shares = self.processors.iter().zip(self.before);
@@ -196,12 +197,12 @@ impl Stolen {
     }
 }
 
-/// What was taken from a processor since the system began; nothing where the kernel does not say.
+/// Time taken from a processor since the system started; zero where the kernel does not report it.
 fn stolen(processor: usize) -> Duration {
     CpuTimes::read_processor(processor).map_or(Duration::ZERO, |times| times.steal)
 }
 
-/// The measured window of a load on the clients' processor.
+/// Runs a load on the clients' processor; returns its measured window.
 fn load(place: &Place, url: &str, arguments: &[&str]) -> Result<Value, String> {
     let output = Command::new("taskset")
         .args(["-c", &place.processor.to_string()])
@@ -215,7 +216,7 @@ fn load(place: &Place, url: &str, arguments: &[&str]) -> Result<Value, String> {
             "1",
             "--quiet",
             "--json",
-            // Every window counts, also those that noise made INVALID.
+            // Every window counts, also those marked INVALID because of noise.
             "--repeats",
             "0",
         ])
@@ -226,7 +227,7 @@ fn load(place: &Place, url: &str, arguments: &[&str]) -> Result<Value, String> {
     if place.interrupt.is_raised() {
         return Err("interrupted".to_owned());
     }
-    // 3: the program itself says that it was late, or at its limit. How late is what is asked.
+    // Exit code 3: the program reports that it was late, or at its limit. The bench measures that lateness.
     let summary: Option<Value> = match output.status.code() {
         Some(0 | 3) => serde_json::from_slice(&output.stdout).ok(),
         _ => None,
@@ -250,7 +251,7 @@ fn figure(measured: &Value, path: &[&str]) -> Result<f64, String> {
 mod tests {
     use super::*;
 
-    /// Rounds of certain 99th percentiles, `stolen` of each taken away.
+    /// Rounds with the given 99th percentiles and the given stolen share.
     fn lags(p99: &[f64], stolen: f64) -> Lags {
         Lags(
             p99.iter()
@@ -293,7 +294,7 @@ mod tests {
         assert!(met);
         assert_eq!(told[0]["p99_us"].as_array().map(Vec::len), Some(25));
         assert!(told[1]["met"].is_null() && told[1]["p99_us_median"].is_null());
-        // Undisturbed ones that are late stay late, however many there are.
+        // Late undisturbed rounds give a missed bar, without further rounds.
         let late = lags(&[150.0; ROUNDS], 0.0);
         assert_eq!((late.met(), late.is_complete()), (Some(false), true));
     }

@@ -1,5 +1,5 @@
-//! What a large file costs its server: 1 MiB from the page cache, where the kernel does nearly all of
-//! the work and a server can only ask for it in a better or a worse way.
+//! A server's cost for a large file: 1 MiB from the page cache. The kernel does nearly all of the work, and a
+//! server can only request it more or less efficiently.
 
 use super::client::{Client, Place};
 use super::server::{self, Server, Tuning};
@@ -7,9 +7,9 @@ use super::{FILE, Judgement, ROUNDS, Row, SECONDS, SIZE, bar, judged};
 
 const LARGE: (&str, usize) = ("1m.html", 1 << 20);
 
-/// Servers by their processor time for an exchange, under the same client.
+/// Compares servers by CPU time per exchange under the same client.
 pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, String> {
-    // The small one is what a server is asked for to see whether it answers.
+    // The small file is for the check that a server answers.
     server::write_site(&place.folder, &[(FILE, SIZE), LARGE])?;
     let servers = [
         Server::ours(place, processor)?,

@@ -1,28 +1,29 @@
-//! Whether the latencies that clients report of a saturated server agree: with one another, and with the
+//! Whether the latencies that clients report for a saturated server agree: with one another, and with the
 //! server's own clock.
 //!
-//! All clients mean the same thing by a latency here: from just before the call that sends a request to the end of
-//! its response. What differs is told and undone:
+//! All clients measure latency from just before the call that sends a request to the end of its response.
+//! Differences between their reports are stated and removed:
 //! - wrk adds samples that it did not measure. For each latency of more than twice the mean time between a
-//!   connection's exchanges it counts the latencies that requests would have had that it did not send. Those are
-//!   computed from the latency alone, and so can be taken out again exactly ([`without_correction`]). wrk's figures here are of
-//!   what it measured.
-//! - h2load prints no percentiles; they are taken from its log of all requests.
-//! - A server that tells how long a request took (nginx's `$request_time`) counts from reading it, in milliseconds. A
-//!   saturated server reads a request long after it came. So the server's own clock is the kernel's on
-//!   the server's interface: a capture says when each request arrived there and when the last packet of its response
-//!   left. A capture counts where it lost nothing and holds the exchanges that nginx has counted.
+//!   connection's exchanges, it counts the latencies of the requests that it did not send meanwhile. It
+//!   computes them from the latency alone, so they can be removed exactly ([`without_correction`]). wrk's
+//!   figures here contain only its measurements.
+//! - h2load prints no percentiles; they are computed from its log of all requests.
+//! - A server that reports the time of a request (nginx's `$request_time`) counts from reading it, in
+//!   milliseconds. A saturated server reads a request long after it arrived. So the server's own clock is the
+//!   kernel's on the server's interface: a capture shows when each request arrived there and when the last
+//!   packet of its response left. A capture counts when it lost no packet and contains the exchanges that nginx
+//!   counted.
 //!
-//! A client that is slower than the server measures its own queue: nginx opens the file for every request here, so
-//! that each client has time to spare.
+//! A client that is slower than the server measures its own queue. nginx therefore opens the file for every
+//! request here, which leaves each client spare time.
 //!
-//! In a closed loop the clients make the load. One that writes many requests in a row, as wrk does, wakes the server
-//! less often, the server then does more, and latencies really differ, by a tenth on some machines. So what clients
-//! report in turns is told and not judged. Judged is what each reports beside what the capture says of the
-//! same run: ours alone, and ours beside each peer's. What differs between two runs does not count in either.
-//! The median over rounds is judged by its 95 % interval from order statistics: met where all of it lies within the
-//! bar, missed where none of it does. In between there are more rounds, and after the last it is undecided, which is
-//! not met.
+//! In a closed loop the clients determine the load. A client that writes many requests in a row, as wrk does,
+//! wakes the server less often. The server then does more, and latencies really differ, by a tenth on some
+//! machines. So the figures of clients that run in turns are reported, not judged. The bench judges each
+//! client's report against the capture of the same run: ours alone, and ours relative to each peer's.
+//! Differences between two runs then cancel. The median over rounds is judged by its 95 % interval from order
+//! statistics. The bar is met if the whole interval lies within the bar, and missed if the whole interval lies
+//! outside. In between, more rounds run. After the last round the result is undecided, which counts as not met.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -38,18 +39,19 @@ use super::client::{self, Client, Place, installed};
 use super::server::{Server, Tuning};
 use super::{FILE, Judgement, SECONDS};
 
-/// What is compared.
+/// The percentiles that are compared.
 pub(super) const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 const NAMES: [&str; 4] = ["p50", "p90", "p99", "p99.9"];
-/// How far percentiles may lie apart.
+/// Largest relative difference of percentiles.
 const AGREEMENT: f64 = 0.03;
-/// Rounds at least, and at most where an interval decides nothing.
+/// Fewest rounds, and most rounds while an interval decides nothing.
 const ROUNDS: (usize, usize) = (9, 25);
-/// Seconds that a capture lasts: the run of a client, the time to start it, and to write down what is left.
+/// Seconds that a capture lasts: the run of a client, the time to start it, and the time to write the last
+/// packets.
 const CAPTURED: u32 = SECONDS + 3;
-/// The share of the exchanges that a capture has to hold: those at its end may lack an answer.
+/// Least share of the exchanges that a capture must contain: exchanges at its end may lack an answer.
 const HELD: f64 = 0.99;
-/// Octets kept of each packet: the heads.
+/// Bytes kept of each packet: the headers.
 const KEPT: &str = "96";
 const CLIENTS: [Client; 3] = [
     Client::Ours { pipeline: 1 },
@@ -57,10 +59,10 @@ const CLIENTS: [Client; 3] = [
     Client::H2load { pipeline: 1 },
 ];
 
-/// Latencies in some unit, and how many there are of each.
+/// Latencies in some unit, with the number of each.
 pub(super) type Samples = BTreeMap<u64, u64>;
 
-/// The percentiles, each the smallest sample that so many are not above.
+/// The percentiles; each is the smallest sample that at least this share of the samples does not exceed.
 pub(super) fn quantiles(samples: &Samples) -> Option<[f64; 4]> {
     let all: u64 = samples.values().sum();
     (all > 0).then(|| {
@@ -76,14 +78,15 @@ pub(super) fn quantiles(samples: &Samples) -> Option<[f64; 4]> {
     })
 }
 
-/// Takes out what wrk has added to its histogram of microseconds: for each latency it counts all that are smaller by
-/// whole multiples of `expected`, down to `expected`.
+/// Removes the samples that wrk added to its histogram, in microseconds. For each latency, wrk also counts the
+/// latency minus multiples of `expected`, as long as the result is above `expected`.
 pub(super) fn without_correction(corrected: &Samples, expected: u64) -> Samples {
     let mut measured = corrected.clone();
     if expected == 0 {
         return measured;
     }
-    // What the largest latencies have added lies below them, so that from above each is what was measured.
+    // The largest latencies only added smaller ones. From the largest down, each count is therefore already the
+    // measured one.
     let largest: Vec<u64> = measured
         .keys()
         .rev()
@@ -104,7 +107,7 @@ pub(super) fn without_correction(corrected: &Samples, expected: u64) -> Samples 
     measured
 }
 
-/// Ratios of one figure to another, less 1, a round each.
+/// Ratios of one figure to another, less 1; one per round.
 #[derive(Default)]
 struct Ratios(Vec<f64>);
 
@@ -116,13 +119,12 @@ enum Verdict {
 }
 
 impl Ratios {
-    /// The interval of their median: the ranks between which it lies 95 times of 100, whatever they are
-    /// distributed like.
+    /// The 95 % interval of their median, from order statistics: it holds for any distribution.
     fn interval(&self) -> Option<(f64, f64)> {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
-        // The probability that at most so many of n fair coins show heads.
+        // The probability that at most this number of n fair coins show heads.
         let (mut term, mut below, mut rank) = (0.5_f64.powi(n as i32), 0.0, 0);
         while rank < n / 2 && below + term <= 0.025 {
             below += term;
@@ -142,10 +144,10 @@ impl Ratios {
     }
 }
 
-/// One comparison: what with what, and the ratios of each percentile.
+/// One comparison of two sources: its name, and the ratios of each percentile.
 struct Comparison {
     name: String,
-    /// Whether it is a bar, or is told beside one.
+    /// Whether it is a bar; otherwise it is only reported.
     is_judged: bool,
     ratios: [Ratios; 4],
 }
@@ -175,7 +177,7 @@ impl Comparison {
     }
 }
 
-/// Measures, prints and judges.
+/// Measures, prints the results and judges them.
 pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, String> {
     let (is_held_back_met, held_back) = client::compare_latency(place, processor)?;
     let nginx = Server::nginx(&place.folder, processor, Tuning::None)?;
@@ -278,7 +280,7 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
             println!(
                 "{name:44}  not measured: it or dumpcap is not installed, or captures are not allowed"
             );
-            // A bar that nothing was held against is not met.
+            // A bar without measurements is not met.
             is_met &= !is_judged;
             told.push(json!({ "of": name, "met": null }));
             continue;
@@ -321,7 +323,7 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
     (is_met, told)
 }
 
-/// A capture of the server's interface under way.
+/// A running capture of the server's interface.
 struct Capture {
     child: Child,
     said: BufReader<std::process::ChildStderr>,
@@ -330,7 +332,7 @@ struct Capture {
 }
 
 impl Capture {
-    /// Begins one that ends by itself; `None` where it cannot be made.
+    /// Starts a capture that stops by itself; `None` when capturing is not possible.
     fn start(folder: &Path, server: SocketAddr) -> Result<Option<Capture>, String> {
         let Some(program) = installed("dumpcap") else {
             return Ok(None);
@@ -348,7 +350,7 @@ impl Capture {
             .map_err(|error| format!("failed to run dumpcap: {error}"))?;
         let mut said = BufReader::new(child.stderr.take().ok_or("dumpcap has no stderr")?);
         let mut line = String::new();
-        // It names its file when it captures. Where it is not allowed to, it ends without.
+        // dumpcap names its file once it captures. Without permission it exits without that line.
         while !line.starts_with("File: ") {
             line.clear();
             if said.read_line(&mut line).unwrap_or(0) == 0 {
@@ -364,7 +366,7 @@ impl Capture {
         }))
     }
 
-    /// Waits for its end; gives the latencies in it, in nanoseconds, or nothing where packets were lost.
+    /// Waits for the end of the capture. Returns its latencies in nanoseconds, or `None` if packets were lost.
     fn finish(mut self) -> Result<Option<Samples>, String> {
         let mut text = String::new();
         while self.said.read_line(&mut text).unwrap_or(0) > 0 {}
@@ -378,7 +380,7 @@ impl Capture {
     }
 }
 
-/// Whether dumpcap says that it has lost nothing: `Packets received/dropped on interface 'Loopback: lo': 8/0 (…`.
+/// Whether dumpcap reports no loss: `Packets received/dropped on interface 'Loopback: lo': 8/0 (…`.
 fn kept_all(said: &str) -> bool {
     let counts = said
         .lines()
@@ -388,7 +390,7 @@ fn kept_all(said: &str) -> bool {
     counts.is_some_and(|(_, dropped)| dropped == "0")
 }
 
-/// The latency of each exchange of a capture in pcap's format, Ethernet, IPv4: from the packet with its request to
+/// The latency of each exchange in a capture (pcap format, Ethernet, IPv4): from the packet with its request to
 /// the last packet of its response.
 fn exchanges(octets: &[u8], port: u16) -> Result<Samples, String> {
     let word = |at: usize| -> Option<u32> {
@@ -401,7 +403,7 @@ fn exchanges(octets: &[u8], port: u16) -> Result<Samples, String> {
         _ => return Err("dumpcap wrote no pcap file of this machine's byte order".to_owned()),
     };
     let mut samples = Samples::new();
-    // Of each connection, by the client's port: when its request came, and the last packet of the response.
+    // For each connection, by client port: time of its request, and time of the last packet of the response.
     let mut open: HashMap<u16, (u64, Option<u64>)> = HashMap::new();
     let mut at = 24;
     while let (Some(seconds), Some(fraction), Some(kept)) = (word(at), word(at + 4), word(at + 8)) {
@@ -487,7 +489,7 @@ mod tests {
         assert_eq!(verdict(&around(-0.08)), Verdict::Missed);
         assert_eq!(verdict(&around(0.08)), Verdict::Missed);
         assert_eq!(verdict(&around(0.03)), Verdict::Undecided);
-        // Of nine the second and the eighth, whatever the two beyond are.
+        // For nine rounds the interval is the second to the eighth value; the two extremes do not matter.
         let mut wild = around(0.0);
         (wild[0], wild[8]) = (-5.0, 9.0);
         assert_eq!(verdict(&wild), Verdict::Met);

@@ -1,23 +1,23 @@
-//! `cargo xtask bench load`: what an exchange costs, of clients and of servers.
+//! `cargo xtask bench load`: cost per exchange, of clients and of servers.
 //!
-//! Clients are compared by the processor time, user and system, of the whole program for an
-//! exchange with the same nginx, which counts the exchanges itself: no client's word is taken. The bars of the
-//! design were set with nginx. What the same costs from `fathometer serve`, which is faster than any client, is told
-//! beside it and not judged: there each client counts for itself, and less of an exchange is the client's own.
-//! Servers are compared by theirs under the same client. Server and client have a processor each.
-//! Everything takes turns in rounds, and a ratio is the median of the ratios within each round:
-//! what else the machine has to do then weighs on both sides of it.
+//! Clients are compared by CPU time (user and system) of the whole program per exchange with the same nginx.
+//! nginx counts the exchanges itself, so the figures do not depend on the clients' own counts. The bars of the
+//! design were set with nginx. The same cost with `fathometer serve`, which is faster than any client, is
+//! reported and not judged: there each client counts its own exchanges, and less of an exchange is the client's
+//! own cost. Servers are compared by their CPU time under the same client. Server and client each have one
+//! processor. All measurements alternate in rounds, and a ratio is the median of the ratios within each round.
+//! Other load on the machine then affects both sides of a ratio.
 //!
-//! HTTP/2 over TLS is measured with both clients and both servers, ours and nghttp2's; HTTP/3 in the same
-//! way with ours and quic-go's, side by side and without a bar.
+//! HTTP/2 over TLS is measured with both clients and both servers, ours and nghttp2's. HTTP/3 is measured in
+//! the same way with ours and quic-go's, side by side and without a bar.
 //!
-//! A large file is measured for itself: it is the kernel's work, and a server's only to ask for it well.
-//! And at half of what client and server can do, an open loop says how late its requests leave.
+//! A large file is measured separately: the kernel does the work, and a server can only request it efficiently.
+//! Then an open loop at half of the capacity of client and server measures how late its requests leave.
 //!
-//! At last it is not speed that is compared but what clients say of latency: of a saturated server, whose percentiles
-//! must agree, and of a file that the server holds back for a known time.
+//! The last part compares latencies that clients report, not speed: for a saturated server, where the
+//! percentiles must agree, and for a file that the server delays by a known time.
 //!
-//! The client is measured as it is by default, without wake-up coalescing, which would change what is measured.
+//! The client is measured with its defaults: without wake-up coalescing, which would change the result.
 
 mod client;
 mod http3;
@@ -36,12 +36,12 @@ use self::client::{Client, Cost, Place};
 use self::server::{Server, Tuning};
 use super::trace::{Scratch, build, median};
 
-/// Rounds of each measurement: what else the machine has to do comes and goes in seconds, and the two sides
-/// of a ratio are to meet the same of it.
+/// Rounds of each measurement. Other load on the machine changes within seconds; alternating rounds expose both
+/// sides of a ratio to the same load.
 const ROUNDS: usize = 9;
-/// Seconds that each client runs in each round: long against what it takes to start.
+/// Seconds that each client runs in each round: long compared with its start.
 const SECONDS: u32 = 2;
-/// Octets of the file.
+/// Bytes of the file.
 const SIZE: usize = 1024;
 const FILE: &str = "1k.html";
 
@@ -50,11 +50,11 @@ struct Bar {
     name: &'static str,
     ours: usize,
     peer: usize,
-    /// The most that ours may cost in units of the peer's cost; `None`: told and not judged.
+    /// Upper bound of our cost relative to the peer's; `None`: reported, not judged.
     most: Option<f64>,
 }
 
-/// What one program cost in each round, and how many exchanges it made a second.
+/// Cost of one program in each round, and its exchanges per second.
 #[derive(Default)]
 struct Row {
     micros: Vec<f64>,
@@ -68,22 +68,22 @@ impl Row {
     }
 }
 
-/// A part of the bench, in the order in which they are made.
+/// A part of the bench, in the order in which they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Part {
-    /// What an exchange costs a client.
+    /// A client's cost per exchange.
     Clients,
-    /// What it costs a server, and clients at their limit.
+    /// A server's cost per exchange, and clients at their limit.
     Servers,
-    /// Files of a megabyte.
+    /// Files of 1 MiB.
     Large,
-    /// How late an open loop sends.
+    /// How late an open loop sends its requests.
     SendLag,
     /// HTTP/2 over TLS.
     Http2,
     /// HTTP/3.
     Http3,
-    /// Whether the percentiles that clients report of a saturated server agree.
+    /// Whether clients report the same percentiles for a saturated server.
     Latency,
 }
 
@@ -99,8 +99,7 @@ impl Part {
     ];
 }
 
-/// Builds the release binary, measures, prints tables and a line of JSON, and fails when a bar is
-/// missed.
+/// Builds the release binary, measures, prints tables and a line of JSON, and fails when a bar is missed.
 pub(crate) fn run(root: &Path, only: &[Part]) -> Result<ExitCode, String> {
     let ours = build(root)?;
     let processors = sched::processors().map_err(|error| error.to_string())?;
@@ -142,7 +141,7 @@ pub(crate) fn run(root: &Path, only: &[Part]) -> Result<ExitCode, String> {
     })
 }
 
-/// One part: the name of each of its judgements, and what was judged.
+/// Runs one part; returns the name of each judgement with its result.
 fn measure(
     part: Part,
     root: &Path,
@@ -169,7 +168,7 @@ fn measure(
         }
         Part::Http3 => {
             place.quic_go = http3::build_quic_go(root, &place.folder);
-            // There is no bar: the figures stand side by side.
+            // No bar applies: the figures are printed side by side.
             let [clients, servers] = http3::measure(place, processor)?;
             vec![
                 ("http3_clients", (true, clients.1)),
@@ -209,7 +208,7 @@ fn clients(place: &Place, processor: usize) -> Result<Judgement, String> {
             let Some(mut cost) = client.run(place, &nginx.url(FILE), SECONDS)? else {
                 continue;
             };
-            // The request that asks is counted with the others.
+            // nginx also counts the status request itself.
             cost.exchanges = nginx.requests()?.saturating_sub(before + 1).max(1);
             row.push(&cost);
         }
@@ -219,7 +218,8 @@ fn clients(place: &Place, processor: usize) -> Result<Judgement, String> {
     Ok(judged(&names, &rows, &bars))
 }
 
-/// Measures servers, and with the first of them, ours, the clients that it does not hold up.
+/// Measures servers. With the first server (ours), also measures the clients, because it does not slow them
+/// down.
 fn servers(place: &Place, processor: usize) -> Result<(Judgement, Judgement), String> {
     let servers = [
         Server::ours(place, processor)?,
@@ -237,7 +237,7 @@ fn servers(place: &Place, processor: usize) -> Result<(Judgement, Judgement), St
         }
     }
     for _ in 0..ROUNDS {
-        // The clients of a server one after the other: what else the machine does changes within seconds.
+        // Both clients of a server run one after the other: other load on the machine changes within seconds.
         for (place_of_server, place_of_client) in
             (0..servers.len()).flat_map(|server| [(server, 0), (server, 1)])
         {
@@ -274,15 +274,15 @@ fn servers(place: &Place, processor: usize) -> Result<(Judgement, Judgement), St
     Ok((judged(&names, &rows, &bars), faster))
 }
 
-/// HTTP/2 over TLS: each of two clients with each of two servers, the processor time of both. First
-/// the judgement of clients, then that of servers.
+/// HTTP/2 over TLS: each of two clients with each of two servers, the CPU time of both. Returns the judgement
+/// of clients, then that of servers.
 fn http2(place: &Place, processor: usize) -> Result<[Judgement; 2], String> {
     server::write_identity(&place.folder)?;
     let ours = Server::ours_secure(place, processor)?;
     let peer = Server::nghttpd(&place.folder, processor)?;
     let servers: Vec<&Server> = std::iter::once(&ours).chain(peer.as_ref()).collect();
     let clients = [Client::OursHttp2, Client::H2loadHttp2];
-    // Ours with ours, the peer with ours, ours with the peer, both peers.
+    // Ours with ours, the peer with ours, ours with the peer, peer with peer.
     let pairs = [(0, 0), (1, 0), (0, 1), (1, 1)];
     let mut of_clients = pairs.map(|_| Row::default());
     let mut of_servers = pairs.map(|_| Row::default());
@@ -344,7 +344,7 @@ const fn bar(name: &'static str, ours: usize, peer: usize, most: Option<f64>) ->
     }
 }
 
-/// Whether each bar is met, and everything as JSON.
+/// Whether each bar is met, and all figures as JSON.
 type Judgement = (bool, Value);
 
 /// Prints all rows and bars.
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_that_of_pairs_and_what_is_missing_is_not_judged() {
-        // A neighbour doubled the cost of everything in the second round.
+        // Other load on the machine doubled all costs in the second round.
         let rows = [
             row(&[8.0, 16.0, 8.0]),
             row(&[10.0, 20.0, 10.0]),

@@ -1,5 +1,5 @@
-//! The servers of the bench: processes of this program that end with it, at ports that the kernel
-//! chose, with all their files in one temporary folder.
+//! The servers of the bench: child processes that the bench stops at its end, on ports that the kernel chose,
+//! with all their files in one temporary folder.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,22 +12,21 @@ use std::time::Duration;
 
 use super::client::{Place, installed};
 
-/// Ticks a second of the times in `/proc`: a constant of the kernel's interface.
+/// Ticks per second of the times in `/proc`: a constant of the kernel's interface.
 const TICKS: f64 = 100.0;
 
-/// How far nginx is helped beyond what it does by itself.
+/// How nginx is tuned beyond its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tuning {
-    /// As its makers set it, except for the access log and the limit on requests.
+    /// nginx's defaults, except for the access log and the limit on requests.
     None,
-    /// Descriptors and times of files kept: the fastest way known to send a small file.
+    /// Descriptors and modification times of files cached: the fastest known way to send a small file.
     Fast,
-    /// The same, files sent by the kernel, each with its head in one segment: the usual advice for
-    /// large ones.
+    /// The same, with sendfile and each file's head in one segment: the usual advice for large files.
     Sendfile,
 }
 
-/// A running server. Dropping it ends it.
+/// A running server. Dropping it kills it.
 pub(super) struct Server {
     pub(super) name: &'static str,
     scheme: &'static str,
@@ -35,7 +34,7 @@ pub(super) struct Server {
     child: Child,
 }
 
-/// Makes a key and a certificate for it in `folder`, for a day.
+/// Creates a key and a certificate for it in `folder`, valid for one day.
 pub(super) fn write_identity(folder: &Path) -> Result<(), String> {
     let output = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-pkeyopt"])
@@ -55,7 +54,7 @@ pub(super) fn write_identity(folder: &Path) -> Result<(), String> {
     }
 }
 
-/// Writes files of zeros' ASCII to `folder/site`, which any user may read.
+/// Writes files filled with the character `0` to `folder/site`, readable by any user.
 pub(super) fn write_site(folder: &Path, files: &[(&str, usize)]) -> Result<(), String> {
     let site = folder.join("site");
     let write = || -> std::io::Result<()> {
@@ -89,7 +88,7 @@ impl Server {
         Server::of_ours(place, processor, "https", &arguments)
     }
 
-    /// The same, HTTP/3 beside it.
+    /// The same, with HTTP/3 in addition.
     pub(super) fn ours_http3(place: &Place, processor: usize) -> Result<Server, String> {
         let [chain, key] = ["chain.pem", "key.pem"].map(|name| place.folder.join(name));
         let arguments = [
@@ -156,7 +155,7 @@ impl Server {
         let mut child = spawn(command.stdout(Stdio::piped()))?;
         let mut said = String::new();
         if let Some(stdout) = child.stdout.take() {
-            // Without a line it has ended, and said why on stderr.
+            // Without a line, the server has exited and reported the cause on stderr.
             let _ = BufReader::new(stdout).read_line(&mut said);
         }
         let address = said
@@ -177,7 +176,7 @@ impl Server {
         .ready()
     }
 
-    /// nginx, a single process.
+    /// nginx with a single process.
     pub(super) fn nginx(folder: &Path, processor: usize, tuning: Tuning) -> Result<Server, String> {
         let (name, extra) = match tuning {
             Tuning::None => ("nginx", ""),
@@ -208,7 +207,7 @@ impl Server {
             .and_then(|()| fs::write(&file, configuration))
             .map_err(|error| format!("failed to write {}: {error}", file.display()))?;
         let mut command = pinned(processor);
-        // Not on an ordinary user's PATH.
+        // nginx is often not on an ordinary user's PATH.
         let program = ["/usr/sbin/nginx", "/usr/local/sbin/nginx"]
             .into_iter()
             .find(|path| Path::new(path).is_file())
@@ -261,17 +260,17 @@ impl Server {
         .map(Some)
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address of a file.
+    /// The URL of a file.
     pub(super) fn url(&self, file: &str) -> String {
         format!("{}://{}/{file}", self.scheme, self.address)
     }
 
-    /// Requests that nginx has begun to answer since it started, this one included.
+    /// Requests that nginx has started to answer since its start, including this one.
     pub(super) fn requests(&self) -> Result<u64, String> {
         let answer = self.get("status")?;
         // Three numbers in the line after their names: accepts, handled, requests.
@@ -283,7 +282,7 @@ impl Server {
             .ok_or_else(|| format!("nginx's status is {answer:?}"))
     }
 
-    /// Processor time it has used so far, user and system, in seconds.
+    /// CPU time used so far, user and system, in seconds.
     pub(super) fn cpu(&self) -> Result<f64, String> {
         let file = format!("/proc/{}/stat", self.child.id());
         let text = fs::read_to_string(&file)
@@ -302,7 +301,7 @@ impl Server {
         }
     }
 
-    /// Waits until it answers, and rightly.
+    /// Waits until the server answers with the correct file.
     fn ready(mut self) -> Result<Server, String> {
         for _ in 0..200 {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -310,7 +309,7 @@ impl Server {
             }
             if TcpStream::connect(self.address).is_ok() {
                 if self.scheme == "https" {
-                    // What it answers, its clients count.
+                    // Over TLS the port is enough; the clients check the responses.
                     return Ok(self);
                 }
                 let answer = self.get(super::FILE)?;
@@ -346,7 +345,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has nothing to lose, and its files go with the folder.
+        // The server has no state to save, and its files are removed with the folder.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -358,7 +357,7 @@ fn free_address() -> Result<SocketAddr, String> {
         .map_err(|error| format!("failed to find a free port: {error}"))
 }
 
-/// taskset becomes the program that it starts, so the process is the server itself.
+/// taskset execs the program that it starts, so the process is the server itself.
 fn pinned(processor: usize) -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", &processor.to_string()]);

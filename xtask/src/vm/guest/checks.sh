@@ -37,10 +37,9 @@ check() {
 watch_limits() {
     while :; do
         for file in cpu.max memory.max io.max cpuset.cpus; do
-            cat $groups/fathometer-*-server/$file $groups/*/fathometer-*-server/$file \
-                $groups/*/*/fathometer-*-server/$file $groups/*/*/*/fathometer-*-server/$file \
-                $groups/*/*/*/*/fathometer-*-server/$file 2>/dev/null | sed "s/^/$file /"
+            find $groups -path "*/fathometer-*-server/$file" -exec cat {} + 2>/dev/null | sed "s/^/$file /"
         done
+        find $groups -type d -name 'fathometer-*-server' | sed "s/^/group /"
         sleep 0.3
     done >/job/seen
 }
@@ -168,6 +167,7 @@ user=$groups/user.slice/user-1000.slice
 service=$user/user@1000.service
 scope=$service/app.slice/run-2.scope
 mkdir -p $scope /job/tmp
+setfattr -n user.delegate -v 1 $scope
 echo "+cpu +memory +pids" >$user/cgroup.subtree_control
 for group in $service $service/app.slice $scope; do
     chown 1000 $group $group/cgroup.procs $group/cgroup.subtree_control $group/cgroup.threads
@@ -178,6 +178,8 @@ chown 1000 /job/tmp
 chmod 666 /dev/net/tun
 before="$(handed_down)"
 inside delegated $scope env TMPDIR=/job/tmp /bin/setpriv --reuid 1000 --regid 1000 --clear-groups
+# Groups above the scope are systemd's.
+seen delegated group "$scope/fathometer"
 nothing_left delegated "$before"
 
 # --- a container: its topmost group has processes, and nothing above it is seen

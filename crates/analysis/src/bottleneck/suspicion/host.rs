@@ -4,9 +4,9 @@ use super::super::words::{number, octets, percent};
 use super::super::{Confidence, Resource, Suspicion};
 use super::{NEARLY, Seen, by_use, share, suspicion};
 
-/// Octets of a page.
+/// Bytes of a memory page.
 const PAGE: f64 = 4096.0;
-/// Reads of fewer octets than this are more of a burden by their number than by their size.
+/// Reads smaller than this many bytes load the disk by their number rather than by their size.
 const SMALL_READ: f64 = 65_536.0;
 
 impl Seen<'_> {
@@ -14,8 +14,8 @@ impl Seen<'_> {
         let used = self.signals.cpu_of_quota?;
         let throttled = self.signals.throttled_periods;
         let mut confidence = by_use(used);
-        // A quota that is used up in most of its periods holds requests up, whatever is left of it
-        // in the others.
+        // A quota that is used up in most of its periods delays requests, even if some is left in the other
+        // periods.
         if throttled.is_some_and(|share| share >= 0.5) {
             let by_periods = match used {
                 nearly if nearly >= NEARLY => Confidence::Strong,
@@ -52,7 +52,7 @@ impl Seen<'_> {
         let thread = self.signals.busiest_thread?;
         let quota = self.signals.cpu_quota_cores;
         let used = self.signals.cpu_of_quota;
-        // With a core and less to spend, the quota is what a thread meets first.
+        // With one core or less of quota, a thread reaches the quota before it fills a core.
         if quota.is_some_and(|cores| cores <= 1.0) || used.is_some_and(|share| share >= 0.9) {
             return None;
         }
@@ -89,7 +89,7 @@ impl Seen<'_> {
         let confidence = match (signals.refaults_per_s, read >= PAGE) {
             (Some(_), _) if self.rereads && disk_waits => Confidence::Strong,
             (Some(_), _) if self.rereads => Confidence::Likely,
-            // What is read was never in memory: more of it would help nothing.
+            // Files that are read now were never in memory, so more memory would not help.
             (Some(_), _) => return None,
             (None, true) if disk_waits => Confidence::Likely,
             (None, true) => Confidence::Possible,
@@ -131,7 +131,7 @@ impl Seen<'_> {
                     percent(reads / limit)
                 ),
             ),
-            // A disk without a limit of its own, busy with small reads.
+            // A disk without a limit on operations, busy with small reads.
             None if self.octets_per_read()? < SMALL_READ => self.disk_by_waits()?,
             None => return None,
         };
@@ -173,7 +173,7 @@ impl Seen<'_> {
         ))
     }
 
-    /// The largest share that is used of a limit of the disk.
+    /// The larger of the used shares of the disk's two limits.
     fn disk_use(&self) -> Option<f64> {
         let signals = self.signals;
         let reads = share(signals.disk_reads_per_s, signals.disk_reads_limit_per_s);
@@ -209,7 +209,7 @@ impl Seen<'_> {
         ))
     }
 
-    /// A disk that reads again what memory could not keep may be the victim.
+    /// A disk that rereads evicted pages may be the victim of short memory.
     fn as_a_victim(&self, confidence: Confidence) -> Confidence {
         match self.rereads {
             true => confidence.min(Confidence::Likely),
@@ -229,7 +229,8 @@ impl Seen<'_> {
     }
 }
 
-/// Limits of disks are kept to some per cent, and counted when requests end.
+/// The kernel enforces disk limits only to within some per cent and counts requests at their end. So 0.05 is
+/// added.
 fn disk_by_use(share: f64) -> Option<Confidence> {
     by_use(share + 0.05)
 }

@@ -1,4 +1,4 @@
-//! What the path, TCP and the way to a worker make suspect.
+//! What the path, TCP and the accept queue make suspect.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl Seen<'_> {
                 confidence = Some(Confidence::Strong);
             }
         }
-        // Waiting for the other end without a window in the way: handshakes and requests.
+        // Waits for the peer that no window causes: handshakes and requests.
         let handshake = signals.connect.unwrap_or_default().min(round_trip);
         let request = signals.first_byte.unwrap_or_default().min(round_trip);
         if let Some(whole) = whole(signals).filter(|whole| !whole.is_zero()) {
@@ -87,8 +87,8 @@ impl Seen<'_> {
             confidence = confidence.max(by_share);
         }
         let mut confidence = confidence?;
-        // A full link makes the round trip as long as its queue; a full processor makes everybody
-        // wait for it anyway.
+        // A full link lengthens the round trip by its queue. A full processor delays every exchange in any
+        // case.
         let link = [signals.link_up, signals.link_down];
         if self.is_computing || link.into_iter().flatten().any(|used| used >= NEARLY) {
             confidence = Confidence::Possible;
@@ -105,8 +105,8 @@ impl Seen<'_> {
         let signals = self.signals;
         let overflows = signals.listen_overflows_per_s;
         let connect = signals.connect.unwrap_or_default();
-        // The first retransmission of a SYN is after a second: a mean beyond a tenth of it, and
-        // many round trips, is that of connections of which some were thrown away.
+        // The first retransmission of a SYN comes after one second. So a mean above a tenth of a second, and
+        // above several round trips, means that some SYNs were dropped.
         let round_trip = signals.round_trip.unwrap_or_default();
         let slow = connect > Duration::from_millis(100) && connect > 4 * round_trip;
         let mut confidence = match overflows {
@@ -134,7 +134,7 @@ impl Seen<'_> {
                  1 s, then 2 s more"
             ));
         }
-        // The queue is full because nobody takes from it.
+        // The queue is full because the server does not accept from it.
         if self.workers_taken || self.is_computing {
             confidence = Confidence::Possible;
             let cause = match self.workers_taken {
@@ -166,7 +166,7 @@ impl Seen<'_> {
             Some(share) if share >= FULL => Confidence::Possible,
             Some(share) if share >= NEARLY && is_waited => Confidence::Likely,
             Some(_) => return None,
-            // A queue of waiting connections at a server that has time to take them.
+            // Connections wait although the server has processor time to accept them.
             None if waiting.is_some() && !self.is_computing => Confidence::Possible,
             None => return None,
         };

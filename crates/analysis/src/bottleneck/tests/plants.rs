@@ -1,4 +1,4 @@
-//! Loads whose limit is known, made up after the operational laws.
+//! Synthetic loads with a known limit, built from the operational laws.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::super::*;
 pub(super) const USERS: f64 = 40.0;
 pub(super) const REPLICATES: u32 = 5;
 
-/// A load whose limit is known: what its probes see, and how its throughput answers.
+/// A load with a known limit: the signals of its probes, and how its throughput responds.
 pub(super) struct Plant {
     pub(super) signals: Signals,
     /// Resource, factor and elasticity of throughput to relief.
@@ -17,8 +17,8 @@ pub(super) struct Plant {
 }
 
 impl Plant {
-    /// Five replicates of the load as it is and of each change. A replicate has a drift that its
-    /// loads share, and each load noise of its own, up to this share either way.
+    /// Five replicates of the unchanged load and of each change. All loads of a replicate share a drift. Each
+    /// load also has noise of its own, up to this share in either direction.
     pub(super) fn observed(&self, noise: f64) -> Vec<Observation> {
         let draws = Seed(17).stream("noise");
         let mut observations = Vec::new();
@@ -36,7 +36,7 @@ impl Plant {
                     (elasticity * change.and_then(Change::relief).unwrap()).exp()
                 });
                 let throughput = 100.0 * drift * own * effect;
-                // Little's law in a closed loop; more users are more to wait for.
+                // Little's law in a closed loop: more users mean more waiting.
                 let users = match change {
                     Some(change) if change.resource == Resource::Load => USERS * change.factor,
                     _ => USERS,
@@ -79,7 +79,7 @@ pub(super) fn observation(
     }
 }
 
-/// A host with time, memory and link to spare, and busy users.
+/// A host with spare processor time, memory and link capacity, and busy users.
 pub(super) fn idle() -> Signals {
     Signals {
         cpu_quota_cores: Some(2.0),
@@ -108,7 +108,7 @@ pub(super) fn idle() -> Signals {
     }
 }
 
-/// The steps of a usual search, none of which does anything but those given.
+/// The steps of a usual search. Only the given ones have an effect.
 pub(super) fn answers(given: &[(Resource, f64)]) -> Vec<(Resource, f64, f64)> {
     [
         (Resource::Cpu, 1.25),
@@ -162,7 +162,7 @@ pub(super) fn one_core() -> Plant {
     }
 }
 
-/// The disk is read because memory is short; it is throttled, and so saturated.
+/// Memory is short, so the disk is read; the disk is throttled and so saturated.
 pub(super) fn memory() -> Plant {
     Plant {
         signals: Signals {
@@ -178,7 +178,7 @@ pub(super) fn memory() -> Plant {
     }
 }
 
-/// The same probes; but files are so many that some more memory changes little.
+/// The same probes, but there are so many files that some more memory changes little.
 pub(super) fn disk_operations() -> Plant {
     Plant {
         answers: answers(&[(Resource::Memory, 0.15), (Resource::DiskOperations, 0.95)]),
@@ -265,7 +265,7 @@ pub(super) fn lock() -> Plant {
     }
 }
 
-/// Everybody sleeps by himself: more users get more, and no limit of the host shortens it.
+/// Each user sleeps separately: more users get more, and no limit of the host shortens the sleep.
 pub(super) fn sleep() -> Plant {
     Plant {
         signals: idle(),

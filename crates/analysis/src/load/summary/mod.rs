@@ -1,6 +1,6 @@
-//! What a load test found, for programs.
+//! The result of a load test as JSON.
 //!
-//! Names carry their units: `_s`, `_ms`, `_us`, `_bytes`, `_per_s`, `_share` (0 to 1). What could not
+//! Names carry their units: `_s`, `_ms`, `_us`, `_bytes`, `_per_s`, `_share` (0 to 1). A value that could not
 //! be measured is `null`. The JSON Schema is `docs/load.schema.json`.
 
 mod taken;
@@ -14,7 +14,7 @@ use super::Verdict;
 use super::protocols::{DatagramsSummary, FramesSummary, HandshakesSummary};
 use super::server::{ServerProbes, SuspicionSummary};
 
-/// The form of the summary; it changes when a member changes its meaning or goes.
+/// The format version of the summary; it changes when a member changes its meaning or is removed.
 pub const FORMAT: u32 = 1;
 
 /// What a load test found.
@@ -441,13 +441,13 @@ pub struct TargetSummary {
 }
 
 impl Summary {
-    /// The same with what was promised.
+    /// Adds the verdicts on thresholds to the summary.
     pub fn with_promises(mut self, promises: Vec<Verdict>) -> Summary {
         self.promises = promises;
         self
     }
 
-    /// The summary as JSON, a member a line, and a line end.
+    /// The summary as JSON, one member per line, with a line end.
     pub fn to_json(&self) -> String {
         let mut text =
             serde_json::to_string_pretty(self).expect("names are strings and numbers finite");
@@ -455,7 +455,7 @@ impl Summary {
         text
     }
 
-    /// The JSON Schema that every summary of this format keeps.
+    /// The JSON Schema of every summary in this format.
     pub fn schema() -> String {
         let mut schema = schemars::schema_for!(Summary);
         schema.insert("title".to_owned(), "Fathometer load summary".into());

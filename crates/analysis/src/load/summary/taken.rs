@@ -1,4 +1,4 @@
-//! How a summary follows from a result.
+//! Builds a summary from a result.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,8 +18,7 @@ use super::{
 };
 
 impl Summary {
-    /// The summary of a result about which nothing was promised; [`Summary::promises`] takes
-    /// verdicts.
+    /// The summary of a result without thresholds; [`Summary::promises`] takes verdicts.
     pub fn of(result: &LoadResult) -> Summary {
         Summary {
             format: FORMAT,
@@ -285,7 +284,7 @@ fn timeline(result: &LoadResult) -> Vec<IntervalSummary> {
         .collect()
 }
 
-/// Nanoseconds are whole: six decimals of a millisecond say all.
+/// Times are whole nanoseconds, so six decimals of a millisecond are exact.
 fn millis(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e6
 }

@@ -1,12 +1,12 @@
 //! Reads capture files, classic pcap and pcapng, one packet at a time.
 //!
-//! Reads from any [`Read`] in one pass and holds one block at a time: memory does not grow with the
-//! file, and no length that a file claims is allocated before its octets have been read. A file
-//! that ends early or is broken inside gives every packet before that place, and
-//! [`Capture::integrity`] then says where and what. Nothing here interprets a packet.
+//! The reader takes any [`Read`], makes one pass and holds one block at a time. So memory does not grow with
+//! the file, and no length that a file claims is allocated before its bytes have been read. For a file that
+//! ends early or is damaged, it gives every packet before that place; [`Capture::integrity`] then reports the
+//! place and the problem. This module does not interpret packets.
 //!
-//! Files compressed by gzip or zstd are decompressed as they are read; places in them are those of the capture as it was
-//! before.
+//! Files compressed with gzip or zstd are decompressed while they are read. Offsets in them refer to the
+//! decompressed capture.
 //!
 //! Formats: `draft-ietf-opsawg-pcap` (both byte orders, microseconds and nanoseconds) and
 //! `draft-ietf-opsawg-pcapng` (both byte orders, several sections, any time resolution and offset).
@@ -21,34 +21,36 @@ use std::io::{self, ErrorKind, Read};
 use fathometer_model::Bytes;
 use serde::{Deserialize, Serialize};
 
+pub use self::source::Zstd;
+
 use self::source::Source;
 use self::window::Window;
 
-/// The largest block or packet record that is read into memory; real ones are far smaller.
+/// The largest block or packet record that is read into memory; real records are far smaller.
 const BLOCK_LIMIT: usize = 16 << 20;
 
-/// Octets that are quoted of a file that is no capture.
+/// Number of bytes that an error quotes of a file that is not a capture.
 const QUOTED: usize = 8;
 
-/// Why a capture gave no packets at all, or stopped giving them.
+/// The reason why a capture gave no packets at all, or stopped giving them.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The file has no octets: a capture that was never written.
+    /// The file is empty: a capture that was never written.
     #[error("the file is empty")]
     Empty,
-    /// The first octets are those of no capture format.
+    /// The first bytes match no capture format.
     #[error("not a capture: it begins with {beginning}, which is neither pcap nor pcapng")]
     Unrecognised {
-        /// The first octets, in hexadecimal.
+        /// The first bytes, in hexadecimal.
         beginning: String,
     },
-    /// The file is compressed, in a way that is not undone here.
+    /// The file is compressed in a format that this reader does not support.
     #[error("the capture is compressed with {with}: decompress it first (or pipe it in as -)")]
     Compressed {
         /// The compressor's name.
         with: &'static str,
     },
-    /// The header of the file is cut short or senseless, so that no packet can be read.
+    /// The header of the file is incomplete or invalid, so that no packet can be read.
     #[error("the file's header is unusable at octet {offset}: {what}")]
     Header {
         /// Distance from the beginning of the file.
@@ -56,7 +58,7 @@ pub enum CaptureError {
         /// What is wrong there.
         what: String,
     },
-    /// The accounting needs more memory than it may take.
+    /// The accounting needs more memory than its limit.
     #[error(
         "its {connections} connections, up to packet {packets}, need more than {limit} of memory: \
          take a part of the capture (as with editcap or a capture filter), or allow more memory"
@@ -66,7 +68,7 @@ pub enum CaptureError {
         packets: u64,
         /// Connections in them.
         connections: u64,
-        /// What it may take.
+        /// The limit.
         limit: Bytes,
     },
     /// The system failed to read the file.
@@ -74,7 +76,7 @@ pub enum CaptureError {
     Io {
         /// Distance from the beginning of the file.
         offset: u64,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -83,17 +85,17 @@ pub enum CaptureError {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum Integrity {
-    /// It could.
+    /// It was read to its end.
     #[default]
     Whole,
-    /// It ends inside a block: whoever wrote it was stopped. Everything before was read.
+    /// It ends inside a block, because its writer was stopped. Everything before was read.
     Truncated {
-        /// Where the incomplete block begins, in octets from the beginning of the file.
+        /// Offset of the incomplete block, in bytes from the beginning of the file.
         offset: u64,
     },
-    /// It makes no sense from some place on. Everything before was read.
+    /// It is invalid from some place on. Everything before was read.
     Damaged {
-        /// Where the senseless block begins, in octets from the beginning of the file.
+        /// Offset of the invalid block, in bytes from the beginning of the file.
         offset: u64,
         /// What is wrong there.
         what: String,
@@ -107,7 +109,7 @@ impl Integrity {
     }
 }
 
-/// A sentence fragment that says where the file stopped making sense; `whole` otherwise.
+/// A fragment of a sentence that states where the file becomes invalid; `whole` for an intact file.
 impl std::fmt::Display for Integrity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -125,67 +127,65 @@ impl std::fmt::Display for Integrity {
     }
 }
 
-/// What precedes the network packet in a record: the number of `LINKTYPE_*` as registered.
+/// The link layer of a record's packets, as a registered `LINKTYPE_*` number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LinkType(pub u16);
 
-/// A place where packets were taken.
+/// A place where packets were captured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
-    /// Its name, when the file tells.
+    /// Its name, if the file has one.
     pub name: Option<String>,
-    /// What its packets begin with.
+    /// The link layer of its packets.
     pub link: LinkType,
-    /// The most octets kept of a packet; 0 when unlimited.
+    /// The largest number of bytes kept of a packet; 0 when unlimited.
     pub snap_length: u32,
-    /// Packets that the capture itself lost there, when the file tells.
+    /// Packets that the capture itself lost there, if the file reports them.
     pub lost: u64,
-    /// How its time stamps are to be read.
+    /// The resolution of its time stamps.
     #[serde(skip)]
     resolution: Resolution,
 }
 
-/// One packet as it stands in the file.
+/// One packet in the file.
 #[derive(Debug, Clone, Copy)]
 pub struct Record<'a> {
-    /// Counts the file's packets from 0.
+    /// The packet's number in the file, from 0.
     pub number: u64,
-    /// Where it was taken.
+    /// The interface where it was captured.
     pub interface: &'a Interface,
     /// Index of that interface in [`Capture::interfaces`].
     pub interface_index: usize,
     /// Nanoseconds since the Unix epoch; `None` where the format has no place for it.
     pub time: Option<u64>,
-    /// Length of the packet on the link, in octets; `data` may be shorter.
+    /// Length of the packet on the link, in bytes; `data` may be shorter.
     pub original_length: u32,
-    /// The octets kept.
+    /// The captured bytes.
     pub data: &'a [u8],
     options: pcapng::Options<'a>,
 }
 
 impl<'a> Record<'a> {
-    /// Whether these octets occur anywhere in what stands beside the packet: a quick look before
-    /// [`Record::comments`].
+    /// Whether these bytes occur anywhere in the packet's options: a fast check before [`Record::comments`].
     #[inline]
     pub fn mentions(&self, octets: &[u8]) -> bool {
         self.options.mention(octets)
     }
 
-    /// The comments written beside the packet, in the order of the file. Those that are not UTF-8
-    /// are left out.
+    /// The packet's comments, in the order of the file. Comments that are not UTF-8 are left out.
     pub fn comments(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.options.comments()
     }
 }
 
-/// Which of the two formats a file is in.
+/// The format of a capture file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// Classic, one interface.
+    /// Classic, with one interface.
     Pcap,
-    /// Blocks, any number of interfaces.
+    /// Blocks, with any number of interfaces.
     Pcapng,
 }
 
@@ -209,7 +209,7 @@ pub struct Capture<R: Read> {
     interfaces: Vec<Interface>,
     integrity: Integrity,
     finished: bool,
-    /// The record last given out, to be passed over before the next is looked for.
+    /// Length of the last returned record; it is skipped before the next one is read.
     pending: usize,
     records: u64,
     dialect: Dialect,
@@ -221,10 +221,10 @@ enum Dialect {
     Pcapng(pcapng::State),
 }
 
-/// Where a packet lies in the window, found before anything is lent out.
+/// The location of a packet in the window. It is found before the packet is borrowed.
 #[derive(Debug, Clone)]
 struct Found {
-    /// Octets to pass over afterwards.
+    /// Number of bytes to skip afterwards.
     length: usize,
     interface: usize,
     time: Option<u64>,
@@ -234,7 +234,7 @@ struct Found {
     big_endian: bool,
 }
 
-/// What looking for the next packet came to.
+/// The result of looking for the next packet.
 enum Step {
     Packet(Found),
     End,
@@ -273,7 +273,7 @@ impl<R: Read> Capture<R> {
                 Dialect::Pcap(state)
             }
             _ => {
-                // As many as are quoted, whatever the first read happened to give.
+                // Read all bytes that the error quotes, even if the first read returned fewer.
                 fill(&mut window, QUOTED)?;
                 return Err(unrecognised(window.octets()));
             }
@@ -290,8 +290,8 @@ impl<R: Read> Capture<R> {
         })
     }
 
-    /// The next packet; `None` at the end, and from the place on where the file is cut or damaged.
-    // Out of line, its result is copied twice: an eighth of the time of an accounting.
+    /// The next packet; `None` at the end, and from the place on where the file is truncated or damaged.
+    // Without inlining, the result is copied twice, which takes an eighth of the time of an accounting.
     #[inline(always)]
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, CaptureError> {
         if self.finished {
@@ -343,11 +343,11 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// What a failure to read comes to.
+    /// Converts a read error to a step or to an error.
     #[cold]
     fn failed(&self, error: io::Error) -> Result<Step, CaptureError> {
         match (self.compression, error.kind()) {
-            // What came before is as good as in a file that was not compressed.
+            // The packets before it are as good as in a truncated file without compression.
             (Some(_), ErrorKind::UnexpectedEof) => Ok(Step::Truncated),
             (Some(with), ErrorKind::InvalidData) => Ok(Step::Damaged(format!(
                 "its {with} stream is damaged ({error})"
@@ -359,7 +359,7 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// The interfaces seen so far: in pcapng they may be announced between packets.
+    /// The interfaces seen so far; in pcapng, a file may announce interfaces between packets.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
@@ -372,13 +372,13 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// How the file ended; final once [`Capture::next_record`] has given `None`.
+    /// Whether the file was intact; final once [`Capture::next_record`] has returned `None`.
     pub fn integrity(&self) -> &Integrity {
         &self.integrity
     }
 }
 
-/// How long one tick of a time stamp is, and where its zero lies.
+/// The length of one tick of a time stamp, and the time of its zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Resolution {
     /// `if_tsresol`: a negative power of ten, or of two with the top bit set.
@@ -401,7 +401,7 @@ impl Resolution {
     /// Nanoseconds since the Unix epoch, clamped to what 64 bits hold (until the year 2554).
     fn nanoseconds(self, ticks: u64) -> u64 {
         let since_offset = match self.exponent {
-            // The two that occur in practice, without wide arithmetic.
+            // The two resolutions that occur in practice, without 128-bit arithmetic.
             9 if self.offset == 0 => return ticks,
             6 if self.offset == 0 => return ticks.saturating_mul(1_000),
             binary if binary & 0x80 != 0 => {

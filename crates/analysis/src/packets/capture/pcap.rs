@@ -1,22 +1,22 @@
 //! The classic format: one header, then packet records.
 //!
-//! Old writers differ, and are read as libpcap reads them. Before version 2.3, and in version 543.0 of
-//! DG/UX, a record has the original length before the kept length; in version 2.3 either order occurs.
-//! Kuznetsov's variant of old Linux systems has 8 more bytes in front of each packet.
+//! Old writers differ, and this reader follows libpcap. Before version 2.3, and in version 543.0 of DG/UX, a
+//! record has the original length before the captured length. In version 2.3, both orders occur. Kuznetsov's
+//! variant of old Linux systems has 8 more bytes before each packet.
 
 use std::io::{self, Read};
 
 use super::window::Window;
 use super::{BLOCK_LIMIT, Found, Interface, LinkType, Resolution, Step};
 
-/// Octets of the header.
+/// Length of the header in bytes.
 pub(super) const HEADER_LENGTH: usize = 24;
 /// Bytes before the packet in a record.
 const RECORD_HEADER_LENGTH: usize = 16;
-/// The same in Kuznetsov's variant: with interface, protocol and packet type.
+/// The same for Kuznetsov's variant, which adds interface, protocol and packet type.
 const PATCHED_RECORD_HEADER_LENGTH: usize = 24;
 
-/// How this file's numbers are written.
+/// How the numbers of this file are encoded.
 #[derive(Debug)]
 pub(super) struct State {
     big_endian: bool,
@@ -25,23 +25,23 @@ pub(super) struct State {
     lengths: Lengths,
 }
 
-/// In which order a record has its two lengths.
+/// The order of the two lengths in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lengths {
-    /// The kept length, then the original length.
+    /// The captured length, then the original length.
     KeptFirst,
-    /// The original length, then the kept length.
+    /// The original length, then the captured length.
     OriginalFirst,
-    /// Either: the smaller one is the kept length.
+    /// Both orders occur: the smaller length is the captured one.
     Either,
 }
 
-/// Whether a file that begins with these octets is a classic capture.
+/// Whether a file that begins with these bytes is a classic capture.
 pub(super) fn is_magic(magic: [u8; 4]) -> bool {
     reading(magic).is_some()
 }
 
-/// Reads the header, all of whose octets are at hand.
+/// Parses the complete header.
 pub(super) fn open(header: &[u8]) -> Result<(State, Interface), String> {
     let mut state = reading([header[0], header[1], header[2], header[3]])
         .ok_or_else(|| "not a magic number of pcap".to_owned())?;
@@ -57,8 +57,8 @@ pub(super) fn open(header: &[u8]) -> Result<(State, Interface), String> {
     };
     let interface = Interface {
         name: None,
-        // The upper half of the field tells of a frame check sequence behind each packet, which
-        // the length of the IP packet excludes anyway.
+        // The upper half of the field describes a frame check sequence after each packet. The length of the IP
+        // packet excludes it anyway.
         link: LinkType(state.u32(header, 20) as u16),
         snap_length: state.u32(header, 16),
         lost: 0,
@@ -130,7 +130,7 @@ impl State {
     }
 }
 
-/// How numbers are written, by the magic number.
+/// How numbers are encoded, by the magic number.
 fn reading(magic: [u8; 4]) -> Option<State> {
     let (big_endian, value) = match magic[0] {
         0xa1 => (true, u32::from_be_bytes(magic)),

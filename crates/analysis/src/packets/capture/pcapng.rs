@@ -10,7 +10,7 @@ pub(super) const SECTION_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE_DESCRIPTION: u32 = 1;
-/// Obsolete, and still written by old programs.
+/// Obsolete, but old programs still write it.
 const PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const INTERFACE_STATISTICS: u32 = 5;
@@ -23,19 +23,21 @@ const OPTION_TIME_RESOLUTION: u16 = 9;
 const OPTION_TIME_OFFSET: u16 = 14;
 const OPTION_INTERFACE_DROPS: u16 = 5;
 
-/// More interfaces than any real capture has; beyond it a file only wants memory.
+/// More interfaces than any real capture has; a file with more would only waste memory.
 const INTERFACE_LIMIT: usize = 65_536;
+/// The most bytes of an interface's name that are kept: names alone could fill the memory otherwise.
+const NAME_LIMIT: usize = 256;
 
-/// Where in the sequence of sections the reader is.
+/// The state of the reader in the sequence of sections.
 #[derive(Debug, Default)]
 pub(super) struct State {
     big_endian: bool,
-    /// Index of the section's first interface among all.
+    /// Index of the section's first interface among all interfaces.
     first_interface: usize,
 }
 
 impl State {
-    /// Looks for the next packet, passing over blocks that carry none.
+    /// Looks for the next packet, and skips blocks without one.
     pub(super) fn step<R: Read>(
         &mut self,
         window: &mut Window<R>,
@@ -74,7 +76,7 @@ impl State {
                     | INTERFACE_STATISTICS
                     | ENHANCED_PACKET
             ) {
-                // Names, secrets, journal entries and other people's blocks may be of any length.
+                // Name, secrets, journal and private blocks may be of any length.
                 if !window.skip(length as u64)? {
                     return Ok(Step::Truncated);
                 }
@@ -130,7 +132,7 @@ impl State {
     }
 }
 
-/// One whole block, from its type to its trailing length.
+/// One complete block, from its type to its trailing length.
 struct Block<'a> {
     octets: &'a [u8],
     big_endian: bool,
@@ -147,7 +149,7 @@ impl<'a> Block<'a> {
         u32_at(self.octets, at, self.big_endian)
     }
 
-    /// The octets before the trailing length.
+    /// The offset of the trailing length.
     #[inline]
     fn body_end(&self) -> usize {
         self.octets.len() - 4
@@ -184,6 +186,7 @@ impl<'a> Block<'a> {
         for (code, value) in self.options(16) {
             match (code, value) {
                 (OPTION_INTERFACE_NAME, name) => {
+                    let name = &name[..name.len().min(NAME_LIMIT)];
                     interface.name = Some(String::from_utf8_lossy(name).into_owned());
                 }
                 (OPTION_TIME_RESOLUTION, [exponent, ..]) => {
@@ -208,13 +211,13 @@ impl<'a> Block<'a> {
         };
         for (code, value) in self.options(20) {
             if code == OPTION_INTERFACE_DROPS && value.len() == 8 {
-                // Each block counts from the beginning of the capture: the last one stands.
+                // Each block counts from the beginning of the capture, so the last block is the valid one.
                 interface.lost = u64_at(value, 0, self.big_endian);
             }
         }
     }
 
-    /// An enhanced packet block, or its obsolete forerunner, which differs in the first word.
+    /// An enhanced packet block, or its obsolete predecessor, which differs in the first word.
     #[inline]
     fn packet(
         &self,
@@ -248,7 +251,7 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// A block that tells neither time nor interface, and of lengths only the original one.
+    /// A block without time and interface; of the lengths it has only the original one.
     fn simple_packet(
         &self,
         first_interface: usize,
@@ -280,7 +283,7 @@ impl<'a> Block<'a> {
 
 const TOO_SHORT: &str = "a packet block that is too short";
 
-/// The place of a section's interface among all interfaces.
+/// The index of a section's interface among all interfaces.
 #[inline]
 fn announced(
     index: u32,

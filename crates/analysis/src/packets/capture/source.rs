@@ -1,4 +1,4 @@
-//! What a capture is read from: its file as it is, or decompressed by gzip or zstd as the file begins.
+//! The input of a capture: its file, decompressed with gzip or zstd if its first bytes say so.
 
 use std::io::{self, ErrorKind, Read};
 
@@ -7,12 +7,12 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use super::CaptureError;
 
-/// Bytes by which a file is recognised.
+/// Number of bytes that identify a file.
 pub(super) const MAGIC_LENGTH: usize = 4;
 
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// A file, decompressed if need be.
+/// A file, decompressed if it is compressed.
 pub(super) enum Source<R: Read> {
     Plain(File<R>),
     Gzip(Box<MultiGzDecoder<File<R>>>),
@@ -20,7 +20,7 @@ pub(super) enum Source<R: Read> {
 }
 
 impl<R: Read> Source<R> {
-    /// Recognises how the file is compressed.
+    /// Recognises the compression of the file.
     pub(super) fn open(reader: R) -> Result<Source<R>, CaptureError> {
         let file = File::open(reader).map_err(|source| CaptureError::Io { offset: 0, source })?;
         let with = match *file.magic() {
@@ -54,8 +54,8 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// Fails with [`ErrorKind::UnexpectedEof`] where the compressed file ends too early, with
-/// [`ErrorKind::InvalidData`] where it makes no sense, and else as the system says.
+/// Fails with [`ErrorKind::UnexpectedEof`] when the compressed file is truncated, with
+/// [`ErrorKind::InvalidData`] when it is invalid, and otherwise with the system's error.
 impl<R: Read> Read for Source<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self {
@@ -75,10 +75,10 @@ impl<R: Read> Read for Source<R> {
     }
 }
 
-/// The file itself, with its first bytes again in front.
-pub(super) struct File<R> {
+/// The file itself, with its first bytes put back at the front.
+pub struct File<R> {
     first: [u8; MAGIC_LENGTH],
-    /// Where in `first` reading goes on, and its end.
+    /// The read position in `first`, and the end of its content.
     at: usize,
     end: usize,
     reader: R,
@@ -100,7 +100,7 @@ impl<R: Read> File<R> {
         Ok(file)
     }
 
-    /// Reads the next bytes in advance: as many as there are, [`MAGIC_LENGTH`] at most.
+    /// Reads the next bytes in advance: up to [`MAGIC_LENGTH`] of them.
     fn look_ahead(&mut self) -> io::Result<()> {
         self.first.copy_within(self.at..self.end, 0);
         self.end -= self.at;
@@ -142,14 +142,20 @@ impl<R: Read> Read for File<R> {
     }
 }
 
-/// The frames of a file, one after the other (RFC 8878, section 3.1).
-pub(super) struct Zstd<R> {
+/// The content of a Zstandard file: all of its frames, one after the other (RFC 8878, section 3.1).
+pub struct Zstd<R> {
     file: File<R>,
     decoder: FrameDecoder,
     is_within: bool,
 }
 
 impl<R: Read> Zstd<R> {
+    /// The content of `reader`, which begins with a frame. Reading fails where a frame is truncated, invalid, or has
+    /// another checksum than it states.
+    pub fn open(reader: R) -> io::Result<Zstd<R>> {
+        Ok(Zstd::new(File::open(reader)?))
+    }
+
     fn new(file: File<R>) -> Zstd<R> {
         Zstd {
             file,
@@ -201,6 +207,11 @@ impl<R: Read> Read for Zstd<R> {
             }
             if self.decoder.can_collect() > 0 {
                 return self.decoder.read(buffer);
+            }
+            // The decoder leaves the comparison to its caller.
+            let stated = self.decoder.get_checksum_from_data();
+            if stated.is_some() && stated != self.decoder.get_calculated_checksum() {
+                return Err(io::Error::other("the checksum of a frame does not match"));
             }
             self.is_within = false;
         }

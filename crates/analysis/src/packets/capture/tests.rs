@@ -3,13 +3,17 @@ use crate::packets::synthetic::CaptureWriter;
 
 const PACKET: &[u8] = b"a packet of 24 octets...";
 
-/// What of a record matters: interface, time, original length, octets, comments.
+/// The compared parts of a record: interface, time, original length, bytes, comments.
 type Seen = (usize, Option<u64>, u32, Vec<u8>, Vec<String>);
 
-fn read(octets: &[u8]) -> (Vec<Seen>, Integrity, Vec<Interface>) {
-    let mut capture = Capture::open(octets).unwrap();
+fn read(bytes: &[u8]) -> (Vec<Seen>, Integrity, Vec<Interface>) {
+    try_read(bytes).unwrap()
+}
+
+fn try_read(bytes: &[u8]) -> Result<(Vec<Seen>, Integrity, Vec<Interface>), CaptureError> {
+    let mut capture = Capture::open(bytes)?;
     let mut seen = Vec::new();
-    while let Some(record) = capture.next_record().unwrap() {
+    while let Some(record) = capture.next_record()? {
         assert_eq!(record.number, seen.len() as u64);
         seen.push((
             record.interface_index,
@@ -19,10 +23,10 @@ fn read(octets: &[u8]) -> (Vec<Seen>, Integrity, Vec<Interface>) {
             record.comments().map(str::to_owned).collect(),
         ));
     }
-    // Once at the end, always at the end.
+    // After the first `None`, every call returns `None`.
     assert!(capture.next_record().unwrap().is_none());
     let interfaces = capture.interfaces().to_vec();
-    (seen, capture.integrity().clone(), interfaces)
+    Ok((seen, capture.integrity().clone(), interfaces))
 }
 
 #[test]
@@ -44,8 +48,8 @@ fn classic_captures_of_both_orders_and_resolutions_say_the_same() {
     }
 }
 
-/// A classic capture of any version, with records of packets of 40 bytes whose first 20 were kept. `swapped`
-/// tells of which records the lengths are in the old order.
+/// A classic capture of any version, with records of packets of 40 bytes of which the first 20 were captured.
+/// `swapped` lists the records whose lengths are in the old order.
 fn classic(
     magic: u32,
     version: (u16, u16),
@@ -218,7 +222,7 @@ fn every_resolution_comes_to_nanoseconds() {
     assert_eq!(nanoseconds(12, 0, 5_999), 5);
     assert_eq!(nanoseconds(0x80 | 10, 0, 512), 500_000_000);
     assert_eq!(nanoseconds(0x80, 0, 2), 2_000_000_000);
-    // What no 64-bit count of nanoseconds can hold is clamped.
+    // A time that a 64-bit count of nanoseconds cannot hold is clamped.
     assert_eq!(nanoseconds(0, 0, u64::MAX), u64::MAX);
     assert_eq!(nanoseconds(6, i64::MIN, 5), 0);
     assert_eq!(nanoseconds(127, 0, u64::MAX), 0);
@@ -301,7 +305,7 @@ fn zstandard(octets: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(octets, level)
 }
 
-/// Packets that do not compress to nothing.
+/// Packets that do not compress to almost nothing.
 fn many() -> Vec<u8> {
     let mut writer = CaptureWriter::pcapng(&[("eth0", 101)]);
     let mut state = 1u32;
@@ -318,6 +322,34 @@ fn many() -> Vec<u8> {
 }
 
 #[test]
+fn a_flipped_bit_of_a_zstd_capture_is_noticed() {
+    let bytes = many();
+    let plain = read(&bytes);
+    let whole = zstandard(&bytes);
+    let mut damaged = whole.clone();
+    let mut wrong = 0u32;
+    for place in (20..whole.len()).step_by(9_973) {
+        damaged[place] ^= 4;
+        // Reading fails, or ends with the damage, or the bit did not matter.
+        match try_read(&damaged) {
+            Ok(seen) if seen.1 == Integrity::Whole => assert!(seen == plain, "{place}"),
+            _ => wrong += 1,
+        }
+        damaged[place] ^= 4;
+    }
+    assert!(wrong > 10, "{wrong}");
+}
+
+#[test]
+fn a_long_name_of_an_interface_is_cut() {
+    let name = "n".repeat(60_000);
+    let mut writer = CaptureWriter::pcapng(&[(&name, 101)]);
+    writer.packet(0, 0, &[0x45; 20], None);
+    let (_, _, interfaces) = read(&writer.into_octets());
+    assert_eq!(interfaces[0].name.as_deref().map(str::len), Some(256));
+}
+
+#[test]
 fn compressed_captures_are_read_as_they_were() {
     let octets = many();
     let plain = read(&octets);
@@ -328,7 +360,7 @@ fn compressed_captures_are_read_as_they_were() {
     ];
     let captures = [
         gzipped(&octets),
-        // Of several members, or frames.
+        // Several members, or frames.
         [gzipped(&octets[..half]), gzipped(&octets[half..])].concat(),
         zstandard(&octets),
         [zstandard(&octets[..half]), zstandard(&octets[half..])].concat(),
@@ -338,7 +370,7 @@ fn compressed_captures_are_read_as_they_were() {
         let compressed = read(&capture);
         assert_eq!(compressed.1, Integrity::Whole);
         assert!(compressed == plain);
-        // Cut: what was whole, and where it ends.
+        // Truncated: all packets before the cut, and the offset of the cut.
         let (seen, integrity, _) = read(&capture[..capture.len() * 2 / 3]);
         assert!(
             matches!(integrity, Integrity::Truncated { .. }),
@@ -377,7 +409,7 @@ fn a_claimed_length_takes_no_memory() {
     assert_eq!(capture.integrity(), &Integrity::Truncated { offset });
 }
 
-/// Gives one octet at a time, and is interrupted before each.
+/// Returns one byte at a time, with an interruption before each.
 struct Dribble<'a>(&'a [u8], bool);
 
 impl Read for Dribble<'_> {
@@ -396,7 +428,7 @@ impl Read for Dribble<'_> {
 #[test]
 fn a_slow_reader_gives_the_same() {
     let mut writer = CaptureWriter::pcapng(&[("eth0", 1)]);
-    // Larger than the window, so that it has to grow and to move.
+    // Larger than the window, so that it must grow and move.
     let large = vec![7; 300_000];
     writer.packet(0, 1, &large, None);
     writer.packet(0, 2, PACKET, None);

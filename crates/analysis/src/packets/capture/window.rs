@@ -1,21 +1,21 @@
-//! A stretch of a file in memory, moved along as the file is read.
+//! A part of a file in memory that moves forward as the file is read.
 
 use std::io::{self, ErrorKind, Read};
 
-/// What is asked of the system at once, and the least memory that a window takes.
+/// Number of bytes that one read requests, and the smallest size of a window.
 const READ_LENGTH: usize = 256 << 10;
 
-/// The part of a file that has been read and not yet passed over.
+/// The part of a file that has been read but not yet consumed.
 ///
-/// It grows only when it is full of octets that were really read, and then to twice its length at
-/// most: a file cannot make it large by claiming to be.
+/// It grows only when it is full of bytes that were really read, and then at most to twice its size. So a file
+/// cannot make it large by claiming a large length.
 #[derive(Debug)]
 pub(super) struct Window<R> {
     reader: R,
     memory: Vec<u8>,
     start: usize,
     end: usize,
-    /// Distance of `start` from the beginning of the file.
+    /// Offset of `start` from the beginning of the file.
     offset: u64,
     at_end: bool,
 }
@@ -32,13 +32,13 @@ impl<R: Read> Window<R> {
         }
     }
 
-    /// The octets at hand, from the current place on.
+    /// The buffered bytes, from the current position on.
     #[inline]
     pub(super) fn octets(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
 
-    /// `N` octets at a distance from the current place; they must be at hand.
+    /// `N` bytes at an offset from the current position; they must be buffered.
     #[inline]
     pub(super) fn array<const N: usize>(&self, at: usize) -> [u8; N] {
         let mut array = [0; N];
@@ -46,12 +46,12 @@ impl<R: Read> Window<R> {
         array
     }
 
-    /// The current place, in octets from the beginning of the file.
+    /// The current position, in bytes from the beginning of the file.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Reads until `wanted` octets are at hand; false when the file ends before.
+    /// Reads until `wanted` bytes are buffered; false when the file ends before.
     #[inline]
     pub(super) fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         if self.end - self.start >= wanted {
@@ -60,7 +60,7 @@ impl<R: Read> Window<R> {
         self.read_until(wanted)
     }
 
-    /// Passes over octets that are at hand.
+    /// Consumes bytes that are buffered.
     #[inline]
     pub(super) fn consume(&mut self, length: usize) {
         debug_assert!(length <= self.end - self.start);
@@ -68,8 +68,8 @@ impl<R: Read> Window<R> {
         self.offset += length as u64;
     }
 
-    /// Passes over octets whether at hand or not; false when the file ends before. The current
-    /// place is then unchanged in the file's eyes: the caller reports where the skipped block began.
+    /// Skips bytes, buffered or not; false when the file ends before. In that case the offset does not change,
+    /// so that the caller reports where the skipped block began.
     pub(super) fn skip(&mut self, length: u64) -> io::Result<bool> {
         let mut left = length;
         loop {

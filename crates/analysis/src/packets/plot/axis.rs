@@ -5,14 +5,14 @@ pub(super) struct Axis {
     /// The largest value.
     pub(super) most: f64,
     step: f64,
-    /// What labels are divided by.
+    /// The divisor of the labels.
     scale: f64,
     /// Decimals of a label.
     decimals: usize,
 }
 
 impl Axis {
-    /// An axis with at most about `count` ticks, at multiples of 1, 2 or 5 times a power of ten.
+    /// An axis with about `count` ticks at most, at multiples of 1, 2 or 5 times a power of ten.
     pub(super) fn new(most: f64, count: usize) -> Axis {
         let most = if most > 0.0 { most } else { 1e-3 };
         let rough = most / count as f64;
@@ -36,12 +36,12 @@ impl Axis {
         }
     }
 
-    /// The length that is drawn: a little more than the largest value.
+    /// The drawn length: slightly more than the largest value.
     pub(super) fn span(&self) -> f64 {
         self.most * 1.02
     }
 
-    /// The unit of the labels, of the plain one and its thousand- and millionfold.
+    /// The unit of the labels: the plain unit, or its thousand- or millionfold.
     pub(super) fn unit(
         &self,
         one: &'static str,

@@ -1,11 +1,11 @@
-//! Lines and letters in SVG.
+//! Lines and text in SVG.
 
 use std::fmt::Write;
 
 const FONT: &str = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif";
 
-/// A panel: where it lies and what its edges mean. Time runs to the right in seconds, sequence
-/// numbers upwards.
+/// A panel: its position and the values at its edges. Time runs to the right in seconds, sequence numbers run
+/// upwards.
 pub(super) struct Frame {
     pub(super) left: f64,
     pub(super) right: f64,
@@ -13,7 +13,7 @@ pub(super) struct Frame {
     pub(super) bottom: f64,
     /// Seconds at the right edge.
     pub(super) time: f64,
-    /// Octets at the top edge.
+    /// Bytes at the top edge.
     pub(super) octets: f64,
 }
 
@@ -27,7 +27,7 @@ impl Frame {
     }
 }
 
-/// What a text is, which decides how it looks.
+/// The role of a text, which determines its style.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Text {
     Title,
@@ -38,13 +38,13 @@ pub(super) enum Text {
     TickBefore,
 }
 
-/// An SVG that is being written.
+/// An SVG under construction.
 pub(super) struct Canvas {
     svg: String,
 }
 
 impl Canvas {
-    /// A white sheet. Title and description are for those who do not see it.
+    /// A white sheet. Title and description are for screen readers.
     pub(super) fn new(width: f64, height: f64, title: &str, description: &str) -> Canvas {
         let mut canvas = Canvas { svg: String::new() };
         canvas.put(format_args!(
@@ -125,7 +125,7 @@ impl Canvas {
         };
         for bar in bars {
             match &mut previous {
-                // Bars that join within half a pixel are one: graphs of many segments stay small.
+                // Bars that meet within half a pixel become one, so that graphs of many segments stay small.
                 Some(last) if bar.0 - last.0 < 0.5 && (last.1 - bar.2).abs() < 0.5 => {
                     last.1 = bar.1.min(last.1);
                 }
@@ -142,8 +142,7 @@ impl Canvas {
         self.path(&path, colour, 2.4);
     }
 
-    /// A line through points that keeps its height until the next point. Parts above the frame are
-    /// left out.
+    /// A step line: it keeps its height until the next point. Parts above the frame are left out.
     pub(super) fn steps(
         &mut self,
         points: impl Iterator<Item = (f64, f64)>,
@@ -215,7 +214,7 @@ impl Canvas {
     }
 }
 
-/// A coordinate in tenths of a pixel, as short as can be.
+/// A coordinate in tenths of a pixel, in the shortest form.
 fn tenth(value: f64) -> String {
     let text = format!("{value:.1}");
     match text.strip_suffix(".0") {
@@ -232,7 +231,7 @@ fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // XML has no place for other control characters, not even escaped.
+            // XML does not allow other control characters, not even escaped.
             control if control.is_control() => out.push(' '),
             other => out.push(other),
         }

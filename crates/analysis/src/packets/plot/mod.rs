@@ -1,13 +1,13 @@
-//! Time-sequence graphs as static SVG, for the screen and for paper.
+//! Time-sequence graphs as static SVG, for screen and paper.
 //!
-//! Two panels share the time axis: above what the server sent, below what the client sent. Each
-//! segment is a bar from its first to its last sequence number; the line below the bars is what
-//! was acknowledged, the line above is where the receiver's window ended. Several connections are
-//! stacked, each beginning where the one opened before it ends, so that a page fetched over many
-//! connections is one staircase too.
+//! Two panels share the time axis: the upper one shows what the server sent, the lower one what the client
+//! sent. Each segment is a bar from its first to its last sequence number. The line below the bars shows the
+//! acknowledged numbers; the line above shows the end of the receiver's window. Several connections are
+//! stacked, each from the end of the one opened before it. So a page fetched over many connections is one
+//! staircase too.
 //!
-//! The graph stands alone: no script, no style sheet, no identifiers that could clash in a page
-//! that holds several. What matters is told apart by shape as well as by colour.
+//! The graph is self-contained: no script, no style sheet, no identifiers that could clash on a page with
+//! several graphs. Important elements differ in shape as well as in colour.
 
 mod axis;
 mod canvas;
@@ -36,9 +36,9 @@ const PROBE: &str = "#7b1fa2";
 const ACKNOWLEDGED: &str = "#5aa45f";
 const WINDOW: &str = "#b9a26a";
 
-/// Connections up to which every mark has its full size.
+/// Up to this number of connections, every mark has its full size.
 const FEW: usize = 6;
-/// Segments of one kind up to which each is ringed.
+/// Up to this number of segments of one kind, each has a ring.
 const RINGS: usize = 300;
 
 /// Draws the connections of a page. `None` when there is nothing to draw.
@@ -54,7 +54,7 @@ pub fn time_sequences(sequences: &[TimeSequence], title: &str) -> Option<String>
     Some(canvas.finish())
 }
 
-/// What is to be drawn, in the order in which the connections were opened.
+/// The connections to draw, in the order in which they were opened.
 struct Drawing<'a> {
     sequences: Vec<&'a TimeSequence>,
     start: Instant,
@@ -109,7 +109,7 @@ impl<'a> Drawing<'a> {
             top,
             bottom,
             time: self.time.span(),
-            // A little room above, so that the last bar does not touch the frame.
+            // Some room above, so that the last bar does not touch the frame.
             octets: total.max(1) as f64 * 1.04,
         };
         self.draw_grid(canvas, &frame, &octets);
@@ -173,7 +173,7 @@ impl<'a> Drawing<'a> {
         canvas.text(middle, LOWER.1 + 35.0, Text::Axis, &format!("time, {unit}"));
     }
 
-    /// Explains what occurs, from the right edge leftwards.
+    /// Draws the legend of the elements that occur, from the right edge leftwards.
     fn draw_legend(&self, canvas: &mut Canvas) {
         let both = || {
             let sequences = self.sequences.iter();
@@ -216,7 +216,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// A line of the legend.
+/// An entry of the legend.
 enum Entry {
     Bar(&'static str),
     Line(&'static str),
@@ -238,7 +238,7 @@ impl Entry {
     }
 }
 
-/// Where one connection is drawn in a panel.
+/// The position of one connection in a panel.
 struct Stack<'a> {
     frame: &'a Frame,
     start: Instant,
@@ -283,7 +283,7 @@ impl Stack<'_> {
         }
     }
 
-    /// A line that rises in steps; what lies above the panel is left out.
+    /// Draws a step line; parts above the panel are left out.
     fn draw_steps(&self, canvas: &mut Canvas, points: &[(Instant, u64)], colour: &str, width: f64) {
         let points = points
             .iter()
@@ -330,7 +330,7 @@ fn begin(sequence: &TimeSequence) -> Option<Instant> {
     events(sequence).min()
 }
 
-/// The last one.
+/// The last event of a connection.
 fn end(sequence: &TimeSequence) -> Option<Instant> {
     events(sequence).max()
 }
@@ -345,7 +345,7 @@ fn events(sequence: &TimeSequence) -> impl Iterator<Item = Instant> + '_ {
     })
 }
 
-/// Octets of the stream, SYN and FIN not counted.
+/// Bytes of the stream, without SYN and FIN.
 fn payload(one: &DirectionSequence) -> u64 {
     let mark = |kind| u64::from(one.marks.iter().any(|mark| mark.kind == kind));
     one.end()

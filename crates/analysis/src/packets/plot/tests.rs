@@ -7,7 +7,7 @@ fn at(milliseconds: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(milliseconds)
 }
 
-/// A connection whose server sends `count` segments of 1000 octets, 10 ms apart.
+/// A connection whose server sends `count` segments of 1000 bytes, 10 ms apart.
 fn sequence(begin: u64, count: u64) -> TimeSequence {
     let segment = |n: u64| SequenceSegment {
         at: at(begin + 10 * n),
@@ -39,7 +39,7 @@ fn sequence(begin: u64, count: u64) -> TimeSequence {
     }
 }
 
-/// Every element is closed in its turn, and every attribute is quoted.
+/// Every element is closed in order, and every attribute is quoted.
 fn assert_well_formed(svg: &str) {
     let mut open = Vec::new();
     for tag in svg.split('<').skip(1) {

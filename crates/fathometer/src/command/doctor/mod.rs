@@ -1,4 +1,4 @@
-//! `fathometer doctor`: what this machine can and cannot do, found out by trying.
+//! `fathometer doctor`: tests what this machine can and cannot do.
 
 mod probes;
 
@@ -23,13 +23,13 @@ pub struct DoctorArguments {
     /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// Remove the control groups and temporary folders (in TMPDIR) that killed runs have left, list them, and
-    /// examine nothing. Exit code 1 when one could not be removed
+    /// Remove the control groups and temporary folders (in TMPDIR) that killed runs left behind, list them, and
+    /// run no tests. Exit code 1 if one could not be removed
     #[arg(long, conflicts_with = "json")]
     clean: bool,
 }
 
-/// The ability that load studies rest on.
+/// The ability that load studies depend on.
 const TRIAL: &str = "host of a trial";
 
 /// Abilities of one kind.
@@ -41,9 +41,9 @@ struct Group {
     abilities: Vec<Ability>,
 }
 
-/// Examines the machine. Exit code 1 when experiments cannot be run here.
+/// Examines the machine. Exit code 1 if experiments cannot run here.
 pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
-    // It makes groups itself, to find out what can be limited.
+    // The tests below create groups, to find out which resources can be limited.
     let removal = leftovers::remove();
     if arguments.clean {
         let _ = write!(std::io::stdout(), "{}", leftovers::description(&removal));
@@ -65,7 +65,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
         group("probes", "probes", probes::available()),
         group("servers", "servers under test", servers()?),
     ];
-    // Last: the program may not be the same user afterwards.
+    // These come last because they may change the user of this process.
     groups[1].abilities.extend(other_limits());
     groups[1].abilities.push(host_of_a_trial());
     groups[0].abilities.push(probes::priorities());
@@ -118,7 +118,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Limits that are no control group's. Moves this program into a user namespace if it needs one.
+/// Limits that control groups do not provide. Moves this process into a user namespace if it needs one.
 fn other_limits() -> Vec<Ability> {
     let (_, most) = fathometer_sys::machine::open_files();
     let few = Limits {
@@ -155,8 +155,8 @@ fn other_limits() -> Vec<Ability> {
     .collect()
 }
 
-/// The host of a load study's trial, built by what builds it there. To be asked when this program has the
-/// right to make namespaces.
+/// The host of a load study's trial, built by the code that trials use. Requires the right to create
+/// namespaces.
 fn host_of_a_trial() -> Ability {
     Ability {
         name: TRIAL.to_owned(),
@@ -197,7 +197,7 @@ fn print_group(group: &Group) {
             Err(reason) => ("no ", reason),
         };
         println!("  {mark} {:<24} {detail}", ability.name);
-        // What a server is for goes without saying.
+        // The purpose of a server is obvious.
         if group.name != "servers" {
             println!("      {:<24} for {}", "", ability.purpose);
         }

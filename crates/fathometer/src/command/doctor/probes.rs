@@ -1,4 +1,4 @@
-//! What this kernel says about an experiment, found out by asking.
+//! What this kernel offers for experiments, found by testing it.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,10 +8,10 @@ use fathometer_sys::privilege::Ability;
 use fathometer_sys::probe::{NetworkProbe, SystemProbe};
 use fathometer_sys::reclaim;
 
-/// Whether priorities count against everybody else on this machine.
+/// Whether a thread's priority counts against all other programs of this machine.
 pub(super) fn priorities() -> Ability {
     let file = "/proc/sys/kernel/sched_autogroup_enabled";
-    // Not there: the kernel was built without, and a priority is what it says.
+    // If the file is missing, the kernel has no autogroups and priorities count among all programs.
     let apart = fs::read_to_string(file).is_ok_and(|text| text.trim() == "1");
     Ability {
         name: "priorities".to_owned(),
@@ -28,7 +28,7 @@ pub(super) fn priorities() -> Ability {
     }
 }
 
-/// Whether the page cache is lost to a limit alone.
+/// Whether only a memory limit evicts pages from the page cache.
 pub(super) fn page_cache() -> Ability {
     let schemes = reclaim::schemes();
     let state = match schemes.first() {
@@ -50,7 +50,7 @@ pub(super) fn page_cache() -> Ability {
     }
 }
 
-/// Every source of figures that not every kernel has, or not for everybody.
+/// Every source of figures that some kernels lack or reserve for root.
 pub(super) fn available() -> Vec<Ability> {
     [
         ("pressure", "how long anybody waited for a resource", psi()),
@@ -128,7 +128,7 @@ fn memory_account() -> Result<String, String> {
 fn perf_counters() -> Result<String, String> {
     let file = "/proc/sys/kernel/perf_event_paranoid";
     readable(file, "CONFIG_PERF_EVENTS")?;
-    // From 3 on, which some distributions have, it is root's alone.
+    // Level 3 and higher, the default of some distributions, reserves it for root.
     let level = fs::read_to_string(file).ok();
     let level: Option<i32> = level.and_then(|level| level.trim().parse().ok());
     if level.is_some_and(|level| level > 2) && !rustix::process::geteuid().is_root() {
@@ -142,7 +142,7 @@ fn perf_counters() -> Result<String, String> {
     .to_owned())
 }
 
-/// Whether a file of the kernel's can be read, or what would make it so.
+/// Whether a file of the kernel can be read, or what would make it readable.
 fn readable(path: &str, needs: &str) -> Result<String, String> {
     match fs::read_to_string(path) {
         Ok(_) => Ok(path.to_owned()),
@@ -153,7 +153,7 @@ fn readable(path: &str, needs: &str) -> Result<String, String> {
     }
 }
 
-/// Those that were found, as in `of cpu, memory`.
+/// The names that were found, as in `of cpu, memory`.
 fn listed(word: &str, found: &[(&str, bool)]) -> Option<String> {
     let there: Vec<&str> = found
         .iter()

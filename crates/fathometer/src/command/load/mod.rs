@@ -1,4 +1,4 @@
-//! `fathometer load`: a load test, as easy as wrk, that tells the truth about what it measured.
+//! `fathometer load`: a load test that is as easy as wrk and reports whether its measurement is valid.
 
 mod output;
 mod plan;
@@ -16,7 +16,7 @@ use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum, value_parser};
 use fathometer_analysis::load::{LoadResult, Slo, Verdict};
 use fathometer_http::driver::{Policy, Protocol};
-use fathometer_model::Seed;
+use fathometer_model::{Seed, Validity};
 use fathometer_sys::{Clock, Interrupt, Machine, SocketOptions, sched};
 
 use self::output::Format;
@@ -32,106 +32,106 @@ use crate::study::run::machine_facts;
 use crate::url::{self, Url};
 use crate::workload::SEED;
 
-/// Users of a closed loop, and connections of an open one, when nobody says how many.
+/// Default number of users of a closed loop, and of connections of an open loop.
 const USERS: u32 = 50;
 const TIME: Duration = Duration::from_secs(10);
 /// The longest busy-wait before a planned instant.
 const SPIN: Duration = Duration::from_micros(50);
-/// The largest window of HTTP/2.
+/// The largest flow-control window of HTTP/2.
 const MOST_WINDOW: i64 = (1 << 31) - 1;
 
 /// Arguments of `load`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct LoadArguments {
-    /// The server: http[s]://host[:port]/path; with --workload its path is not used
+    /// The server: http[s]://host[:port]/path; with --workload the path is ignored
     url: String,
-    /// Users that wait for their answers; in an open loop the most connections [default: 50]
+    /// Closed-loop users, which wait for their responses; in an open loop the maximum of connections [default:
+    /// 50]
     #[arg(short = 'c', long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     connections: Option<u32>,
-    /// Users with pauses and sessions, as the workload has them (SURGE's user equivalents)
+    /// Users with the pauses and sessions of the workload (SURGE's user equivalents)
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     #[arg(conflicts_with_all = ["connections", "rate"])]
     ue: Option<u32>,
     /// Change the number of users in steps: 10@0s,50@30s
     #[arg(long, value_name = "STEPS", conflicts_with = "rate")]
     steps: Option<String>,
-    /// How long to measure [default: 10s]
+    /// Length of the measured window [default: 10s]
     #[arg(short = 'd', long, value_name = "TIME", value_parser = some_time)]
     duration: Option<Duration>,
-    /// Measure exactly so many requests instead
+    /// Stop after N measured requests, instead of after a duration
     #[arg(short = 'n', long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     #[arg(conflicts_with = "duration")]
     requests: Option<u64>,
-    /// An open loop: so many requests (pages, sessions) a second, whatever the server does: 1000,
+    /// Open loop: requests (pages, sessions) per second, sent whether or not the server keeps up: 1000,
     /// 100..1000, 100x30s,200x30s
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
-    /// How the requests of an open loop follow each other
+    /// Arrival process of an open loop [default: constant; recorded for a workload with recorded times, unless
+    /// --rate or -c is given]
     #[arg(long, value_enum, value_name = "PROCESS")]
     arrivals: Option<ArrivalsChoice>,
-    /// Replay recorded times so many times as fast
+    /// Replay speed factor for recorded times: 2 is twice as fast
     #[arg(long, value_name = "FACTOR", value_parser = factor, default_value = "1")]
     speed: f64,
-    /// How connections are used: h1.0, h1.0xN, h1.0-keepalive, h1.1, h1.1xN, h1.1-pipelineN,
-    /// h1.1-early-close, h2, h2c, h2xN, h2-sharded, h3 [default: h1.1; over TLS h2 where the server
-    /// speaks it]
+    /// Connection policy: h1.0, h1.0xN, h1.0-keepalive, h1.1, h1.1xN, h1.1-pipelineN, h1.1-early-close, h2,
+    /// h2c, h2xN, h2-sharded, h3 [default: h1.1; over TLS h2 if the server supports it]
     #[arg(long)]
     policy: Option<Policy>,
-    /// Keep so many requests under way on each connection: streams of HTTP/2 and HTTP/3, a pipeline of
-    /// HTTP/1.1
+    /// Requests in flight per connection: concurrent streams of HTTP/2 and HTTP/3, pipeline depth of HTTP/1.1
     #[arg(short = 'm', long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
     max_streams: Option<u16>,
-    /// Octets that a server may send on a stream of HTTP/2 or HTTP/3 before it is told to go on
+    /// Flow-control window of each HTTP/2 or HTTP/3 stream, in bytes
     #[arg(long, value_name = "OCTETS", default_value_t = Windows::default().stream)]
     #[arg(value_parser = value_parser!(u32).range(0..=MOST_WINDOW))]
     h2_window: u32,
-    /// The same of all streams of a connection together
+    /// Flow-control window of each HTTP/2 or HTTP/3 connection, in bytes
     #[arg(long, value_name = "OCTETS", default_value_t = Windows::default().connection)]
     #[arg(value_parser = value_parser!(u32).range(65_535..=MOST_WINDOW))]
     h2_connection_window: u32,
-    /// The offloads of UDP that HTTP/3 uses: on (both), send (GSO), receive (GRO) or off
+    /// UDP offloads that HTTP/3 uses: on (both), send (GSO), receive (GRO) or off
     #[arg(long, value_name = "WHICH", default_value_t = UdpOffload::On)]
     udp_offload: UdpOffload,
     #[command(flatten)]
     security: SecurityArguments,
-    /// What is asked for: webstone, almeida-a, specweb96, today …, or webstone:FILE, wsesslog:FILE,
-    /// log:FILE, har:FILE (`fathometer list` has them all). Files may be packed by gzip or zstd; log:- reads
+    /// The workload to request: webstone, almeida-a, specweb96, today …, or webstone:FILE, wsesslog:FILE,
+    /// log:FILE, har:FILE (see `fathometer list`). Files may be compressed with gzip or zstd; log:- reads
     /// standard input
     #[arg(long, value_name = "W")]
     workload: Option<String>,
-    /// Seed of the workload and of everything else random; the server's site needs the same
+    /// Seed of the workload and of all random choices; use the same seed for the server's site
     #[arg(long, default_value_t = SEED)]
     seed: u64,
-    /// A request field, as in 'Accept: text/html'; may be given several times
+    /// Request header field, as in 'Accept: text/html'; may be given several times
     #[arg(short = 'H', long = "header", value_name = "FIELD")]
     headers: Vec<String>,
-    /// The request method
+    /// Request method
     #[arg(short = 'X', long, default_value = "GET", conflicts_with = "workload")]
     method: String,
-    /// The request content, or @FILE
+    /// Request body, or @FILE to read it from a file
     #[arg(long, value_name = "TEXT", conflicts_with = "workload")]
     body: Option<String>,
-    /// How long an exchange may take
+    /// Timeout of an exchange
     #[arg(long, value_name = "TIME", value_parser = some_time, default_value = "30s")]
     timeout: Duration,
-    /// How long connecting may take
+    /// Timeout of a connection attempt
     #[arg(long, value_name = "TIME", value_parser = some_time, default_value = "10s")]
     connect_timeout: Duration,
-    /// Time before the measurement in which nothing counts
+    /// Length of the warm-up before the measured window; it does not count towards the results
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s")]
     warmup: Duration,
-    /// How long to wait at the end for what is under way
+    /// Longest time to wait at the end for requests in flight
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "5s")]
     drain: Duration,
-    /// Connect to this host:port, whatever the URL's host is
+    /// Connect to this host:port instead of the URL's host
     #[arg(long, value_name = "HOST:PORT")]
     connect_to: Option<String>,
-    /// Event loops, a thread each [default: one for every two processors]
+    /// Number of event-loop threads [default: one for every two processors]
     #[arg(short = 't', long, value_name = "N")]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     threads: Option<usize>,
-    /// Keep each thread on a processor of its own
+    /// Pin each thread to its own processor
     #[arg(long)]
     pin: bool,
     /// Longest busy-wait before a planned instant. The generator busy-waits no longer than it takes to wake up, as
@@ -143,39 +143,39 @@ pub struct LoadArguments {
     /// 4 %. 0s: off
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s", conflicts_with = "rate")]
     rest: Duration,
-    /// Close each connection after so many requests
+    /// Close each connection after N requests
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     max_requests_per_connection: Option<u32>,
-    /// Close a connection that was idle for so long [default: keep it for ever]
+    /// Close a connection after it was idle for this time [default: never]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     keep_alive: Option<Duration>,
     /// Reset connections instead of closing them, so that no port stays in TIME_WAIT
     #[arg(long)]
     reset: bool,
-    /// Leave Nagle's algorithm on
+    /// Leave Nagle's algorithm enabled (do not set TCP_NODELAY)
     #[arg(long)]
     nagle: bool,
-    /// Watch the server's machine too, when it is this one: the number of the server's process, or
-    /// here for the machine alone; may be given several times
+    /// Also monitor the server's machine, if it is this machine: the process ID of the server, or here for the
+    /// machine alone; may be given several times
     #[arg(long, value_name = "PID|here")]
     probe: Vec<Target>,
     /// Count requests by target
     #[arg(long)]
     targets: bool,
-    /// Promises to judge, as in 'p98<100ms,errors<0.1%'; exit code 4 when one is broken
+    /// SLOs to check, as in 'p98<100ms,errors<0.1%'; exit code 4 if one is violated
     #[arg(long, value_name = "PROMISES")]
     slo: Option<Slo>,
-    /// What to print
+    /// Output format
     #[arg(long, value_enum, default_value = "screen")]
     format: Format,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Write a file as well, in the form that its name ends in: .json, .csv, .hlog (HdrHistogram),
-    /// .prom, .txt, or .parquet (a row for every exchange); may be given several times
+    /// Also write the result to a file; its name's ending selects the format: .json, .csv, .hlog
+    /// (HdrHistogram), .prom, .txt, or .parquet (one row per exchange); may be given several times
     #[arg(long, value_name = "FILE")]
     save: Vec<PathBuf>,
-    /// Repeat the measured window up to N times where noise of this machine alone (late wake-ups, a hypervisor that
+    /// Repeat the measured window up to N times if only noise of this machine (late wake-ups, a hypervisor that
     /// takes the processors) made it INVALID [default: 2; with --requests 0]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(..=100))]
     repeats: Option<u32>,
@@ -195,21 +195,21 @@ const EXAMPLES: &str = "Examples:
 Exit codes: 0 done, 1 failed or interrupted, or no exchange succeeded, 2 usage, 3 measured but INVALID (an SLO is
 inconclusive then), 4 an SLO was broken, or the server stopped answering before the end.";
 
-/// How often a window is repeated that noise made INVALID, when nobody says.
+/// Default number of repeats of a window that noise made INVALID.
 const REPEATS: u32 = 2;
 
-/// How the requests of an open loop follow each other.
+/// The arrival process of an open loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ArrivalsChoice {
-    /// Evenly
+    /// At constant intervals
     Constant,
-    /// Independently of each other
+    /// At random, independently of each other
     Poisson,
-    /// As the workload has recorded them
+    /// At the times recorded in the workload
     Recorded,
 }
 
-/// Runs the test and prints what came of it.
+/// Runs the test and prints the result.
 pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     let url = Url::parse(&arguments.url)?;
     let address = match &arguments.connect_to {
@@ -229,7 +229,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         arguments.connect_timeout,
         clock,
     )?;
-    // Until here there is nothing to keep, and a signal ends the program at once.
+    // There is nothing to save before this line, and a signal ends the program at once.
     let interrupt = Interrupt::install()?;
     let saved = output::Saved::begin(&arguments.save, &planned.plan)?;
     let (fields, host_field) = fields(&arguments.headers)?;
@@ -270,11 +270,10 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     };
     let title = title(arguments, met.policy, &planned);
     let probes = Probes::start(&arguments.probe, clock)?;
-    // Exactly so many requests are not followed by others.
+    // `--requests N` sends exactly N requests: no window is repeated.
     let most = arguments.requests.map_or(REPEATS, |_| 0);
     let most = arguments.repeats.unwrap_or(most);
-    let mut repeated = 0;
-    let mut result = loop {
+    let (mut result, repeated) = repeated(most, &|| interrupt.is_raised(), || {
         let options = options();
         let outline = outline(title.clone(), &options);
         let mut view = LoadView::new(Kind::detect(arguments.quiet), outline);
@@ -282,16 +281,8 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
             show(&mut view, live);
         });
         view.finish();
-        let result = result?;
-        if repeated == most || interrupt.is_raised() || !load::is_noise(&result.validity) {
-            break result;
-        }
-        repeated += 1;
-        eprintln!(
-            "INVALID by noise of this machine ({}): repeated, {repeated} of {most} times at most",
-            result.validity.reasons.join("; ")
-        );
-    };
+        result.map(|result| (result.validity.clone(), result))
+    })?;
     result.generator.repeated = repeated;
     result.skipped.clone_from(&planned.skipped);
     result.server = probes.map(|probes| probes.stop(&result));
@@ -306,7 +297,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     } else {
         arguments.format
     };
-    // A file that cannot be written prevents neither the others nor the screen.
+    // If one file cannot be written, the others and the screen are still written.
     let failures = saved.write(&result, &promises);
     print!("{}", format.render(&result, &promises)?);
     for failure in &failures {
@@ -322,7 +313,28 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     Ok(exit_code(&result, &promises))
 }
 
-/// Whether less was measured than was asked for.
+/// Measures a window, and repeats it at most `most` times while only noise of this machine made it INVALID. An
+/// interrupt stops the repeats. Returns the last window and the number of repeats.
+fn repeated<T, E>(
+    most: u32,
+    interrupted: &dyn Fn() -> bool,
+    mut measure: impl FnMut() -> Result<(Validity, T), E>,
+) -> Result<(T, u32), E> {
+    let mut repeated = 0;
+    loop {
+        let (validity, result) = measure()?;
+        if repeated == most || interrupted() || !load::is_noise(&validity) {
+            return Ok((result, repeated));
+        }
+        repeated += 1;
+        eprintln!(
+            "INVALID by noise of this machine ({}): repeated, {repeated} of {most} times at most",
+            validity.reasons.join("; ")
+        );
+    }
+}
+
+/// Whether less was measured than requested.
 fn is_cut_short(result: &LoadResult) -> bool {
     let measured = &result.measured;
     let by_time = result
@@ -336,7 +348,7 @@ fn is_cut_short(result: &LoadResult) -> bool {
     by_time || by_count
 }
 
-/// What the figures of a test that was interrupted are about.
+/// Describes what the figures of an interrupted test cover.
 fn cut_short(result: &LoadResult) -> String {
     let measured = &result.measured;
     let (had, asked) = match (result.setup.duration, result.setup.exchanges) {
@@ -363,14 +375,14 @@ fn exit_code(result: &LoadResult, promises: &[Verdict]) -> ExitCode {
     } else if has_gone_silent || promises.iter().any(|promise| !promise.kept) {
         ExitCode::from(4)
     } else if counts.completed == 0 && counts.planned > 0 {
-        // Everything failed or was never answered: measured rightly, and not what anybody hoped for.
+        // No exchange succeeded: the measurement is valid, but the test failed.
         ExitCode::from(1)
     } else {
         ExitCode::SUCCESS
     }
 }
 
-/// The fields of every request, and what the Host field says where one was given.
+/// The fields of every request, and the value of the Host field if one was given.
 #[expect(
     clippy::type_complexity,
     reason = "both come out of the same arguments"
@@ -402,7 +414,7 @@ fn fields(headers: &[String]) -> Result<(Vec<(String, String)>, Option<String>),
             )));
         }
         if name.eq_ignore_ascii_case("host") {
-            // A message has one (RFC 9112 section 3.2): it says what the URL's host would have said.
+            // A request has exactly one Host field (RFC 9112 section 3.2): this one replaces the URL's host.
             if host.replace(value.trim().to_owned()).is_some() {
                 return Err(usage("two Host fields were given, and a request has one"));
             }
@@ -418,7 +430,7 @@ fn fields(headers: &[String]) -> Result<(Vec<(String, String)>, Option<String>),
     Ok((fields, host))
 }
 
-/// Half of the processors: the server under test, when it is on this machine, needs some too.
+/// Half of the processors: a server under test on this machine needs the other half.
 fn threads() -> usize {
     sched::processors().map_or(1, |processors| processors.len().div_ceil(2))
 }
@@ -462,7 +474,7 @@ fn show(view: &mut LoadView, live: &Live) {
     });
 }
 
-/// What the engine does not know of the test.
+/// Adds the facts about the test that the engine does not have.
 fn describe(
     result: &mut LoadResult,
     arguments: &LoadArguments,
@@ -559,6 +571,39 @@ fn describe(
         "end of connections",
         "closed, not reset".to_owned(),
     );
-    tell(arguments.seed != 1, "seed", "1".to_owned());
+    tell(arguments.seed != SEED, "seed", SEED.to_string());
     setup.defaults = defaults;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns how many windows are measured when window n has reason n; the last reason repeats.
+    fn windows(most: u32, reasons: &[&str], interrupted: bool) -> (u32, u32) {
+        let mut measured = 0;
+        let measure = || {
+            let reason = reasons.get(measured as usize).or(reasons.last());
+            let mut validity = Validity::default();
+            if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+                validity.invalidate((*reason).to_owned());
+            }
+            measured += 1;
+            Ok::<_, Failure>((validity, measured))
+        };
+        let (last, repeated) = repeated(most, &|| interrupted, measure).unwrap();
+        assert_eq!(last, repeated + 1);
+        (last, measured)
+    }
+
+    #[test]
+    fn a_window_is_repeated_for_noise_alone_and_so_often_at_most() {
+        let late = "the generator was late";
+        assert_eq!(windows(2, &[""], false), (1, 1));
+        assert_eq!(windows(2, &[late, ""], false), (2, 2));
+        assert_eq!(windows(2, &[late], false), (3, 3));
+        assert_eq!(windows(0, &[late], false), (1, 1));
+        assert_eq!(windows(2, &["no port was free"], false), (1, 1));
+        assert_eq!(windows(2, &[late], true), (1, 1));
+    }
 }

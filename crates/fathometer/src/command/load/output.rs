@@ -1,4 +1,4 @@
-//! What a load test leaves: the screen, files, and a row for every exchange.
+//! Outputs of a load test: the screen, files, and one row per exchange.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -14,30 +14,30 @@ use fathometer_workload::plan::Plan;
 use super::super::{Failure, usage};
 use crate::load::{Recorder, RecorderError};
 
-/// Rows in a part of a record: a killed test loses at most the part that was being written.
+/// Rows per part of a record: a killed test loses at most the part being written.
 const ROWS_PER_PART: u64 = 4_000_000;
 
-/// A form of the result.
+/// An output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Text for people
     Screen,
     /// WebStone's report
     Webstone,
-    /// All figures; the schema is docs/load.schema.json
+    /// All figures as JSON; the schema is docs/load.schema.json
     Json,
     /// metric,value,unit
     Csv,
-    /// The course of the test, an interval a row
+    /// The test over time as CSV, one interval per row
     Timeline,
     /// An HdrHistogram interval log
     Hdr,
-    /// Prometheus text
+    /// Prometheus text format
     Prometheus,
 }
 
 impl Format {
-    /// The result in this form.
+    /// Renders the result in this format.
     pub fn render(self, result: &LoadResult, promises: &[Verdict]) -> Result<String, Failure> {
         Ok(match self {
             Format::Screen => load::screen::render(result, promises),
@@ -62,7 +62,7 @@ impl Format {
         })
     }
 
-    /// The form that a file's name asks for.
+    /// The format that a file name selects by its ending.
     fn of(path: &Path) -> Option<Format> {
         let name = path.file_name()?.to_str()?;
         if name.ends_with(".timeline.csv") {
@@ -79,22 +79,23 @@ impl Format {
     }
 }
 
-/// The files that a test is to leave.
+/// The files that a test writes.
 pub struct Saved {
     files: Vec<(Format, PathBuf)>,
     rows: Option<(PathBuf, Vec<String>)>,
     record: Record,
 }
 
-/// What became of the record of exchanges. It is written while the test runs, and the test goes on without it.
+/// The state of the record of exchanges. It is written while the test runs; the test continues if writing
+/// fails.
 #[derive(Clone, Default)]
 struct Record(Arc<Mutex<RecordState>>);
 
 #[derive(Default)]
 struct RecordState {
-    /// The parts that were begun; all but the last are whole.
+    /// The parts that were started; all but the last are complete.
     parts: Vec<PathBuf>,
-    /// The next one could not be begun: the last is whole too.
+    /// The next part could not be opened, so the last one is complete too.
     is_unopened: bool,
     failure: Option<String>,
 }
@@ -106,8 +107,7 @@ impl Record {
 }
 
 impl Saved {
-    /// Looks at all names, and makes sure that there is room for files of these names, before
-    /// anything is measured.
+    /// Checks all file names, and that files of these names can be created, before the measurement starts.
     pub fn begin(paths: &[PathBuf], plan: &Plan) -> Result<Saved, Failure> {
         let mut saved = Saved {
             files: Vec::new(),
@@ -136,17 +136,17 @@ impl Saved {
         Ok(saved)
     }
 
-    /// Who writes a row for every exchange, when that was asked for. What an earlier one has written goes.
+    /// The recorder that writes one row per exchange, if requested. Removes the parts of an earlier window.
     pub fn recorder(&self) -> Option<Box<dyn Recorder>> {
         let (path, targets) = self.rows.clone()?;
         for part in std::mem::take(&mut *self.record.lock()).parts {
-            // It is written again, or told.
+            // The file is written again, and a failure to do so is reported.
             let _ = std::fs::remove_file(part);
         }
         Some(Box::new(Rows::new(path, &targets, self.record.clone())))
     }
 
-    /// Writes the files, each whole or not at all. Gives what failed, the record of exchanges among it.
+    /// Writes the files, each completely or not at all. Returns all failures, including that of the record.
     pub fn write(&self, result: &LoadResult, promises: &[Verdict]) -> Vec<String> {
         let mut failures: Vec<String> = self.record.lock().failure.clone().into_iter().collect();
         for (format, path) in &self.files {
@@ -159,9 +159,9 @@ impl Saved {
     }
 }
 
-/// Writes a file beside its place, and puts it there when it is whole and on the disk.
+/// Writes a partial file next to the target, and renames it once it is complete and on the disk.
 fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
-    // A device or a pipe is written as it is.
+    // Write directly to a device or a pipe.
     if path.exists() && !path.is_file() {
         return std::fs::write(path, text);
     }
@@ -170,7 +170,7 @@ fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
     let written = File::create(&partial)
         .and_then(|mut file| {
             file.write_all(text.as_bytes())?;
-            // A disk may find out only now that it is full.
+            // A full disk may be reported only by this call.
             file.sync_all()
         })
         .and_then(|()| std::fs::rename(&partial, path));
@@ -180,7 +180,7 @@ fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
     written
 }
 
-/// Makes sure that a file can be made there; what is there already stays until it is replaced.
+/// Checks that a file can be created at this path. An existing file stays until it is replaced.
 fn probe(path: &Path) -> Result<(), Failure> {
     let existed = path.exists();
     File::options()
@@ -215,7 +215,7 @@ fn part(path: &Path, number: u32) -> PathBuf {
 
 type Opener = Box<dyn FnMut(u32) -> std::io::Result<BufWriter<File>> + Send>;
 
-/// Rows of exchanges into Parquet files.
+/// Writes rows of exchanges to Parquet files.
 struct Rows {
     path: PathBuf,
     writer: Option<PartsWriter<BufWriter<File>, Opener>>,
@@ -241,7 +241,7 @@ impl Rows {
         }
     }
 
-    /// Ends the record, and keeps why. The part that was being written has no end, and nobody could read it.
+    /// Stops recording and keeps the reason. Removes the part being written: without its end it is unreadable.
     fn give_up(&mut self, error: &RecorderError) {
         self.writer = None;
         let mut record = self.record.lock();
@@ -261,7 +261,7 @@ impl Rows {
     }
 }
 
-/// A failure to write is told when the test is over: the figures do not need the record.
+/// A write failure is reported after the test: the other figures do not need the record.
 impl Recorder for Rows {
     fn record(&mut self, rows: Vec<ExchangeRow>) -> Result<(), RecorderError> {
         if let Some(writer) = &mut self.writer {

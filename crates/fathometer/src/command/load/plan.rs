@@ -1,4 +1,4 @@
-//! What is asked for, and by whom or when, from the arguments.
+//! Builds the plan of a load test from the arguments: what to request, and by which users or at which times.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,22 +21,22 @@ use crate::workload;
 
 /// The plan of a test.
 pub struct Planned {
-    /// What is asked for.
+    /// The requests.
     pub plan: Arc<Plan>,
-    /// By whom, or when.
+    /// The users of a closed loop, or the arrivals of an open loop.
     pub users: Users,
-    /// How long it is by itself, when it is a recording.
+    /// The length of the recording, if it is one.
     pub length: Option<Duration>,
-    /// What the workload's reader should know.
+    /// Notes about the workload for the user.
     pub notes: Vec<String>,
-    /// Lines or entries of the workload's source that are not requested: how many, by reason.
+    /// Number of lines or entries of the workload's source that are not requested, by reason.
     pub skipped: BTreeMap<String, u64>,
 }
 
-/// Between the starts of two user equivalents, as SURGE had it.
+/// Interval between the starts of two user equivalents, as in SURGE.
 const UE_START: Duration = Duration::from_millis(50);
 
-/// Makes the plan that the arguments ask for.
+/// Builds the plan from the arguments.
 pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
     let seed = Seed(arguments.seed);
     let (mut plan, notes, skipped) = match &arguments.workload {
@@ -61,7 +61,7 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
     };
     let recorded = plan.recorded.clone();
     let chosen = match (arguments.arrivals, &arguments.rate, &recorded) {
-        // A recording is replayed as it was, unless something else is asked for.
+        // A recording is replayed at its own times, unless the arguments say otherwise.
         (None, None, Some(_)) if arguments.connections.is_none() => Some(ArrivalsChoice::Recorded),
         (None, None, _) => None,
         (chosen, _, _) => Some(chosen.unwrap_or(ArrivalsChoice::Constant)),
@@ -78,7 +78,7 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
                         ));
                     };
                     let arrivals = Arrivals::recorded(times, arguments.speed)?;
-                    // A second beyond the last one, so that it is part of it.
+                    // End one second after the last request, so that it is included.
                     length = arrivals
                         .recorded_length()
                         .map(|length| length + Duration::from_secs(1));
@@ -132,8 +132,8 @@ fn target(arguments: &LoadArguments, url: &Url) -> Result<Target, Failure> {
     })
 }
 
-/// Users that wait for their answers. Without `--ue` nobody pauses and no session ends, whatever the
-/// workload says of it; scripts are pauses and sessions by themselves.
+/// The users of a closed loop. Without `--ue` there are no pauses and sessions never end, even if the workload
+/// has them; scripts define their own pauses and sessions.
 fn closed(arguments: &LoadArguments, plan: &mut Plan) -> Result<Users, Failure> {
     let scripted = matches!(plan.choice, Choice::Scripts(_));
     if arguments.ue.is_none() {
@@ -169,7 +169,7 @@ fn closed(arguments: &LoadArguments, plan: &mut Plan) -> Result<Users, Failure> 
     })
 }
 
-/// `10@0s,50@30s`: so many users from each time on.
+/// Parses `10@0s,50@30s`: the number of users from each time on.
 fn steps(text: &str) -> Result<Vec<(Duration, u32)>, String> {
     let mut steps: Vec<(Duration, u32)> = Vec::new();
     for part in text.split(',') {

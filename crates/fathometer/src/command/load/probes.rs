@@ -1,4 +1,4 @@
-//! Probes of the server while it is loaded, for a server that runs on this machine.
+//! Probes of a server under load that runs on this machine.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -17,25 +17,23 @@ use fathometer_sys::{Clock, Namespace};
 
 use crate::command::Failure;
 
-/// The time between two readings of a server of a few processes.
+/// The time between two readings for a server with few processes.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Reading what there is to read is to take at most one of so many parts of the period, as far as it
-/// can be known before.
+/// A reading may take at most 1/50 of the period, as far as its cost can be estimated in advance.
 const READINGS_OF_WORK: u32 = 50;
-/// A window of some seconds is to be met at its ends.
+/// The limit of the period, so that readings fall close to the ends of a window of a few seconds.
 const LONGEST_PERIOD: Duration = Duration::from_secs(1);
-/// What the network namespace of this program is called.
+/// The name shown for the network namespace of this process.
 const HERE: &str = "this network namespace";
-/// For each process of the server there is so much more, so that reading them all takes about a
-/// hundredth of a processor.
+/// Added to the period for each process of the server, so that reading them all takes about 1 % of a processor.
 const PERIOD_A_PROCESS: Duration = Duration::from_millis(20);
 
-/// What is to be watched.
+/// What to monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// The machine and this network namespace.
     Here,
-    /// The same, and a process with all that it has started, in its own network namespace.
+    /// The same, and a process with all its descendants, in its own network namespace.
     Process(u32),
 }
 
@@ -53,17 +51,17 @@ impl FromStr for Target {
     }
 }
 
-/// Probes at work.
+/// Running probes.
 pub struct Probes {
     sampler: Sampler,
     clock: Clock,
-    /// Which of the networks the generator is in.
+    /// For each network namespace, whether the generator is in it.
     own: Vec<bool>,
     failures: Vec<String>,
 }
 
 impl Probes {
-    /// Takes the first reading. Nothing is watched when nothing is to be.
+    /// Takes the first reading. Returns `None` if there are no targets.
     pub fn start(targets: &[Target], clock: Clock) -> Result<Option<Probes>, Failure> {
         if targets.is_empty() {
             return Ok(None);
@@ -96,7 +94,7 @@ impl Probes {
                 Target::Here => PathBuf::from("/proc/self/ns/net"),
                 Target::Process(pid) => PathBuf::from(format!("/proc/{pid}/ns/net")),
             };
-            // Who is in the same one is counted there once.
+            // A namespace that several targets share is counted once.
             match (found, std::fs::read_link(&link)) {
                 (Ok(_), Ok(place)) if met.contains(&place) => {}
                 (Ok(namespace), Ok(place)) => {
@@ -123,17 +121,17 @@ impl Probes {
         }))
     }
 
-    /// How long it takes now to go through the sockets of this machine: the kernel goes through all
-    /// of them, whoever they belong to.
+    /// How long it takes now to list the sockets of this machine. The kernel walks through all sockets of all
+    /// processes.
     fn cost_of_a_table(clock: Clock) -> Result<Duration, Failure> {
         let mut probe = NetworkProbe::open_here()?;
         let before = clock.now();
-        // Where it is not allowed it costs nothing, and the readings say why it is not there.
+        // If listing is not permitted it costs nothing, and the readings report why the table is missing.
         let _ = probe.table();
         Ok(clock.now().since(before))
     }
 
-    /// Takes the last reading, and tells what was seen in the measured window of `result`.
+    /// Takes the last reading, and returns what was observed in the measured window of `result`.
     pub fn stop(self, result: &LoadResult) -> ServerProbes {
         let samples = self.sampler.stop();
         let origin = self.clock.realtime_of(Instant::ZERO).as_secs_f64();
@@ -177,7 +175,10 @@ impl Probes {
     }
 }
 
-/// A process by name and number, as in `nginx (process 4711)`; it must be there.
+/// Name and ID of a process, as in `nginx (process 4711)`.
+///
+/// # Errors
+/// If there is no such process.
 fn name(pid: u32) -> Result<String, Failure> {
     match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
         Ok(name) => Ok(format!("{} (process {pid})", name.trim())),
@@ -229,7 +230,7 @@ fn program(name: &str, tree: &ProcessTree, step: &Step) -> ProgramProbes {
     }
 }
 
-/// A part of the exactly known processor time, by the shares that the kernel's ticks give.
+/// A share of the exact CPU time, split in the ratio of the kernel's tick counts.
 fn split(tree: &ProcessTree, part: Duration) -> f64 {
     let ticks = (tree.user + tree.system).as_secs_f64();
     match ticks > 0.0 {

@@ -1,4 +1,4 @@
-//! The first meeting with a server of HTTP/3.
+//! The connection check with an HTTP/3 server before a test.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::load::security::agreement_of_quic;
 use crate::quic::Sockets;
 use crate::quic::client::{self, Event, Http3Client};
 
-/// The longest wait between two looks at the clock.
+/// The longest wait between two checks of the clock.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Shakes hands once and leaves; tells what was agreed on.
+/// Completes one handshake, closes the connection, and returns a description of what was negotiated.
 pub fn meet(
     settings: &Arc<ClientSettings>,
     authority: &str,

@@ -1,11 +1,11 @@
-//! `--rate`: how many requests a second, and how that changes.
+//! `--rate`: requests per second, and how the rate changes.
 //!
 //! | text | means |
 //! |---|---|
-//! | `1000`, `1000/s`, `60/m` | so many a second, for as long as the test lasts |
-//! | `100..1000` | evenly from the first to the second over the whole test |
-//! | `100x30s,200x30s,400` | steps: so many for so long, the last one to the end |
-//! | `0..500x10s,500` | ramps and steps in a row |
+//! | `1000`, `1000/s`, `60/m` | a constant rate, for as long as the test lasts |
+//! | `100..1000` | a linear ramp from the first to the second rate over the whole test |
+//! | `100x30s,200x30s,400` | steps: each rate for its time, the last one to the end |
+//! | `0..500x10s,500` | ramps and steps in sequence |
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use fathometer_model::Rate;
 
 use super::super::arguments;
 
-/// A stretch of time in which the rate goes evenly from one value to another.
+/// A stretch of time in which the rate changes linearly from one value to another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stretch {
-    /// Requests a second at its start.
+    /// Requests per second at its start.
     pub from: f64,
-    /// Requests a second at its end.
+    /// Requests per second at its end.
     pub to: f64,
-    /// How long it is; `None`: to the end of the test.
+    /// Its length; `None`: to the end of the test.
     pub length: Option<Duration>,
 }
 
-/// Reads the text of `--rate`.
+/// Parses the value of `--rate`.
 pub fn parse(text: &str) -> Result<Vec<Stretch>, String> {
     let mut stretches = Vec::new();
     let parts: Vec<&str> = text.split(',').collect();

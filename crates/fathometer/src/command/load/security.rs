@@ -1,5 +1,5 @@
-//! TLS of a load test, from the arguments, and the first meeting with the server: who does not listen,
-//! is not trusted or speaks something else is told before anything is measured.
+//! TLS of a load test, from the arguments, and the connection check before it: a server that does not listen,
+//! is not trusted or uses another protocol is reported before the measurement.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -23,8 +23,8 @@ use crate::key_log::KeyLogFile;
 use crate::load::security::{agreement, agrees, without_port};
 use crate::url::Url;
 
-/// Where Debian, and others after it, keep the authorities that this system trusts; then where Fedora
-/// does.
+/// The list of authorities that this system trusts: first the path of Debian and its derivatives, then that of
+/// Fedora.
 const SYSTEM_ROOTS: [&str; 2] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -37,31 +37,31 @@ pub struct SecurityArguments {
     /// Trust any certificate
     #[arg(short = 'k', long)]
     insecure: bool,
-    /// Trust these authorities (PEM) [default: this system's]
+    /// Trust the certificate authorities in this file (PEM) [default: this system's]
     #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
     cacert: Option<PathBuf>,
-    /// The client's own certificates (PEM), for a server that asks for them
+    /// Client certificate chain (PEM), for a server that requests one
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
-    /// The private key of the client's certificate (PEM)
+    /// Private key of the client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// The versions of TLS offered: 1.2 or 1.3 [default: both]
+    /// TLS version to offer: 1.2 or 1.3 [default: both]
     #[arg(long, value_name = "VERSION")]
     tls_version: Option<TlsVersion>,
-    /// Resume no session: every handshake is a full one
+    /// Do not resume sessions: every handshake is a full one
     #[arg(long)]
     no_resume: bool,
-    /// Send requests with the first flight of a resumed session (0-RTT), where the server allows it
+    /// Send requests in the first flight of a resumed session (0-RTT), if the server allows it
     #[arg(long, conflicts_with = "no_resume")]
     early_data: bool,
-    /// Write the secrets of all connections to a file, for Wireshark
+    /// Write the TLS secrets of all connections to this file, for Wireshark
     #[arg(long, value_name = "FILE")]
     key_log: Option<PathBuf>,
 }
 
 impl SecurityArguments {
-    /// Whether any of them was given.
+    /// Whether any of these arguments was given.
     pub fn are_given(&self) -> bool {
         self.insecure
             || self.cacert.is_some()
@@ -72,7 +72,7 @@ impl SecurityArguments {
             || self.key_log.is_some()
     }
 
-    /// Every one that was not given, with what holds for it.
+    /// Every argument that was not given, with its default.
     pub fn defaults(&self) -> Vec<(&'static str, String)> {
         let mut defaults = Vec::new();
         if !self.insecure && self.cacert.is_none() {
@@ -90,7 +90,7 @@ impl SecurityArguments {
         defaults
     }
 
-    /// What the client begins TLS with, but for its protocols.
+    /// The TLS options of the client, without its protocols.
     pub fn options(&self, clock: Clock) -> Result<ClientOptions, Failure> {
         let verification = match (self.insecure, &self.cacert) {
             (true, _) => Verification::Off,
@@ -148,16 +148,16 @@ fn system_roots() -> Result<Roots, Failure> {
     roots(file)
 }
 
-/// What the first meeting settled.
+/// The result of the connection check.
 pub struct Met {
-    /// How connections are used.
+    /// The connection policy.
     pub policy: Policy,
-    /// For all connections of the test, where there is TLS.
+    /// Settings for all connections of the test, if TLS is used.
     pub tls: Option<Arc<ClientSettings>>,
 }
 
-/// Settles what policy is meant: TLS is what the URL says. Without one it is the server that chooses,
-/// over TLS; `None` then.
+/// Determines the policy. The URL decides whether TLS is used. Returns `None` if no policy was given and the
+/// server chooses over TLS.
 fn meant(
     asked: Option<Policy>,
     streams: Option<u16>,
@@ -171,7 +171,7 @@ fn meant(
         });
     };
     match (url.secure, policy.tls) {
-        // The URL of a policy that can be either says which.
+        // For a policy that works with and without TLS, the URL decides.
         (true, false) if !policy.protocol.multiplexes() => policy.tls = true,
         (true, false) => {
             return Err(usage(format!(
@@ -193,7 +193,7 @@ fn meant(
     with_streams(policy, streams)
 }
 
-/// `-m`: so many streams of a connection, or requests in a pipeline.
+/// Applies `-m`: the number of streams per connection, or of requests in a pipeline.
 fn with_streams(mut policy: Policy, streams: Option<u16>) -> Result<Option<Policy>, Failure> {
     let Some(streams) = streams else {
         return Ok(Some(policy));
@@ -212,8 +212,8 @@ fn with_streams(mut policy: Policy, streams: Option<u16>) -> Result<Option<Polic
     Ok(Some(policy))
 }
 
-/// Connects once, shakes hands where there is TLS, and makes sure that the server speaks what is
-/// wanted. It asks for nothing.
+/// Connects once, completes the handshake if TLS is used, and checks that the server supports the requested
+/// protocol. Sends no request.
 pub fn meet(
     asked: (Option<Policy>, Option<u16>),
     arguments: &SecurityArguments,
@@ -241,12 +241,12 @@ pub fn meet(
         }
         Met { policy, tls: None }
     };
-    // Nothing of it stays behind, neither here nor in the server's tables.
+    // Reset the connection, so that no TIME_WAIT state remains here or at the server.
     let _ = socket::set_linger(&connection, Some(Duration::ZERO));
     Ok(met)
 }
 
-/// Meets a server of HTTP/3.
+/// Checks the connection to an HTTP/3 server.
 fn met_by_quic(
     policy: Policy,
     arguments: &SecurityArguments,
@@ -308,7 +308,7 @@ fn secured(
         Some(policy) => offers(policy.protocol),
         None => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
     };
-    // Of settings of its own, so that the test has no ticket from before it began.
+    // These settings are separate, so that the test does not start with a ticket of this connection.
     let first = ClientOptions {
         resumption: None,
         early_data: false,
@@ -355,10 +355,10 @@ fn secured(
     })
 }
 
-/// An error of a connection whose waits are bounded, in words.
+/// Describes an error of a connection with bounded waits.
 fn waited(error: &std::io::Error, patience: Duration) -> String {
     match error.kind() {
-        // So the kernel tells that the time of SO_RCVTIMEO is up.
+        // The kernel reports these errors when the timeout of SO_RCVTIMEO has expired.
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => format!(
             "timed out: no answer within {patience:?} (--connect-timeout says how long to wait)"
         ),
@@ -366,10 +366,10 @@ fn waited(error: &std::io::Error, patience: Duration) -> String {
     }
 }
 
-/// The alert of a server that knows none of the protocols offered (RFC 7301 section 3.2).
+/// The alert of a server that supports none of the offered protocols (RFC 7301 section 3.2).
 const NO_PROTOCOL: Alert = Alert(120);
 
-/// Whether other arguments would have the client trust the server.
+/// Whether other arguments would make the client trust the server.
 fn is_about_trust(failure: &TlsFailure) -> bool {
     matches!(
         failure,
@@ -380,7 +380,7 @@ fn is_about_trust(failure: &TlsFailure) -> bool {
     )
 }
 
-/// Why there was no handshake.
+/// Why the handshake failed.
 enum Unsecured {
     Tls(TlsFailure),
     Transport(std::io::Error),
@@ -439,7 +439,7 @@ fn shake_hands(
     }
 }
 
-/// Whether the server of an `http` URL begins to speak HTTP/2 when it is spoken to in it.
+/// Whether the server of an `http` URL answers HTTP/2 with prior knowledge.
 fn prior_knowledge(
     connection: &mut TcpStream,
     address: SocketAddr,

@@ -1,4 +1,4 @@
-//! What `fathometer serve` is told of content that is made for each request.
+//! Arguments of `fathometer serve` about content that is generated for each request.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use fathometer_http::origin::dynamic::Dynamic;
 
 use crate::command::arguments::time;
 
-/// Reads `PATH[,parts=N][,size=BYTES][,every=TIME][,first=TIME][,type=TYPE]`.
+/// Parses `PATH[,parts=N][,size=BYTES][,every=TIME][,first=TIME][,type=TYPE]`.
 pub fn read(text: &str) -> Result<Dynamic, String> {
     let mut words = text.split(',');
     let mut dynamic = Dynamic {
@@ -41,7 +41,7 @@ pub fn read(text: &str) -> Result<Dynamic, String> {
     Ok(dynamic)
 }
 
-/// Octets, with `k` for 1024.
+/// Bytes; the suffix `k` means 1024.
 fn size(text: &str) -> Result<u32, String> {
     let (digits, unit) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1024),

@@ -1,4 +1,4 @@
-//! HTTP/3 beside the other versions: on the same ports, by UDP.
+//! HTTP/3 beside the other versions: on the same port numbers, over UDP.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::progress::say;
 use crate::quic::server::{Service, ServiceError, ServiceOptions, guarded_transport};
 use crate::quic::{Sockets, UdpOffload};
 
-/// How often a port that is free for TCP is looked for that is free for UDP, too.
+/// Number of attempts to find a port that is free for both TCP and UDP.
 const TRIES: usize = 16;
 
-/// The loops that serve HTTP/3, if any do.
+/// The event loops that serve HTTP/3, if it is enabled.
 pub struct Http3(Option<Service>);
 
 impl Http3 {
@@ -28,7 +28,7 @@ impl Http3 {
         Http3(None)
     }
 
-    /// Starts where the other versions are served already, with what HTTP/1 was told.
+    /// Starts HTTP/3 on the addresses of the other versions, with the configuration of HTTP/1.
     pub fn start(
         others: &crate::origin::ServiceOptions,
         origins: Vec<Arc<Origin>>,
@@ -46,7 +46,7 @@ impl Http3 {
             pinned: others.pinned,
             most_open: others.most_open,
             log: others.log.clone(),
-            // Nobody is to foresee the identifiers of connections.
+            // The identifiers of connections must not be predictable.
             seed: Seed(clock.realtime_of(clock.now()).as_nanos() as u64),
         };
         let config = Arc::new(h3::server::ServerConfig::from(http1));
@@ -54,19 +54,19 @@ impl Http3 {
         Ok(Http3(Some(service.map_err(failure)?)))
     }
 
-    /// Whether a loop has ended.
+    /// Whether an event loop has ended.
     pub fn has_ended(&self) -> bool {
         self.0.as_ref().is_some_and(Service::has_ended)
     }
 
-    /// As [`crate::origin::Service::drain`].
+    /// Same as [`crate::origin::Service::drain`].
     pub fn drain(&self, within: Duration) {
         if let Some(service) = &self.0 {
             service.drain(within);
         }
     }
 
-    /// Waits for the loops to end, and tells what they did.
+    /// Waits for the event loops to end, and returns their statistics.
     pub fn join(self) -> Result<Option<OriginStatistics>, Failure> {
         self.0
             .map(|service| service.join().map_err(failure))
@@ -74,7 +74,7 @@ impl Http3 {
     }
 }
 
-/// What HTTP/3 did.
+/// Prints the statistics of HTTP/3.
 pub fn report(statistics: &OriginStatistics) {
     say(format_args!(
         "HTTP/3: {} responses with {} of content over {} connections; {} handshakes, {} of them resumed a \
@@ -96,8 +96,8 @@ pub fn report(statistics: &OriginStatistics) {
     ));
 }
 
-/// The addresses with a port for each that is free for TCP and UDP, where none was asked for. It may be
-/// taken by others before it is listened on, which is said then.
+/// Replaces each port 0 by a port that is free for TCP and UDP. Another program may take the port before it is
+/// opened for listening; that is reported as an error then.
 pub fn resolved(addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
     let free = |address: &SocketAddr| {
         for _ in 0..TRIES {

@@ -1,4 +1,4 @@
-//! `fathometer serve`: the origin on a real address.
+//! `fathometer serve`: the origin server on a real address.
 
 mod dynamic;
 mod http3;
@@ -35,77 +35,77 @@ use crate::server::definition::{Definition, Embedded};
 use crate::server::{self, Demands};
 use crate::workload::SEED;
 
-/// Memory for small files of a folder, in all loops together.
+/// Memory for caching small files of a folder, shared by all event loops.
 const CACHE: Bytes = Bytes(256 * 1024 * 1024);
-/// Open descriptors of large files, in all loops together.
+/// Open descriptors of large files, shared by all event loops.
 const DESCRIPTORS: usize = 2048;
-/// Descriptors that are neither connections nor files of the folder: standard streams, polls,
-/// listeners, the log.
+/// Descriptors that are neither connections nor files of the folder: standard streams, polls, listeners, the
+/// log.
 const OTHER_DESCRIPTORS: usize = 8;
-/// The same, for each loop.
+/// Further such descriptors of each event loop.
 const LOOP_DESCRIPTORS: usize = 6;
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
 pub struct ServeArguments {
-    /// The folder to serve; its files are found when they are asked for
+    /// Folder to serve; files are looked up on each request
     #[arg(required_unless_present = "site", conflicts_with = "site")]
     folder: Option<PathBuf>,
-    /// A workload's site, from memory, instead of a folder: microscape
+    /// Serve a workload's site from memory instead of a folder: microscape
     #[arg(long)]
     site: Option<String>,
-    /// The seed of that site's content
+    /// Seed of that site's content
     #[arg(long, default_value_t = SEED)]
     seed: u64,
-    /// Where to listen; may be given several times, port 0 takes a free one
+    /// Address and port to listen on; may be given several times; port 0 selects a free port
     #[arg(long, default_value = "127.0.0.1:8080")]
     listen: Vec<SocketAddr>,
-    /// Event loops, each on a thread of its own [default: one a processor]
+    /// Number of event-loop threads [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Keep each event loop on a processor of its own
+    /// Pin each event loop to its own processor
     #[arg(long)]
     pin: bool,
-    /// Write a line for each response to a file, or to standard output (-); SIGHUP has the file opened
-    /// anew, when it was moved away
+    /// Write an access log to a file, or to standard output (-), one line per response; SIGHUP reopens the
+    /// file, as logrotate expects
     #[arg(long, value_name = "FILE|-")]
     log: Option<PathBuf>,
-    /// What a line says: common, combined, which adds Referer and User-Agent, or tls, which adds the version
-    /// of TLS, the cipher suite and how the session began
+    /// Format of the access log: common; combined, which adds Referer and User-Agent; or tls, which adds the
+    /// TLS version, the cipher suite and how the session started
     #[arg(long, default_value = "common", value_name = "FORMAT")]
     log_format: LogFormat,
-    /// When asked to end, how long to wait for what is under way (500ms, 10s, 2m)
+    /// On SIGINT or SIGTERM, longest time to wait for responses in flight (500ms, 10s, 2m)
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = time)]
     drain: Duration,
-    /// How it presents itself: embedded, embedded-jigsaw or embedded-apache
+    /// Server persona to imitate: embedded, embedded-jigsaw or embedded-apache
     #[arg(long = "as", default_value = "embedded", value_name = "SERVER")]
     dress: String,
-    /// Close a connection after so many requests
+    /// Close a connection after N requests
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_requests: Option<u32>,
-    /// Close a connection that was idle for so long after a response [default: 60s]
+    /// Close a connection that is idle for this time after a response [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     keep_alive: Option<Duration>,
-    /// Close both halves of a connection at once, as careless servers do
+    /// Close both directions of a connection at once, instead of only the sending one first
     #[arg(long)]
     careless_close: bool,
-    /// Leave Nagle's algorithm on
+    /// Leave Nagle's algorithm enabled (do not set TCP_NODELAY)
     #[arg(long)]
     nagle: bool,
-    /// Connections that may wait to be accepted, as far as the kernel allows [default: 4096]
+    /// Listen backlog: connections that may wait to be accepted, up to the kernel's limit [default: 4096]
     #[arg(long, value_name = "N")]
     backlog: Option<u32>,
-    /// Serve at most so many connections at a time; others wait to be accepted, until those that have waited
-    /// for their clients for 2 s make room
+    /// Serve at most N connections at a time. Others wait to be accepted until connections close, or until some
+    /// have waited for their clients for 2 s and are closed to make room
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_connections: Option<u32>,
-    /// Serve at most so many connections at a time; others are reset
+    /// Serve at most N connections at a time; reset the others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     shed_above: Option<u32>,
-    /// Make the content at a path anew for each request, in parts and without telling its size, as a program
-    /// would: PATH[,parts=N][,size=BYTES][,every=TIME][,first=TIME][,type=TYPE], as in
-    /// /feed.txt,parts=10,size=1k,every=200ms. Without a size of the parts it is that of the file at the path.
-    /// May be given several times
+    /// Generate the content at PATH for each request, in parts and without a Content-Length, as a dynamic page:
+    /// PATH[,parts=N][,size=BYTES][,every=TIME][,first=TIME][,type=TYPE], as in
+    /// /feed.txt,parts=10,size=1k,every=200ms. Without size (bytes per part), the content is the file at PATH,
+    /// split into parts of equal size. May be given several times
     #[arg(long, value_name = "PATH,…", value_parser = dynamic::read)]
     dynamic: Vec<Dynamic>,
     #[command(flatten)]
@@ -114,8 +114,8 @@ pub struct ServeArguments {
     protocols: ProtocolArguments,
 }
 
-/// Serves until SIGINT or SIGTERM; then answers what is under way. A second signal ends it at once.
-/// SIGHUP does the same, but with a log in a file it opens that anew.
+/// Serves until SIGINT or SIGTERM, then completes the responses in flight. A second signal ends the program at
+/// once. SIGHUP has the same effect, unless the log is a file: then it reopens that file.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     let definition = Definition::load(&arguments.dress)?;
     let Some(embedded) = &definition.embedded else {
@@ -217,13 +217,13 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How the descriptors of the program are shared out.
+/// The distribution of the process's descriptors.
 #[derive(Debug, Clone, Copy)]
 struct Share {
     threads: usize,
-    /// For connections, in all.
+    /// For connections, in total.
     connections: usize,
-    /// For files of a folder, of each loop.
+    /// For files of a folder, per event loop.
     files: usize,
 }
 
@@ -235,14 +235,14 @@ impl Share {
         let files = DESCRIPTORS.min(rest / 4) / threads;
         Share {
             threads,
-            // A file is opened before another one is given up for it.
+            // A file is opened before another one is closed to make room for it.
             connections: rest.saturating_sub((files + 4) * threads).max(threads),
             files,
         }
     }
 }
 
-/// What is served, in words, and an origin for each loop.
+/// A description of the served content, and an origin for each event loop.
 fn origins(
     arguments: &ServeArguments,
     (name, embedded): (&str, &Embedded),
@@ -255,7 +255,7 @@ fn origins(
     let (push, early_hints) = arguments.protocols.plans()?;
     let has_limits = arguments.keep_alive.is_some() || arguments.max_requests.is_some();
     let config = OriginConfig {
-        // Whoever set limits wants clients to know of them.
+        // If limits were set, announce them to the clients.
         dress: match has_limits {
             true => dress.telling_keep_alive(),
             false => dress,
@@ -307,14 +307,14 @@ fn origins(
     }
 }
 
-/// A log in a file, and the signal that has it opened anew.
+/// A log file, and the signal that reopens it.
 struct Rotation {
     log: Arc<LogFile>,
     hang_ups: HangUps,
 }
 
 impl Rotation {
-    /// `None` where there is no file: then SIGHUP ends the program.
+    /// `None` without a log file: then SIGHUP ends the program.
     fn of(log: Option<&Arc<LogFile>>) -> Result<Option<Rotation>, Failure> {
         let Some(log) = log.filter(|log| log.path().is_some()) else {
             return Ok(None);
@@ -337,7 +337,7 @@ impl Rotation {
     }
 }
 
-/// Waits for a signal to end, or for a loop to end.
+/// Waits until a signal requests the end, or an event loop ends.
 fn wait(
     interrupt: Interrupt,
     rotation: Option<&Rotation>,

@@ -1,4 +1,4 @@
-//! What `fathometer serve` is told of packages.
+//! Arguments of `fathometer serve` about packages.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,28 +16,29 @@ use crate::progress::say;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Packages")]
 pub struct PackageArguments {
-    /// Send all files of a page in one response to clients whose Accept field names a package or an archive:
-    /// made in advance and made again when a file changes, or on-the-fly for each request
+    /// Send all files of a page in one response to clients whose Accept field names a package or an archive.
+    /// made builds them in advance and again when a file changes; on-the-fly builds them for each request
     #[arg(long, value_name = "WHEN")]
     packages: Option<Making>,
-    /// Which files go with which page, and which are in which folder: lines as in `/index.html /style.css
-    /// /logo.png` and `/set/ /set/1.gif /set/2.gif` [default: what the HTML of a page names]
+    /// Plan of the packages: which files belong to each page, and which are in each folder, in lines as
+    /// `/index.html /style.css /logo.png` and `/set/ /set/1.gif /set/2.gif` [default: what the HTML of a page
+    /// names]
     #[arg(long, value_name = "PLAN", requires = "packages")]
     package_plan: Option<PathBuf>,
-    /// What is offered: object packages of version 2 and 1, tar and zip archives
+    /// Formats to offer: object packages of version 2 and 1, tar and zip archives
     #[arg(long, value_name = "LIST", default_value_t = Formats::ALL)]
     package_formats: Formats,
-    /// Put a file that several pages of the plan share into the package of each (repeated) or of the first
-    /// alone (once)
+    /// Put a file that several pages of the plan share into the package of every page (repeated) or only of the
+    /// first page (once)
     #[arg(long, value_name = "HOW", default_value = "repeated")]
     package_shared: Shared,
-    /// Package the files of any folder without an index, too: whoever asks learns what is in it
+    /// Also package the files of any folder without an index; this reveals the folder's contents to clients
     #[arg(long, requires = "packages")]
     package_folders: bool,
 }
 
 impl PackageArguments {
-    /// What the origin is to do.
+    /// The origin's settings for packages.
     pub fn packages(&self) -> Result<Packages, Failure> {
         let plan = match &self.package_plan {
             None => Plan::default(),
@@ -61,7 +62,7 @@ impl PackageArguments {
         })
     }
 
-    /// Where packages of a folder's files are kept, if any are.
+    /// The folder that stores packages of a folder's files, if packages are enabled.
     pub fn folder(&self) -> Result<Option<PackageFolder>, Failure> {
         if self.packages.unwrap_or_default() == Making::None {
             return Ok(None);
@@ -71,7 +72,7 @@ impl PackageArguments {
             .map_err(|error| format!("failed to make a folder for packages: {error}").into())
     }
 
-    /// Tells what was sent.
+    /// Prints how many packages and archives were sent.
     pub fn report(&self, statistics: &OriginStatistics) {
         if self.packages.is_some() {
             say(format_args!(
@@ -82,7 +83,7 @@ impl PackageArguments {
     }
 }
 
-/// What packages of a site take in memory that are made in advance is said, since it may be much.
+/// Estimates the memory for packages made in advance, for a message to the operator: it may be large.
 pub fn memory_of(packages: &Packages, site: Bytes) -> Option<String> {
     (packages.making == Making::Made).then(|| {
         let formats = packages.formats.iter().count();

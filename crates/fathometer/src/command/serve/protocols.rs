@@ -1,4 +1,4 @@
-//! What `fathometer serve` is told to speak: versions of HTTP, TLS, and what is special about each.
+//! Protocols of `fathometer serve`: versions of HTTP, TLS, and the options of each.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -26,82 +26,83 @@ use crate::quic::UdpOffload;
 use crate::server::definition::Spoken;
 use crate::server::{self, Credentials};
 
-/// Octets of early data that a connection may bring: more requests than anybody sends at once.
+/// Limit of early data per connection, in bytes: enough for any realistic burst of requests.
 const EARLY_DATA: u32 = 64 * 1024;
-/// Sessions that are kept to be resumed.
+/// Number of sessions kept for resumption.
 const SESSIONS: usize = 16 * 1024;
-/// Tickets given to a connection.
+/// Number of tickets issued per connection.
 const TICKETS: usize = 2;
 
 /// Arguments of `serve` about protocols.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Protocols")]
 pub struct ProtocolArguments {
-    /// Speak TLS, with a certificate made on the fly for localhost, the addresses it listens on and the
+    /// Enable TLS, with a certificate generated at start for localhost, the addresses it listens on and the
     /// names of --host
     #[arg(long)]
     tls: bool,
-    /// Speak TLS with the certificates of this PEM file, its own first; takes --key. Given several times,
-    /// clients are shown the first one that is for the name they ask for, or the first
+    /// Enable TLS with the certificate chain in this PEM file, the server's own first; requires --key. If given
+    /// several times, the first certificate that matches the client's server name (SNI) is used, otherwise the
+    /// first one
     #[arg(long, value_name = "FILE", requires = "key", conflicts_with_all = ["hosts", "ca_out"])]
     certificate: Vec<PathBuf>,
-    /// The key of that certificate, a PEM file; as often as --certificate, in the same order
+    /// Private key of the certificate, a PEM file; once per --certificate, in the same order
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Vec<PathBuf>,
-    /// A further name for the certificate that is made; may be given several times
+    /// Additional name for the generated certificate; may be given several times
     #[arg(long = "host", value_name = "NAME", requires = "tls")]
     hosts: Vec<String>,
-    /// Write the root that clients are to trust to this PEM file, as for curl --cacert
+    /// Write the root certificate that clients must trust to this PEM file, as for curl --cacert
     #[arg(long, value_name = "FILE", requires = "tls")]
     ca_out: Option<PathBuf>,
-    /// The versions of HTTP it speaks, of h1, h2 and h3; in the clear h2 is told by its preface, or asked for
-    /// by Upgrade; h3 takes TLS 1.3 and is on the same port by UDP [default: h1,h2]
+    /// HTTP versions to serve: h1, h2, h3. Without TLS, h2 starts by prior knowledge or by Upgrade. h3 requires
+    /// TLS 1.3 and uses the same port over UDP [default: h1,h2]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     protocols: Vec<Spoken>,
-    /// The versions of TLS it accepts, of 1.2 and 1.3 [default: 1.2,1.3]
+    /// TLS versions to accept: 1.2, 1.3 [default: 1.2,1.3]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tls_versions: Vec<Version>,
-    /// How sessions of TLS can be resumed: stateless (a ticket holds the session), stateful (it is kept here,
-    /// and good once) or off [default: stateless, and stateful with --early-data]
+    /// How TLS sessions can be resumed: stateless (a ticket holds the session), stateful (the server stores it,
+    /// for a single use) or off [default: stateless, and stateful with --early-data]
     #[arg(long, value_name = "HOW")]
     tickets: Option<TicketKind>,
-    /// Accept requests that come with the handshake of a session that is resumed (0-RTT)
+    /// Accept requests in the first flight of a resumed session (0-RTT)
     #[arg(long)]
     early_data: bool,
-    /// Ask clients for a certificate by an authority in this PEM file, and refuse those without
+    /// Request client certificates issued by an authority in this PEM file, and refuse clients without one
     #[arg(long, value_name = "FILE")]
     client_ca: Option<PathBuf>,
-    /// Append the secrets of connections to a file, for Wireshark [default: what SSLKEYLOGFILE names]
+    /// Append the TLS secrets of connections to this file, for Wireshark [default: what SSLKEYLOGFILE names]
     #[arg(long, value_name = "FILE")]
     key_log: Option<PathBuf>,
-    /// HTTP/2: octets of request content that may be under way on a stream
+    /// HTTP/2: flow-control window of each stream for request content, in bytes
     #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(1..=MOST_WINDOW))]
     h2_window: Option<u32>,
-    /// HTTP/2: the same for a connection; at least 65535
+    /// HTTP/2: flow-control window of each connection for request content, in bytes; at least 65535
     #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(65_535..=MOST_WINDOW))]
     h2_connection_window: Option<u32>,
-    /// HTTP/2: streams that a client may have open
+    /// HTTP/2: maximum number of concurrent streams
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     h2_streams: Option<u32>,
-    /// HTTP/2: push files with a page; each line of the file has a page and what goes with it, as in
+    /// HTTP/2: push files with a page; each line of the plan lists a page and the files to push, as in
     /// `/index.html /style.css /logo.png`
     #[arg(long, value_name = "PLAN")]
     push: Option<PathBuf>,
-    /// Tell of files that go with a page before it, by 103 (Early Hints); a file of the same form
+    /// Announce the files of a page before the response, by 103 (Early Hints); a plan in the same format
     #[arg(long, value_name = "PLAN")]
     early_hints: Option<PathBuf>,
-    /// Speak HTTP/3, too
+    /// Also serve HTTP/3
     #[arg(long)]
     http3: bool,
-    /// The offloads of UDP that HTTP/3 uses: on (both), send (GSO), receive (GRO) or off
+    /// UDP offloads that HTTP/3 uses: on (both), send (GSO), receive (GRO) or off
     #[arg(long, value_name = "WHICH", default_value_t = UdpOffload::On)]
     pub udp_offload: UdpOffload,
-    /// Send this Alt-Svc field with every response [default with HTTP/3: where that is]
+    /// Send this Alt-Svc field with every response [default with HTTP/3: its port]
     #[arg(long, value_name = "VALUE")]
     alt_svc: Option<String>,
 }
 
-/// The largest window.
+/// The largest flow-control window.
 const MOST_WINDOW: i64 = h2::flow::MAX_WINDOW as i64;
 
 /// How sessions can be resumed.
@@ -125,15 +126,15 @@ impl FromStr for TicketKind {
     }
 }
 
-/// What was made of the arguments.
+/// The protocol settings that result from the arguments.
 pub struct Spoke {
-    /// For the loops.
+    /// For the event loops.
     pub protocols: Protocols,
-    /// Whether HTTP/3 is served beside them, with the same TLS.
+    /// Whether HTTP/3 is also served, with the same TLS settings.
     pub http3: bool,
     /// `http` or `https`.
     pub scheme: &'static str,
-    /// What to tell the operator, in lines.
+    /// Messages for the operator, one per line.
     pub said: Vec<String>,
 }
 
@@ -150,7 +151,7 @@ impl ProtocolArguments {
         }
     }
 
-    /// Plans of what goes with pages: for push, and for early hints.
+    /// The plans of files that belong to pages: for push, and for early hints.
     pub fn plans(&self) -> Result<(Plan, Plan), Failure> {
         let read = |path: &Option<PathBuf>| match path {
             None => Ok(Plan::default()),
@@ -161,7 +162,7 @@ impl ProtocolArguments {
         Ok((read(&self.push)?, read(&self.early_hints)?))
     }
 
-    /// The addresses to listen on. HTTP/3 is announced with its port, which is found out before.
+    /// The addresses to listen on. HTTP/3 is announced with its port, so that port is selected in advance.
     pub fn addresses(&self, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
         match self.speaks(Spoken::Http3) {
             true => http3::resolved(asked),
@@ -169,7 +170,7 @@ impl ProtocolArguments {
         }
     }
 
-    /// A dress with what these arguments add to it.
+    /// Adds the fields of these arguments to a server persona.
     pub fn dressed(&self, mut dress: Dress, addresses: &[SocketAddr]) -> Dress {
         let http3 = addresses
             .first()
@@ -185,7 +186,7 @@ impl ProtocolArguments {
         dress
     }
 
-    /// Makes all that connections share, with what HTTP/1 was told.
+    /// Builds the settings that all connections share, based on the configuration of HTTP/1.
     pub fn speak(
         &self,
         http1: &h1::server::ServerConfig,
@@ -223,7 +224,7 @@ impl ProtocolArguments {
         })
     }
 
-    /// What only TLS knows is not asked for in vain.
+    /// Rejects TLS options if TLS is not enabled.
     fn check_tls_arguments(&self) -> Result<(), Failure> {
         let asked = [
             ("--tls-versions", !self.tls_versions.is_empty()),
@@ -332,7 +333,7 @@ impl ProtocolArguments {
         }
     }
 
-    /// Who the server is: at least one.
+    /// The server's certificates with their keys: at least one.
     fn identities(
         &self,
         addresses: &[SocketAddr],
@@ -393,7 +394,7 @@ impl ProtocolArguments {
     }
 }
 
-/// Everything that a server at these addresses may be called.
+/// All names and addresses that the certificate must cover.
 fn names(hosts: &[String], addresses: &[SocketAddr]) -> Vec<String> {
     let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     let specified = addresses

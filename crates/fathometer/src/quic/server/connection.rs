@@ -1,4 +1,4 @@
-//! One connection of a loop: what passes between QUIC and its machine of HTTP/3.
+//! One connection of a loop: moves data between QUIC and its machine of HTTP/3.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -16,17 +16,17 @@ use crate::origin::access_log::AccessLog;
 use crate::origin::timers::Alarm;
 use crate::quic::feed::{FileBuffer, feed};
 
-/// Octets of one stream read before other streams have their turn.
+/// Bytes of one stream read before other streams get a turn.
 const READ_AT_ONCE: usize = 64 * 1024;
 
-/// What a connection wants next.
+/// What a connection needs next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// To be told of datagrams, or its alarm.
+    /// Datagrams, or its alarm.
     Waits,
     /// Another turn.
     HasMore,
-    /// Nothing any more.
+    /// Nothing: it has ended.
     Over,
 }
 
@@ -35,17 +35,17 @@ pub(super) struct Open {
     pub http: Http,
     pub peer: SocketAddr,
     pub alarm: Alarm,
-    /// Whether it is among those to be served.
+    /// Whether it is in the queue of those to be served.
     pub is_due: bool,
-    /// Whether it is among those that wait for the socket.
+    /// Whether it is in the queue of those that wait for the socket.
     pub is_stalled: bool,
     /// Streams that may be read further.
     unread: VecDeque<u64>,
-    /// Streams that the machine would rather not hear of for now.
+    /// Streams from which the machine accepts no data at present.
     unwanted: Vec<u64>,
-    /// Streams in one direction that this side has opened, which stay open.
+    /// Unidirectional streams that this side has opened, and that stay open.
     own_streams: usize,
-    /// With which code the connection is closed, when all that was written has been delivered.
+    /// The code to close the connection with, when all data that was written has been delivered.
     closes_with: Option<ErrorCode>,
     is_closed: bool,
     delivery: Delivery,
@@ -70,7 +70,7 @@ impl Open {
         }
     }
 
-    /// Moves on as far as it goes without waiting, for one turn. What is to be sent is then QUIC's.
+    /// Advances as far as possible without waiting, for one turn. Data to send is then in QUIC.
     pub fn serve(
         &mut self,
         endpoint: &mut Endpoint,
@@ -127,7 +127,7 @@ impl Open {
         }
         self.close_when_delivered(endpoint, key, now);
         self.close_when_stalled(endpoint, key, now, statistics);
-        // Responses that were sent may have made room for what was not wanted.
+        // Responses that were sent may allow the machine to accept data again.
         let wanted_again = self
             .unwanted
             .iter()
@@ -138,7 +138,7 @@ impl Open {
         }
     }
 
-    /// Closes the connection that is to be closed: at once for a fault, otherwise when the peer has
+    /// Closes the connection if it is to be closed: at once after an error, otherwise when the peer has
     /// acknowledged all responses.
     fn close_when_delivered(&mut self, endpoint: &mut Endpoint, key: ConnectionKey, now: Instant) {
         let Some(code) = self.closes_with.filter(|_| !self.is_closed) else {
@@ -154,7 +154,7 @@ impl Open {
         }
     }
 
-    /// Closes the connection whose client acknowledges too little of what was sent.
+    /// Closes the connection if its client acknowledges too little of what was sent.
     fn close_when_stalled(
         &mut self,
         endpoint: &mut Endpoint,
@@ -182,7 +182,7 @@ impl Open {
         }
     }
 
-    /// When it wants to be served, unless something happens before, as far as HTTP/3 goes.
+    /// When HTTP/3 needs a turn even if nothing happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let delivery = self
             .delivery
@@ -194,12 +194,12 @@ impl Open {
             .min()
     }
 
-    /// Whether it has ended, and waits only until nothing of it can be under way any more.
+    /// Whether it has ended, and only waits until none of its packets can be in flight any more.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Notes the responses that were handed over in part when the connection ended.
+    /// Logs the responses that were sent in part when the connection ended.
     pub fn log_cut_short(
         &mut self,
         now: Instant,
@@ -233,7 +233,7 @@ impl Open {
         }
     }
 
-    /// Reads what has come, each stream for one turn.
+    /// Reads what has arrived, each stream for one turn.
     fn read(&mut self, connection: &mut Quic, now: Instant) {
         let http = &mut self.http;
         self.unwanted.retain(|&stream| {
@@ -283,7 +283,7 @@ impl Open {
     }
 }
 
-/// Counts a response that was handed over whole.
+/// Counts a response that was handed over completely.
 fn count(statistics: &mut OriginStatistics, served: &Served) {
     if served.reset.is_none() {
         statistics.responses += 1;

@@ -1,8 +1,8 @@
 //! Whether a client acknowledges what was sent to it.
 //!
-//! QUIC keeps what was sent until it is acknowledged, and tells HTTP/3 nothing of that. A client that
-//! acknowledges nothing and is never silent would hold it for ever. So a connection that has something in flight
-//! must get some of it acknowledged within a time, as a client of HTTP/2 must let some of it through.
+//! QUIC keeps sent data until it is acknowledged, and does not report that to HTTP/3. A client that
+//! acknowledges nothing and is never silent would make the server hold it forever. So a connection with data in
+//! flight must get some of it acknowledged within a time, as a client of HTTP/2 must let some data through.
 
 use fathometer_http::h3::server::Limits;
 use fathometer_model::{Bytes, Instant};
@@ -10,13 +10,13 @@ use fathometer_model::{Bytes, Instant};
 /// Watches one connection.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
-    /// Since when something waits for acknowledgements, and what was acknowledged by then.
+    /// Since when data waits for acknowledgements, and how many bytes were acknowledged by then.
     since: Option<(Instant, Bytes)>,
 }
 
 impl Delivery {
-    /// Takes note of whether something waits; whether the client has taken too long. `acknowledged` is asked
-    /// for only where it matters.
+    /// Updates the state. `waits`: data waits for acknowledgements. Returns whether the client has taken too
+    /// long. `acknowledged` is called only where it matters.
     pub fn is_stalled(
         &mut self,
         waits: bool,
@@ -29,7 +29,7 @@ impl Delivery {
             None => self.since = Some((now, acknowledged())),
             Some((since, before)) if since + limits.send <= now => {
                 let after = acknowledged();
-                // It starts anew when the client moves to another path.
+                // The count starts again when the client moves to another path.
                 if after >= before && after.0 - before.0 < limits.stall_octets.0 {
                     return true;
                 }
@@ -40,7 +40,7 @@ impl Delivery {
         false
     }
 
-    /// When it is to be asked again.
+    /// When it must be checked again.
     pub fn deadline(&self, limits: &Limits) -> Option<Instant> {
         self.since.map(|(since, _)| since + limits.send)
     }

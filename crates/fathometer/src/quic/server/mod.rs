@@ -1,11 +1,11 @@
 //! Serves an origin over HTTP/3.
 //!
 //! A [`Service`] is several event loops on one port, each on a thread of its own with a socket of its own
-//! (SO_REUSEPORT). They share nothing: the kernel deals datagrams out by the hash of both addresses and
-//! ports, so all datagrams of a connection come to one loop for as long as its client stays where it is
-//! and no socket of the port comes or goes. So clients cannot move to another address while there are
-//! several loops, all sockets are there before the first loop runs, and none is closed before the last
-//! loop has ended. With one loop, clients may move.
+//! (SO_REUSEPORT). They share nothing: the kernel distributes datagrams by the hash of both addresses and
+//! ports. So all datagrams of a connection come to one loop, as long as its client's address and the set of
+//! sockets on the port do not change. Therefore clients cannot migrate to another address while there are
+//! several loops, all sockets exist before the first loop runs, and none is closed before the last loop has
+//! ended. With one loop, clients may migrate.
 
 mod connection;
 mod delivery;
@@ -32,9 +32,9 @@ use self::worker::Worker;
 use super::{ALPN, SettingsError, Sockets};
 use crate::origin::{LogFile, OriginStatistics};
 
-/// The transport of a server that strangers may reach: what clients may send ahead of what is read is bounded as in
-/// HTTP/2. Without a bound for the connection, a client that leaves a gap in each of a hundred streams makes the server
-/// keep all that is behind the gaps.
+/// The transport of a public server: what clients may send before it is read is bounded as in HTTP/2. Without a
+/// bound for the connection, a client that leaves a gap in each of a hundred streams makes the server keep all
+/// data behind the gaps.
 pub fn guarded_transport() -> TransportSettings {
     let windows = h2::server::ReceiveWindows::default();
     TransportSettings {
@@ -44,27 +44,27 @@ pub fn guarded_transport() -> TransportSettings {
     }
 }
 
-/// How a service is set up.
+/// The options of a service.
 #[derive(Clone)]
 pub struct ServiceOptions {
-    /// Where it receives; port 0 takes a free one.
+    /// The addresses to receive on; port 0 takes a free one.
     pub addresses: Vec<SocketAddr>,
-    /// TLS, whatever protocols (ALPN) it names: here it is `h3`. Loops share its tickets.
+    /// TLS settings. The protocol (ALPN) is always `h3`, whatever they name. Loops share its tickets.
     pub tls: Arc<fathometer_tls::ServerSettings>,
     /// The transport of all connections.
     pub transport: TransportSettings,
-    /// What its sockets are given.
+    /// The options of its sockets.
     pub sockets: Sockets,
-    /// Whether a client must show that its address is its own before anything is done for it, which
-    /// costs a round trip (Retry).
+    /// Whether a client must prove that its address is its own before the server does any work for it, which
+    /// takes a round trip (Retry).
     pub validates_addresses: bool,
-    /// Whether each loop keeps to one processor.
+    /// Whether each loop is pinned to one processor.
     pub pinned: bool,
-    /// Connections that may be open at a time in all loops; more are refused.
+    /// The most connections that may be open at a time, in all loops together; more are refused.
     pub most_open: usize,
     /// The access log.
     pub log: Option<Arc<LogFile>>,
-    /// What connection identifiers and the like are drawn from.
+    /// The seed of connection identifiers and other random values.
     pub seed: Seed,
 }
 
@@ -81,15 +81,15 @@ impl std::fmt::Debug for ServiceOptions {
     }
 }
 
-/// Why a service does not start, or did not end well.
+/// Why a service does not start, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// The address.
+    /// An address that cannot be listened on.
     #[error("{address} (UDP): {error}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The settings.
@@ -100,18 +100,18 @@ pub enum ServiceError {
     System(#[from] io::Error),
 }
 
-/// Loops at work.
+/// Running loops.
 #[derive(Debug)]
 pub struct Service {
     addresses: Vec<SocketAddr>,
     loops: Vec<(Handle, JoinHandle<io::Result<OriginStatistics>>)>,
-    /// Kept open until all loops have ended: the kernel would deal out anew when one is closed.
+    /// Kept open until all loops have ended: closing one changes how the kernel distributes datagrams.
     sockets: Vec<OwnedFd>,
 }
 
 impl Service {
-    /// Starts a loop for each of the origins, which may be one and the same. `qlog` is asked for a writer
-    /// for each loop and address, and gives none where nothing is to be logged.
+    /// Starts a loop for each of the origins, which may be one and the same. `qlog` is called for each loop and
+    /// address, and returns `None` where nothing is to be logged.
     pub fn start(
         options: &ServiceOptions,
         origins: Vec<Arc<Origin>>,
@@ -123,7 +123,7 @@ impl Service {
             .tls
             .quic_config(&[ALPN])
             .map_err(SettingsError::from)?;
-        // What was served is known by events; what was asked, for the log alone.
+        // Events report what was served; request text is needed only for the log.
         let config = Arc::new(ServerConfig {
             events: true,
             request_text: options.log.is_some(),
@@ -164,7 +164,7 @@ impl Service {
             }
             workers.push(worker);
         }
-        // They start when all sockets are there: a failure above leaves nothing behind.
+        // The loops start after all sockets exist: a failure above leaves no thread running.
         let loops = workers
             .into_iter()
             .enumerate()
@@ -191,12 +191,12 @@ impl Service {
         })
     }
 
-    /// Where it receives.
+    /// The addresses that it receives on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Responses that QUIC has taken whole, so far.
+    /// Responses that were handed to QUIC completely so far.
     pub fn responses(&self) -> u64 {
         self.loops
             .iter()
@@ -204,14 +204,14 @@ impl Service {
             .sum()
     }
 
-    /// The clocks of the processor time of its threads.
+    /// The CPU clocks of its threads.
     pub fn threads(&self) -> Vec<ThreadClock> {
         let threads = self.loops.iter().map(|(_, thread)| thread);
         threads.filter_map(ThreadClock::of).collect()
     }
 
-    /// Datagrams that the kernel has thrown away so far because the loops did not fetch them in time: a
-    /// loss that no path made.
+    /// Datagrams that the kernel has discarded so far because the loops did not fetch them in time: losses that
+    /// no path caused.
     pub fn overflowed(&self) -> u64 {
         self.loops
             .iter()
@@ -219,14 +219,15 @@ impl Service {
             .sum()
     }
 
-    /// Accepts no more, answers what is under way, and closes what is open after `within`.
+    /// Accepts no more connections, answers requests in flight, and closes connections that are open after
+    /// `within`.
     pub fn drain(&self, within: Duration) {
         for (handle, _) in &self.loops {
             handle.drain(within);
         }
     }
 
-    /// Closes everything.
+    /// Closes all connections.
     pub fn stop(&self) {
         for (handle, _) in &self.loops {
             handle.stop();
@@ -238,8 +239,7 @@ impl Service {
         self.loops.iter().any(|(_, thread)| thread.is_finished())
     }
 
-    /// Waits for all loops to end, and tells what they did. Where one ended by a failure, the others are
-    /// stopped.
+    /// Waits for all loops to end, and returns their statistics. If one fails, the others are stopped.
     pub fn join(self) -> Result<OriginStatistics, ServiceError> {
         let mut total = OriginStatistics::default();
         let mut failure = None;
@@ -266,8 +266,8 @@ impl Service {
     }
 }
 
-/// The address with its port, which nobody has: sockets that share a port would share it with a
-/// stranger's, too.
+/// The address with a free port. It is bound without SO_REUSEPORT: with it the port might be shared with
+/// another program.
 fn free_address(address: SocketAddr, options: &ServiceOptions) -> Result<SocketAddr, ServiceError> {
     bind(address, options, false).map(|socket| socket.local_address())
 }

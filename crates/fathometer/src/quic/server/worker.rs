@@ -32,14 +32,14 @@ use crate::quic::{Batches, Sockets};
 const WAKE: u64 = u64::MAX - 1;
 /// Calls to receive from one socket before connections are served.
 const RECEIVES: usize = 8;
-/// How often connections are asked to make room, at most.
+/// The shortest time between two searches for connections to close.
 const ROOM_EVERY: Duration = Duration::from_millis(100);
-/// Sockets whose readiness is learnt at a time.
+/// Ready sockets reported at a time.
 const EVENTS: usize = 16;
-/// Low bits of an alarm's place name the port, the others the connection.
+/// The low bits of an alarm's place are the port's number, the others the connection's.
 const PORT_BITS: u32 = 8;
 
-/// Ends a loop that runs on another thread.
+/// Stops a loop that runs on another thread.
 #[derive(Debug, Clone)]
 pub struct Handle {
     shared: Arc<Shared>,
@@ -58,14 +58,14 @@ struct Shared {
 }
 
 impl Handle {
-    /// Asks the loop to end; connections still open are closed.
+    /// Tells the loop to end; connections that are still open are closed.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Asks the loop to accept no more, to answer what is under way and then to end; connections that
-    /// are open after `within` are closed.
+    /// Tells the loop to accept no more connections, to answer requests in flight and then to end. Connections
+    /// that are open after `within` are closed.
     pub fn drain(&self, within: Duration) {
         let nanoseconds = u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
         self.shared.drain_for.store(nanoseconds, Ordering::Release);
@@ -73,18 +73,18 @@ impl Handle {
         self.wake();
     }
 
-    /// Responses that QUIC has taken whole, so far.
+    /// Responses that were handed to QUIC completely so far.
     pub fn responses(&self) -> u64 {
         self.shared.responses.load(Ordering::Acquire)
     }
 
-    /// Datagrams that the kernel has thrown away so far because the loop did not fetch them in time.
+    /// Datagrams that the kernel has discarded so far because the loop did not fetch them in time.
     pub fn overflowed(&self) -> u64 {
         self.shared.overflowed.load(Ordering::Acquire)
     }
 
     fn wake(&self) {
-        // The only failure is a counter that is full, and then the loop is woken anyway.
+        // It fails only if the counter is full, and then the loop wakes anyway.
         let _ = rustix::io::write(&self.shared.wake, &1u64.to_ne_bytes());
     }
 }
@@ -96,16 +96,16 @@ struct Port {
     outbox: Outbox,
     readable: bool,
     writable: bool,
-    /// Boxed, so that a place that is free costs a word.
+    /// Boxed, so that a free place costs one word.
     open: Vec<Option<Box<Open>>>,
     count: usize,
-    /// Connections to be served.
+    /// Connections to serve.
     due: VecDeque<ConnectionKey>,
-    /// Connections that have something to send and wait for the socket.
+    /// Connections that have data to send and wait for the socket.
     stalled: VecDeque<ConnectionKey>,
     overflowed: u32,
     received: Batches,
-    /// When connections were last asked to make room.
+    /// When connections were last closed to make room for others.
     room_made: Option<Instant>,
 }
 
@@ -116,7 +116,7 @@ pub(super) struct Worker {
     origin: Arc<Origin>,
     config: Arc<ServerConfig>,
     sockets: Sockets,
-    /// Whose time is told here.
+    /// Kept to set their time; QUIC has no TLS session that does it.
     tls: Arc<fathometer_tls::ServerSettings>,
     clock: Clock,
     shared: Arc<Shared>,
@@ -126,7 +126,7 @@ pub(super) struct Worker {
     file_buffer: FileBuffer,
     log: Option<AccessLog>,
     wall_clock: WallClock,
-    /// When connections are closed that are still open; set while the loop drains.
+    /// When connections that are still open are closed; set while the loop drains.
     drained_by: Option<Instant>,
     statistics: OriginStatistics,
 }
@@ -172,7 +172,7 @@ impl Worker {
     /// Adds a socket with the endpoint of its connections.
     ///
     /// # Panics
-    /// When there are 256 already.
+    /// If there are already 256 sockets.
     pub fn add(&mut self, socket: UdpSocket, endpoint: Endpoint) -> io::Result<()> {
         assert!(self.ports.len() < 1 << PORT_BITS, "too many addresses");
         self.poller.add(&socket, self.ports.len() as u64)?;
@@ -199,7 +199,7 @@ impl Worker {
         }
     }
 
-    /// Serves until the handle says stop, or says drain and that is done.
+    /// Serves until the handle stops it, or until a drain is complete.
     pub fn run(mut self) -> io::Result<OriginStatistics> {
         let ended = self.serve_all();
         let now = self.clock.now();
@@ -286,11 +286,11 @@ impl Worker {
         self.ports.iter().map(|port| port.count).sum()
     }
 
-    /// Takes note of what the poll said.
+    /// Records the readiness that the poll reported.
     fn note(&mut self, ready: Ready) {
         if ready.token == WAKE {
             let mut count = [0; 8];
-            // It says no more than that the flags are to be looked at, which they are.
+            // The event only means that the flags have to be checked, which they are.
             let _ = rustix::io::read(&self.shared.wake, &mut count);
         } else if let Some(port) = self.ports.get_mut(ready.token as usize) {
             port.readable |= ready.readable;
@@ -316,7 +316,7 @@ impl Worker {
         .min()
     }
 
-    /// Makes room for connections that have come, and has all be served that something came for.
+    /// Creates the state of new connections, and schedules all connections that received something.
     fn begin(&mut self, place: usize, now: Instant) {
         let port = &mut self.ports[place];
         while let Some(key) = port.endpoint.poll_touched() {
@@ -341,7 +341,7 @@ impl Worker {
         }
     }
 
-    /// Tells connections whose alarm has rung that it is time.
+    /// Handles the timeouts of connections whose alarm has rung.
     fn ring(&mut self, now: Instant) {
         while let Some(place) = self.timers.rung(now) {
             let (number, key) = place_of(place);
@@ -364,7 +364,7 @@ impl Worker {
         }
     }
 
-    /// Serves the connections that are due now; those that want another turn come after the next wait.
+    /// Serves the connections that are due now; those that need another turn come after the next wait.
     fn serve_due(&mut self, place: usize) -> io::Result<()> {
         let port = &mut self.ports[place];
         if port.writable {
@@ -438,7 +438,7 @@ impl Worker {
         }
     }
 
-    /// Accepts no more and lets every connection end.
+    /// Accepts no more connections and lets every connection end.
     fn begin_drain(&mut self, now: Instant) {
         let within = self.shared.drain_for.load(Ordering::Acquire);
         self.drained_by = Some(now + Duration::from_nanos(within));
@@ -454,7 +454,7 @@ impl Worker {
         }
     }
 
-    /// Whether nothing is under way any more. Closed connections only wait for what may still come.
+    /// Whether nothing is in flight any more. Closed connections only wait for late packets.
     fn is_done(&self) -> bool {
         self.ports.iter().all(|port| {
             !port.outbox.is_blocked()
@@ -475,7 +475,7 @@ impl Worker {
         {
             self.statistics.reset_at_end += 1;
             port.endpoint.close(key, ErrorCode::NO_ERROR.0, "", now);
-            // A peer that is not told learns by its own time-out.
+            // If this is not sent, the peer's own timeout ends the connection.
             let _ = port.transmit(key, 1, now);
         }
         self.remove(place, key, now);
@@ -492,8 +492,8 @@ impl Port {
         }
     }
 
-    /// Where there is no room for more connections, closes some of those that have waited longest for their
-    /// clients; returns how many.
+    /// If the limit of connections is reached, closes some of those that have waited longest for their clients;
+    /// returns how many.
     fn make_room(&mut self, now: Instant) -> io::Result<u64> {
         let is_late = self.room_made.is_none_or(|at| now.since(at) >= ROOM_EVERY);
         if !is_late || !self.readable || !self.endpoint.is_full() {
@@ -515,7 +515,7 @@ impl Port {
         Ok(yielding.len() as u64)
     }
 
-    /// Receives what has come, for one turn.
+    /// Receives what has arrived, for one turn.
     fn receive(&mut self, buffer: &mut ReceiveBuffer, now: Instant) {
         let mut failed = false;
         for _ in 0..RECEIVES {
@@ -525,7 +525,8 @@ impl Port {
             match self.socket.receive(buffer) {
                 Ok(None) => self.readable = false,
                 Ok(Some(more)) => {
-                    // Less than there was room for is all there was; what comes later is told.
+                    // A call that did not fill the memory has emptied the socket, and the poll reports later
+                    // datagrams.
                     self.readable = more;
                     self.received.receive_calls += 1;
                     for received in buffer.iter() {
@@ -541,15 +542,15 @@ impl Port {
                     }
                     self.overflowed = buffer.overflowed().unwrap_or(self.overflowed);
                 }
-                // What failed is told once, and is about what was sent; QUIC finds out what was lost
-                // by itself. What is still to be read is read when more comes, or with the next call.
+                // An error is reported once, and is about datagrams that were sent; QUIC detects their loss
+                // itself. What is still to be read is read when more arrives, or with the next call.
                 Err(_) if failed => self.readable = false,
                 Err(_) => failed = true,
             }
         }
     }
 
-    /// Sends answers that belong to no connection. What the socket does not take is lost.
+    /// Sends responses that belong to no connection. Those that the socket does not take are lost.
     fn answer(&mut self) -> io::Result<()> {
         while self.writable && !self.outbox.is_blocked() {
             let Some(transmit) = self.endpoint.poll_response(&mut self.outbox.octets) else {
@@ -560,7 +561,7 @@ impl Port {
         Ok(())
     }
 
-    /// Sends what a connection has to send. Tells whether it was all.
+    /// Sends the datagrams of a connection. Returns whether all were sent.
     fn transmit(&mut self, key: ConnectionKey, segments: usize, now: Instant) -> io::Result<bool> {
         loop {
             if !self.writable || self.outbox.is_blocked() {

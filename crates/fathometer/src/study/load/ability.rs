@@ -1,5 +1,5 @@
-//! Which cells of a load study this machine cannot make, because a host cannot be limited as they
-//! ask.
+//! Finds the cells of a load study that this machine cannot run, because it cannot set the limits of their
+//! host.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use fathometer_sys::cgroup;
 
 use super::super::spec::{Cell, Study};
 
-/// Why a limit cannot be had, by the limit's name; a limit that can be had is not in it.
+/// The reason why each unavailable limit cannot be set, by the limit's name.
 pub type Lacking = BTreeMap<String, String>;
 
-/// What cannot be limited on this machine, found out by trying.
+/// The limits that cannot be set on this machine, determined by trying.
 pub fn lacking() -> Lacking {
     cgroup::available()
         .into_iter()
@@ -18,7 +18,7 @@ pub fn lacking() -> Lacking {
         .collect()
 }
 
-/// The limit that a cell asks for and cannot have.
+/// The first limit that a cell needs and that cannot be set, with the reason.
 pub fn missing<'a>(study: &Study, cell: &Cell, lacking: &'a Lacking) -> Option<(&'a str, &'a str)> {
     let quota = study
         .load_of(&cell.block)

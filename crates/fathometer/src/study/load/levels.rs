@@ -1,4 +1,4 @@
-//! What the levels of a load study's factors mean.
+//! The meaning of the levels of a load study's factors.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::server::PORT;
 use crate::server::limited::Throttle;
 use crate::trial::Beside;
 
-/// How SURGE's users pause, and how many pages they ask for in a row (Barford and Crovella 1998).
+/// OFF times and session lengths of SURGE's users (Barford and Crovella 1998).
 const SURGE_SESSIONS: Sessions = Sessions {
     pages: Some(Law::InverseGaussian {
         mean: 3.86,
@@ -35,42 +35,42 @@ const SURGE_SESSIONS: Sessions = Sessions {
     }),
 };
 
-/// One page, and then a pause that outlasts every test, with the connection held.
+/// One page, then a pause longer than any test, with the connection kept open.
 const IDLE_SESSIONS: Sessions = Sessions {
     pages: None,
     off: Some(Law::Fixed(86_400.0)),
 };
 
-/// The shortest time that a quota of processor time may be used up in: the kernel takes no less.
+/// The shortest period of CPU quota, in seconds: the kernel accepts no shorter one.
 const SHORTEST_QUOTA: f64 = 0.001;
 
-/// The least and the largest share of processors that a host can be given, in cores.
+/// The smallest and the largest CPU quota of a host, in cores.
 const LEAST_QUOTA: f64 = 0.001;
 const MOST_QUOTA: f64 = 4096.0;
 
-/// The most users of a load: each has a connection, and a machine has at most some sixty thousand ports.
+/// The largest number of users of a load. Each user has a connection, and a machine has about 60,000 ports.
 const MOST_USERS: u32 = 1_000_000;
 
-/// A cell's levels, understood.
+/// The parsed levels of a cell.
 pub(super) struct Levels<'a> {
     pub(super) site: &'a LoadSite,
-    /// How many ask, and what a level of that factor is called.
+    /// The number of users, and the factor that sets it (`clients` or `ues`).
     pub(super) users: u32,
     pub(super) users_factor: &'static str,
     sessions: Sessions,
     pub(super) limits: GroupLimits,
     pub(super) throttle: Throttle,
     pub(super) initial_window: Option<u32>,
-    /// Whether clients connect by QUIC, of which the kernel knows no connections.
+    /// Whether clients connect by QUIC: the kernel's socket tables do not show such connections.
     pub(super) is_quic: bool,
-    /// Whether the host has in memory what fits before the load begins.
+    /// Whether the cache of the host is warm before the load starts, as far as the site fits.
     pub(super) warm: bool,
     pub(super) load: Load,
     duration: Duration,
     warm_up: Duration,
-    /// Requests after which a client closes a connection.
+    /// The client closes a connection after this number of requests.
     requests: Option<u32>,
-    /// What HTTP/3 uses on both sides.
+    /// The UDP offloads of HTTP/3 on both sides.
     udp_offload: UdpOffload,
     /// Wake-up coalescing of the clients; zero is off.
     rest: Duration,
@@ -141,15 +141,14 @@ impl<'a> Levels<'a> {
         })
     }
 
-    /// The host's processor time, in cores: a whole one where it has no limit.
+    /// The CPU quota of the host, in cores; 1 without a limit.
     pub(super) fn quota(&self) -> f64 {
         self.limits.cpu.map_or(1.0, |cpu| cpu.quota)
     }
 
-    /// Asks for every page once: a server that has just begun is not what is measured, and its host
-    /// is to have in memory what fits. Where neither memory nor the disk is limited a third of the files
-    /// has to do: what else is asked for is read from a disk that keeps nobody waiting, and the whole site may
-    /// take a slow path half a minute.
+    /// Requests every page once, so that the server is past its start and its host's memory holds as much of
+    /// the site as fits. Without a limit of memory or disk, a third of the files is enough: the other files are
+    /// read from a disk that delays no request, and the whole site may take half a minute over a slow path.
     pub(super) fn every_page_once(
         &self,
         setup: &Setup<'_>,
@@ -175,8 +174,8 @@ impl<'a> Levels<'a> {
         })
     }
 
-    /// What is asked of the host at the same time: as many users as of the measured load, with a policy of
-    /// their own.
+    /// The load that runs at the same time: the same number of users as the measured load, with its own policy
+    /// and server.
     pub(super) fn beside<'s>(
         &self,
         setup: &Setup<'s>,
@@ -222,7 +221,7 @@ impl<'a> Levels<'a> {
         Ok(Options {
             users: Users::Closed {
                 users: self.users,
-                // All at once would be one burst of connections that the warm-up may not outlive.
+                // Starting all users at once would cause a burst of connections that might outlast the warm-up.
                 start_interval: self.warm_up / 4 / self.users.max(1),
                 steps: Vec::new(),
             },
@@ -252,7 +251,7 @@ impl<'a> Levels<'a> {
     }
 }
 
-/// A number; `None` for the level that stands for none, and where the study has no such factor.
+/// Parses a number; `None` for the level `none`, and if the study has no such factor.
 fn number<T>(cell: &Cell, factor: &'static str, none: &str) -> Result<Option<T>, ReplicateError>
 where
     T: std::str::FromStr,
@@ -265,7 +264,7 @@ where
     }
 }
 
-/// How many users there are.
+/// The number of users.
 fn users(cell: &Cell, factor: &'static str) -> Result<u32, ReplicateError> {
     match parsed(cell, factor)? {
         users @ 1..=MOST_USERS => Ok(users),
@@ -277,7 +276,7 @@ fn users(cell: &Cell, factor: &'static str) -> Result<u32, ReplicateError> {
     }
 }
 
-/// The offloads of UDP: all there are where the study has no such factor.
+/// The UDP offloads; all of them if the study has no such factor.
 fn udp_offload(cell: &Cell) -> Result<UdpOffload, ReplicateError> {
     let known = UdpOffload::ALL.map(|offload| (offload.name(), offload));
     match cell.level("udp_offload") {
@@ -286,8 +285,8 @@ fn udp_offload(cell: &Cell) -> Result<UdpOffload, ReplicateError> {
     }
 }
 
-/// The level of the factor `rest_ms`, wake-up coalescing: `off`, or its longest delay in milliseconds. Off where the
-/// study has no such factor, as it changes what is measured.
+/// The level of the factor `rest_ms`, wake-up coalescing: `off`, or its longest delay in milliseconds. The
+/// default is off, because coalescing changes what is measured.
 fn rest(cell: &Cell) -> Result<Duration, ReplicateError> {
     let Some(milliseconds) = number::<f64>(cell, "rest_ms", "off")? else {
         return Ok(Duration::ZERO);
@@ -301,8 +300,8 @@ fn rest(cell: &Cell) -> Result<Duration, ReplicateError> {
     }
 }
 
-/// The share of a core: the level of the factor `cpu` of the block's quota. `None` where the block
-/// has no quota.
+/// The CPU limit: the block's quota, of which the factor `cpu` takes a percentage. `None` if the block has no
+/// quota.
 fn cpu(cell: &Cell, load: &Load) -> Result<Option<CpuLimit>, ReplicateError> {
     let share: f64 = parsed(cell, "cpu")?;
     let quota = load.cpu_quota.value() * share / 100.0;
@@ -319,12 +318,12 @@ fn cpu(cell: &Cell, load: &Load) -> Result<Option<CpuLimit>, ReplicateError> {
     }
 }
 
-/// A quota over as short a time as the kernel takes it: a host should behave like one with a slow
-/// processor, and not stop and go.
+/// A quota with the shortest period that the kernel accepts, so that the host behaves like one with a slow
+/// processor instead of stopping and starting.
 fn quota_of(quota: f64) -> CpuLimit {
     let usual = CpuLimit::cores(quota);
     let shortest = Duration::from_secs_f64(SHORTEST_QUOTA / quota);
-    // Rounded up to milliseconds, so that the share of it is never too short.
+    // Rounded up to milliseconds, so that the quota within a period is never below the minimum.
     let shortest = Duration::from_millis(shortest.as_secs_f64().mul_add(1e3, -1e-6).ceil() as u64);
     CpuLimit {
         period: usual.period.max(shortest),
@@ -351,7 +350,7 @@ fn memory(cell: &Cell) -> Result<Option<Bytes>, ReplicateError> {
         })
 }
 
-/// The level of the factor `disk`: `none`, reads a second as in `200ops`, or as in `4MBps`.
+/// The level of the factor `disk`: `none`, reads per second as in `200ops`, or a rate as in `4MBps`.
 fn disk(cell: &Cell, folder: &Path) -> Result<Option<DiskLimit>, ReplicateError> {
     let level = cell.level("disk");
     if matches!(level, "" | "none") {

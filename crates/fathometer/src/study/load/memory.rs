@@ -1,18 +1,18 @@
-//! Whether it was a host's own limit that its page cache was lost to.
+//! Checks whether only the host's own memory limit evicted pages from its page cache.
 
 use fathometer_sys::cgroup::MemoryUsage;
 use fathometer_sys::probe::{Samples, Step};
 
-/// Pages of the host's cache that are read again, a second, for which its limit is not the cause: a disk of
-/// ten operations a second, the slowest of any study, is then busy with them for less than a tenth.
+/// Refaults per second of the host's page cache that are tolerated without a limit hit. A disk with ten
+/// operations per second, the slowest of any study, spends less than a tenth of its time on them.
 const REFAULTS_PER_S: f64 = 1.0;
 
-/// What stands against a host whose limit is meant to decide what its page cache holds: pages that were
-/// there, were taken and were read again, while the host never came to its limit.
+/// The reason why a host with a memory limit is invalid: pages were evicted and read again (refaults), although
+/// the host never reached its limit.
 ///
-/// The kernel may be told to take pages that nobody has read for a while (DAMON, `memory.reclaim`), and does so
-/// in hosts with a limit as anywhere. A host that was at its limit since the probes began may have lost pages
-/// to either: of that nothing is said.
+/// The kernel may be configured to reclaim pages that were not used for a while (DAMON, `memory.reclaim`), in
+/// hosts with a limit too. If the host reached its limit since the probes started, the limit or such a scheme
+/// may have evicted the pages: then the result is `None`.
 pub(super) fn taken_by_others(samples: &Samples, window: &Step) -> Option<String> {
     let again = window.per_second(memory(window)?.refaults?)?;
     let hits = memory(&samples.whole()?)?.limit_hits?;
@@ -39,7 +39,7 @@ mod tests {
 
     use super::*;
 
-    /// Readings at seconds 0, 1, 2, … of how often the limit stood in the way, and of pages read again.
+    /// Readings at seconds 0, 1, 2, … of limit hits and refaults.
     fn samples(readings: &[(u64, u64)]) -> Samples {
         let reading = |(second, &(hits, refaults)): (u64, &(u64, u64))| {
             let mut usage = Usage::default();
@@ -57,7 +57,7 @@ mod tests {
         }
     }
 
-    /// The judgement of the window from the second reading to the last.
+    /// The verdict for the window from the second reading to the last.
     fn judged(readings: &[(u64, u64)]) -> Option<String> {
         let samples = samples(readings);
         let at = |index: usize| samples.readings[index].at;
@@ -69,13 +69,13 @@ mod tests {
     fn what_is_read_again_below_the_limit_was_taken_by_others() {
         let reason = judged(&[(7, 5), (7, 100), (7, 102), (7, 105)]).unwrap();
         assert!(reason.starts_with("2.5 pages a second"), "{reason}");
-        // Before the window it does not count, and a page a second is nothing.
+        // Refaults before the window do not count, and one page per second is tolerated.
         assert_eq!(judged(&[(7, 5), (7, 100), (7, 100), (7, 102)]), None);
     }
 
     #[test]
     fn what_is_read_again_after_the_limit_was_met_may_be_its_work() {
-        // In the window, or before: the host's processes may have given memory back since.
+        // The limit was hit within the window, or before it: the host's processes may have freed memory since.
         assert_eq!(judged(&[(7, 5), (7, 100), (8, 150), (8, 200)]), None);
         assert_eq!(judged(&[(7, 5), (9, 100), (9, 150), (9, 200)]), None);
     }

@@ -1,11 +1,11 @@
-//! What is taken from a trial: the metrics of a replicate, by name.
+//! Extracts the metrics of a replicate from a trial, by name.
 //!
-//! What the kernel or the trial does not tell is absent, never zero. Rates are of the measured window;
-//! states, as of memory, are those at its end unless they are called means.
+//! A figure that neither the kernel nor the trial reports is absent, never zero. Rates cover the measured
+//! window. States, such as memory, are those at the end of the window, unless they are called means.
 //!
-//! Where there are two loads at a time, what clients saw is of the cell's own load, and of the other under
-//! names that begin with `beside_`; what the host and the wire were seen to do is of both together, and so
-//! is what it comes to for each exchange. Memory is that of the first server.
+//! With two loads at a time, the clients' figures are those of the cell's own load. Those of the other load
+//! have names that start with `beside_`. Figures of the host and the wire, also per exchange, cover both loads.
+//! Memory is that of the first server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,14 +22,14 @@ use super::memory;
 use crate::trial::Measured;
 use crate::wire::PacketCounts;
 
-/// The size of a page of memory, in octets, as the paper counts what moves between memory and disk.
+/// The size of a memory page in bytes, with which the paper counts paging.
 const PAGE: f64 = 4096.0;
 
-/// How much longer than the measured window the time may be that probes cover: their rates would
-/// otherwise be of something else.
+/// Largest ratio of the time that the probes cover to the measured window. Beyond it, the probes' rates would
+/// describe another period.
 const MOST_OF_WINDOW: f64 = 1.25;
 
-/// The sizes of congestion windows up to which connections are counted.
+/// Congestion windows, in segments, up to which the share of connections is reported.
 const WINDOW_STEPS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 /// Metrics by name.
@@ -44,7 +44,7 @@ impl Metrics {
     }
 }
 
-/// All metrics of a trial. What stands against them is noted in its validity.
+/// All metrics of a trial. Problems are added to its validity.
 pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<String, f64> {
     let mut metrics = Metrics::default();
     metrics.put(levels.users_factor, f64::from(levels.users));
@@ -82,7 +82,7 @@ pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<Strin
             network(&mut metrics, &step);
             over_time(&mut metrics, measured);
             if !levels.is_quic && measured.beside.is_none() {
-                // Tables of sockets have TCP's alone, and of whom they are they do not say.
+                // Socket tables cover only TCP, and do not show which load a connection belongs to.
                 connections_over_time(&mut metrics, measured, &step);
             }
         }
@@ -93,10 +93,10 @@ pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<Strin
     metrics.0
 }
 
-/// How fast work was done.
+/// Rates of the work done.
 struct Pace {
     exchanges_per_s: f64,
-    /// Octets of payload, both ways.
+    /// Bytes of payload per second, both directions.
     payload_per_s: Option<f64>,
 }
 
@@ -111,15 +111,15 @@ impl Pace {
     }
 }
 
-/// Exchanges that were completed in the measured window, of all loads.
+/// Exchanges completed in the measured window, of all loads.
 fn completed(measured: &Measured) -> u64 {
     let results = [Some(&measured.result), measured.beside.as_ref()];
     let windows = results.into_iter().flatten().map(|result| &result.measured);
     windows.map(|window| window.ended.completed).sum()
 }
 
-/// The shortest time in which a connection of TCP was made, the warm-up included, in milliseconds: a round
-/// trip and nothing else.
+/// The shortest time to establish a TCP connection, including the warm-up, in milliseconds. It is close to the
+/// round-trip time.
 fn quickest_connection(result: &LoadResult) -> Option<f64> {
     let windows = [Some(&result.measured), result.warm_up.as_ref()];
     let shortest = windows
@@ -130,7 +130,7 @@ fn quickest_connection(result: &LoadResult) -> Option<f64> {
     Some(shortest.as_secs_f64() * 1e3)
 }
 
-/// What the clients of the load beside saw.
+/// The client-side figures of the load beside.
 fn others(metrics: &mut Metrics, result: &LoadResult) {
     let mut own = Metrics::default();
     clients(&mut own, result);
@@ -147,8 +147,8 @@ fn others(metrics: &mut Metrics, result: &LoadResult) {
     }
 }
 
-/// What the clients saw. Rates are of what ended within the measured window; response times of
-/// successes, connecting included, as WebStone has them.
+/// The client-side figures. Rates count exchanges that ended in the measured window. Response times are those
+/// of successful exchanges and include connecting, as in WebStone.
 fn clients(metrics: &mut Metrics, result: &LoadResult) {
     let window = &result.measured;
     let seconds = window.duration.as_secs_f64();
@@ -188,7 +188,7 @@ fn clients(metrics: &mut Metrics, result: &LoadResult) {
     );
 }
 
-/// What became of connections, as the clients saw it.
+/// Client-side figures of connections.
 fn connections_of_clients(metrics: &mut Metrics, result: &LoadResult) {
     let window = &result.measured;
     let connections = &window.connections;
@@ -206,8 +206,8 @@ fn connections_of_clients(metrics: &mut Metrics, result: &LoadResult) {
     );
 }
 
-/// What heads came to on the wire and before compression, for each exchange; pages; and what TLS
-/// cost. HTTP/1's heads are not compressed: there both are the same.
+/// Size of heads per exchange on the wire and before compression, pages, and TLS handshakes. HTTP/1 does not
+/// compress heads: there both sizes are equal.
 fn heads_and_handshakes(metrics: &mut Metrics, window: &Window) {
     let (octets, counts) = (&window.octets, &window.counts);
     let exchanges = counts.completed as f64;
@@ -234,8 +234,7 @@ fn heads_and_handshakes(metrics: &mut Metrics, window: &Window) {
     }
 }
 
-/// In how many pieces the clients' datagrams went to the kernel and came from it. Nothing where there was no
-/// QUIC.
+/// The clients' UDP datagrams and the system calls that sent and received them. Absent without QUIC.
 fn datagrams(metrics: &mut Metrics, datagrams: &Datagrams) {
     if datagrams.is_empty() {
         return;
@@ -278,13 +277,13 @@ fn on_the_wire(metrics: &mut Metrics, packets: &PacketCounts, exchanges: u64) {
     metrics.put("data_MB", total.payload.as_f64() / 1e6);
 }
 
-/// The processor time of the server's host, in percent of its quota, and what it was spent on.
+/// CPU time of the server's host in percent of its quota, and its breakdown.
 fn processor(metrics: &mut Metrics, step: &Step, quota: f64, pace: &Pace) {
     let percent = |time: Duration| step.share(time).map(|share| 100.0 * share / quota);
     let host = group(&step.change).and_then(|group| group.cpu.as_ref());
     let total = host.and_then(|cpu| percent(cpu.total));
     metrics.put("cpu_total_pct", total);
-    // A quota is met to within the scheduler's slice.
+    // The scheduler enforces a quota only to within a slice, so the total may exceed 100 %.
     metrics.put("cpu_idle_pct", total.map(|total| (100.0 - total).max(0.0)));
     let used = host.and_then(|cpu| step.share(cpu.total));
     metrics.put(
@@ -309,12 +308,12 @@ fn processor(metrics: &mut Metrics, step: &Step, quota: f64, pace: &Pace) {
         sum(|server| server.system),
     );
     metrics.put("cpu_server_process_pct", percent(all));
-    // Ticks of 10 ms tell the two parts of an exactly known sum apart.
+    // Ticks of 10 ms give only the ratio of user and system time; the sum is exact.
     let ticks = (user + system).as_secs_f64();
     let part = |time: Duration| Some(percent(all)? * time.as_secs_f64() / ticks);
     metrics.put("cpu_server_user_pct", part(user));
     metrics.put("cpu_server_system_pct", part(system));
-    // What the host used and its programs did not, is the receiving of packets.
+    // CPU time of the host that its processes did not use was spent on receiving packets.
     let receiving = host.map(|cpu| cpu.total.saturating_sub(all));
     metrics.put("cpu_interrupt_pct", receiving.and_then(percent));
     let switches: Option<u64> = servers
@@ -365,7 +364,7 @@ fn memory_and_disk(metrics: &mut Metrics, step: &Step) {
         "disk_reads_per_s",
         disk.and_then(|disk| step.per_second(disk.reads)),
     );
-    // The processes' own account where the group has none.
+    // Use the processes' own counters if the group has none.
     let rate = |bytes: Bytes| step.per_second(bytes.0);
     let read = tree.and_then(|tree| tree.read).and_then(rate);
     metrics.put("disk_read_kB_per_s", read.map(|rate| rate / 1e3));
@@ -389,7 +388,7 @@ fn network(metrics: &mut Metrics, step: &Step) {
     metrics.put("listen_overflows_per_s", rate(tcp.listen_overflows));
     metrics.put("segments_in_per_s", rate(tcp.segments_in));
     metrics.put("segments_out_per_s", rate(tcp.segments_out));
-    // A device hands its packets over one by one: each is an interrupt.
+    // The device delivers packets one by one: each is an interrupt.
     metrics.put("interrupts_per_s", rate(tcp.segments_in));
     let packets = tcp.segments_in.zip(tcp.segments_out);
     metrics.put("packets_per_s", rate(packets.map(|(in_, out)| in_ + out)));
@@ -411,7 +410,7 @@ fn network(metrics: &mut Metrics, step: &Step) {
     }
 }
 
-/// Means and integrals of what is sampled.
+/// Means and integrals of sampled values.
 fn over_time(metrics: &mut Metrics, measured: &Measured) {
     let (from, to) = (measured.from, measured.to);
     let mean = |figure: fn(&Sample) -> Option<f64>| measured.samples.mean_of(from, to, figure);
@@ -453,7 +452,7 @@ fn over_time(metrics: &mut Metrics, measured: &Measured) {
     );
 }
 
-/// How many connections there were and how long they lasted, of one load over TCP.
+/// Number and duration of connections, for a single load over TCP.
 fn connections_over_time(metrics: &mut Metrics, measured: &Measured, step: &Step) {
     let (from, to) = (measured.from, measured.to);
     let established = measured.samples.mean_of(from, to, established);
@@ -468,8 +467,8 @@ fn connections_over_time(metrics: &mut Metrics, measured: &Measured, step: &Step
         .filter(|rate| *rate > 0.0);
     let duration = established.zip(rate).map(|(mean, rate)| mean / rate);
     metrics.put("connection_duration_mean_s", duration);
-    // The law says something where its three figures are found independently: how many there are
-    // and how many come is the server's kernel's, how long they last is the clients'.
+    // Little's Law is a check only if its figures are independent: the number and the arrival rate of
+    // connections come from the server's kernel, their life from the clients.
     let life = metrics.0.get("connection_life_mean_s").copied();
     metrics.put(
         "littles_law_ratio",
@@ -489,7 +488,7 @@ fn host_network(sample: &Sample) -> Option<&Network> {
     sample.networks.first()?.as_ref()
 }
 
-/// Whether the generator was what limited.
+/// Invalidates the trial if the generator was the bottleneck.
 pub(super) fn judge(result: &LoadResult, load: &Load, validity: &mut Validity) {
     for (n, worker) in result.generator.workers.iter().enumerate() {
         let busy = 100.0 * worker.busy;

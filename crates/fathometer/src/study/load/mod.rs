@@ -1,13 +1,15 @@
-//! One replicate of a load study: a cell's levels become a trial, and what the trial measured becomes
-//! the record of the replicate.
+//! One replicate of a load study: a cell's levels define a trial, and the trial's measurements become the
+//! record of the replicate.
 //!
-//! `levels` says what each level of each factor means, `metrics` what is taken from a trial. What
-//! a host can be limited in on this machine, and which cells that leaves out, is in `ability`.
+//! `levels` interprets the level of each factor, and `metrics` extracts the metrics of a trial. `ability` finds
+//! which limits of a host this machine cannot set, and which cells are left out for that reason.
 //!
-//! A replicate leaves in its folder, beside its line in the run: `load.json` (what the clients saw),
-//! `load-beside.json` (what those of another load at the same time saw, where the cell has one),
-//! `probes.ndjson` (every reading of the probes, one a line) and `windows.json` (how often a connection
-//! of the server was found with which congestion window in the measured window).
+//! A replicate writes these files to its folder, in addition to its line in the run:
+//!
+//! - `load.json`: the figures of the clients
+//! - `load-beside.json`: those of the second load, if the cell has one
+//! - `probes.ndjson`: every reading of the probes, one per line
+//! - `windows.json`: a histogram of the congestion windows of the server's connections in the measured window
 
 pub mod ability;
 mod levels;
@@ -31,18 +33,18 @@ use crate::whole_file;
 
 /// A workload of a load study, with its files on disk.
 pub struct LoadSite {
-    /// What is asked for.
+    /// The requests.
     pub plan: Arc<Plan>,
-    /// Where its files are.
+    /// The folder with its files.
     pub folder: PathBuf,
 }
 
-/// Makes one replicate.
+/// Runs one replicate.
 pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
     let levels = Levels::of(shared, setup)?;
     let clock = Clock::start();
     let started = clock.realtime_of(Instant::ZERO).as_secs_f64();
-    // Common random numbers: what users ask for depends on the workload and the repetition alone.
+    // Common random numbers: the users' requests depend only on the workload and the repetition.
     let seed = shared
         .seed
         .stream(setup.cell.level("workload"))
@@ -94,12 +96,12 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     })
 }
 
-/// How often a window was found.
+/// The histogram of congestion windows.
 #[derive(Serialize)]
 struct WindowsFile<'a> {
-    /// Readings of the measured window; each finds every connection that is there.
+    /// Number of readings in the measured window; each covers every existing connection.
     readings: u64,
-    /// The index is the window in segments.
+    /// Number of connections found, indexed by the window in segments.
     found: &'a [u64],
 }
 

@@ -1,11 +1,11 @@
-//! The processor time of both hosts in one replicate, to the nanosecond, and as Fujinoki et al. (2003) read it:
-//! in percent, every 100 ms.
+//! CPU time of both hosts in one replicate, in nanoseconds, and as Fujinoki et al. (2003) measured it: in
+//! percent, every 100 ms.
 //!
-//! A host's time is that of the threads that do its work: the program's (the client's loop; the origin's,
-//! with HTTP/3's where that is asked for) and the process that takes its packets from the path, in which the
-//! host's TCP runs for what comes in. What leaves is TCP's work on whichever of these threads had it sent. Not
-//! in it are the threads of the path, which stand for the network, and what the kernel does when a timer of
-//! its own goes off, which hits any thread.
+//! A host's CPU time is that of the threads that work for it: the threads of its program (the client's event
+//! loop; the origin's, with HTTP/3's if it is used), and the process that receives its packets from the path,
+//! which runs the host's TCP for incoming packets. Sending is charged to the thread that sends. Not included
+//! are the threads of the path, which stand for the network, and work of the kernel's own timers, which may run
+//! on any thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,28 +18,28 @@ use serde::Serialize;
 
 use crate::lab::Side;
 
-/// How often the paper read.
+/// The sampling interval of the paper.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
 
-/// Below, in percent, a reading counts as zero: the paper's were whole numbers.
+/// A reading below this value, in percent, counts as zero: the paper's readings were whole numbers.
 const ZERO: f64 = 0.5;
 
-/// The accounts of both hosts.
+/// CPU accounting of both hosts.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
     entries: Mutex<Vec<Entry>>,
     is_over: AtomicBool,
 }
 
-/// One thread's.
+/// The account of one thread.
 #[derive(Debug)]
 struct Entry {
     side: Side,
     part: Part,
     clock: ThreadClock,
-    /// What the thread had used before.
+    /// CPU time of the thread before its account was opened.
     opened: Duration,
-    /// What it has used since, when last looked at.
+    /// CPU time since then, at the last reading.
     used: Duration,
     is_closed: bool,
 }
@@ -47,36 +47,36 @@ struct Entry {
 /// What a thread does for its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// It runs the program.
+    /// Runs the program.
     Program,
-    /// It receives packets.
+    /// Receives packets.
     Network,
 }
 
-/// What a host has used.
+/// CPU time of a host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Used {
-    /// On the program's threads.
+    /// Of the program's threads.
     pub(super) program: Duration,
-    /// In the process that receives packets.
+    /// Of the process that receives packets.
     pub(super) network: Duration,
 }
 
 impl Used {
-    /// All of it.
+    /// The sum.
     pub(super) fn total(self) -> Duration {
         self.program + self.network
     }
 }
 
-/// How busy both hosts were for one [`PERIOD`], in percent of one processor.
+/// Utilisation of both hosts in one [`PERIOD`], in percent of one processor.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Reading {
-    /// When the period ended.
+    /// The end of the period.
     pub(super) at: Instant,
     /// The client's host.
     pub(super) client_pct: f64,
-    /// The server's.
+    /// The server's host.
     pub(super) server_pct: f64,
 }
 
@@ -90,7 +90,7 @@ impl Reading {
 }
 
 impl Accounts {
-    /// Counts a thread for a host from now on.
+    /// Adds a thread to a host's account from now on.
     pub(super) fn open(&self, side: Side, part: Part, clock: ThreadClock) {
         let Some(opened) = clock.read() else { return };
         self.lock().push(Entry {
@@ -103,7 +103,7 @@ impl Accounts {
         });
     }
 
-    /// Counts the calling thread no more; what it has used stays.
+    /// Closes the account of the calling thread; its CPU time so far still counts.
     pub(super) fn close_current(&self) {
         let current = ThreadClock::current();
         for entry in self.lock().iter_mut().filter(|e| e.clock == current) {
@@ -112,7 +112,7 @@ impl Accounts {
         }
     }
 
-    /// What a host has used so far.
+    /// CPU time of a host so far.
     pub(super) fn used(&self, side: Side) -> Used {
         let mut used = Used::default();
         for entry in self.lock().iter_mut().filter(|e| e.side == side) {
@@ -125,8 +125,8 @@ impl Accounts {
         used
     }
 
-    /// Takes readings until [`Accounts::end`], the last at the end of the period in which that was said. Each
-    /// is a period after the one before, or later: no reading stands for less than a period.
+    /// Takes readings until [`Accounts::end`] is called; the last one is at the end of that period. Readings
+    /// are at least one period apart.
     pub(super) fn sample(&self, clock: Clock) -> Vec<Reading> {
         let mut readings: Vec<Reading> = Vec::new();
         let (mut last_at, mut last) = (clock.now(), [Duration::ZERO; 2]);
@@ -154,7 +154,7 @@ impl Accounts {
         }
     }
 
-    /// Tells the thread that samples that it is over.
+    /// Stops the sampling thread after its current period.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }
@@ -179,7 +179,7 @@ pub(super) fn accumulated(readings: &[Reading], side: Side) -> f64 {
     readings.iter().map(|reading| reading.of(side)).sum()
 }
 
-/// At which reading, from 1, utilisation comes to zero and stays there.
+/// The number of the first reading, counted from 1, from which on utilisation is zero.
 pub(super) fn zero_at(readings: &[Reading], side: Side) -> usize {
     let busy = readings
         .iter()
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(used.network, Duration::ZERO);
         assert!(used.program >= Duration::from_millis(30), "{used:?}");
         assert_eq!(accounts.used(Side::Client), Used::default());
-        // A reading of one percent stands for a millisecond.
+        // One percent of a 100 ms reading is one millisecond.
         let sum = accumulated(&readings, Side::Server) / 1e3;
         assert!(
             sum > 0.0 && sum <= used.total().as_secs_f64() * 1.001,

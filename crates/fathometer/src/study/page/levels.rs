@@ -1,4 +1,4 @@
-//! What the levels of a page study's factors mean.
+//! The meaning of the levels of a page study's factors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use super::site::{PageSite, Version as SiteVersion};
 use crate::quic::UdpOffload;
 use crate::server::Demands;
 
-/// A cell's levels, understood.
+/// The parsed levels of a cell.
 pub(super) struct Levels<'a> {
     pub(super) page: &'a PageSite,
-    /// The sets of files that are retrieved one after another, where there is no page.
+    /// The sets of files that are retrieved one after another, if the workload has no page.
     pub(super) sets: Vec<Arc<PageList>>,
-    /// The site as the measured visit finds it, and as it was when the client came before.
+    /// The site at the time of the measured visit, which may differ from that of the earlier visit.
     pub(super) site: &'a SiteVersion,
-    /// Whether nothing of what is asked for is in the server's memory when the visit begins.
+    /// Whether the visit starts with a cold cache: none of the requested files is in the server's memory.
     pub(super) cold: bool,
-    /// What the server makes of the files together.
+    /// The packages that the server offers.
     pub(super) packages: Packages,
     pub(super) policy: Policy,
     pub(super) options: Options,
@@ -44,13 +44,13 @@ pub(super) struct Levels<'a> {
     pub(super) udp_offload: UdpOffload,
 }
 
-/// How connections are protected, where the policy wants it.
+/// The TLS settings of connections, if the policy uses TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TlsLevel {
     pub(super) version: Version,
-    /// Whether the client has been there before and kept its session.
+    /// Whether the client has a session of an earlier visit to resume.
     pub(super) resumes: bool,
-    /// Whether it sends its first requests along with the handshake.
+    /// Whether it sends its first requests as early data (0-RTT).
     pub(super) early_data: bool,
 }
 
@@ -64,7 +64,7 @@ impl TlsLevel {
     }
 }
 
-/// What our origin tells a client of before it asks, or pushes.
+/// Which files of a page our origin announces early, or pushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Companions {
     Nothing,
@@ -115,7 +115,7 @@ impl<'a> Levels<'a> {
             reason: "the site was not made so".to_owned(),
         })?;
         let limit = cell.level("limit");
-        // Of this time's machines nobody has to be slowed down.
+        // Pacing imitates the machines of the paper's time, so the era `today` is not slowed down.
         let period_pace = optional(cell, "pace", &[("period", true), ("none", false)], false)?
             && cell.level("era") != "today";
         let (service_time, connection_time) = match &setup.definition.embedded {
@@ -190,8 +190,8 @@ impl<'a> Levels<'a> {
         })
     }
 
-    /// The levels by which a cache, or a store of sessions, is filled: plainly, and as fast as it
-    /// goes, from the site as it was at first.
+    /// Levels for the retrieval that fills a cache or a session store beforehand: a plain policy at full speed,
+    /// on the original site.
     pub(super) fn plain(&self) -> Levels<'a> {
         Levels {
             site: &self.page.first,
@@ -201,7 +201,7 @@ impl<'a> Levels<'a> {
             policy: Policy {
                 pipeline: None,
                 ranges: false,
-                // A ticket is good for one connection: as many are wanted as will be resumed.
+                // A ticket is valid for one connection: open as many connections as will resume one.
                 connections: match self.tls.resumes {
                     true => self.policy.connections,
                     false => 1,
@@ -224,7 +224,7 @@ impl<'a> Levels<'a> {
     }
 }
 
-/// What the server makes of the files together: what this policy asks for, and nothing else.
+/// The packages of the server: only the kind that this policy requests.
 fn packages(
     cell: &Cell,
     bundle: Option<Bundle>,
@@ -238,7 +238,7 @@ fn packages(
     )?;
     let (making, format) = match bundle {
         None => return Ok(Packages::default()),
-        // What a client lacks is known when it asks.
+        // What the client lacks is known only from its request.
         Some(Bundle::PackageDelta) => (Making::OnTheFly, Bundle::PackageDelta),
         Some(bundle) => (making, bundle),
     };
@@ -259,7 +259,7 @@ fn packages(
             .collect::<String>()
             .parse()
             .expect("the paths of a site are targets"),
-        // Nothing changes while a replicate lasts: what was made is not to be looked at again.
+        // Files do not change during a replicate, so packages need no check.
         fresh: Duration::from_secs(3600),
         ..Packages::default()
     })
@@ -293,7 +293,7 @@ fn options(
             let stream_window = parsed(cell, "h2_window")?;
             Http2Windows {
                 stream_window,
-                // One stream is not to be held up by the others' share.
+                // The connection's window must not limit a single stream.
                 connection_window: stream_window.max(65_535),
                 ..Http2Windows::default()
             }
@@ -302,7 +302,7 @@ fn options(
     Ok(Options {
         host: client.host.clone(),
         flush,
-        // HTTP/1.0 knows dates alone; only the paper's HTTP/1.0 client has no cache.
+        // HTTP/1.0 has only dates as validators; the paper's HTTP/1.0 client is the only one without a cache.
         revalidation: match (old, head) {
             (true, true) => Revalidation::Head,
             (true, false) => Revalidation::Date,
@@ -343,7 +343,7 @@ fn options(
     })
 }
 
-/// As [`one_of`], of a factor that a study need not have.
+/// Like [`one_of`], for an optional factor.
 fn optional<T: Clone>(
     cell: &Cell,
     factor: &'static str,

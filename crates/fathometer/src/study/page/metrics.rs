@@ -1,4 +1,4 @@
-//! What a page study takes from a retrieval: metrics, and what speaks against them.
+//! Extracts the metrics of a retrieval in a page study, and checks their validity.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use fathometer_analysis::packets::{self, Accounting, Class, Direction, Integrity, ServicePeriod};
 use fathometer_http::driver::{BundleAnswer, Policy, Retrieval};
 use fathometer_model::{
-    Bytes, CloseReason, ExchangeRecord, Instant, Outcome, ServiceNews, Validity,
+    Bytes, CloseReason, ExchangeRecord, Instant, Outcome, PathCertificate, ServiceNews, Validity,
 };
 use fathometer_sys::Clock;
 
@@ -18,12 +18,25 @@ use super::{PageSite, STALL};
 use crate::client::LoopStatistics;
 use crate::lab::Side;
 use crate::server::ServerReport;
+use crate::wire::RING_FULL;
 
-/// Readings of the processors that become metrics, to be drawn as the paper's figures are; all are in the
-/// replicate's folder.
+/// Number of CPU readings that become metrics, to draw the paper's figures. The replicate's folder has all
+/// readings.
 const MOST_READINGS: usize = 20;
 
-/// What speaks against a replicate besides the path.
+/// Checks that the hosts received every packet. The hosts of a page study have no limits, so a full ring
+/// means that this machine was late, and not that a host was busy.
+pub(super) fn judge_rings(certificate: &PathCertificate, validity: &mut Validity) {
+    for (host, direction) in [("server", &certificate.up), ("client", &certificate.down)] {
+        if let Some(lost) = direction.drops.get(RING_FULL) {
+            validity.invalidate(format!(
+                "the {host}'s host lost {lost} packets that it did not receive in time (limit 0)"
+            ));
+        }
+    }
+}
+
+/// Checks the validity of a replicate, except for that of the path.
 pub(super) fn judge(
     retrieval: &Retrieval,
     statistics: &LoopStatistics,
@@ -74,7 +87,7 @@ pub(super) fn judge(
     }
 }
 
-/// A policy that asks for files together is judged by what it got together.
+/// With a policy that requests a bundle, invalidates the replicate if the bundle was broken or not sent.
 pub(super) fn judge_bundle(policy: Policy, retrieval: &Retrieval, validity: &mut Validity) {
     let Some(bundle) = policy.bundle else { return };
     match &retrieval.bundle {
@@ -88,7 +101,7 @@ pub(super) fn judge_bundle(policy: Policy, retrieval: &Retrieval, validity: &mut
     }
 }
 
-/// When the server was at work, from the capture of the path.
+/// The period in which the server was active, from the path's capture.
 pub(super) fn service_period(
     capture: &Path,
     retrieval: &Retrieval,
@@ -98,7 +111,7 @@ pub(super) fn service_period(
     let Some(ready) = connections.find_map(|connection| connection.established) else {
         return Ok(None);
     };
-    // A capture tells wall-clock time.
+    // Captures have wall-clock time stamps.
     let since = clock.realtime_of(ready).as_nanos() as u64;
     packets::service_period_of_file(capture, since).map_err(|error| ReplicateError::Capture {
         path: capture.display().to_string(),
@@ -106,8 +119,8 @@ pub(super) fn service_period(
     })
 }
 
-/// Response times as Fujinoki et al. define them: the client's from its first completed read to its last,
-/// the server's from the first request's arrival to the last packet of the last file.
+/// Response times as Fujinoki et al. define them: the client's from its first completed read to its last, the
+/// server's from the first request's arrival to the last packet of the last file.
 pub(super) fn add_responses(
     metrics: &mut BTreeMap<String, f64>,
     retrieval: &Retrieval,
@@ -126,7 +139,7 @@ pub(super) fn add_responses(
     }
 }
 
-/// What the server's disk was asked for.
+/// Metrics of the server's disk reads.
 pub(super) fn add_storage(
     metrics: &mut BTreeMap<String, f64>,
     report: &ServerReport,
@@ -141,7 +154,7 @@ pub(super) fn add_storage(
     }
 }
 
-/// When how many files could be used, from the first connection attempt.
+/// The times at which files became usable, since the first connection attempt.
 pub(super) fn add_usable(metrics: &mut BTreeMap<String, f64>, retrieval: &Retrieval) {
     let Some(start) = retrieval.connections.first().map(|c| c.opened) else {
         return;
@@ -163,7 +176,7 @@ pub(super) fn add_usable(metrics: &mut BTreeMap<String, f64>, retrieval: &Retrie
     }
 }
 
-/// What a host computed.
+/// Metrics of a host's CPU time.
 pub(super) fn add_processor(
     metrics: &mut BTreeMap<String, f64>,
     side: Side,
@@ -184,7 +197,7 @@ pub(super) fn add_processor(
     }
 }
 
-/// Adds what a retrieval tells to what its packets tell.
+/// Adds the metrics of a retrieval to those of its packets.
 pub(super) fn add(
     metrics: &mut BTreeMap<String, f64>,
     retrieval: &Retrieval,
@@ -260,7 +273,7 @@ pub(super) fn add(
     );
     put("flushes", f64::from(retrieval.counters.flushes()));
     put("flushes_timer", f64::from(retrieval.counters.flushes_timer));
-    // What the server gave to its kernel and the client never had whole.
+    // Responses that the server passed to its kernel and that the client did not receive completely.
     if let Some(served) = served {
         put(
             "responses_lost",
@@ -300,8 +313,7 @@ pub(super) fn add(
     }
 }
 
-/// Octets of heads of all exchanges, on the wire and before compression. Where nothing is compressed the
-/// two are the same.
+/// Bytes of heads of all exchanges, on the wire and before compression. Without compression the two are equal.
 fn add_headers(put: &mut impl FnMut(&str, f64), exchanges: &[ExchangeRecord]) {
     let sum = |octets: &dyn Fn(&ExchangeRecord) -> Bytes| -> f64 {
         exchanges.iter().map(|e| octets(e).as_f64()).sum()
@@ -320,7 +332,7 @@ fn add_headers(put: &mut impl FnMut(&str, f64), exchanges: &[ExchangeRecord]) {
         let kept = (up + down) / (plain_up + plain_down);
         put("header_saved_pct", 100.0 * (1.0 - kept));
     }
-    // How well the repetition in a page's requests is made use of shows after the first of them.
+    // Compression of repeated fields shows only after a page's first request.
     let later = || exchanges.iter().skip(1).filter(|e| !e.pushed);
     let (wire, plain) = later().fold((0.0, 0.0), |(wire, plain), e| {
         let fields = e.request_fields.unwrap_or(e.request_head);
@@ -331,7 +343,7 @@ fn add_headers(put: &mut impl FnMut(&str, f64), exchanges: &[ExchangeRecord]) {
     }
 }
 
-/// What it took until requests could leave: in round trips, octets and time.
+/// Cost of the handshakes until requests could be sent: round trips, bytes and time.
 fn add_handshakes(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
     let connections = &retrieval.connections;
     put("connections_opened", connections.len() as f64);
@@ -356,8 +368,8 @@ fn add_handshakes(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
     }
 }
 
-/// What came of alternative services, where the policy looks for them: how many exchanges went over HTTP/3,
-/// and when that became known, counted from the first connection.
+/// Metrics of alternative services, if the policy uses them: the number of exchanges over HTTP/3, and the time
+/// of the announcement since the first connection.
 fn add_services(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
     let connections = &retrieval.connections;
     let Some(start) = connections.first().map(|connection| connection.opened) else {
@@ -381,8 +393,8 @@ fn add_services(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
     put("services_failed", count(ServiceNews::Failed));
 }
 
-/// In how many pieces datagrams went to the kernels and came from them, and how late QUIC's timers were at
-/// the client on average. Nothing where there was no QUIC.
+/// UDP datagrams with the system calls that sent and received them, and the mean lag of QUIC's timers at the
+/// client. Absent without QUIC.
 pub(super) fn add_datagrams(
     metrics: &mut BTreeMap<String, f64>,
     statistics: &LoopStatistics,
@@ -411,8 +423,8 @@ pub(super) fn add_datagrams(
     }
 }
 
-/// Gaps before the page was complete that a delayed acknowledgement ended: the client's own shows at
-/// once, the server's a round trip later.
+/// Counts idle gaps that a delayed acknowledgement ended, before the page was complete. In the capture, the
+/// client's acknowledgement appears at once, the server's one round trip later.
 pub(super) fn stalls(
     accounting: &Accounting,
     retrieval: &Retrieval,
@@ -422,7 +434,7 @@ pub(super) fn stalls(
     let Some(complete) = retrieval.milestones.page_complete else {
         return 0;
     };
-    // A capture tells wall-clock time.
+    // Captures have wall-clock time stamps.
     let complete = clock.realtime_of(complete);
     accounting
         .idle_gaps
@@ -438,4 +450,24 @@ pub(super) fn stalls(
             length >= shortest && end <= complete
         })
         .count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_that_a_host_did_not_receive_in_time_makes_a_page_invalid() {
+        let mut certificate = PathCertificate::default();
+        let mut validity = Validity::default();
+        certificate.up.drops.insert("queue-full".to_owned(), 9);
+        judge_rings(&certificate, &mut validity);
+        assert!(validity.is_valid());
+        certificate.down.drops.insert(RING_FULL.to_owned(), 3);
+        judge_rings(&certificate, &mut validity);
+        assert_eq!(
+            validity.reasons,
+            ["the client's host lost 3 packets that it did not receive in time (limit 0)"]
+        );
+    }
 }

@@ -1,9 +1,9 @@
-//! One replicate of a page study: a laboratory is built, a page or sets of files are retrieved, the packets
-//! are counted, and the laboratory is taken down.
+//! One replicate of a page study: builds a laboratory, retrieves a page or sets of files, counts the packets,
+//! and removes the laboratory.
 //!
-//! `levels` says what each level of each factor means, [`site`] what is retrieved, `path` over which
-//! path, `serving` by whom it is served and `storage` from which memory, `accounts` what the hosts compute for
-//! it, `metrics` what is taken from it.
+//! `levels` interprets the level of each factor. [`site`] has the files to retrieve, `path` the path, `serving`
+//! the server, and `storage` prepares the server's page cache. `accounts` measures the hosts' CPU time, and
+//! `metrics` extracts the metrics.
 
 mod accounts;
 mod levels;
@@ -48,27 +48,27 @@ use crate::server::{Access, Credentials, Installed};
 use crate::tap_file::TapFile;
 use crate::wire::WireOptions;
 
-/// A gap on a connection that a delayed acknowledgement ends is a stall from here on: Linux delays
-/// by 40 ms at least, BSD by up to 200 ms.
+/// A gap on a connection that a delayed acknowledgement ends counts as a stall from this length on. Linux
+/// delays by at least 40 ms, BSD by up to 200 ms.
 const STALL: Duration = Duration::from_millis(35);
 
-/// Sessions that a client keeps to resume: one for each host of a page is enough.
+/// Number of sessions that a client keeps for resumption: one per host of a page is enough.
 const SESSIONS: usize = 64;
 
-/// Factors that are settings of the server's QUIC over HTTP/3, each with the levels that ask for nothing.
+/// Factors that set the server's QUIC over HTTP/3, each with the levels that leave it unchanged.
 const QUIC_FACTORS: [(&str, [&str; 2]); 3] = [
     ("congestion", ["", "era"]),
     ("iw", ["", "era"]),
     ("udp_offload", ["", "on"]),
 ];
 
-/// How long a first retrieval, within the server's host, may take.
+/// Time limit of the first retrieval within the server's host.
 const BEFOREHAND: Duration = Duration::from_secs(20);
 
-/// The cells whose pages can be retrieved over the protocol of their policy; the others go to `left_out`.
+/// The cells whose policy's protocol their server supports; the others are added to `left_out`.
 ///
-/// Over HTTP/3 a page comes from our own origin, or from a program that speaks it. A program has a QUIC of its
-/// own, which nothing here can set.
+/// Over HTTP/3 a page is served by our own origin or by a program that supports HTTP/3. A program has its own
+/// QUIC implementation, which cannot be configured here.
 pub fn possible(
     cells: Vec<Cell>,
     servers: &BTreeMap<String, (Definition, Option<Installed>)>,
@@ -108,7 +108,7 @@ pub fn possible(
         .collect()
 }
 
-/// Makes one replicate.
+/// Runs one replicate.
 pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
     let cell = setup.cell;
     let levels = Levels::of(setup, shared)?;
@@ -116,8 +116,8 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     let limits = shared.study.limits.get(cell.level("path"));
     let clock = Clock::start();
     let started = clock.realtime_of(Instant::ZERO).as_secs_f64();
-    // Common random numbers: the path's decisions depend on the path and the repetition alone, so
-    // that the policies compared meet the same losses.
+    // Common random numbers: the path's random events depend only on the path and the repetition, so that the
+    // compared policies meet the same losses.
     let seed = shared
         .seed
         .stream(cell.level("path"))
@@ -132,13 +132,13 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     options.server_receives = accounts.is_some();
     options.client_receives = accounts.is_some();
     options.limits = limits.map(wire_limits);
-    // A cell that asks for acknowledgements at once has none that could be delayed.
+    // With immediate acknowledgements there are none to delay.
     options.client_acks = match levels.quick_ack {
         Some(true) => None,
         _ => setup.era.client_delayed_ack,
     };
-    // Spinning makes a path punctual while it has a processor to itself; beside others it makes them
-    // late, be they other cells or the processes that receive for the hosts.
+    // Busy-waiting makes a path punctual if it has a processor to itself. Beside other cells, or the processes
+    // that receive packets for the hosts, it delays them.
     let neighbours = shared.study.side_by_side.get(cell.level("path"));
     if accounts.is_some() || neighbours.is_some_and(|&width| width > 1) {
         options.spin = Duration::ZERO;
@@ -147,7 +147,7 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         .building
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    // Many may have waited here when the user wanted to end.
+    // Several replicates may have waited for this lock when the user interrupted the run.
     if (shared.interrupted)() {
         return Err(ReplicateError::Interrupted);
     }
@@ -190,8 +190,8 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         if returns {
             cache = filled;
         }
-        // What a server did for the first visit is not to be in the accounts of the second, and
-        // meanwhile files may have changed.
+        // Restart the server: the measured visit must not include its work for the first visit, and files may
+        // have changed since.
         if levels.page.is_sets() {
             serving.stop()?;
             serving = Serving::start(&place, levels.site)?;
@@ -234,12 +234,12 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         deadline,
     };
     let round_trip = profile.round_trip();
-    // The last acknowledgement may still wait for its time: the kernel's 40 ms, or a tick.
+    // The last acknowledgement may still be delayed: 40 ms by the kernel, or one tick.
     let ack_wait = options
         .client_acks
         .map_or(Duration::from_millis(60), |clock| clock.tick);
     let settle = || {
-        // Of a page that was broken off, nothing is worth waiting for.
+        // Packets of an interrupted retrieval need not be awaited.
         if !(shared.interrupted)() {
             lab.settle(
                 round_trip + ack_wait + Duration::from_millis(20),
@@ -251,7 +251,8 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         let sampling = accounts
             .as_ref()
             .map(|accounts| scope.spawn(move || accounts.sample(clock)));
-        // Also when the retrieval panics: the scope waits for the sampling, which waits for this.
+        // Dropped on a panic of the retrieval too: the scope waits for the sampling thread, which waits for
+        // this.
         let ending = accounts.as_ref().map(Ending);
         let retrieved = retrieving.run(&cache, accounts.as_ref(), shared.interrupted);
         settle();
@@ -281,11 +282,12 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     });
     let report = serving.stop()?;
     let (certificate, mut validity) = lab.stop();
+    metrics::judge_rings(&certificate, &mut validity);
     if (shared.interrupted)() {
         return Err(ReplicateError::Interrupted);
     }
-    // Before the capture is looked at: on a full disk that is torn, and what is wrong is not the
-    // capture.
+    // Write these before reading the capture: on a full disk the capture is truncated, and a write error here
+    // names the real cause.
     write_lines(&setup.folder.join("exchanges.ndjson"), &retrieval.exchanges)?;
     write_lines(
         &setup.folder.join("connections.ndjson"),
@@ -304,7 +306,7 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     let client = setup.folder.join(CAPTURE);
     let accounting = account(&capture, keeps.then_some(client.as_path()))?;
     let period = metrics::service_period(&capture, &retrieval, clock)?;
-    // What cannot be judged is to be looked at.
+    // Keep a damaged capture for inspection.
     if !keeps && accounting.integrity == Integrity::Whole {
         std::fs::remove_file(&capture).map_err(|error| WriteError {
             path: capture.clone(),
@@ -359,7 +361,7 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     })
 }
 
-/// Ends the sampling of accounts when it is dropped.
+/// Stops the CPU sampling when dropped.
 struct Ending<'a>(&'a Accounts);
 
 impl Drop for Ending<'_> {
@@ -368,7 +370,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// The TCP of a host: the era's, with what the cell has otherwise.
+/// The TCP settings of a host: the era's, with the changes of the cell.
 fn settings(setup: &Setup<'_>, levels: &Levels<'_>, side: Side) -> TcpSettings {
     let mut settings = setup.era.settings(side, levels.initial_window);
     if let Some(algorithm) = &levels.congestion {
@@ -377,7 +379,7 @@ fn settings(setup: &Setup<'_>, levels: &Levels<'_>, side: Side) -> TcpSettings {
     settings
 }
 
-/// A cell about congestion control is about nothing where the kernel did not take it.
+/// Invalidates a cell about congestion control if the kernel did not accept the algorithm.
 fn judge_settings(levels: &Levels<'_>, applied: &[AppliedSettings; 2], validity: &mut Validity) {
     let Some(wanted) = &levels.congestion else {
         return;
@@ -391,8 +393,8 @@ fn judge_settings(levels: &Levels<'_>, applied: &[AppliedSettings; 2], validity:
     }
 }
 
-/// Who the server is, where the policy wants TLS: good for the study's host and the names that a policy
-/// spreads its files over.
+/// The server's certificate and key, if the policy uses TLS. They cover the study's host and the host names
+/// over which a policy distributes its files.
 fn credentials(levels: &Levels<'_>, clock: Clock) -> Result<Option<Credentials>, ReplicateError> {
     if !levels.policy.tls {
         return Ok(None);
@@ -406,7 +408,7 @@ fn credentials(levels: &Levels<'_>, clock: Clock) -> Result<Option<Credentials>,
     }))
 }
 
-/// What the client begins TLS with. It believes the server's own authority and nobody else's.
+/// The client's TLS settings. The client trusts only the certificate authority of this server.
 fn client_tls(
     levels: &Levels<'_>,
     access: Access<'_>,
@@ -416,7 +418,7 @@ fn client_tls(
     let Some(credentials) = access.credentials() else {
         return Ok(None);
     };
-    // Beside the capture, so that Wireshark can read it.
+    // Beside the capture, so that Wireshark can decrypt it.
     let path = folder.join("keys.log");
     let key_log = KeyLogFile::open(&path).map_err(|error| WriteError { path, error })?;
     let trusted = Verification::Roots(credentials.roots());
@@ -429,8 +431,7 @@ fn client_tls(
     Ok(Some(ClientSettings::new(options)?))
 }
 
-/// Fills a cache, and a store of sessions, by a first retrieval inside the server's host, which the path
-/// does not see.
+/// Fills a cache and a session store by a first retrieval inside the server's host, without the path.
 fn retrieve_beforehand(
     setup: &Setup<'_>,
     levels: &Levels<'_>,
@@ -467,7 +468,7 @@ fn retrieve_beforehand(
     Ok(retrieval.cache)
 }
 
-/// Who retrieves, from whom, until when.
+/// The parameters of a retrieval.
 struct Retrieving<'a> {
     host: &'a Host,
     levels: &'a Levels<'a>,
@@ -478,7 +479,7 @@ struct Retrieving<'a> {
 }
 
 impl Retrieving<'_> {
-    /// Retrieves the page, or one set after the other, each with connections of its own.
+    /// Retrieves the page, or one set after another, each over new connections.
     fn run(
         &self,
         cache: &ValidatorCache,
@@ -544,7 +545,7 @@ impl Retrieving<'_> {
     }
 }
 
-/// Two retrievals, one after the other, as one. What is counted of a page alone is the first's.
+/// Merges two consecutive retrievals. Figures that exist only for a page are those of the first.
 fn followed_by(mut first: Retrieval, second: Retrieval) -> Retrieval {
     let connections = first.connections.len() as u32;
     let exchanges = first.exchanges.len() as u32;
@@ -577,10 +578,11 @@ fn followed_by(mut first: Retrieval, second: Retrieval) -> Retrieval {
 
 /// The capture with the packets of all taps, for the accounting.
 const TAPS: &str = "taps.pcapng";
-/// The capture of the client's tap alone, for other programs: they take a packet that passes two taps for two.
+/// The capture of the client's tap alone, for other programs: they would count a packet that passes two taps
+/// twice.
 const CAPTURE: &str = "capture.pcapng";
 
-/// Accounts for the packets of all taps, and writes those of the client's where that is asked for.
+/// Accounts for the packets of all taps, and writes those of the client's tap to `client` if given.
 fn account(taps: &Path, client: Option<&Path>) -> Result<Accounting, ReplicateError> {
     let options = packets::Options {
         idle_threshold: STALL,

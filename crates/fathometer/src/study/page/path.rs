@@ -1,9 +1,9 @@
-//! The path of a cell: its profile, and what the cell's own factors say otherwise.
+//! The path of a cell: its profile, with the changes of the cell's own factors.
 //!
 //! `rtt` (milliseconds), `rate` (Mbit/s), `loss` (percent of the packets of each direction) and `queue`
-//! (packets, or `bdp`) replace what the profile has, in both directions; the level `path` leaves it. So a
-//! study can vary one quantity of a path without a file for each value, and its curves have a
-//! number on their axis.
+//! (packets, or `bdp`) replace the values of the profile in both directions; the level `path` keeps the
+//! profile's value. A study can thus vary one quantity of a path without a file for each value, and its curves
+//! have a number on their axis.
 
 use std::time::Duration;
 
@@ -14,14 +14,13 @@ use fathometer_path::{DirectionProfile, LossModel, Profile, Queue};
 use super::super::replicate::ReplicateError;
 use super::super::spec::Cell;
 
-/// The smallest waiting room that `queue=bdp` makes, in packets: a burst of an initial window and some
-/// more.
+/// The smallest queue of `queue=bdp`, in packets: room for a burst of an initial window and some more.
 const SMALLEST_QUEUE: u64 = 32;
 
 /// The fastest path, in Mbit/s.
 const MOST_MEGABITS: f64 = 1e6;
 
-/// The profile as the cell wants it.
+/// The profile with the cell's changes.
 pub(super) fn profile(cell: &Cell, profile: &Profile) -> Result<Profile, ReplicateError> {
     let mut path = profile.clone();
     let round_trip = number(cell, "rtt")?
@@ -71,14 +70,14 @@ pub(super) fn profile(cell: &Cell, profile: &Profile) -> Result<Profile, Replica
     Ok(path)
 }
 
-/// Full packets that fill the path for one round trip: the rule of thumb for a router's buffer.
+/// The bandwidth-delay product in full packets: the rule of thumb for a router's buffer.
 fn packets_of(direction: &DirectionProfile, round_trip: Duration, mtu: u32) -> u32 {
     let product = direction.rate.map_or(0, |rate| (rate * round_trip).0);
     let packets = product.div_ceil(u64::from(mtu));
     u32::try_from(packets.max(SMALLEST_QUEUE)).unwrap_or(u32::MAX)
 }
 
-/// The number that a factor's level is; `None` where the profile's own is meant.
+/// The level of a factor as a number; `None` if the profile's value is kept.
 fn number(cell: &Cell, factor: &'static str) -> Result<Option<f64>, ReplicateError> {
     match cell.level(factor) {
         "" | "path" => Ok(None),
@@ -141,7 +140,7 @@ mod tests {
         assert_eq!(made.down.rate, Bandwidth::bits_per_second(10_000_000));
         let loss = Probability::new(0.001).unwrap();
         assert_eq!(made.up.loss, Some(LossModel::Independent(loss)));
-        // 125 000 octets in a round trip.
+        // 125,000 bytes per round trip.
         assert_eq!(made.down.queue, Queue::Packets(84));
         let short = profile(&cell(&[("rtt", "1"), ("queue", "bdp")]), &base).unwrap();
         assert_eq!(short.down.queue, Queue::Packets(32));

@@ -1,4 +1,4 @@
-//! HTTP/3 in a laboratory: what its client and its server are begun with.
+//! HTTP/3 in a laboratory: the settings of its client and its server.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,16 +18,16 @@ use crate::quic::client::ClientSettings as QuicSettings;
 use crate::quic::server::{Service, ServiceOptions};
 use crate::server::{self, Content, Credentials};
 
-/// Octets that browsers let be under way on a stream, and on a connection.
+/// Flow-control windows of browsers, in bytes: of a stream, and of a connection.
 const WINDOWS: (Bytes, Bytes) = (Bytes(6 << 20), Bytes(15 << 20));
 
-/// Connections that the server takes at a time.
+/// Maximum number of concurrent connections of the server.
 const MOST_OPEN: usize = 1024;
 
-/// The most octets of early data that the server takes, as QUIC wants it said.
+/// Limit of early data, in bytes, with the value that QUIC requires (RFC 9001 section 4.6.1).
 const EARLY_DATA: u32 = u32::MAX;
 
-/// The transport of both sides: the cell's congestion control and initial window are its own too.
+/// The transport settings of both sides, with the cell's congestion control and initial window.
 fn transport(levels: &Levels<'_>) -> TransportSettings {
     TransportSettings {
         congestion: match levels.congestion.as_deref() {
@@ -42,12 +42,12 @@ fn transport(levels: &Levels<'_>) -> TransportSettings {
     }
 }
 
-/// What the sockets of both sides are given.
+/// The socket settings of both sides.
 fn sockets(levels: &Levels<'_>) -> Sockets {
     Sockets::default().offloaded(levels.udp_offload)
 }
 
-/// What the client begins QUIC with.
+/// The client's QUIC settings.
 pub(super) fn client(
     levels: &Levels<'_>,
     tls: &Arc<ClientSettings>,
@@ -61,7 +61,7 @@ pub(super) fn client(
     Ok(Arc::new(settings))
 }
 
-/// Our origin over HTTP/3, beside the one over TCP.
+/// Starts our origin over HTTP/3, beside the one over TCP.
 pub(super) fn serve(
     place: &Where<'_>,
     content: Content<'_>,
@@ -75,7 +75,7 @@ pub(super) fn serve(
             reason: "HTTP/3 is our own origin's".to_owned(),
         });
     };
-    // Nothing is pushed over HTTP/3, or told of early.
+    // Push and early hints are not used over HTTP/3.
     let content = Content {
         push: &Plan::default(),
         early_hints: &Plan::default(),

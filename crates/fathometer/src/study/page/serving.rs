@@ -1,8 +1,7 @@
-//! The server of one replicate: over TCP, and beside it over QUIC where the policy is of HTTP/3.
+//! The server of one replicate: over TCP, and also over QUIC if the policy uses HTTP/3.
 //!
-//! Sets of files are served from the disk, each opened anew whenever it is asked for; a page is served from
-//! memory. What is made of files together (packages, archives) lies in a folder of its own, which goes with
-//! the server.
+//! Sets of files are served from the disk, and each request opens its file again. A page is served from memory.
+//! Packages and archives are stored in a separate folder, which is removed with the server.
 
 use std::path::Path;
 
@@ -21,13 +20,13 @@ use crate::origin::folder::Bounds;
 use crate::quic::server::Service;
 use crate::server::{self, Access, Content, Running, Scratch, ServerError, ServerReport, Storage};
 
-/// Nothing is kept from one request to the next: every request opens its file.
+/// Cache nothing between requests: every request opens its file.
 const NOTHING_KEPT: Bounds = Bounds {
     octets: 0,
     descriptors: 0,
 };
 
-/// Where a server is started, and what for.
+/// Where and for which replicate a server is started.
 pub(super) struct Where<'a> {
     pub(super) setup: &'a Setup<'a>,
     pub(super) levels: &'a Levels<'a>,
@@ -37,7 +36,7 @@ pub(super) struct Where<'a> {
     pub(super) clock: Clock,
 }
 
-/// A server at work.
+/// A running server.
 pub(super) struct Serving {
     running: Running,
     over_quic: Option<Service>,
@@ -45,7 +44,7 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// Starts the cell's server for one state of its site.
+    /// Starts the cell's server for one version of its site.
     pub(super) fn start(place: &Where<'_>, site: &Version) -> Result<Serving, ReplicateError> {
         let levels = place.levels;
         let is_sets = levels.page.is_sets();
@@ -89,7 +88,7 @@ impl Serving {
             (Protocol::Http3, Some(credentials)) if is_ours => {
                 Some(quic::serve(place, content, credentials)?)
             }
-            // A program listens for HTTP/3 by itself.
+            // A program serves HTTP/3 itself.
             _ => None,
         };
         Ok(Serving {
@@ -99,12 +98,12 @@ impl Serving {
         })
     }
 
-    /// Where packages lie that were made of the files, if anywhere.
+    /// The folder of packages, if packages are stored.
     pub(super) fn packages_in(&self) -> Option<&Path> {
         self.packages.as_ref().map(Scratch::path)
     }
 
-    /// Responses handed over whole, so far; a program does not tell.
+    /// Number of responses passed to the kernel completely so far; `None` for a program.
     pub(super) fn responses(&self) -> Option<u64> {
         match &self.over_quic {
             Some(service) => Some(service.responses()),
@@ -112,14 +111,14 @@ impl Serving {
         }
     }
 
-    /// The threads that serve; none where a program does.
+    /// The serving threads; none if a program serves.
     pub(super) fn threads(&self) -> Vec<ThreadClock> {
         let over_tcp = self.running.thread();
         let over_quic = self.over_quic.iter().flat_map(Service::threads);
         over_tcp.into_iter().chain(over_quic).collect()
     }
 
-    /// Octets that these threads have had fetched from storage.
+    /// Bytes that these threads have read from storage.
     pub(super) fn storage_read(&self) -> Option<Bytes> {
         let threads = self.threads();
         let told: Option<Vec<Bytes>> = threads.iter().map(|t| t.storage_read()).collect();
@@ -127,7 +126,7 @@ impl Serving {
         Some(told.into_iter().fold(Bytes(0), |sum, octets| sum + octets))
     }
 
-    /// Ends it and tells what it did, over both transports.
+    /// Stops the server and returns its report, of both transports.
     pub(super) fn stop(self) -> Result<ServerReport, ReplicateError> {
         let over_quic = match self.over_quic {
             None => None,

@@ -1,12 +1,11 @@
-//! What a page study retrieves, by workload: a page, or sets of files that make none.
+//! The files that a page study retrieves, by workload: a page, or sets of files without a page.
 //!
-//! A workload whose first page has HTML for its base is a page of that HTML and what it names. Any other is
-//! sets: each of its pages is a list of files that nothing names, and replicates take them in turn, the
-//! same one in every cell. Sets are served from a disk, since what is asked about them is what the disk
-//! costs.
+//! If the base of a workload's first page is HTML, the workload is a page: that HTML and the files it names.
+//! Any other workload is sets: each of its pages is a list of files. Replicates take the sets in turn, the same
+//! one in every cell. Sets are served from a disk, because their subject is the cost of the disk.
 //!
-//! Between two visits some files may change: the same sets again, in a folder of their own, in which
-//! the files that have not changed are the same files of the disk (hard links), with the same times.
+//! Some files may change between two visits. Then there is a second version of the sets in its own folder, in
+//! which unchanged files are hard links to the first version, with the same times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -21,34 +20,34 @@ use crate::origin::folder::SETTLED;
 use crate::site_folder::{self, SiteFolderError};
 use crate::workload;
 
-/// Seconds by which a changed file is younger than it was.
+/// Seconds by which a changed file's modification time is later.
 const YOUNGER: u64 = 86_400;
 
-/// A page or sets of files to be retrieved, and the site that they are on.
+/// A page or sets of files to retrieve, and their site.
 pub struct PageSite {
-    /// The site as it is at first.
+    /// The original version.
     pub first: Version,
-    /// As it is when so many files of each page have changed.
+    /// The versions in which a number of files of each page have changed, by that number.
     pub changed: BTreeMap<u32, Version>,
     /// The target of the page's base file.
     pub base: String,
-    /// What its files name.
+    /// The references of its files.
     pub graph: Arc<PageGraph>,
-    /// The sets of files, where there is no page.
+    /// The sets of files, if there is no page.
     pub sets: Vec<Arc<PageList>>,
 }
 
-/// One state of a site.
+/// One version of a site.
 pub struct Version {
     /// In memory.
     pub site: Arc<Site>,
-    /// The same on disk, where something reads it there; else empty.
+    /// The folder with its files, if a server reads them from disk; else empty.
     pub folder: PathBuf,
 }
 
 impl PageSite {
-    /// What a workload has, with its files below `folder` on disk if `on_disk` says so, or they are sets.
-    /// `changes` are how many files of each page are to be changed in further versions.
+    /// The page or sets of a workload. The files are written below `folder` if `on_disk` is set, or if they are
+    /// sets. `changes` has the numbers of changed files per page for which further versions are built.
     fn new(
         name: &str,
         seed: Seed,
@@ -78,9 +77,9 @@ impl PageSite {
         };
         let on_disk = on_disk || page.is_sets();
         if on_disk {
-            site_folder::write(&page.first.site, &page.first.folder)?;
+            site_folder::write_for_servers(&page.first.site, &page.first.folder)?;
         }
-        // The same sizes with other octets.
+        // Files of the same sizes with other contents.
         let other = loaded.site(seed.stream("changed"));
         for &count in changes.iter().filter(|count| **count > 0) {
             let chosen = chosen(&page.first.site, count, seed);
@@ -99,12 +98,12 @@ impl PageSite {
         Ok(page)
     }
 
-    /// Whether it is sets of files rather than a page.
+    /// Whether it is sets of files instead of a page.
     pub fn is_sets(&self) -> bool {
         !self.sets.is_empty()
     }
 
-    /// The sets that a replicate retrieves, so many one after another; none where there is a page.
+    /// The `count` sets that a replicate retrieves one after another; none if there is a page.
     pub fn sets_of(&self, replicate: u32, count: usize) -> Vec<Arc<PageList>> {
         let first = replicate as usize * count;
         let sets = self.sets.len().max(1);
@@ -113,7 +112,7 @@ impl PageSite {
             .collect()
     }
 
-    /// The site when so many files of each page have changed; `None` when nobody asked for that.
+    /// The version with this number of changed files per page; `None` if it was not built.
     pub fn version(&self, changed: u32) -> Option<&Version> {
         match changed {
             0 => Some(&self.first),
@@ -121,8 +120,8 @@ impl PageSite {
         }
     }
 
-    /// A server's plan of what goes with the page: every embedded file that `wanted` says, in document
-    /// order. Empty when there is none.
+    /// A server's plan of the files that go with the page: every embedded file that `wanted` accepts, in
+    /// document order. Empty if there is none.
     pub(super) fn companions(&self, wanted: impl Fn(FileKind) -> bool) -> String {
         let site = &self.first.site;
         let files = site.pages[0].embedded.iter().map(|&file| site.file(file));
@@ -135,7 +134,7 @@ impl PageSite {
     }
 }
 
-/// A page's files as a list, with the folder that holds them all.
+/// A page's files as a list, with the deepest folder that contains them all.
 fn list(site: &Site, set: &Page) -> Arc<PageList> {
     let files: Vec<String> = members(set)
         .map(|file| site.file(file).path.clone())
@@ -151,7 +150,8 @@ fn members(page: &Page) -> impl Iterator<Item = FileId> {
     std::iter::once(page.base).chain(page.embedded.iter().copied())
 }
 
-/// So many files of each page, or all where it has fewer. What changes first changes in every number.
+/// `count` files of each page, or all if it has fewer. The files chosen for a count are also chosen for larger
+/// ones.
 fn chosen(site: &Site, count: u32, seed: Seed) -> BTreeSet<FileId> {
     let order = seed.stream("changed.order");
     let of_page = |page: &Page| {
@@ -163,7 +163,7 @@ fn chosen(site: &Site, count: u32, seed: Seed) -> BTreeSet<FileId> {
     site.pages.iter().flat_map(of_page).collect()
 }
 
-/// The site with the chosen files as another site has them.
+/// The site with the chosen files taken from another site.
 fn with_changes(site: &Site, other: &Site, chosen: &BTreeSet<FileId>) -> Site {
     let mut changed = site.clone();
     for &id in chosen {
@@ -175,7 +175,7 @@ fn with_changes(site: &Site, other: &Site, chosen: &BTreeSet<FileId>) -> Site {
     changed
 }
 
-/// Writes the files that have changed, and links the others to those of the version before.
+/// Writes the changed files, and links the others to those of the earlier version.
 fn write_changed(
     version: &Version,
     before: &Version,
@@ -192,11 +192,11 @@ fn write_changed(
             false => site_folder::link(&file.path, &before.folder, &version.folder)?,
         }
     }
-    site_folder::write(&written, &version.folder)?;
+    site_folder::write_for_servers(&written, &version.folder)?;
     Ok(())
 }
 
-/// What cells name, with its files in folders below `scratch` where programs serve them or they are sets.
+/// Loads what cells refer to. Files are written below `scratch` if programs serve them or if they are sets.
 pub fn load(
     cells: &[Cell],
     seed: Seed,
@@ -206,7 +206,7 @@ pub fn load(
     let mut wanted: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for cell in cells {
         let changes = wanted.entry(cell.level("workload")).or_default();
-        // What is no number is refused when the cell is made.
+        // A level that is not a number is refused when the cell runs.
         changes.extend(cell.level("changed").parse::<u32>());
     }
     let mut pages = BTreeMap::new();
@@ -215,7 +215,7 @@ pub fn load(
         let page = PageSite::new(name, seed, folder, on_disk, &changes)?;
         pages.insert(name.to_owned(), page);
     }
-    // Tags of large files that were written a moment ago are weak, and would be others on a second visit.
+    // Entity tags of recently written large files are weak, and would differ on a second visit.
     if pages.values().any(PageSite::is_sets) {
         std::thread::sleep(SETTLED);
     }
@@ -290,7 +290,7 @@ mod tests {
         let (five, fifty) = (differing(5), differing(50));
         assert_eq!((five.len(), fifty.len()), (50, 500));
         assert!(five.is_subset(&fifty));
-        // What has not changed is the same file; what has is of the same size, and younger.
+        // An unchanged file is the same inode; a changed one has the same size and is newer.
         let metadata = |version: &Version, path: &str| {
             fs::metadata(version.folder.join(path.trim_start_matches('/'))).unwrap()
         };

@@ -1,8 +1,8 @@
-//! What of a set of files is in the server's memory when a visit begins: all of it, or nothing.
+//! The state of the server's page cache at the start of a visit: all files of a set are in it, or none.
 //!
-//! Cold means the contents of files: of the sets that will be asked for and of the packages made of
-//! them. Their names and places on the disk stay known to the kernel, and whatever lies beneath the disk (a
-//! hypervisor, a controller) may have its own memory.
+//! Cold refers to the contents of files: of the sets to be requested and of the packages built from them. The
+//! kernel still has their names and disk locations cached. Layers below the disk (a hypervisor, a controller)
+//! may have their own cache.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use fathometer_model::Validity;
 use super::site::Version;
 use crate::site_folder::{self, SiteFolderError};
 
-/// The files of sets, and those below the folder of packages.
+/// The files of the sets, and those below the folder of packages.
 pub(super) fn files(
     site: &Version,
     sets: &[Arc<PageList>],
@@ -29,14 +29,14 @@ pub(super) fn files(
     Ok(files)
 }
 
-/// Has all of these files in memory.
+/// Reads all of these files into the page cache.
 pub(super) fn warm(files: &[PathBuf]) -> Result<(), SiteFolderError> {
     files
         .iter()
         .try_for_each(|path| site_folder::remember_file(path))
 }
 
-/// Has nothing of these files in memory; says so where the system keeps some of it.
+/// Evicts these files from the page cache. Invalidates the replicate if some pages stay.
 pub(super) fn chill(files: &[PathBuf], validity: &mut Validity) -> Result<(), SiteFolderError> {
     for path in files {
         site_folder::forget_file(path)?;

@@ -1,12 +1,12 @@
 //! tar: POSIX.1-2017 `pax`, section "ustar Interchange Format" and "pax Interchange Format".
 //!
-//! A file is a head of 512 octets, its content, and zeros up to the next multiple of 512; two blocks
-//! of zeros end the archive. [`write()`] makes an archive of files in memory. Where contents come from
-//! elsewhere, [`head`], [`padding`] and [`END`] are its other parts, and [`length`] tells beforehand how
-//! long it will be. [`Reader`] takes an archive apart while it arrives.
+//! A file consists of a head of 512 bytes, its content, and zeros up to the next multiple of 512. Two blocks of
+//! zeros end the archive. [`write()`] makes an archive of files in memory. If contents come from elsewhere,
+//! [`head`], [`padding`] and [`END`] are the other parts, and [`length`] computes the archive's length in
+//! advance. [`Reader`] reads an archive while it arrives.
 //!
-//! Names that do not fit into a head, and sizes from 8 GiB on, are in an extended head of pax before
-//! it. Read are also GNU's long names and binary numbers; sparse files are refused.
+//! Names that do not fit into a head, and sizes from 8 GiB on, are stored in an extended header of pax before
+//! the head. The reader also supports GNU's long names and binary numbers; it refuses sparse files.
 
 mod reader;
 mod write;
@@ -14,7 +14,7 @@ mod write;
 pub use reader::{Entry, Reader, TarError};
 pub use write::{END, head, length, padding, write};
 
-/// What everything is padded to, in octets.
+/// The block size to which everything is padded, in bytes.
 const BLOCK: usize = 512;
 
 /// Types of heads (`typeflag`).
@@ -32,7 +32,7 @@ mod kind {
     pub const GNU_CONTINUED: u8 = b'M';
 }
 
-/// Octets up to the next whole block.
+/// How many bytes are missing to the next multiple of the block size.
 const fn to_block(size: u64) -> u64 {
     size.wrapping_neg() % BLOCK as u64
 }

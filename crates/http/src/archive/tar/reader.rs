@@ -1,62 +1,62 @@
-//! An archive taken apart while it arrives.
+//! Reads an archive while it arrives.
 
 use ::tar::Header;
 
 use super::{BLOCK, kind, to_block};
 use crate::archive::{Event, LONGEST_NAME, is_name};
 
-/// The longest extended head, in octets.
+/// The longest extended header, in bytes.
 const LONGEST_EXTENSION: u64 = 64 * 1024;
 
-/// Why an archive was not understood. Offsets are those of the head, in octets from the archive's start.
+/// Why an archive cannot be read. Offsets are those of the head, in bytes from the archive's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TarError {
-    /// The checksum of a head is wrong: damaged, or no tar archive at all.
+    /// The checksum of a head is wrong: the archive is damaged, or not a tar archive.
     #[error("no tar archive, or damaged: the head at octet {offset} has a wrong checksum")]
     Checksum {
-        /// Where the head is.
+        /// The position of the head.
         offset: u64,
     },
-    /// A number cannot be read, or is beyond all measure.
+    /// A number is unreadable or too large.
     #[error("the head at octet {offset} has a number that cannot be read")]
     Number {
-        /// Where the head is.
+        /// The position of the head.
         offset: u64,
     },
-    /// A file has no name that it may have ([`is_name`]).
+    /// A file has an invalid name ([`is_name`]).
     #[error("the head at octet {offset} names what is no file of an archive")]
     Name {
-        /// Where the head is.
+        /// The position of the head.
         offset: u64,
     },
-    /// An extended head is too long, or not as it must be.
+    /// An extended header is too long or malformed.
     #[error("the extended head at octet {offset} cannot be read")]
     Extension {
-        /// Where the head is.
+        /// The position of the head.
         offset: u64,
     },
-    /// The file is sparse, or goes on in another archive.
+    /// The file is sparse, or continues in another archive.
     #[error(
         "the head at octet {offset} is of a kind that is not read (sparse, or of several archives)"
     )]
     Unsupported {
-        /// Where the head is.
+        /// The position of the head.
         offset: u64,
     },
-    /// It ends before its end.
+    /// The input ends before the end of the archive.
     #[error("the archive is cut short after {octets} octets")]
     Truncated {
-        /// What there was of it.
+        /// How many bytes arrived.
         octets: u64,
     },
 }
 
-/// What the head of a file tells.
+/// The metadata in a file's head.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// Its octets.
+    /// The size of its content in bytes.
     pub size: u64,
     /// Its last modification, in seconds since the Unix epoch.
     pub last_modified: u64,
@@ -64,23 +64,23 @@ pub struct Entry {
 
 /// Reads an archive in pieces of any size.
 ///
-/// Call [`poll`](Reader::poll) with each piece until it gives `None`, and
-/// [`end_of_input`](Reader::end_of_input) when there are no more. It keeps one head and one name,
-/// whatever comes.
+/// Call [`poll`](Reader::poll) with each piece until it returns `None`, and
+/// [`end_of_input`](Reader::end_of_input) after the last piece. The reader keeps one head, one extended header
+/// and one name, whatever the input.
 #[derive(Debug)]
 pub struct Reader {
     state: State,
     block: [u8; BLOCK],
     filled: usize,
-    /// Octets taken so far.
+    /// Bytes taken so far.
     taken: u64,
-    /// Where the head at hand begins.
+    /// Where the current head begins.
     head: u64,
-    /// The extended head at hand.
+    /// The current extended header.
     extension: Vec<u8>,
     extended: Extended,
     entry: Entry,
-    /// Files begun so far.
+    /// The number of files begun so far.
     files: usize,
     passed_over: u64,
 }
@@ -107,7 +107,7 @@ enum State {
     Failed(TarError),
 }
 
-/// What extended heads say of the file that follows.
+/// The values of extended headers for the file that follows.
 #[derive(Debug, Default)]
 struct Extended {
     name: Option<Vec<u8>>,
@@ -138,8 +138,8 @@ impl Reader {
         }
     }
 
-    /// The next event; `None` when the input is used up. What follows the end of the archive is taken
-    /// and means nothing. After an error there is nothing but the error.
+    /// The next event; `None` when the input is used up. Input after the end of the archive is taken and
+    /// ignored. After an error, every call returns that error.
     pub fn poll<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, TarError> {
         loop {
             match self.state {
@@ -221,18 +221,18 @@ impl Reader {
         }
     }
 
-    /// What is known of the file that began last.
+    /// The metadata of the file that began last.
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
 
-    /// How many folders, links and devices were passed over.
+    /// How many folders, links and devices were skipped.
     pub fn passed_over(&self) -> u64 {
         self.passed_over
     }
 
-    /// To be called when there is no more input: tells whether the archive was whole. One block of
-    /// zeros is enough of an end.
+    /// Checks at the end of the input whether the archive is complete. One block of zeros is accepted as its
+    /// end.
     pub fn end_of_input(&mut self) -> Result<(), TarError> {
         match self.state {
             State::Finished => Ok(()),
@@ -290,7 +290,7 @@ impl Reader {
         }
         let extended = std::mem::take(&mut self.extended);
         size = extended.size.unwrap_or(size);
-        // No file system holds more, and sums with it do not overflow.
+        // No file system supports a larger size, and sums with it do not overflow.
         if size > i64::MAX as u64 {
             return Err(number);
         }
@@ -304,7 +304,7 @@ impl Reader {
                 }
                 let last_modified = extended.last_modified.or_else(|| header.mtime().ok());
                 let name = str::from_utf8(&name).map_err(|_| TarError::Name { offset })?;
-                // `tar -C folder .` names its files so.
+                // `tar -C folder .` writes names with this prefix.
                 let name = name.trim_start_matches("./");
                 if !is_name(name) {
                     return Err(TarError::Name { offset });
@@ -320,7 +320,7 @@ impl Reader {
                 };
                 Ok(())
             }
-            // Of these a size means other things, and no content follows.
+            // For these types the size field has another meaning, and no content follows.
             kind::HARD_LINK..=kind::FIFO => self.pass_over(0),
             _ => self.pass_over(size + padding),
         }
@@ -351,7 +351,7 @@ impl Reader {
                         b"path" if value.len() > LONGEST_NAME => return Err(broken),
                         b"path" => self.extended.name = Some(value.to_vec()),
                         b"size" => self.extended.size = Some(digits(value).ok_or(broken)?),
-                        // Seconds with a fraction.
+                        // Seconds, possibly with a fraction.
                         b"mtime" => {
                             let whole = value.split(|&byte| byte == b'.').next();
                             self.extended.last_modified = digits(whole.unwrap_or_default());
@@ -370,14 +370,14 @@ impl Reader {
     }
 }
 
-/// The sum of all octets of a head, with spaces in the checksum's place.
+/// The sum of all bytes of a head, with its checksum field replaced by spaces.
 fn checksum(block: &[u8; BLOCK]) -> u32 {
     let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
     let own: u32 = block[148..156].iter().map(|&byte| u32::from(byte)).sum();
     sum - own + 8 * u32::from(b' ')
 }
 
-/// Takes a record of an extended head: `length key=value` and a line feed.
+/// Takes a record of an extended header: `length key=value` and a line feed.
 fn record<'r>(rest: &mut &'r [u8]) -> Option<(&'r [u8], &'r [u8])> {
     let space = rest.iter().take(8).position(|&byte| byte == b' ')?;
     let length = usize::try_from(digits(&rest[..space])?).ok()?;

@@ -3,7 +3,7 @@ use fathometer_model::Body;
 use super::*;
 use crate::archive::{Event, Member};
 
-/// What came of an archive that was read in pieces: names with contents, the end or the error.
+/// The result of reading an archive in pieces: names with contents, and the end or the error.
 type Outcome = (Vec<(String, Vec<u8>)>, Result<(), TarError>);
 
 fn read(pieces: &[&[u8]]) -> Outcome {
@@ -65,7 +65,7 @@ fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
     archive
 }
 
-/// A block with its checksum made right.
+/// A block with its checksum corrected.
 fn sealed(mut block: [u8; BLOCK]) -> [u8; BLOCK] {
     block[148..156].fill(b' ');
     let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();

@@ -1,14 +1,14 @@
-//! The parts of an archive.
+//! Writes the parts of an archive.
 
 use ::tar::{EntryType, Header};
 
 use super::{BLOCK, to_block};
 use crate::archive::Member;
 
-/// What ends an archive.
+/// The end of an archive.
 pub const END: [u8; 2 * BLOCK] = [0; 2 * BLOCK];
 
-/// The largest size that a head has digits for.
+/// The largest size that fits into the octal digits of a head.
 const LARGEST_IN_HEAD: u64 = 0o777_7777_7777;
 
 /// Appends an archive of the members to `archive`.
@@ -24,7 +24,7 @@ pub fn write<'m>(members: impl IntoIterator<Item = Member<'m>>, archive: &mut Ve
     archive.extend_from_slice(&END);
 }
 
-/// Appends what stands before a file's content. The name is one of [`is_name`](crate::archive::is_name).
+/// Appends the head of a file. `name` must satisfy [`is_name`](crate::archive::is_name).
 pub fn head(name: &str, size: u64, last_modified: u64, archive: &mut Vec<u8>) {
     let mut header = Header::new_ustar();
     let mut records = Vec::new();
@@ -56,12 +56,12 @@ pub fn head(name: &str, size: u64, last_modified: u64, archive: &mut Vec<u8>) {
     archive.extend_from_slice(header.as_bytes());
 }
 
-/// What stands behind a content of `size` octets.
+/// The padding after a content of `size` bytes.
 pub fn padding(size: u64) -> &'static [u8] {
     &END[..to_block(size) as usize]
 }
 
-/// The length of an archive of files of these names and sizes, in octets.
+/// The length in bytes of an archive of files with these names and sizes.
 pub fn length<'m>(files: impl IntoIterator<Item = (&'m str, u64)>) -> u64 {
     let mut scratch = Vec::new();
     let files = files.into_iter().map(|(name, size)| {
@@ -82,8 +82,7 @@ fn finish(header: &mut Header, kind: EntryType, size: u64, last_modified: u64) {
     header.set_cksum();
 }
 
-/// Appends `length key=value` and a line feed, where the length is that of the whole record, itself
-/// included.
+/// Appends `length key=value` and a line feed, where the length is that of the whole record including itself.
 fn record(key: &str, value: &[u8], records: &mut Vec<u8>) {
     let others = key.len() + value.len() + 3;
     let mut length = others + 1;

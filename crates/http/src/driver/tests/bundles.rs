@@ -1,4 +1,4 @@
-//! Packages and archives against answers written by hand.
+//! Packages and archives against hand-written responses.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const BUNDLES: [&str; 6] = [
     "h1.1-zip",
 ];
 
-/// The page, a style sheet, an image 20 by 10 and a file that nothing of the page names.
+/// The page, a style sheet, an image of 20 by 10 pixels and a file that nothing in the page names.
 fn files() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let html = "<link rel=stylesheet href=/a.css><img src=/b.gif><img src=/c.gif><p>text</p>";
     let image = b"GIF89a\x14\x00\x0a\x00 and what else there is of it".to_vec();
@@ -89,7 +89,7 @@ fn tar_archive() -> Vec<u8> {
     })
 }
 
-/// What a server sends for a policy, with its type.
+/// The response of a server for a policy, with its media type.
 fn bundle(policy: &str) -> (&'static str, Vec<u8>) {
     let two = package::Version::Two;
     let one = package::Version::One;
@@ -148,7 +148,7 @@ fn with_options(policy: &str, options: Options, visit: Visit, cache: ValidatorCa
 }
 
 impl Script {
-    /// Reads octets in pieces, a millisecond for each octet. The time after each piece counts.
+    /// Reads bytes in pieces, a millisecond for each byte. The time after each piece counts.
     fn read(&mut self, octets: &[u8], piece: usize) {
         for piece in octets.chunks(piece) {
             self.now += Duration::from_millis(piece.len() as u64);
@@ -156,7 +156,7 @@ impl Script {
         }
     }
 
-    /// Answers whatever is asked by itself; says what that was. Connections that end are replaced.
+    /// Answers every separate request; returns their lines. Connections that end are replaced.
     fn serve_singly(&mut self, conn: u32) -> String {
         let mut asked = Vec::new();
         loop {
@@ -218,7 +218,7 @@ fn each_file_is_used_when_its_own_octets_are_there() {
             assert!((0..3).all(|place| at(place) == response.len()), "{policy}");
             continue;
         }
-        // The last octet of a content, and in version 2 the checksum behind it.
+        // The last byte of a content, and in version 2 the checksum behind it.
         let files = files();
         for (place, (_, _, content)) in files.iter().enumerate().take(3) {
             let found = octets
@@ -448,7 +448,7 @@ fn what_a_server_says_is_kept_and_is_not_is_asked_for() {
     let mut script = script("package-delta", Visit::First, ValidatorCache::new());
     script.connect(0);
     script.read(&response(two.content_type(), &delta), 50);
-    // Its HTML is another one now.
+    // Its HTML has changed.
     assert_eq!(script.written(0), "GET /index");
     script.answer(0, &ok("<img src=/b.gif>"));
     assert_eq!(script.written(0), "GET /b.gif");
@@ -463,7 +463,7 @@ fn a_damaged_package_leaves_what_was_whole() {
     let style = octets.windows(300).position(|here| here == [b'a'; 300]);
     octets[style.unwrap() + 100] = b'b';
     let mut script = script("package", Visit::First, ValidatorCache::new());
-    // With so long a handshake nobody gives the connection up.
+    // With such a long handshake the connection is not aborted.
     script.now += Duration::from_secs(10);
     script.connect(0);
     script.read(&response(content_type, &octets), 70);
@@ -538,7 +538,7 @@ fn wherever_a_bundle_is_cut_off_the_page_comes() {
             script.eof(1);
             let retrieval = script.end();
             assert_eq!(retrieval.failures, [], "{policy} {cut}");
-            // Nothing is asked for twice, nothing is left out.
+            // No file is requested twice, and none is left out.
             let bundled = |file: &&FileArrival| file.by == Delivery::Bundled;
             for file in retrieval.files.iter().filter(bundled) {
                 let asked = singly.split(' ').any(|target| target == file.target);

@@ -1,5 +1,4 @@
-//! One driver against answers written by hand. Whole pages against the real origin are in
-//! `tests/pair`.
+//! One driver against hand-written responses. Complete pages against the real origin are in `tests/pair`.
 
 mod bundles;
 mod services;
@@ -29,7 +28,7 @@ impl Script {
         Script { driver, now }
     }
 
-    /// The actions due, in short: `connect 0, close 1`.
+    /// The due actions as text: `connect 0, close 1`.
     fn actions(&mut self) -> String {
         let mut actions = Vec::new();
         while let Some(action) = self.driver.poll_action() {
@@ -43,13 +42,13 @@ impl Script {
         actions.join(", ")
     }
 
-    /// Establishes a connection and takes what is written to it.
+    /// Establishes a connection and takes its written bytes.
     fn connect(&mut self, conn: u32) -> String {
         self.driver.handle_connected(ConnectionId(conn), self.now);
         self.written(conn)
     }
 
-    /// All that is written to a connection.
+    /// All bytes written to a connection.
     fn octets(&mut self, conn: u32) -> String {
         let conn = ConnectionId(conn);
         let mut octets = Vec::new();
@@ -61,7 +60,7 @@ impl Script {
         String::from_utf8(octets).unwrap()
     }
 
-    /// The request lines written to a connection, with the octets of the `Range` if there is one.
+    /// The request lines written to a connection, with the bytes of the `Range` if there is one.
     fn written(&mut self, conn: u32) -> String {
         let text = self.octets(conn);
         let lines = text.lines().filter_map(|line| {
@@ -87,7 +86,7 @@ impl Script {
             .handle_failure(ConnectionId(conn), failure, self.now);
     }
 
-    /// Waits for the driver's next time limit; says for how long.
+    /// Waits for the driver's next time limit; returns how long that took.
     fn wait(&mut self) -> Duration {
         let until = self.driver.poll_timeout().unwrap();
         let waited = until - self.now;
@@ -294,7 +293,7 @@ fn parts_follow_what_the_server_says_of_them() {
         6,
         "the script is fetched whole"
     );
-    // Shorter than asked for; unknown length; whole in spite of all; empty; broken range; longer.
+    // Shorter than requested; unknown length; complete nevertheless; empty; broken range; longer.
     script.answer(0, &partial("0-2/3", "GIF"));
     script.answer(0, &partial("0-3/*", "GIF8"));
     script.answer(0, &ok("GIF89a\x01\0\x02\0;"));
@@ -306,7 +305,7 @@ fn parts_follow_what_the_server_says_of_them() {
     script.answer(0, &partial("0-3/6", "GIF8"));
     assert_eq!(script.written(0), "GET /b bytes=4- GET /e GET /f bytes=4-");
     script.answer(0, &ok("script"));
-    // Nothing further; the file itself; the copy has changed meanwhile.
+    // No further part; the file itself; the copy has changed in the meantime.
     script.answer(
         0,
         "HTTP/1.1 416 No\r\nContent-Range: bytes */4\r\nContent-Length: 0\r\n\r\n",
@@ -516,7 +515,7 @@ proptest! {
     }
 }
 
-/// Operations of [`super::fuzz`], among them whole responses.
+/// Operations of [`super::fuzz`], among them complete responses.
 fn script() -> impl Strategy<Value = Vec<u8>> {
     let mut responses: Vec<Vec<u8>> = [
         &b"HTTP/1.1 200 OK\r\nETag: \"b\"\r\nContent-Length: 20\r\n\r\n<img src=a><img src=d"[..],
@@ -546,7 +545,7 @@ fn script() -> impl Strategy<Value = Vec<u8>> {
     .map(<[u8]>::to_vec)
     .to_vec();
     responses.extend(bundles::some_responses());
-    // What is longer than an operation can say is several.
+    // Data longer than one operation can hold is split into several.
     let data = (0u8..4, prop::sample::select(responses)).prop_map(|(conn, response)| {
         let parts = response.chunks(255);
         let parts = parts.map(|part| [&[conn << 3, part.len() as u8], part].concat());
@@ -557,4 +556,40 @@ fn script() -> impl Strategy<Value = Vec<u8>> {
     let proceed = (0u8..4).prop_map(|conn| vec![conn << 3 | 6, conn << 3 | 7]);
     let step = prop_oneof![4 => data, 2 => other, 6 => proceed];
     prop::collection::vec(step, 0..40).prop_map(|steps| steps.concat())
+}
+
+#[test]
+fn a_response_without_a_length_is_not_ended_by_a_cut() {
+    let mut script = Script::new("h1.1", Options::default());
+    script.connect(0);
+    script.answer(0, "HTTP/1.1 200 OK\r\n\r\nhalf");
+    script.driver.handle_cut(ConnectionId(0), script.now);
+    let first = &script.driver.exchanges[0].record;
+    assert_ne!(first.outcome, Outcome::Complete);
+}
+
+#[test]
+fn pushes_without_end_are_not_all_kept() {
+    let mut script = Script::new("h2c-push", Options::default());
+    let conn = ConnectionId(0);
+    script.driver.handle_connected(conn, script.now);
+    let mut bytes = b"\0\0\0\x04\0\0\0\0\0\0\0\0\x04\x01\0\0\0\0".to_vec();
+    for n in 1..=MOST_FILES as u32 + 500 {
+        let stream = (2 * n).to_be_bytes();
+        bytes.extend_from_slice(b"\0\0\x23\x05\x04\0\0\0\x01");
+        bytes.extend_from_slice(&stream);
+        bytes.extend_from_slice(b"\x82\x86\x01\x13www.microscape.test\x04\x06");
+        bytes.extend_from_slice(format!("/{n:05}").as_bytes());
+        bytes.extend_from_slice(b"\0\0\x01\x01\x05");
+        bytes.extend_from_slice(&stream);
+        bytes.push(0x88);
+        script.driver.handle_data(conn, &bytes, script.now);
+        bytes.clear();
+        while !script.driver.transmit(conn).is_empty() {
+            let length = script.driver.transmit(conn).len();
+            script.driver.transmitted(conn, length, script.now);
+        }
+    }
+    assert!(script.driver.items.len() <= MOST_FILES + 1);
+    assert!(script.driver.items.len() > 100);
 }

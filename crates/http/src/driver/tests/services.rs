@@ -1,4 +1,4 @@
-//! Alternative services that are told of in frames of HTTP/2, written by hand.
+//! Alternative services announced in hand-written frames of HTTP/2.
 
 use fathometer_model::ServiceNews;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::h2::StreamId;
 use crate::h2::frame::write;
 
-/// A driver that speaks HTTP/2 to the host and has asked for the page; the server's settings have come.
+/// A driver that uses HTTP/2 and has requested the page; the server's settings have arrived.
 fn asked(cache: ValidatorCache) -> Script {
     let options = Options {
         host: "www.example.test".to_owned(),
@@ -58,7 +58,7 @@ fn a_service_told_of_in_a_frame_is_connected_to() {
         assert_eq!(script.driver.protocol_of(conn), Protocol::Http3);
         assert_eq!(script.driver.port_of(conn), Some(8443));
         assert_eq!(news(&script), [(ServiceNews::Found, Some(8443), Some(60))]);
-        // Taken back by another.
+        // Withdrawn by another frame.
         say(&mut script, 0, "https://www.example.test", "clear");
         assert_eq!(news(&script)[1].0, ServiceNews::Cleared);
     }
@@ -85,4 +85,45 @@ fn who_speaks_for_others_or_says_nothing_is_not_listened_to() {
         assert_eq!(script.actions(), "", "{stream} {origin} {value}");
         assert_eq!(news(&script), [], "{stream} {origin} {value}");
     }
+}
+
+#[test]
+fn a_misdirected_bundle_is_requested_from_the_origin() {
+    use crate::client::{Event, Head, Received};
+    use crate::driver::item::Ask;
+    use crate::field_block::FieldBlock;
+
+    let options = Options {
+        host: "www.example.test".to_owned(),
+        ..Options::default()
+    };
+    let mut cache = ValidatorCache::new();
+    let service = Service {
+        port: 8443,
+        until: Instant::ZERO + Duration::from_secs(60),
+        broken_until: None,
+    };
+    cache.insert_service(options.host.clone(), service);
+    let mut script = Script::revisit("h3-alt-svc-package", options, Visit::First, cache);
+    assert_eq!(script.actions(), "connect 0");
+    let (conn, now) = (ConnectionId(0), script.now);
+    script.driver.handle_connected(conn, now);
+    let request = script.driver.take_request(conn).unwrap().request;
+    let (fields, received) = (FieldBlock::default(), Received::default());
+    let head = Some(Head::new(421, &fields));
+    script
+        .driver
+        .handle_hosted(conn, Event::Begin { request }, None, now);
+    script
+        .driver
+        .handle_hosted(conn, Event::Head { request }, head, now);
+    let end = Event::End {
+        request,
+        received,
+        persists: true,
+    };
+    script.driver.handle_hosted(conn, end, None, now);
+    assert_eq!(script.actions(), "connect 1");
+    let ask = script.driver.exchanges.last().unwrap().job.ask;
+    assert!(matches!(ask, Ask::Bundle { .. }), "{ask:?}");
 }

@@ -1,32 +1,32 @@
-//! Parts of files: `Content-Range`, and the `multipart/byteranges` media type (RFC 9110 sections
-//! 14.4 and 14.6) read as it arrives.
+//! Parts of files: `Content-Range`, and an incremental parser of the `multipart/byteranges` media type (RFC
+//! 9110 sections 14.4 and 14.6).
 
 use fathometer_model::Failure;
 
 use super::limits::Limits;
 use crate::h1::fields::{self, FieldLines, HeadEnd, Strictness};
 
-/// What a `Content-Range` says, in octets; positions count from 0 and `last` is included.
+/// The value of a `Content-Range`, in bytes; positions count from 0 and `last` is included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentRange {
-    /// These octets of the file.
+    /// These bytes of the file.
     Part {
-        /// The first octet.
+        /// The first byte.
         first: u64,
-        /// The last octet; not before `first`.
+        /// The last byte; not before `first`.
         last: u64,
-        /// The length of the whole file, when the server knows it.
+        /// The length of the complete file, if the server gave it.
         complete: Option<u64>,
     },
-    /// None: the range asked for lies outside the file (416).
+    /// No bytes: the requested range is outside the file (416).
     Unsatisfied {
-        /// The length of the whole file.
+        /// The length of the complete file.
         complete: u64,
     },
 }
 
 impl ContentRange {
-    /// Reads a field value; `None` when it is malformed, contradicts itself or is not in bytes.
+    /// Parses a field value; `None` when it is malformed, contradicts itself or its unit is not bytes.
     pub fn parse(value: &[u8]) -> Option<ContentRange> {
         let (unit, rest) = value.split_at_checked(6)?;
         if !unit.eq_ignore_ascii_case(b"bytes ") {
@@ -52,7 +52,7 @@ impl ContentRange {
         })
     }
 
-    /// The number of octets of a part; 0 when unsatisfied.
+    /// The number of bytes of a part; 0 when unsatisfied.
     pub fn length(self) -> u64 {
         match self {
             ContentRange::Part { first, last, .. } => (last - first).saturating_add(1),
@@ -61,8 +61,8 @@ impl ContentRange {
     }
 }
 
-/// The boundary in a `Content-Type` of `multipart/byteranges`; `None` when it is another type or
-/// the boundary is missing, longer than 70 octets or badly quoted.
+/// The boundary in a `Content-Type` of `multipart/byteranges`. `None` when it is another type or the boundary
+/// is missing, longer than 70 bytes or incorrectly quoted.
 pub fn boundary(content_type: &[u8]) -> Option<&[u8]> {
     let mut parameters = content_type.split(|&byte| byte == b';').map(fields::trim);
     if !parameters
@@ -83,8 +83,8 @@ pub fn boundary(content_type: &[u8]) -> Option<&[u8]> {
     (fits && !boundary.contains(&b'"')).then_some(boundary)
 }
 
-/// Takes a `multipart/byteranges` body apart as it arrives. Every part must say its
-/// `Content-Range`, whose length frames it: content that happens to look like a boundary is safe.
+/// Splits a `multipart/byteranges` body into its parts as it arrives. Every part must have a `Content-Range`,
+/// whose length frames it. Therefore content that happens to look like a boundary is safe.
 #[derive(Debug, Clone)]
 pub struct Parts {
     delimiter: Vec<u8>,
@@ -97,8 +97,8 @@ pub struct Parts {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PartState {
-    /// Reading lines up to a delimiter. The empty line after a part belongs here, and so does a
-    /// preamble, if there is one.
+    /// Reading lines up to a delimiter. The empty line after a part is read here, and so is a preamble, if
+    /// there is one.
     Lines,
     Head,
     Content,
@@ -107,20 +107,20 @@ enum PartState {
     Failed(Failure),
 }
 
-/// What [`Parts::read`] found.
+/// An event of [`Parts::read`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartEvent<'i> {
     /// A part begins: always a [`ContentRange::Part`].
     Begin(ContentRange),
     /// Content of this part.
     Content(&'i [u8]),
-    /// The part is whole.
+    /// The part is complete.
     End,
 }
 
 impl Parts {
-    /// A reader for a body with this boundary. The limits on a response's head hold for every part's
-    /// head.
+    /// A reader for a body with this boundary. The limits on a response's head also apply to the head of every
+    /// part.
     pub fn new(boundary: &[u8], limits: &Limits) -> Parts {
         Parts {
             delimiter: [b"--", boundary].concat(),
@@ -132,13 +132,13 @@ impl Parts {
         }
     }
 
-    /// Whether the last delimiter has been read: a body that ends before is truncated.
+    /// Whether the last delimiter has been read: a body that ends earlier is truncated.
     pub fn is_done(&self) -> bool {
         self.state == PartState::Done
     }
 
-    /// Takes octets off the front of `input` up to the next event; `None` when the input is used
-    /// up. An error is final.
+    /// Consumes bytes from the front of `input` up to the next event; `None` when the input is used up. An
+    /// error is final.
     pub fn read<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<PartEvent<'i>>, Failure> {
         loop {
             match self.state {
@@ -180,7 +180,7 @@ impl Parts {
         }
     }
 
-    /// After one more octet of a line outside parts.
+    /// Handles a new byte of a line outside parts.
     fn delimiter_line<'i>(&mut self, byte: u8) -> Result<Option<PartEvent<'i>>, Failure> {
         if byte != b'\n' {
             return self.check_length();
@@ -197,7 +197,7 @@ impl Parts {
         Ok(None)
     }
 
-    /// After one more octet of a part's head.
+    /// Handles a new byte of a part's head.
     fn part_head<'i>(&mut self) -> Result<Option<PartEvent<'i>>, Failure> {
         if self.head_end.find(&self.line).is_none() {
             return self.check_length();
@@ -236,10 +236,10 @@ mod tests {
         b"\r\n--x\r\nContent-Type: image/gif\r\nContent-Range: bytes 0-4/20\r\n\r\n\
         ab\r\n-\r\n--x\r\ncontent-range: bytes 7-8/20\r\n\r\n--\r\n--x--\r\nepilogue";
 
-    /// The first octet and the content of every part.
+    /// The first byte and the content of every part.
     type Found = Vec<(u64, Vec<u8>)>;
 
-    /// What was found, and whether the last delimiter was.
+    /// What was found, and whether the last delimiter was found.
     fn read(pieces: &[&[u8]], limits: &Limits) -> Result<(Found, bool), Failure> {
         let mut parts = Parts::new(b"x", limits);
         let mut found = Found::new();

@@ -17,14 +17,14 @@ use crate::h1::fields::{HeadEnd, Strictness};
 pub struct Connection {
     config: Config,
     pub(super) output: Output,
-    /// Requests without a whole answer, oldest first.
+    /// Requests without a complete response, oldest first.
     pub(super) outstanding: VecDeque<Outstanding>,
     pub(super) next_request: RequestId,
     /// The oldest request in `outstanding`, or the next one when that is empty.
     oldest: RequestId,
-    /// How many in `outstanding` have an octet handed to the transport.
+    /// How many requests in `outstanding` have at least one byte handed to the transport.
     begun: usize,
-    /// Whether further requests can be queued, as far as those before them say.
+    /// Whether further requests can be queued after those already queued.
     pub(super) accepts: bool,
     pub(super) upload: Option<Upload>,
     phase: Phase,
@@ -32,11 +32,11 @@ pub struct Connection {
     answering: bool,
     head: ResponseHead,
     head_end: HeadEnd,
-    /// Whether `head` holds a part of the head being read, and not the head before it.
+    /// Whether `head` holds a part of the head that is being read, and not the previous head.
     in_head: bool,
     received: Received,
     interims: u16,
-    /// Empty lines skipped before this head, in octets.
+    /// Empty lines skipped before this head, in bytes.
     skipped: u8,
     /// When the oldest request's clock started; see [`super::Timeouts`].
     turn: Option<Instant>,
@@ -44,18 +44,18 @@ pub struct Connection {
     active: Instant,
 }
 
-/// What the next octet belongs to, or what is to be reported next.
+/// What the next byte belongs to, or what is to be reported next.
 #[derive(Debug)]
 enum Phase {
     Head,
     Length(u64),
     Chunked(ChunkedDecoder),
     UntilClose,
-    /// The content is whole.
+    /// The content is complete.
     End,
-    /// The response is to be given up.
+    /// The response has failed, which is to be reported.
     Fail(Failure),
-    /// Requests that are left over are to be reported, then the close.
+    /// The remaining requests are to be reported, then the close.
     Closing {
         reason: CloseReason,
         failure: Failure,
@@ -64,7 +64,7 @@ enum Phase {
 }
 
 impl Connection {
-    /// A machine for a transport connection that carries nothing yet.
+    /// A machine for a transport connection on which no byte has been sent or received.
     pub fn new(config: Config) -> Connection {
         Connection {
             outstanding: VecDeque::with_capacity(usize::from(config.depth.clamp(1, 64))),
@@ -88,7 +88,7 @@ impl Connection {
         }
     }
 
-    /// Starts to write a request behind those queued before.
+    /// Starts to write a request after those already queued.
     pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
         self.check_room()?;
         Ok(RequestWriter::new(self, line))
@@ -108,7 +108,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Makes ready for another transport connection, keeping the memory of this one.
+    /// Resets the machine for another transport connection; keeps its allocated memory.
     pub fn renew(&mut self) {
         self.output.clear();
         self.outstanding.clear();
@@ -127,7 +127,7 @@ impl Connection {
         self.active = Instant::ZERO;
     }
 
-    /// Gives back the memory that nothing is in, for a connection that will be idle for long.
+    /// Frees unused memory, for a connection that will be idle for a long time.
     pub fn shrink(&mut self) {
         if self.outstanding.is_empty() && !self.in_head {
             self.head = ResponseHead::default();
@@ -138,7 +138,7 @@ impl Connection {
         }
     }
 
-    /// Whether the connection would take a request if the pipeline had room.
+    /// Whether the connection would accept a request if the pipeline had room.
     #[inline]
     pub fn accepts_requests(&self) -> bool {
         self.accepts && !matches!(self.phase, Phase::Closing { .. } | Phase::Closed(_))
@@ -152,31 +152,31 @@ impl Connection {
             && self.outstanding.len() < usize::from(self.config.depth.max(1))
     }
 
-    /// Requests queued or sent whose answers are not whole.
+    /// Requests queued or sent whose responses are not complete.
     pub fn outstanding(&self) -> usize {
         self.outstanding.len()
     }
 
-    /// How many of those have had an octet handed to the transport; they are the oldest ones.
+    /// How many of those have at least one byte handed to the transport; they are the oldest ones.
     pub fn begun(&self) -> usize {
         self.begun
     }
 
-    /// The first request of which no octet has been handed to the transport; the next one to be
-    /// queued when there is none.
+    /// The first request of which no byte has been handed to the transport; the next one to be queued when
+    /// there is none.
     #[inline]
     pub fn first_unsent(&self) -> RequestId {
         RequestId(self.oldest.0.wrapping_add(self.begun as u32))
     }
 
-    /// The head that the last [`Event::Head`] or [`Event::Interim`] announced. Stays until
-    /// the next head is read.
+    /// The head announced by the last [`Event::Head`] or [`Event::Interim`]. It stays until the next head is
+    /// read.
     #[inline]
     pub fn head(&self) -> &ResponseHead {
         &self.head
     }
 
-    /// Why the machine is done; `None` while it is not.
+    /// Why the machine is done; `None` while it is active.
     pub fn close_reason(&self) -> Option<CloseReason> {
         match self.phase {
             Phase::Closed(reason) => Some(reason),
@@ -184,7 +184,7 @@ impl Connection {
         }
     }
 
-    /// Adds content to the last request. Like heads it is held until it is released.
+    /// Adds content to the last request. Like heads, it is held until it is released.
     pub fn send_content(&mut self, content: &[u8]) -> Result<(), SendError> {
         if !self.accepts_content() {
             return Err(SendError::Closed);
@@ -214,7 +214,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends chunked content. Sized content ends by itself with its last octet.
+    /// Ends chunked content. Content of known size ends with its last byte.
     pub fn finish_content(&mut self) -> Result<(), SendError> {
         if !self.accepts_content() {
             return Err(SendError::Closed);
@@ -229,7 +229,7 @@ impl Connection {
         }
     }
 
-    /// Content is of no use once its request has been answered or the connection is closing.
+    /// Content is useless once its request has been answered or the connection is closing.
     fn accepts_content(&self) -> bool {
         !matches!(self.phase, Phase::Closing { .. } | Phase::Closed(_))
     }
@@ -242,12 +242,12 @@ impl Connection {
         }
     }
 
-    /// Octets written and held: neither released nor handed to the transport.
+    /// Bytes written and held: neither released nor handed to the transport.
     pub fn held(&self) -> Bytes {
         Bytes((self.output.bytes.len() - self.output.released) as u64)
     }
 
-    /// Releases the oldest `octets` that are held, or all when they are fewer.
+    /// Releases the oldest `octets` bytes that are held, or all when there are fewer.
     pub fn release(&mut self, octets: Bytes) {
         let octets = octets.0.min(self.held().0);
         self.output.released += octets as usize;
@@ -259,7 +259,7 @@ impl Connection {
         self.output.released = self.output.bytes.len();
     }
 
-    /// The octets that may be handed to the transport now.
+    /// The bytes that may be handed to the transport now.
     #[inline]
     pub fn transmit(&self) -> &[u8] {
         match self.phase {
@@ -268,10 +268,10 @@ impl Connection {
         }
     }
 
-    /// Says that the transport took the first `octets` of what [`transmit`](Self::transmit) gave.
+    /// Notes that the transport took the first `octets` bytes of what [`transmit`](Self::transmit) returned.
     ///
     /// # Panics
-    /// When that is more than it gave.
+    /// When `octets` is larger than that.
     pub fn transmitted(&mut self, octets: usize, now: Instant) {
         assert!(octets <= self.transmit().len(), "more than was offered");
         if octets == 0 {
@@ -296,9 +296,9 @@ impl Connection {
         self.output.compact();
     }
 
-    /// Reads octets off the front of `input` and reports what they mean. Call it until it returns
-    /// `None`: then `input` is used up. Call it with an empty input after any other `handle_`
-    /// method to learn what that one brought about.
+    /// Reads bytes from the front of `input` and reports the next event. Call it until it returns `None`: then
+    /// `input` is used up. After any other `handle_` method, call it with an empty input to get the events that
+    /// the method caused.
     pub fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
         if !input.is_empty() {
             self.active = now;
@@ -400,10 +400,10 @@ impl Connection {
         }
     }
 
-    /// Takes a whole response off the front of `input` in one step, where it is quickly seen that one is there:
-    /// its head is octet for octet the one before it and says how long the response is. Returns its
-    /// [`Event::End`]; its `Begin`, `Head` and `Content` are not told, its head is at [`head`](Self::head).
-    /// `None`: nothing was read, and [`poll`](Self::poll) says what there is.
+    /// Reads a complete response from the front of `input` in one step, if this is cheap to recognise: its head
+    /// is byte for byte the previous head and gives the length of the response. Returns its [`Event::End`].
+    /// `Begin`, `Head` and `Content` are not reported; the head is at [`head`](Self::head). `None`: nothing was
+    /// read; call [`poll`](Self::poll).
     pub fn poll_whole<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
         let begins = matches!(self.phase, Phase::Head) && !self.answering && self.begun > 0;
         if !begins || self.upload.is_some() {
@@ -423,8 +423,8 @@ impl Connection {
         Some(self.end(now))
     }
 
-    /// Says that the server has ended its side of the connection. All octets before that must have
-    /// been [`poll`](Self::poll)ed.
+    /// Notes that the server has closed its side of the connection. All bytes before that must have been
+    /// [`poll`](Self::poll)ed.
     pub fn handle_eof(&mut self, _now: Instant) {
         self.phase = match self.phase {
             Phase::UntilClose => Phase::End,
@@ -443,16 +443,16 @@ impl Connection {
         };
     }
 
-    /// Says that the transport failed (or that the caller gives it up, with a failure that is not
-    /// the peer's fault). Responses that were polled whole stay whole.
+    /// Notes that the transport failed, or that the caller aborts it, with a failure that the peer did not
+    /// cause. Responses that were polled completely stay complete.
     pub fn handle_failure(&mut self, failure: Failure, _now: Instant) {
         if !matches!(self.phase, Phase::Closing { .. } | Phase::Closed(_)) {
             self.phase = Phase::Fail(failure);
         }
     }
 
-    /// Says that the client has no more to ask and is closing: requests without an answer are
-    /// given up as [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
+    /// Notes that the client has no more requests and is closing. Requests without a response are aborted with
+    /// [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
     pub fn finish(&mut self) {
         self.phase = match self.phase {
             Phase::Closing { .. } | Phase::Closed(_) => return,
@@ -464,7 +464,7 @@ impl Connection {
         };
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called if nothing happens before.
+    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let waiting = self
             .upload
@@ -474,7 +474,7 @@ impl Connection {
         [self.give_up_at(), continue_by].into_iter().flatten().min()
     }
 
-    /// Acts on every time limit that has passed. Spurious calls do nothing.
+    /// Handles every time limit that has passed. Spurious calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.give_up_at().is_some_and(|by| by <= now) {
             self.handle_failure(Failure::TimedOut, now);
@@ -501,7 +501,7 @@ impl Connection {
 
     /// Reads a head or a part of it.
     fn read_head<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, Failure> {
-        // Some servers of the nineties ended their bodies with a line end that no length counted.
+        // Some servers of the 1990s sent a line end after the body that its length did not count.
         while !self.answering && self.skipped < 4 && matches!(input.first(), Some(b'\r' | b'\n')) {
             *input = &input[1..];
             self.skipped += 1;
@@ -524,7 +524,7 @@ impl Connection {
         self.head_is_whole()
     }
 
-    /// Whether a head is whole and parsed.
+    /// Whether a head is complete and parsed.
     fn find_head(&mut self, input: &mut &[u8]) -> Result<bool, Failure> {
         let limits = &self.config.limits;
         let limit = usize::try_from(limits.head.0.min(u64::from(u32::MAX))).unwrap_or(usize::MAX);
@@ -536,7 +536,7 @@ impl Connection {
             check_start(input)?;
             let mut finder = HeadEnd::new();
             if let Some(end) = finder.find(&input[..input.len().min(limit)]) {
-                // Most heads arrive whole and are copied once.
+                // Most heads arrive complete and are copied once.
                 let (head, rest) = input.split_at(end);
                 self.head.parse(head, limits)?;
                 *input = rest;
@@ -573,7 +573,7 @@ impl Connection {
         let oldest = self.outstanding.front().ok_or(Failure::BadResponse)?;
         let framing = self.head.framing(oldest.head_method)?;
         if status < 200 {
-            // Nothing here asks to switch protocols (101).
+            // This client never requests a protocol switch (101).
             if self.interims == self.config.limits.interim || status == 101 {
                 return Err(Failure::BadResponse);
             }
@@ -616,7 +616,7 @@ impl Connection {
         }
     }
 
-    /// The response is whole: decides whether the connection persists.
+    /// The response is complete: decides whether the connection persists.
     fn end<'i>(&mut self, now: Instant) -> Event<'i> {
         let request = self.oldest;
         let received = std::mem::take(&mut self.received);
@@ -629,7 +629,7 @@ impl Connection {
         self.phase = if persists {
             Phase::Head
         } else {
-            // The server owes answers to what it can have seen.
+            // The server must answer the requests that it may have received.
             let reason = match self.begun {
                 0 => CloseReason::ServerAsked,
                 _ => CloseReason::ServerEarly,
@@ -646,7 +646,7 @@ impl Connection {
         }
     }
 
-    /// RFC 9112 section 9.3, and the Keep-Alive extension of HTTP/1.0 for those who ask for it.
+    /// RFC 9112 section 9.3, and the Keep-Alive extension of HTTP/1.0 for requests that use it.
     fn persists_after(&self, answered: &Outstanding) -> bool {
         let head = &self.head;
         let keeps = match answered.version {
@@ -663,11 +663,11 @@ impl Connection {
 
     fn fail(&mut self, failure: Failure) {
         self.phase = match self.phase {
-            // The response at hand is reported first.
+            // The failure of the current response is reported first.
             _ if self.answering && !matches!(self.phase, Phase::Fail(_)) => Phase::Fail(failure),
             _ => {
                 let (reason, failure) = match failure {
-                    // The server ended in order, though too early.
+                    // The server closed in an orderly way, but too early.
                     Failure::Truncated => (CloseReason::ServerEarly, Failure::ClosedEarly),
                     _ => (CloseReason::Failed(failure), failure),
                 };
@@ -676,7 +676,7 @@ impl Connection {
         };
     }
 
-    /// Takes the oldest request off, answered or not, and makes ready for the next.
+    /// Removes the oldest request, answered or not, and prepares for the next.
     fn pop_oldest(&mut self) -> Option<Outstanding> {
         let oldest = self.outstanding.pop_front()?;
         if self
@@ -695,15 +695,15 @@ impl Connection {
     }
 }
 
-/// Takes up to `length` octets off the front; `None` when there are none.
+/// Takes up to `length` bytes from the front; `None` when `input` is empty.
 fn take<'i>(input: &mut &'i [u8], length: usize) -> Option<&'i [u8]> {
     let (bytes, rest) = input.split_at(length.min(input.len()));
     *input = rest;
     (!bytes.is_empty()).then_some(bytes)
 }
 
-/// Whether a head starts as every head does, as far as it is there. What is no HTTP/1.x at all is
-/// refused with its first octets and not waited for.
+/// Checks that the bytes received so far match the start of a status line. Input that is not HTTP/1.x is
+/// refused at its first bytes, without waiting for more.
 fn check_start(head: &[u8]) -> Result<(), Failure> {
     let length = head.len().min(STATUS_LINE_START.len());
     match head[..length] == STATUS_LINE_START[..length] {

@@ -1,20 +1,19 @@
-//! What a connection reports.
+//! The events of a connection.
 
 use fathometer_model::{Bytes, CloseReason, Failure};
 
-/// A request on one connection: they are numbered from 0 in the order they were queued.
+/// A request on one connection: requests are numbered from 0 in the order they were queued.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u32);
 
-/// What happened on a connection.
+/// An event on a connection.
 ///
-/// The events of one request come in this order: `Begin`, any `Interim` and `SendContent`, `Head`,
-/// any `Content`, `End`; or `Failed` instead of what is missing after `Begin`; or `Unanswered`
-/// alone. `Closed` is the last event of all, and every request has had its `End`, `Failed` or
-/// `Unanswered` by then.
+/// The events of one request come in this order: `Begin`, any `Interim` and `SendContent`, `Head`, any
+/// `Content`, `End`. `Failed` replaces the events that are missing after `Begin`. `Unanswered` comes alone.
+/// `Closed` is the last event of all; by then every request has had its `End`, `Failed` or `Unanswered`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'i> {
-    /// The first octet of the response was read.
+    /// The first byte of the response was read.
     Begin {
         /// The request it answers.
         request: RequestId,
@@ -26,8 +25,8 @@ pub enum Event<'i> {
         /// Its status.
         status: u16,
     },
-    /// The server wants the content of the request (100), or has not answered for so long that it
-    /// is to be sent without asking.
+    /// The server requests the content (100), or has not answered within the time limit, so the content is to
+    /// be sent anyway.
     SendContent {
         /// The request.
         request: RequestId,
@@ -37,57 +36,57 @@ pub enum Event<'i> {
         /// The request it answers.
         request: RequestId,
     },
-    /// Content, transfer coding taken off.
+    /// Content, with the transfer coding removed.
     Content {
         /// The request it answers.
         request: RequestId,
-        /// The next octets of it, never empty.
+        /// The next bytes of it, never empty.
         bytes: &'i [u8],
     },
-    /// The response is whole.
+    /// The response is complete.
     End {
         /// The request it answers.
         request: RequestId,
-        /// What it consisted of.
+        /// The bytes of the response.
         received: Received,
         /// Whether the connection persists. If not, `Closed` follows (after `Unanswered` events).
         persists: bool,
     },
-    /// The response broke off or broke the rules. Responses before it are whole.
+    /// The response was cut off or violated the protocol. Earlier responses are complete.
     Failed {
         /// The request it answered.
         request: RequestId,
         /// Why.
         failure: Failure,
-        /// What had arrived of it.
+        /// The bytes of it that had arrived.
         received: Received,
     },
-    /// No octet of a response to this request arrived, and none will.
+    /// No byte of a response to this request arrived, and none will.
     Unanswered {
         /// The request.
         request: RequestId,
         /// What ended the connection.
         failure: Failure,
-        /// Whether any octet of it was handed to the transport: the server may have seen it.
+        /// Whether any byte of it was handed to the transport: the server may have received it.
         sent: bool,
-        /// Whether its method is idempotent: it may be asked again even if the server saw it.
+        /// Whether its method is idempotent: it may be retried even if the server received it.
         idempotent: bool,
     },
-    /// The machine is done with the connection. Nothing comes after this and nothing more is read
-    /// or written: the transport is to be closed.
+    /// The machine is done with the connection. No event follows and no more bytes are read or written: the
+    /// transport is to be closed.
     Closed {
         /// Why.
         reason: CloseReason,
     },
 }
 
-/// The octets of one response.
+/// The bytes of one response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
     /// Status lines, fields and empty lines, interim responses included.
     pub head: Bytes,
-    /// Content as it was transferred, with its transfer coding. (When a chunked response breaks
-    /// off within its framing, the broken piece is not counted.)
+    /// Content as it was transferred, with its transfer coding. (When a chunked response is cut off within its
+    /// framing, the incomplete piece is not counted.)
     pub body: Bytes,
     /// Content without its transfer coding.
     pub content: Bytes,

@@ -1,14 +1,15 @@
-//! Feeding a connection anything at all.
+//! Fuzzing of a connection with arbitrary input.
 
 use fathometer_model::{Bytes, CloseReason, Failure, Instant};
 
 use super::byteranges::{Parts, boundary};
 use super::{Config, Connection, Content, Event, Limits, RequestId, RequestLine, Version};
 
-/// An entry point for fuzzing: requests chosen by the first octet, input cut where the second says,
-/// ended as the third says; the rest is what a server sends. Panics when whole, cut and octet-by-octet input
-/// are not understood alike, with responses taken in one step or not, when an octet of content appears
-/// from nowhere, or when the order of events is broken.
+/// An entry point for fuzzing. The first byte chooses the requests, the second where the input is cut, and the
+/// third how it ends; the rest is what a server sends. Panics in these cases:
+/// - whole, cut and byte-by-byte input give different results, with responses taken in one step or not;
+/// - content is reported that was not in the input;
+/// - the order of events is wrong.
 pub fn fuzz(data: &[u8]) {
     let Some((&[requests, cut, end], input)) = data.split_first_chunk::<3>() else {
         return;
@@ -31,7 +32,7 @@ enum Steps {
     Few,
 }
 
-/// What became of all requests of one connection.
+/// The results of all requests of one connection.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Log {
     lines: Vec<String>,
@@ -184,7 +185,7 @@ impl Judge {
                 assert!(request == current && self.begun);
                 self.next += 1;
                 (self.begun, self.head) = (false, false);
-                // How much of a broken head or chunk was looked at depends on the split.
+                // How much of a broken head or chunk was examined depends on the split.
                 let content = received.content;
                 log.lines.push(format!("{request:?} {failure:?} {content}"));
                 return;

@@ -17,11 +17,11 @@ pub struct ResponseHead {
     transfer_codings: Option<TransferCodings>,
     pub(super) says_close: bool,
     pub(super) says_keep_alive: bool,
-    /// The buffer holds a head that was parsed whole.
+    /// The buffer holds a completely parsed head.
     is_whole: bool,
 }
 
-/// Where a field's name and value stand in the buffer.
+/// The positions of a field's name and value in the buffer.
 #[derive(Debug, Clone, Copy)]
 struct FieldSpan {
     name: (u32, u32),
@@ -43,12 +43,12 @@ impl ResponseHead {
         self.status
     }
 
-    /// Whether the server speaks HTTP/1.1 (or a later 1.x) and not HTTP/1.0.
+    /// Whether the server uses HTTP/1.1 (or a later 1.x) and not HTTP/1.0.
     pub fn is_http11(&self) -> bool {
         self.minor >= 1
     }
 
-    /// The value of the first field of this name, in any case.
+    /// The value of the first field of this name, case-insensitive.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.fields()
             .find(|field| field.is(name))
@@ -69,7 +69,8 @@ impl ResponseHead {
         })
     }
 
-    /// What `Content-Length` says. In the response to a HEAD request it is what a GET would bring.
+    /// The value of `Content-Length`. In the response to a HEAD request it is the length that a GET would
+    /// return.
     pub fn content_length(&self) -> Option<u64> {
         self.content_length
     }
@@ -106,15 +107,13 @@ impl ResponseHead {
         self.parse_buffer(limits)
     }
 
-    /// The length of this head if `input` begins with the very same octets. Most servers say the same
-    /// thing over and over, all but for the date; what is known of the head before is then known
-    /// of this one.
+    /// The length of this head if `input` begins with exactly the same bytes. Most servers repeat the same
+    /// head, except for the date. The parsed fields of the previous head then apply to this one.
     pub(super) fn repeats(&self, input: &[u8]) -> Option<usize> {
         (self.is_whole && input.starts_with(&self.bytes)).then_some(self.bytes.len())
     }
 
-    /// The buffer, for a head that arrives in pieces: to be filled, then
-    /// [`parse_buffer`](Self::parse_buffer)d.
+    /// The buffer for a head that arrives in pieces: fill it, then call [`parse_buffer`](Self::parse_buffer).
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         self.is_whole = false;
         &mut self.bytes
@@ -145,7 +144,7 @@ impl ResponseHead {
                 name: span(field.name),
                 value: span(field.value),
             });
-            // The length tells most fields from these three without a comparison.
+            // The length rules out most fields without a comparison.
             match field.name.len() {
                 10 if field.is("connection") => {
                     self.says_close |= fields::list_has(field.value, "close");
@@ -170,11 +169,11 @@ impl ResponseHead {
         Ok(())
     }
 
-    /// How the end of this response is found, when the request was (or was not) HEAD.
+    /// How the end of this response is found; `head_request` is whether the request was HEAD.
     pub(super) fn framing(&self, head_request: bool) -> Result<Framing, Failure> {
         if let Some(codings) = self.transfer_codings {
-            // With both, or in HTTP/1.0, somebody on the way may have framed it otherwise
-            // (RFC 9112 section 6.1). Other codings were not asked for.
+            // With both, or in HTTP/1.0, an intermediary may have framed it differently (RFC 9112 section 6.1).
+            // Other codings were not requested.
             let doubtful = self.content_length.is_some() || !self.is_http11();
             if doubtful || codings.has_others() || !codings.is_chunked() {
                 return Err(Failure::BadResponse);
@@ -191,11 +190,11 @@ impl ResponseHead {
     }
 }
 
-/// What every status line starts with.
+/// The first bytes of every status line.
 pub(super) const STATUS_LINE_START: &[u8] = b"HTTP/1.";
 
-/// The minor version and the status of a status line (RFC 9112 section 4). The reason may be
-/// missing together with the space before it.
+/// The minor version and the status of a status line (RFC 9112 section 4). The reason phrase may be missing
+/// together with the space before it.
 fn status_line(line: &[u8]) -> Option<(u8, u16)> {
     let rest = line.strip_prefix(STATUS_LINE_START)?;
     let (&[minor, space, a, b, c], reason) = rest.split_first_chunk::<5>()?;

@@ -1,20 +1,20 @@
-//! What a client connection puts up with, in octets and in time.
+//! Limits of a client connection, in bytes and in time.
 
 use std::time::Duration;
 
 use fathometer_model::Bytes;
 
-/// Limits on what one response may be. Past any of them the connection fails with
+/// Limits on one response. When one is exceeded the connection fails with
 /// [`Failure::TooLarge`](fathometer_model::Failure::TooLarge).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Octets of one head, from the status line to the empty line. At most 4 GiB.
+    /// Bytes of one head, from the status line to the empty line. At most 4 GiB.
     pub head: Bytes,
     /// Field lines of one head.
     pub fields: u16,
     /// Interim (1xx) responses before one final response.
     pub interim: u16,
-    /// Octets of one response's content, transfer coding taken off, content coding not.
+    /// Bytes of one response's content, after transfer decoding and before content decoding.
     pub body: Bytes,
 }
 
@@ -30,26 +30,26 @@ impl Default for Limits {
     }
 }
 
-/// How long a client waits. Past any of them the connection fails with
+/// How long a client waits. When a time-out expires the connection fails with
 /// [`Failure::TimedOut`](fathometer_model::Failure::TimedOut); `None` waits for ever.
 ///
-/// The clock of an exchange starts with its *turn*: when it is the oldest one without an answer and
-/// the first octet of its request has been handed to the transport. Responses that queue behind
-/// others in a pipeline are not late.
+/// The clock of an exchange starts with its *turn*: when it is the oldest one without a response and the first
+/// byte of its request has been handed to the transport. The time that a response queues behind others in a
+/// pipeline does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the turn until the head of the final response is whole.
+    /// From the turn until the head of the final response is complete.
     pub head: Option<Duration>,
-    /// The longest silence (nothing read, nothing written) while an answer is owed.
+    /// The longest silence (no byte read or written) while a response is pending.
     pub idle: Option<Duration>,
-    /// From the turn until the response is whole.
+    /// From the turn until the response is complete.
     pub total: Option<Duration>,
-    /// How long content is held back after `Expect: 100-continue` when no answer comes. This one is
-    /// no failure: the content is sent then (RFC 9110 section 10.1.1).
+    /// How long content is held back after `Expect: 100-continue` without a response. This time-out is not a
+    /// failure: the content is sent then (RFC 9110 section 10.1.1).
     pub expect_continue: Duration,
 }
 
-/// 60 s for the head, 60 s of silence, 10 min in all; 1 s for 100 (Continue).
+/// 60 s for the head, 60 s of silence, 10 min in total; 1 s for 100 (Continue).
 impl Default for Timeouts {
     fn default() -> Timeouts {
         Timeouts {
@@ -64,9 +64,9 @@ impl Default for Timeouts {
 /// How one connection behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// The most requests queued or sent and not yet answered; at least 1. 1 is no pipelining.
+    /// The most requests queued or sent and not yet answered; at least 1. With 1 there is no pipelining.
     pub depth: u16,
-    /// What a response may be.
+    /// Limits on a response.
     pub limits: Limits,
     /// How long to wait.
     pub timeouts: Timeouts,

@@ -1,33 +1,33 @@
 //! The client side of one HTTP/1.x connection, without I/O: HTTP/1.0, HTTP/1.0 with Keep-Alive and
 //! HTTP/1.1 (RFC 1945, RFC 9112), with pipelining of bounded depth.
 //!
-//! [`Connection`] turns requests into octets and octets into [`Event`]s. Its methods fall into four
-//! kinds:
+//! [`Connection`] turns requests into bytes and bytes into [`Event`]s. Its methods are of four kinds:
 //!
-//! - questions, which change nothing: [`can_request`](Connection::can_request),
-//!   [`head`](Connection::head), [`transmit`](Connection::transmit),
-//!   [`poll_timeout`](Connection::poll_timeout) …
-//! - what the client wants: [`request`](Connection::request),
-//!   [`request_prepared`](Connection::request_prepared),
-//!   [`send_content`](Connection::send_content), [`release`](Connection::release),
-//!   [`flush`](Connection::flush), [`finish`](Connection::finish);
-//! - what happened to the transport: [`transmitted`](Connection::transmitted),
+//! - queries, which change nothing: [`can_request`](Connection::can_request), [`head`](Connection::head),
+//!   [`transmit`](Connection::transmit), [`poll_timeout`](Connection::poll_timeout) …
+//! - commands of the client: [`request`](Connection::request),
+//!   [`request_prepared`](Connection::request_prepared), [`send_content`](Connection::send_content),
+//!   [`release`](Connection::release), [`flush`](Connection::flush), [`finish`](Connection::finish);
+//! - notifications from the transport: [`transmitted`](Connection::transmitted),
 //!   [`handle_eof`](Connection::handle_eof), [`handle_failure`](Connection::handle_failure),
 //!   [`handle_timeout`](Connection::handle_timeout);
-//! - [`poll`](Connection::poll), which reads octets and is the only source of events. Call it with
-//!   what was read, and with nothing after every method of the third kind, until it returns
-//!   `None`; then look at `transmit` and `poll_timeout` again. Who does not want content may ask
+//! - [`poll`](Connection::poll), which reads bytes and is the only source of events. Call it with the bytes
+//!   read, and with an empty input after every method of the third kind, until it returns `None`. Then call
+//!   `transmit` and `poll_timeout` again. A caller that does not need content may call
 //!   [`poll_whole`](Connection::poll_whole) first, each time.
 //!
-//! Invariants: any split of the input gives the same events (contents joined); no octet leaves that
-//! was not released, because *when a client flushes* is what is being measured; every request ends
-//! in exactly one of `End`, `Failed` and `Unanswered`; nothing comes after `Closed`. An exchange
-//! allocates nothing once the buffers have grown to their sizes.
+//! Invariants:
 //!
-//! Not done here: choosing connections and retrying (that is [`crate::driver`]'s), content codings,
-//! following redirections, upgrading (101) and tunnels (`CONNECT`). Responses whose framing is in
-//! doubt (two lengths, a length and a transfer coding, a transfer coding in HTTP/1.0 or one that
-//! was not asked for) are refused; harmless faults (bare line feeds, folded lines) are forgiven.
+//! - Any split of the input gives the same events (contents joined).
+//! - No byte is sent before it is released, because *when a client flushes* is what is measured.
+//! - Every request ends in exactly one of `End`, `Failed` and `Unanswered`.
+//! - No event follows `Closed`.
+//! - An exchange allocates nothing once the buffers have grown to their sizes.
+//!
+//! Out of scope: choosing connections and retrying (see [`crate::driver`]), content codings, following
+//! redirections, upgrading (101) and tunnels (`CONNECT`). Responses with ambiguous framing are refused: two
+//! lengths, a length and a transfer coding, a transfer coding in HTTP/1.0, or one that was not requested.
+//! Harmless faults (bare line feeds, folded lines) are accepted.
 //!
 //! ```
 //! use fathometer_http::h1::client::{Config, Connection, Event, RequestLine, Version};

@@ -1,16 +1,16 @@
-//! What a connection has still to write, and what it waits for.
+//! The unsent output of a connection, and the responses it waits for.
 
 use fathometer_model::Instant;
 
 use super::event::RequestId;
 use super::request::Version;
 
-/// A request without a whole answer.
+/// A request without a complete response.
 #[derive(Debug)]
 pub(super) struct Outstanding {
-    /// Where it begins in the stream of all octets written.
+    /// Where it begins in the stream of all bytes written.
     pub(super) begin: u64,
-    /// Where it ends; unknown while its content is being sent.
+    /// Where it ends; `None` while its content is being sent.
     pub(super) end: Option<u64>,
     pub(super) version: Version,
     pub(super) head_method: bool,
@@ -18,28 +18,28 @@ pub(super) struct Outstanding {
     pub(super) asks_close: bool,
 }
 
-/// The content of the youngest request, while it is not finished.
+/// The unfinished content of the youngest request.
 #[derive(Debug)]
 pub(super) struct Upload {
     pub(super) request: RequestId,
-    /// Octets to come; `None` when chunked.
+    /// Remaining bytes; `None` when chunked.
     pub(super) remaining: Option<u64>,
     pub(super) awaits_continue: bool,
-    /// When waiting for 100 (Continue) ends.
+    /// When the wait for 100 (Continue) ends.
     pub(super) continue_by: Option<Instant>,
-    /// That time has come and is to be reported.
+    /// The wait has ended, which is to be reported.
     pub(super) patience_is_over: bool,
 }
 
-/// Octets to be written: some handed to the transport, some released to it, some held.
+/// Bytes to be written: some handed to the transport, some released to it, some held.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) bytes: Vec<u8>,
     /// `bytes[..taken]` were handed to the transport.
     pub(super) taken: usize,
-    /// `bytes[taken..released]` may be.
+    /// `bytes[taken..released]` may be handed to the transport.
     pub(super) released: usize,
-    /// Octets of the stream before `bytes[0]`.
+    /// The number of bytes of the stream before `bytes[0]`.
     before: u64,
 }
 
@@ -52,7 +52,7 @@ impl Output {
         self.offset_of(self.bytes.len())
     }
 
-    /// Forgets everything but the memory it was in.
+    /// Drops everything but keeps the allocated memory.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.taken = 0;
@@ -60,7 +60,7 @@ impl Output {
         self.before = 0;
     }
 
-    /// Forgets what was handed over, once that is cheap.
+    /// Drops the bytes handed over, once that is cheap.
     pub(super) fn compact(&mut self) {
         if self.taken == self.bytes.len() {
             self.bytes.clear();

@@ -1,4 +1,4 @@
-//! Requests that are made again and again: checked and rendered once.
+//! Repeated requests: checked and rendered once.
 
 use fathometer_model::Bytes;
 
@@ -8,15 +8,15 @@ use super::limits::Config;
 use super::output::{Outstanding, Upload};
 use super::request::{Content, Queued, RequestLine, SendError, Version};
 
-/// A request but for its target: everything else is rendered and was checked when it was made.
+/// A request without its target: everything else is checked and rendered when it is created.
 ///
-/// One of these serves any number of targets that share a method, fields and a length of content, so
-/// a million targets need no million heads.
+/// One prepared request serves any number of targets that share a method, fields and a content length, so a
+/// million targets do not need a million heads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedRequest {
     /// Method and space.
     before: Box<[u8]>,
-    /// All that follows the target, empty line included.
+    /// Everything after the target, empty line included.
     after: Box<[u8]>,
     content: u64,
     version: Version,
@@ -26,8 +26,8 @@ pub struct PreparedRequest {
 }
 
 impl PreparedRequest {
-    /// A request with these fields behind `Host`, and with `content` octets of content unless that
-    /// is `None`. The rules are those of [`Connection::request`].
+    /// A request with these fields after `Host`, and with `content` bytes of content unless that is `None`. The
+    /// rules are those of [`Connection::request`].
     pub fn new(
         method: &str,
         host: &str,
@@ -35,7 +35,7 @@ impl PreparedRequest {
         fields: &[(String, String)],
         content: Option<u64>,
     ) -> Result<PreparedRequest, SendError> {
-        // Written by the one writer of heads there is, onto a connection of its own.
+        // Rendered by the regular request writer, on a temporary connection.
         let mut connection = Connection::new(Config::default());
         let target = "/";
         let line = RequestLine {
@@ -62,14 +62,14 @@ impl PreparedRequest {
         })
     }
 
-    /// Octets of the head with this target.
+    /// Bytes of the head with this target.
     pub fn head_length(&self, target: &str) -> Bytes {
         Bytes((self.before.len() + target.len() + self.after.len()) as u64)
     }
 
-    /// Whether the target can stand in a request line: visible ASCII characters, at least one.
+    /// Whether the target is valid in a request line: visible ASCII characters, at least one.
     pub fn takes(target: &str) -> bool {
-        // Without an early end, so that many octets are looked at in one step.
+        // No early exit, so that the compiler can examine many bytes in one step.
         !target.is_empty()
             && target
                 .bytes()
@@ -79,8 +79,8 @@ impl PreparedRequest {
 
 impl Connection {
     /// Queues a prepared request for `target`, as [`request`](Self::request) and
-    /// [`RequestWriter::send_with`](super::RequestWriter::send_with) would. Content that was
-    /// announced is to follow by [`send_content`](Self::send_content).
+    /// [`RequestWriter::send_with`](super::RequestWriter::send_with) would. Announced content must follow by
+    /// [`send_content`](Self::send_content).
     pub fn request_prepared(
         &mut self,
         prepared: &PreparedRequest,

@@ -9,26 +9,26 @@ use super::event::RequestId;
 use super::output::{Outstanding, Upload};
 use crate::h1::fields::{self, Strictness};
 
-/// Which version a request speaks and what it says about the connection.
+/// The version of a request and whether it asks for a persistent connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Version {
     /// HTTP/1.0: one exchange, then the server closes.
     Http10,
-    /// HTTP/1.0 with the `Connection: Keep-Alive` extension: the connection persists when the
-    /// response says so as well.
+    /// HTTP/1.0 with the `Connection: Keep-Alive` extension: the connection persists if the response has it as
+    /// well.
     Http10KeepAlive,
-    /// HTTP/1.1: the connection persists unless a side says `Connection: close`.
+    /// HTTP/1.1: the connection persists unless a side sends `Connection: close`.
     Http11,
 }
 
 /// The start of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestLine<'a> {
-    /// The method, a token. `CONNECT` is refused: it turns the connection into something else.
+    /// The method, a token. `CONNECT` is refused: it turns the connection into a tunnel.
     pub method: &'a str,
     /// The request target: visible ASCII characters.
     pub target: &'a str,
-    /// The `Host` field; empty leaves it out, which HTTP/1.1 does not allow.
+    /// The `Host` field; when empty it is omitted, which HTTP/1.1 does not allow.
     pub host: &'a str,
     /// Version and persistence.
     pub version: Version,
@@ -37,42 +37,41 @@ pub struct RequestLine<'a> {
 /// The content of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// None, and no field that speaks of it.
+    /// No content, and no field that describes it.
     None,
-    /// So many octets, framed by `Content-Length`; to follow by
-    /// [`Connection::send_content`].
+    /// This many bytes, framed by `Content-Length`; they must follow by [`Connection::send_content`].
     Sized(u64),
-    /// An unknown number of octets in the chunked coding, HTTP/1.1 only; to follow by
-    /// [`Connection::send_content`] and ended by [`Connection::finish_content`].
+    /// An unknown number of bytes in the chunked coding, HTTP/1.1 only. They must follow by
+    /// [`Connection::send_content`] and be ended by [`Connection::finish_content`].
     Chunked,
 }
 
-/// Why a request or its content was not taken.
+/// Why a request or its content was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The connection carries no further request: it is closed or going to be.
+    /// The connection accepts no further request: it is closed or will be.
     #[error("the connection takes no more requests")]
     Closed,
-    /// As many requests as [`Config::depth`](super::Config::depth) allows wait for their answers.
+    /// The number of requests without a response has reached [`Config::depth`](super::Config::depth).
     #[error("the pipeline is full")]
     PipelineFull,
-    /// The content of the request before has not been sent whole.
+    /// The content of the previous request is not complete.
     #[error("the content of the last request is not finished")]
     ContentUnfinished,
-    /// The method is no token, or `CONNECT`.
+    /// The method is not a token, or it is `CONNECT`.
     #[error("the method cannot be sent")]
     BadMethod,
-    /// The target is empty or holds what a request line cannot.
+    /// The target is empty or has characters that a request line cannot contain.
     #[error("the request target cannot be sent")]
     BadTarget,
-    /// A field name or value cannot stand in a head, or HTTP/1.1 has no host.
+    /// A field name or value is invalid in a head, or an HTTP/1.1 request has no host.
     #[error("a request field cannot be sent")]
     BadField,
-    /// Content was offered where none belongs, more than was announced, less than was announced,
-    /// or before the server said 100 (Continue).
+    /// Content where none is allowed, more or less than was announced, or before the server sent 100
+    /// (Continue).
     #[error("the content does not fit what was announced")]
     BadContent,
-    /// The request was prepared for another version of HTTP than the connection speaks.
+    /// The request was prepared for another version of HTTP than that of the connection.
     #[error("the request was prepared for another protocol")]
     OtherProtocol,
 }
@@ -80,14 +79,14 @@ pub enum SendError {
 /// A request that was queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Queued {
-    /// Its name on this connection.
+    /// Its number on this connection.
     pub request: RequestId,
-    /// Octets of its head.
+    /// Bytes of its head.
     pub head: Bytes,
 }
 
-/// Writes one request straight into the output of its connection. Dropped before one of the
-/// `send` methods it leaves nothing behind.
+/// Writes one request directly into the output of its connection. Dropping it before one of the `send` methods
+/// leaves the output unchanged.
 #[derive(Debug)]
 #[must_use = "a request leaves when it is sent"]
 pub struct RequestWriter<'c> {
@@ -142,8 +141,8 @@ impl<'c> RequestWriter<'c> {
         }
     }
 
-    /// Adds a field line. The fields that frame the content and `Expect` are the writer's own and
-    /// refused here.
+    /// Adds a field line. `Expect` and the fields that frame the content are set by the writer and refused
+    /// here.
     pub fn field(&mut self, name: &str, value: &str) -> &mut RequestWriter<'c> {
         self.field_display(name, format_args!("{value}"))
     }
@@ -185,15 +184,14 @@ impl<'c> RequestWriter<'c> {
         start
     }
 
-    /// Queues the request, which has no content. Nothing leaves before the connection is told to
-    /// [`flush`](Connection::flush) or [`release`](Connection::release).
+    /// Queues the request without content. It is sent only after [`flush`](Connection::flush) or
+    /// [`release`](Connection::release).
     pub fn send(self) -> Result<Queued, SendError> {
         self.send_with(Content::None, false)
     }
 
-    /// Queues the request with content to follow. With `expect_continue` it asks for 100
-    /// (Continue) and the content waits for
-    /// [`Event::SendContent`](super::Event::SendContent).
+    /// Queues the request with content to follow. With `expect_continue` it requests 100 (Continue) and the
+    /// content waits for [`Event::SendContent`](super::Event::SendContent).
     pub fn send_with(
         mut self,
         content: Content,
@@ -258,7 +256,7 @@ impl Drop for RequestWriter<'_> {
     }
 }
 
-/// The idempotent methods of RFC 9110 section 9.2.2: asked twice they do the same as asked once.
+/// The idempotent methods of RFC 9110 section 9.2.2: a repeated request has the same effect as one request.
 pub fn is_idempotent(method: &str) -> bool {
     matches!(
         method,
@@ -266,7 +264,7 @@ pub fn is_idempotent(method: &str) -> bool {
     )
 }
 
-/// Lets `write!` append to octets without a string in between.
+/// Lets `write!` append to a byte vector without an intermediate string.
 struct Appender<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for Appender<'_> {

@@ -7,7 +7,7 @@ use super::*;
 
 const NOW: Instant = Instant::ZERO;
 
-/// A connection with these requests written, `GET /` unless told otherwise.
+/// A connection with these requests written; the target is `/`.
 fn asked(version: Version, methods: &[&str]) -> Connection {
     let mut connection = Connection::new(Config {
         depth: 10,
@@ -192,11 +192,11 @@ fn a_response_that_repeats_the_head_before_it_is_taken_in_one_step() {
             persists: true,
         })
     };
-    // No head came before this one.
+    // There was no earlier head.
     let mut rest = &response[..];
     assert_eq!(connection.poll_whole(&mut rest, NOW), None);
     assert_eq!(poll(&mut connection, rest), "0<200 =hi 0.");
-    // What is behind it is left: the answer to HEAD, and a part of another.
+    // The bytes behind it are left: the answer to HEAD, and a part of another.
     let several = [&response[..], head, &response[..20]].concat();
     let left = several.len() - response.len();
     rest = &several;
@@ -207,7 +207,7 @@ fn a_response_that_repeats_the_head_before_it_is_taken_in_one_step() {
     assert_eq!(poll(&mut connection, rest), "");
     assert_eq!(connection.poll_whole(&mut &response[20..], NOW), None);
     assert_eq!(poll(&mut connection, &response[20..]), "3<200 =hi 3.");
-    // Another head, and an end that nothing comes after.
+    // Another head, and a response after which the connection closes.
     let last = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi";
     assert_eq!(connection.poll_whole(&mut &last[..], NOW), None);
     let text = poll(&mut connection, last);
@@ -468,7 +468,7 @@ fn content_waits_for_the_servers_consent() {
     let created = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(poll(&mut connection, created), "0<201 0.");
 
-    // No answer: patience ends.
+    // No answer: the time limit expires.
     let request = connection.request(line("PUT", Version::Http11)).unwrap();
     request.send_with(Content::Sized(2), true).unwrap();
     assert_eq!(connection.poll_timeout(), None);

@@ -1,4 +1,4 @@
-//! What the operator of a server, or the designer of an experiment, decides.
+//! Server settings chosen by its operator, or by the designer of an experiment.
 
 use std::time::Duration;
 
@@ -6,34 +6,34 @@ use fathometer_model::Bytes;
 
 use crate::pace::ContentPace;
 
-/// How a server treats its connections. Shared by all of them.
+/// How a server handles its connections. All connections share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// What a client may ask of it.
+    /// Limits on what a client may send.
     pub limits: Limits,
     /// Whether connections persist at all.
     pub keep_alive: bool,
-    /// Responses after which a connection is closed; `None`: never for that.
+    /// Number of responses after which a connection is closed; `None`: no limit.
     pub max_requests_per_connection: Option<u32>,
     /// How a connection is closed.
     pub close: CloseManner,
     /// When responses are handed to the transport.
     pub coalesce: Coalesce,
-    /// The output buffer that [`Coalesce`] speaks of. Zero: there is none, every response is handed
-    /// over at once.
+    /// Size of the output buffer that [`Coalesce`] uses. Zero: no buffer, every response is handed over at
+    /// once.
     pub output_buffer: Bytes,
-    /// How long the server works on a request, from when it takes it up to when its response is
-    /// ready; a connection's requests are taken up one after another. Zero is this server's own
-    /// speed; more stands for a slower one, whose time is that of the experiment.
+    /// How long the server works on a request, from when it starts until the response is ready. The requests of
+    /// one connection are processed one after another. Zero is this server's own speed; a larger value imitates
+    /// a slower server, whose time is set by the experiment.
     pub service_time: Duration,
-    /// What the first request of a connection takes longer, for a server to which a new connection
-    /// is work of its own.
+    /// Extra time for the first request of a connection, to imitate a server for which a new connection is
+    /// extra work.
     pub connection_time: Duration,
     /// Whether a request may change its connection to HTTP/2 ([`Upgrade`](super::Upgrade)).
     pub upgrade: bool,
-    /// Whether [`Served`](super::Served) events are made.
+    /// Whether [`Served`](super::Served) events are generated.
     pub events: bool,
-    /// Whether events come with the [text](super::RequestText) of their requests.
+    /// Whether events include the [text](super::RequestText) of their requests.
     pub request_text: bool,
 }
 
@@ -55,33 +55,33 @@ impl Default for ServerConfig {
     }
 }
 
-/// Bounds on what one client can make a server hold or wait for.
+/// Limits on what one client can make a server store or wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Request line, field lines and the empty line; past it 431, or 414 when the request line alone
-    /// is too long.
+    /// Bytes of the request line, field lines and the empty line. Above it 431, or 414 when the request line
+    /// alone is too long.
     pub head: Bytes,
-    /// Field lines; past it 431.
+    /// Number of field lines; above it 431.
     pub fields: u32,
-    /// The request target; past it 414.
+    /// Length of the request target; above it 414.
     pub target: Bytes,
-    /// Request content without transfer coding; past it 413.
+    /// Request content without transfer coding; above it 413.
     pub body: Bytes,
-    /// Heads of responses not handed over yet; past it no request is read until some are.
+    /// Heads of responses not handed over yet; above it no request is read until some are.
     pub backlog: Bytes,
     /// Silence before the first request of a connection, and within request content.
     pub idle: Duration,
-    /// How fast request content must come; past it 408.
+    /// The slowest rate of request content; below it 408.
     pub content: ContentPace,
     /// Silence before each further request.
     pub keep_alive: Duration,
-    /// From the first octet of a head to its last; past it 408.
+    /// From the first byte of a head to its last; after it 408.
     pub header: Duration,
-    /// Without the transport taking any octet of a response; past it the connection is aborted.
+    /// Time in which the transport takes no byte of a response; after it the connection is aborted.
     pub send: Duration,
-    /// From closing the own half to closing both.
+    /// From closing the sending side to closing both sides.
     pub linger: Duration,
-    /// Octets thrown away while waiting for the client to close its half.
+    /// Bytes discarded while waiting for the client to close its side.
     pub linger_bytes: Bytes,
 }
 
@@ -107,25 +107,24 @@ impl Default for Limits {
 /// How a connection is closed after its last response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseManner {
-    /// The own half first; then what the client still sends is read and thrown away until it closes
-    /// its half, or the limits on lingering are reached. The responses arrive.
+    /// First the sending side. Then the server reads and discards what the client still sends, until the client
+    /// closes its side or the limits on lingering are reached. The client receives all responses.
     HalfThenDrain,
-    /// Both halves at once, whatever the client is still sending: its transport is then reset and
-    /// may lose responses that it has not read yet (Nielsen et al. 1997, section 5, "Connection
-    /// Management").
+    /// Both sides at once, even if the client is still sending. Its transport is then reset and may lose
+    /// responses that the client has not read yet (Nielsen et al. 1997, section 5, "Connection Management").
     Full,
 }
 
-/// When responses are handed to the transport. Where octets are released in one piece, one round of
-/// [`Connection::transmit`](super::Connection::transmit) offers that piece and no more.
+/// When responses are handed to the transport. Where bytes are released in one piece, one round of
+/// [`Connection::transmit`](super::Connection::transmit) offers exactly that piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coalesce {
-    /// Each response at once, in a piece of its own.
+    /// Each response at once, in its own piece.
     EachResponse,
-    /// Responses gather in the output buffer. Full buffers are released as they fill; the rest when no
-    /// complete request is left to answer, so that the server would wait (Apache 1.2b10).
+    /// Responses collect in the output buffer. Full buffers are released as they fill. The rest is released
+    /// when no complete request is left to answer, so that the server would wait (Apache 1.2b10).
     UntilInputWouldBlock,
-    /// The same, but the rest waits until the input is empty: the beginning of a request counts as
-    /// more to come (Jigsaw). Such a rest is held no longer than [`Limits::idle`].
+    /// The same, but the rest waits until the input is empty: the beginning of a request counts as more to come
+    /// (Jigsaw). The rest is held for at most [`Limits::idle`].
     UntilInputDrained,
 }

@@ -1,4 +1,4 @@
-//! When responses go, what is waited for how long, and how connections end.
+//! When responses are sent, how long the server waits, and how connections end.
 
 use std::time::Duration;
 
@@ -179,7 +179,7 @@ fn a_client_that_takes_nothing_is_cut_off() {
     host.push("GET /big HTTP/1.1\r\nHost: h\r\n\r\n");
     let at = host.connection.poll_timeout().unwrap();
     assert_eq!(at.since(host.now), Limits::default().send);
-    // Progress starts the time anew.
+    // Progress restarts the time limit.
     host.now += Duration::from_secs(59);
     host.connection.transmitted(1, host.now);
     let at = host.connection.poll_timeout().unwrap();
@@ -215,7 +215,7 @@ fn after_the_last_response_the_half_is_closed_and_the_rest_drained() {
     assert!(host.connection.is_finished());
     assert_eq!(host.statuses(), [200; 5]);
 
-    // A client that never closes its half is not waited for without end.
+    // A client that never closes its side is not waited for without end.
     let mut host = Host::new(config.clone());
     host.send(GET.repeat(5));
     assert_eq!(host.wait(), Limits::default().linger);
@@ -282,7 +282,7 @@ fn a_client_that_sends_and_never_reads_is_pushed_back() {
     assert!(!host.connection.wants_data());
     let answered = host.connection.requests();
     assert!((4..10).contains(&answered), "{answered}");
-    // What waits for the transport is not held back as well, or neither side would move.
+    // Output that waits for the transport must not also be held, or neither side would proceed.
     host.write(100);
     assert!(host.connection.wants_data());
     host.connection.flush(host.now);
@@ -308,7 +308,7 @@ fn work_takes_its_time_and_one_request_after_another() {
 
 #[test]
 fn requests_that_wait_for_work_count_as_complete() {
-    // Between the first response and the last the server never waits for input, so nothing leaves.
+    // Between the first response and the last the server never waits for input, so no bytes are sent.
     let mut host = Host::new(ServerConfig {
         service_time: Duration::from_millis(10),
         ..buffered(Coalesce::UntilInputWouldBlock, 100_000)
@@ -495,4 +495,39 @@ fn the_slowest_client_has_waited_longest() {
     assert!(since(&slow) < Instant::ZERO + second);
     assert_eq!(since(&idle), Instant::ZERO + 10 * second);
     assert!(since(&fast) > since(&idle));
+}
+
+#[test]
+fn empty_lines_do_not_keep_a_connection() {
+    let mut host = Host::new(ServerConfig::default());
+    host.send("\r\n".repeat(4) + GET);
+    assert_eq!(host.statuses(), [200]);
+    let mut host = Host::new(ServerConfig::default());
+    for _ in 0..100 {
+        host.now += Duration::from_secs(5);
+        host.send("\r\n");
+    }
+    assert!(host.connection.close_reason().is_some());
+}
+
+#[test]
+fn requests_behind_long_texts_are_answered_after_those_were_logged() {
+    let limits = Limits {
+        backlog: Bytes(1000),
+        ..Limits::default()
+    };
+    let mut host = Host::new(ServerConfig {
+        limits,
+        request_text: true,
+        ..buffered(Coalesce::EachResponse, 0)
+    });
+    let request = format!("GET /none?{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(700));
+    host.push(request.repeat(6));
+    assert_eq!(host.connection.requests(), 2);
+    // The transport takes one response and is then full; its event is logged.
+    let first = host.connection.outstanding[0].end as usize;
+    host.connection.transmitted(first, host.now);
+    host.served.extend(host.connection.poll_event());
+    host.write(usize::MAX);
+    assert_eq!(host.statuses(), [404; 6]);
 }

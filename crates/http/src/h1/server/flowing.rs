@@ -1,8 +1,8 @@
-//! Responses whose content is made while it is sent.
+//! Responses whose content is generated while it is sent.
 //!
-//! HTTP/1.1 sends what is ready as a chunk (RFC 9112 section 7.1), HTTP/1.0 ends the content with the
-//! connection. Content whose length was said needs neither. Requests behind wait until it has ended. While
-//! the client takes nothing, nothing is made.
+//! HTTP/1.1 sends each ready part as a chunk (RFC 9112 section 7.1); HTTP/1.0 ends the content by closing the
+//! connection. Content of known length needs neither. Later requests wait until the response has ended. While
+//! the client does not read, no content is generated.
 
 use fathometer_model::{Bytes, Instant};
 
@@ -13,12 +13,12 @@ use crate::origin::Segment;
 use crate::origin::dynamic::{Flow, Flowed, Ready};
 use crate::waiting::ENOUGH_WAITING;
 
-/// A response of which not all is ready.
+/// A response whose content is not completely generated yet.
 #[derive(Debug)]
 pub(super) struct Flowing {
     flow: Flow,
     chunked: bool,
-    /// When there is more.
+    /// When the next part is ready.
     next: Instant,
     served: Served,
     text: TextLengths,
@@ -43,7 +43,7 @@ impl Flowing {
 }
 
 impl Connection {
-    /// Queues what is ready of the response that is being made, as long as the client takes it.
+    /// Queues the ready parts of the current response while the client takes them.
     pub(super) fn flow_on(&mut self, now: Instant) {
         while let Some(flowing) = &self.flowing
             && flowing.next <= now
@@ -70,19 +70,19 @@ impl Connection {
         self.release_all(now);
     }
 
-    /// When there is more of a response that the client would take.
+    /// When the next part of a response is ready, if the client would take it.
     pub(super) fn flows_at(&self) -> Option<Instant> {
         let flowing = self.flowing.as_ref()?;
         self.takes_more().then_some(flowing.next)
     }
 
-    /// Whether there is room for more of a response.
+    /// Whether there is room for more content of a response.
     pub(super) fn takes_more(&self) -> bool {
         let waiting = self.output.queued() - self.output.sent();
         waiting < ENOUGH_WAITING.0 && !self.is_congested()
     }
 
-    /// The record of a response that is not going to be whole.
+    /// Records a response that will not be completed.
     pub(super) fn cut_flow(&mut self) {
         if let Some(flowing) = self.flowing.take() {
             let end = self.output.queued();
@@ -93,7 +93,7 @@ impl Connection {
     }
 
     fn queue_chunk(&mut self, ready: &Ready, framed: bool) {
-        // A chunk of nothing would be the last one.
+        // An empty chunk would end the body.
         if ready.length() == 0 {
             return;
         }
@@ -101,7 +101,7 @@ impl Connection {
         if framed {
             output.push_text(|text| {
                 use std::io::Write;
-                // Writing to a vector does not fail.
+                // Writing to a vector cannot fail.
                 let _ = write!(text, "{:x}\r\n", ready.length());
             });
         }
@@ -124,7 +124,7 @@ impl Connection {
             let Flowing { served, text, .. } = *flowing;
             self.outstanding
                 .push_back(Outstanding { end, served, text });
-            // Without a last chunk its last octet may be gone already.
+            // Without a last chunk, its last byte may be sent already.
             self.note_handed_over(now);
         }
     }
@@ -147,7 +147,7 @@ mod tests {
 
     const GET: &str = "GET /feed HTTP/1.1\r\nHost: h\r\n\r\n";
 
-    /// A server of three parts of so many octets, every tenth of a second.
+    /// A server that sends three parts of `part` bytes, one every tenth of a second.
     fn host(part: u32) -> Host {
         let dynamic = Dynamic {
             path: "/feed".to_owned(),
@@ -226,7 +226,7 @@ mod tests {
             assert_eq!(host.wait(), Duration::from_millis(100));
         }
         assert_eq!(host.statuses(), [200, 404, 200]);
-        // The client's end of its side ends nothing that is under way.
+        // When the client closes its side, requests in flight are still answered.
         host.send(GET).eof();
         for _ in 0..3 {
             host.wait();

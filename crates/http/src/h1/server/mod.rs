@@ -1,31 +1,28 @@
 //! The server side of one HTTP/1.0 or HTTP/1.1 connection, as a machine (RFC 9112).
 //!
-//! [`Connection`] is given octets and the time and gives octets, actions and the next time-out. It
-//! parses requests as they come, pipelined or not, asks the [`Origin`] what to answer, and queues the
-//! answers in order; bodies are never copied, heads are written into one buffer, and nothing is
-//! allocated for an exchange once that buffer has grown. It holds no socket and reads no clock, and it
-//! does not proxy. Where it is [told to](ServerConfig::upgrade), it recognises the wish to go on in HTTP/2
-//! ([`Upgrade`]).
+//! Input of a [`Connection`]: bytes and the time. Output: bytes, actions and the next time-out. It parses
+//! requests as they arrive, pipelined or not, asks the [`Origin`] for the answer, and queues the answers in
+//! order. Bodies are never copied and heads are written into one buffer. An exchange allocates nothing once
+//! that buffer has grown. The machine has no socket and no clock, and it is not a proxy. If
+//! [enabled](ServerConfig::upgrade), it recognises a request to continue in HTTP/2 ([`Upgrade`]).
 //!
-//! Methods fall into `handle_*` (something happened), `poll_*` (what follows) and the pair
-//! [`transmit`](Connection::transmit) and [`transmitted`](Connection::transmitted). The host of a
-//! machine works in this order:
+//! Methods are `handle_*` (an event), `poll_*` (what follows from it) and the pair
+//! [`transmit`](Connection::transmit) and [`transmitted`](Connection::transmitted). The caller works in this
+//! order:
 //!
-//! 1. While [`wants_data`](Connection::wants_data), read, and tell the machine by
-//!    [`handle_data`](Connection::handle_data) or [`handle_eof`](Connection::handle_eof).
-//! 2. While [`transmit`](Connection::transmit) fills slices, write them with one call and say how much
-//!    was taken by [`transmitted`](Connection::transmitted); stop when the transport takes no more. One
-//!    round offers what the server flushed in one piece and no more: joining rounds would undo what
-//!    [`Coalesce`] decides. Where a file comes next, [`transmit_file`](Connection::transmit_file) says
-//!    so instead.
-//! 3. Carry out [`poll_action`](Connection::poll_action), take
-//!    [`poll_event`](Connection::poll_event).
-//! 4. Drop the connection when [`is_finished`](Connection::is_finished); otherwise wait for the
-//!    transport, or until [`poll_timeout`](Connection::poll_timeout) and then call
+//! 1. While [`wants_data`](Connection::wants_data), read, and call [`handle_data`](Connection::handle_data) or
+//!    [`handle_eof`](Connection::handle_eof).
+//! 2. While [`transmit`](Connection::transmit) fills slices, write them with one call and pass the number of
+//!    bytes taken to [`transmitted`](Connection::transmitted); stop when the transport takes no more. One round
+//!    offers exactly what the server flushed in one piece: joining rounds would undo what [`Coalesce`] decides.
+//!    When a file comes next, [`transmit_file`](Connection::transmit_file) returns it instead.
+//! 3. Carry out [`poll_action`](Connection::poll_action), take [`poll_event`](Connection::poll_event).
+//! 4. Drop the connection when [`is_finished`](Connection::is_finished). Otherwise wait for the transport, or
+//!    until [`poll_timeout`](Connection::poll_timeout) and then call
 //!    [`handle_timeout`](Connection::handle_timeout).
 //!
-//! Any split of the input gives the same output. Requests that two recipients could take apart
-//! differently are refused, and the connection is closed: see [`Refusal`].
+//! Any split of the input gives the same output. Requests that two recipients could frame differently are
+//! refused, and the connection is closed: see [`Refusal`].
 
 mod config;
 mod flowing;
@@ -59,23 +56,23 @@ pub use self::refusal::{CloseReason, Refusal};
 pub use self::text::RequestText;
 pub use self::upgrade::Upgrade;
 
-/// How long a client of a server that ends is waited for to close its half.
+/// When a server shuts down: how long it waits for a client to close its side.
 const ENDING_LINGER: Duration = Duration::from_secs(1);
 
-/// What the host of a connection is to do with its transport.
+/// What the caller of a connection must do with its transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Close the sending half, and go on reading.
+    /// Close the sending side and continue to read.
     ShutdownWrite,
-    /// Close both halves now, whatever was not read.
+    /// Close both sides now, even with unread input.
     Close,
-    /// Reset the connection: its peer takes nothing any more.
+    /// Reset the connection: its peer no longer takes data.
     Abort,
-    /// Go on in HTTP/2 with [`Connection::take_upgrade`].
+    /// Continue in HTTP/2 with [`Connection::take_upgrade`].
     Upgrade,
 }
 
-/// An exchange whose response was handed to the transport whole.
+/// An exchange whose response was completely handed to the transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Served {
     /// The request method.
@@ -86,17 +83,17 @@ pub struct Served {
     pub target_hash: u64,
     /// The status code of the response.
     pub status: u16,
-    /// Octets of the request head.
+    /// Bytes of the request head.
     pub request_head: Bytes,
-    /// Octets of the request content, without transfer coding.
+    /// Bytes of the request content, without transfer coding.
     pub request_body: Bytes,
-    /// Octets of the response heads, an interim response included.
+    /// Bytes of the response heads, an interim response included.
     pub head: Bytes,
-    /// Octets of the response content.
+    /// Bytes of the response content.
     pub body: Bytes,
     /// When the request head was complete.
     pub received: Instant,
-    /// When the transport took the last octet of the response.
+    /// When the transport took the last byte of the response.
     pub at: Instant,
 }
 
@@ -105,43 +102,45 @@ pub struct Served {
 pub struct Connection {
     origin: Arc<Origin>,
     config: Arc<ServerConfig>,
-    /// Octets received and not dealt with.
+    /// Bytes received and not processed.
     input: Vec<u8>,
     reading: Reading,
-    /// The end of the head that `input` starts with, as far as it was searched for.
+    /// The search state for the end of the head at the start of `input`.
     head_end: HeadEnd,
-    /// When the first octet of that head came.
+    /// When the first byte of that head arrived.
     head_started: Option<Instant>,
-    /// The request that is being worked on.
+    /// Empty lines that were skipped before that head.
+    empty_lines: u8,
+    /// The request that is being processed.
     work: Option<Work>,
-    /// The same, where deciding its answer is the work.
+    /// The same, when the answer itself is still being decided.
     undecided: Option<Box<Exchange>>,
-    /// The response of which not all is ready.
+    /// The response whose content is not completely generated yet.
     flowing: Option<Box<Flowing>>,
     output: Output,
     phase: Phase,
     close_reason: Option<CloseReason>,
     action: Option<Action>,
     peer_finished: bool,
-    /// Octets thrown away since no more requests are read.
+    /// Bytes discarded since the connection stopped reading requests.
     discarded: u64,
     /// Requests answered.
     requests: u32,
     last_input: Instant,
     last_output: Instant,
-    /// Responses queued whose last octet was not sent, each with where it ends.
+    /// Queued responses whose last byte was not sent, each with its end position.
     outstanding: VecDeque<Outstanding>,
     events: VecDeque<(Served, TextLengths)>,
-    /// The texts of all that is outstanding, of all events, and of the request being read.
+    /// The texts of all outstanding responses, of all events, and of the request being read.
     texts: Texts,
-    /// The server ends: what is under way is answered, and no more.
+    /// The server shuts down: requests in flight are answered, and no others.
     ending: bool,
     upgrade: Option<Box<Upgrade>>,
     dates: Dates,
     scratch: Vec<u8>,
 }
 
-/// What the next octets of the input are.
+/// What the next bytes of the input are.
 #[derive(Debug)]
 // A box would cost an allocation for each request with content.
 #[allow(clippy::large_enum_variant)]
@@ -152,9 +151,9 @@ enum Reading {
         exchange: Exchange,
         paid: Paid,
     },
-    /// Nothing that will be answered.
+    /// Input that will not be answered.
     Nothing,
-    /// Nothing of this machine's.
+    /// Input for another machine.
     Upgraded,
 }
 
@@ -164,50 +163,50 @@ enum Body {
     Chunked(ChunkedDecoder),
 }
 
-/// A response that was queued.
+/// A queued response.
 #[derive(Debug)]
 struct Outstanding {
-    /// Where it ends.
+    /// Its end position in the output.
     end: u64,
     served: Served,
     text: TextLengths,
 }
 
-/// A request and what it will be answered.
+/// A request and its answer.
 #[derive(Debug)]
 struct Exchange {
     answer: Answer,
     text: TextLengths,
     version: Version,
-    /// Whether the client can and wants to use the connection again.
+    /// Whether the client can and will reuse the connection.
     persistent: bool,
-    /// Whether it has said so.
+    /// Whether the client sent `Connection: keep-alive`.
     asks_keep_alive: bool,
     served: Served,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Requests may come, or responses are still to be sent.
+    /// Requests may arrive, or responses are still to be sent.
     Open,
-    /// The own half is closed; until then, the other may stay open.
+    /// The sending side is closed; the receiving side may stay open until this time.
     Lingering { until: Instant },
-    /// Both halves are closed.
+    /// Both sides are closed.
     Closed,
 }
 
-/// A request that was taken up and whose response is not ready.
+/// A request in processing whose response is not ready.
 #[derive(Debug, Clone, Copy)]
 struct Work {
-    /// The octets of its head, which `input` starts with.
+    /// The length in bytes of its head, which is at the start of `input`.
     head: usize,
     /// When the response is ready.
     until: Instant,
-    /// Octets of the interim response that was sent meanwhile.
+    /// Bytes of the interim response that was sent in the meantime.
     interim: Bytes,
 }
 
-/// What happens when [`Connection::poll_timeout`] has come.
+/// What happens at [`Connection::poll_timeout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Timeout {
     Head,
@@ -215,9 +214,9 @@ enum Timeout {
     Idle,
     Send,
     Linger,
-    /// Responses were held for as long as they may be.
+    /// Responses were held for the longest time allowed.
     Hold,
-    /// A request has been worked on.
+    /// The work on a request is finished.
     Work,
     /// More of a response is ready.
     Flow,
@@ -233,6 +232,7 @@ impl Connection {
             reading: Reading::Head,
             head_end: HeadEnd::new(),
             head_started: None,
+            empty_lines: 0,
             work: None,
             undecided: None,
             flowing: None,
@@ -255,13 +255,13 @@ impl Connection {
         }
     }
 
-    /// Whether octets are welcome. False while responses pile up, and for good after a
-    /// [full](CloseManner::Full) close was decided. What is given all the same is kept.
+    /// Whether the caller should read input. False while responses pile up, and permanently after a
+    /// [full](CloseManner::Full) close was decided. Data passed in nevertheless is kept.
     pub fn wants_data(&self) -> bool {
         match self.phase {
             _ if self.peer_finished => false,
             Phase::Open if self.close_reason.is_none() => {
-                // Work takes time: what is asked for meanwhile must not pile up without bound.
+                // Work takes time: requests that arrive meanwhile must not pile up without limit.
                 !self.is_congested() && self.input.len() as u64 <= self.config.limits.backlog.0
             }
             Phase::Open => {
@@ -273,13 +273,13 @@ impl Connection {
         }
     }
 
-    /// Octets came.
+    /// Takes bytes from the transport.
     pub fn handle_data(&mut self, data: &[u8], now: Instant) {
         if data.is_empty() || self.peer_finished || self.phase == Phase::Closed {
             return;
         }
         self.last_input = now;
-        // What arrives whole is read where it is; what is left over goes into the buffer.
+        // Input that is complete is parsed in place; only the remainder is copied into the buffer.
         if self.input.is_empty() {
             let used = self.process(data, now);
             self.input.extend_from_slice(&data[used..]);
@@ -290,7 +290,7 @@ impl Connection {
         self.settle(now);
     }
 
-    /// The client closed its half. Requests that came whole are answered.
+    /// The client closed its side. Complete requests are still answered.
     pub fn handle_eof(&mut self, now: Instant) {
         if self.phase == Phase::Closed {
             return;
@@ -299,7 +299,7 @@ impl Connection {
         self.settle(now);
     }
 
-    /// The transport failed. Nothing follows.
+    /// The transport failed. No output follows.
     pub fn handle_failure(&mut self) {
         self.close_reason
             .get_or_insert(CloseReason::TransportFailed);
@@ -307,8 +307,8 @@ impl Connection {
         self.phase = Phase::Closed;
     }
 
-    /// A file ended before the octets that [`transmit_file`](Self::transmit_file) offered. The message
-    /// cannot be completed: the connection ends within it, which tells the client.
+    /// A file ended before the bytes that [`transmit_file`](Self::transmit_file) offered. The message cannot be
+    /// completed: the connection closes within it, so the client detects the truncation.
     pub fn handle_truncated_file(&mut self) {
         if self.phase != Phase::Closed {
             self.stop(CloseReason::ContentLost);
@@ -316,14 +316,14 @@ impl Connection {
         }
     }
 
-    /// The server is about to end: whatever is answered from now on says `Connection: close`. Between
-    /// this and [`end`](Self::end) the host reads what has come.
+    /// The server will shut down soon: all further answers have `Connection: close`. Between this and
+    /// [`end`](Self::end) the caller reads the input that has arrived.
     pub fn announce_end(&mut self) {
         self.ending = true;
     }
 
-    /// The server ends: requests that have begun to come are answered, and then the connection is
-    /// closed; at once when there are none.
+    /// The server shuts down. Requests that have begun to arrive are answered, then the connection is closed;
+    /// if there are none, it is closed at once.
     pub fn end(&mut self, now: Instant) {
         if self.phase == Phase::Closed {
             return;
@@ -339,7 +339,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is under way: no request has begun to come, no response is to be sent.
+    /// Whether the connection is idle: no request has begun to arrive, no response is to be sent.
     pub fn is_idle(&self) -> bool {
         self.phase == Phase::Open
             && self.close_reason.is_none()
@@ -351,8 +351,7 @@ impl Connection {
             && self.output.is_empty()
     }
 
-    /// Gives back memory that holds nothing, for a connection that is likely to stay idle. The next
-    /// exchange allocates it again.
+    /// Frees unused memory, for a connection that is likely to stay idle. The next exchange allocates it again.
     pub fn rest(&mut self) {
         if self.is_idle() {
             self.input = Vec::new();
@@ -364,7 +363,7 @@ impl Connection {
         }
     }
 
-    /// It is `now`; does what is due, if anything is.
+    /// Handles all time limits that have passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Some((_, timeout)) = self.deadline().filter(|&(at, _)| at <= now) else {
             return;
@@ -391,8 +390,8 @@ impl Connection {
         self.settle(now);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, unless something else happens
-    /// before; then ask again.
+    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before. After any event,
+    /// query it again.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.deadline().map(|(at, _)| at)
     }
@@ -403,9 +402,9 @@ impl Connection {
         self.settle(now);
     }
 
-    /// Fills `slices` with octets to be sent by one write. Returns how many slices were filled; none
-    /// when nothing may be sent now. A response takes two slices: with fewer slices than a flushed
-    /// piece needs, it goes in several writes.
+    /// Fills `slices` with bytes to be sent by one write. Returns how many slices were filled; none when no
+    /// byte may be sent now. A response takes two slices: with fewer slices than a flushed piece needs, it
+    /// takes several writes.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         if self.phase == Phase::Open {
             self.output.transmit(&self.origin, slices)
@@ -414,31 +413,30 @@ impl Connection {
         }
     }
 
-    /// The octets of a file that go next, when [`transmit`](Self::transmit) fills no slice because of
-    /// it; as many as may be sent, however they are cut into writes. The transport takes them from the
-    /// file, and [`transmitted`](Self::transmitted) is told how many it took.
+    /// The bytes of a file that are to be sent next, when [`transmit`](Self::transmit) fills no slice because
+    /// of it. It covers all bytes that may be sent, in any number of writes. The transport takes them from the
+    /// file; then pass their number to [`transmitted`](Self::transmitted).
     pub fn transmit_file(&self) -> Option<FilePart<'_>> {
         (self.phase == Phase::Open)
             .then(|| self.output.transmit_file(&self.origin))
             .flatten()
     }
 
-    /// Whether more follows at once what [`transmit`](Self::transmit) offers now: octets of a file, or
-    /// the end of the own half. A host that tells
-    /// the transport so (`MSG_MORE`) lets the end ride on the last segment instead of following it,
-    /// which costs a packet, and a round trip where the congestion window is one segment.
+    /// Whether more follows immediately after what [`transmit`](Self::transmit) offers now: bytes of a file, or
+    /// the close of the sending side. A caller can pass this to the transport (`MSG_MORE`). Then the FIN is
+    /// sent with the last segment and not in a separate packet, which would also cost a round trip where the
+    /// congestion window is one segment.
     pub fn more_follows(&self) -> bool {
         self.phase == Phase::Open
             && (self.is_last() && self.output.offers_the_rest()
                 || self.output.file_follows(&self.origin))
     }
 
-    /// The transport took the first `count` octets of what [`transmit`](Self::transmit) offered.
+    /// The transport took the first `count` bytes of what [`transmit`](Self::transmit) offered.
     pub fn transmitted(&mut self, count: usize, now: Instant) {
         if count == 0 {
             return;
         }
-        let was_congested = self.is_congested();
         self.last_output = now;
         self.output.transmitted(count);
         self.note_handed_over(now);
@@ -447,13 +445,15 @@ impl Connection {
             self.flow_on(now);
         }
         let has_flowed = was_flowing && self.flowing.is_none();
-        if has_flowed || was_congested && !self.is_congested() {
+        // Congestion may have ended before: events that were taken meanwhile free their texts.
+        let may_continue = !self.input.is_empty() && self.flowing.is_none() && !self.is_congested();
+        if has_flowed || may_continue {
             self.process_input(now);
         }
         self.settle(now);
     }
 
-    /// Notes the exchanges whose responses were handed over whole.
+    /// Records the exchanges whose responses were completely handed over.
     fn note_handed_over(&mut self, now: Instant) {
         while let Some(first) = self.outstanding.front()
             && first.end <= self.output.sent()
@@ -467,28 +467,26 @@ impl Connection {
         }
     }
 
-    /// What is to be done with the transport, once.
+    /// What to do with the transport; each action is returned once.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.action.take()
     }
 
-    /// The next exchange whose response was handed over, when events are
-    /// [asked for](ServerConfig::events). They are kept until they are taken.
+    /// The next exchange whose response was handed over, when events are [enabled](ServerConfig::events).
+    /// Events are kept until they are taken.
     pub fn poll_event(&mut self) -> Option<Served> {
         self.poll_event_with_text().map(|(served, _)| served)
     }
 
-    /// The same, with what the client said of the request, where that is
-    /// [kept](ServerConfig::request_text).
+    /// The same, with the request's text for logs, where that is [kept](ServerConfig::request_text).
     pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
         let (served, lengths) = self.events.pop_front()?;
         self.texts.take(lengths);
         Some((served, self.texts.last(lengths)))
     }
 
-    /// The exchange whose response was handed to the transport in part, on a connection that is not
-    /// served any further: its content is what was handed over. Asked for once, when all events were
-    /// taken.
+    /// The exchange whose response was handed to the transport only in part, on a connection that is no longer
+    /// served. Its content counts the bytes handed over. Call it once, after all events were taken.
     pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
         self.cut_flow();
         let Outstanding { end, served, text } = self.outstanding.pop_front()?;
@@ -511,14 +509,14 @@ impl Connection {
         self.phase == Phase::Closed && self.action.is_none()
     }
 
-    /// Whether the transport has been offered something that it has not taken.
+    /// Whether released output waits for the transport.
     pub fn is_sending(&self) -> bool {
         self.phase == Phase::Open && self.output.is_released()
     }
 
-    /// Since when the connection waits for its client: how long ago a client that works at the least pace would
-    /// have come to where this one is. `None` while it is this side that takes its time. Where there is no room
-    /// for others, the connection that has waited longest should make it.
+    /// Since when the connection waits for its client. While request content is read, it is when a client at
+    /// the minimum rate would have started to be as far as this one. `None` while the server itself is working.
+    /// When there is no room for new connections, the one that has waited longest should be closed.
     pub fn waits_since(&self) -> Option<Instant> {
         match (&self.phase, &self.reading) {
             (Phase::Closed, _) => None,
@@ -534,17 +532,17 @@ impl Connection {
         }
     }
 
-    /// Why the connection ends; `None` while it may go on.
+    /// Why the connection ends; `None` while it continues.
     pub fn close_reason(&self) -> Option<CloseReason> {
         self.close_reason
     }
 
-    /// Requests answered, refusals of what could not be read included.
+    /// Requests answered, including refusals of unreadable requests.
     pub fn requests(&self) -> u32 {
         self.requests
     }
 
-    /// Whether what is queued is the last on this connection.
+    /// Whether the queued output is the last on this connection.
     fn is_last(&self) -> bool {
         self.close_reason.is_some() && self.flowing.is_none()
     }
@@ -555,7 +553,7 @@ impl Connection {
             || self.texts.waiting() > most && !self.outstanding.is_empty()
     }
 
-    /// Reads no more requests; closes once all that is queued was sent.
+    /// Reads no more requests; closes once all queued output was sent.
     fn stop(&mut self, reason: CloseReason) {
         self.close_reason.get_or_insert(reason);
         self.reading = Reading::Nothing;
@@ -566,7 +564,7 @@ impl Connection {
         self.input.clear();
     }
 
-    /// Brings everything that follows from the present state about.
+    /// Carries out all transitions that follow from the present state.
     fn settle(&mut self, now: Instant) {
         if self.phase == Phase::Closed {
             return;
@@ -588,7 +586,7 @@ impl Connection {
             self.stop(CloseReason::ServerEnds);
         }
         let release = match self.config.coalesce {
-            // A congested server waits for the transport alone.
+            // A congested server waits only for the transport.
             _ if self.close_reason.is_some() || self.is_congested() => true,
             Coalesce::EachResponse => true,
             Coalesce::UntilInputWouldBlock => self.work.is_none(),
@@ -627,7 +625,7 @@ impl Connection {
         self.phase = Phase::Closed;
     }
 
-    /// The next time-out and what it is.
+    /// The next time-out and its kind.
     fn deadline(&self) -> Option<(Instant, Timeout)> {
         let limits = &self.config.limits;
         match self.phase {
@@ -639,7 +637,11 @@ impl Connection {
             .output
             .is_released()
             .then(|| (self.last_output + limits.send, Timeout::Send));
-        let working = self.work.map(|work| (work.until, Timeout::Work));
+        // No request is handled while responses pile up; `transmitted` continues with it.
+        let working = self
+            .work
+            .filter(|_| self.undecided.is_some() || !self.is_congested())
+            .map(|work| (work.until, Timeout::Work));
         let flowing = self.flows_at().map(|at| (at, Timeout::Flow));
         let holding =
             (self.output.held() > 0).then(|| (self.last_input + limits.idle, Timeout::Hold));

@@ -1,5 +1,4 @@
-//! What waits to be sent: heads in a buffer of their own, bodies where they are, and how much of it
-//! may go.
+//! The unsent output: heads in a separate buffer, bodies by reference, and how much of it may be sent.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -8,13 +7,13 @@ use crate::origin::ranges::ByteRange;
 use crate::origin::store::FileHandle;
 use crate::origin::{Octets, Origin, Selected};
 
-/// Text that was sent is dropped from the buffer once there is this much of it.
+/// Sent text is dropped from the buffer when it reaches this size.
 const COMPACT_AT: usize = 16 * 1024;
 
-/// The output of one connection. Positions count octets from the start of the connection.
+/// The output of one connection. Positions count bytes from the start of the connection.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// Text of all pieces, in order; what is before `text_start` was sent.
+    /// Text of all pieces, in order; the bytes before `text_start` were sent.
     text: Vec<u8>,
     text_start: usize,
     pieces: VecDeque<Piece>,
@@ -27,60 +26,60 @@ pub(super) struct Output {
 
 #[derive(Debug)]
 enum Piece {
-    /// The next octets of the text.
+    /// The next bytes of the text.
     Text(usize),
     Body(Selected, ByteRange),
 }
 
-/// Octets of a file that go next, from its descriptor to the transport.
+/// Bytes of a file to be sent next, from its descriptor to the transport.
 #[derive(Debug, Clone, Copy)]
 pub struct FilePart<'a> {
     /// The file.
     pub file: &'a FileHandle,
-    /// Where in the file they start.
+    /// Their offset in the file.
     pub offset: u64,
-    /// How many they are; at least one.
+    /// Their number; at least one.
     pub length: u64,
 }
 
-/// Octets that may be sent, in units.
+/// Bytes that may be sent, in units.
 #[derive(Debug)]
 struct Release {
-    /// End of the unit that goes next.
+    /// End of the unit to be sent next.
     next: u64,
-    /// Octets of each unit after that.
+    /// Bytes of each unit after that.
     unit: u64,
     /// End of the last unit.
     end: u64,
 }
 
 impl Output {
-    /// Where the next octet will be.
+    /// The position of the next byte to be queued.
     pub fn queued(&self) -> u64 {
         self.queued
     }
 
-    /// End of everything sent.
+    /// End of the bytes sent.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Whether everything was sent.
+    /// Whether all output was sent.
     pub fn is_empty(&self) -> bool {
         self.sent == self.queued
     }
 
-    /// Whether something may be sent.
+    /// Whether any output may be sent.
     pub fn is_released(&self) -> bool {
         !self.releases.is_empty()
     }
 
-    /// Octets that may not be sent yet.
+    /// Bytes that may not be sent yet.
     pub fn held(&self) -> u64 {
         self.queued - self.released()
     }
 
-    /// Octets of text that were not sent.
+    /// Bytes of text not sent yet.
     pub fn text_waiting(&self) -> u64 {
         (self.text.len() - self.text_start) as u64
     }
@@ -115,13 +114,13 @@ impl Output {
         }
     }
 
-    /// Lets all that is held go in one piece.
+    /// Releases all held output in one piece.
     pub fn release_all(&mut self) {
         let held = self.held();
         self.release(held, held);
     }
 
-    /// Lets whole buffers of what is held go, each in one piece.
+    /// Releases full buffers of the held output, each in one piece.
     pub fn release_full(&mut self, buffer: u64) {
         if let Some(full) = self.held().checked_div(buffer) {
             self.release(full * buffer, buffer);
@@ -147,20 +146,20 @@ impl Output {
         });
     }
 
-    /// End of everything that may be sent.
+    /// End of all output that may be sent.
     fn released(&self) -> u64 {
         self.releases.back().map_or(self.sent, |last| last.end)
     }
 
-    /// Whether what goes next is all there is.
+    /// Whether the unit to be sent next is the last output.
     pub fn offers_the_rest(&self) -> bool {
         self.releases
             .front()
             .is_some_and(|first| first.next == self.queued)
     }
 
-    /// Fills `slices` with what goes next: at most the rest of one unit, and nothing beyond the first
-    /// octet of a file. Returns how many were filled.
+    /// Fills `slices` with the next output: at most the rest of one unit, and up to the first byte of a file.
+    /// Returns how many were filled.
     pub fn transmit<'a>(&'a self, origin: &'a Origin, slices: &mut [IoSlice<'a>]) -> usize {
         let Some(release) = self.releases.front() else {
             return 0;
@@ -204,7 +203,7 @@ impl Output {
         filled
     }
 
-    /// Whether what goes next is text, and then octets of a file that may go as well.
+    /// Whether the next output is text, followed by bytes of a file that may be sent too.
     pub fn file_follows(&self, origin: &Origin) -> bool {
         let (Some(Piece::Text(head)), Some(Piece::Body(body, _))) =
             (self.pieces.front(), self.pieces.get(1))
@@ -214,8 +213,8 @@ impl Output {
         matches!(origin.octets(body), Octets::File(_)) && self.released() > self.sent + *head as u64
     }
 
-    /// The octets of a file that go next, when what goes next is of a file. Units do not bound them:
-    /// they pass through no buffer.
+    /// The bytes of a file to be sent next, when a file is next. Units do not limit them: they pass through no
+    /// buffer.
     pub fn transmit_file<'a>(&'a self, origin: &'a Origin) -> Option<FilePart<'a>> {
         let Some(Piece::Body(body, range)) = self.pieces.front() else {
             return None;
@@ -231,7 +230,7 @@ impl Output {
         })
     }
 
-    /// Gives memory back that holds nothing.
+    /// Frees unused memory.
     pub fn rest(&mut self) {
         if self.is_empty() {
             *self = Output {
@@ -242,7 +241,7 @@ impl Output {
         }
     }
 
-    /// Drops the first `count` octets of what [`transmit`](Self::transmit) offered.
+    /// Drops the first `count` bytes of what [`transmit`](Self::transmit) offered.
     pub fn transmitted(&mut self, count: usize) {
         let mut left = count as u64;
         debug_assert!(

@@ -1,4 +1,4 @@
-//! Reading requests: where heads end, what they ask for, and the content that follows them.
+//! Reading requests: finding the heads, deciding the answers, and reading the content that follows.
 
 use std::time::Duration;
 
@@ -13,8 +13,12 @@ use crate::h1::fields::{self, HeadEnd, Strictness};
 use crate::origin::{NEXT_TURN, Status};
 use crate::pace::Paid;
 
+/// The most empty lines that are skipped before a request (RFC 9112 section 2.2). Without a bound, a client could
+/// keep a connection with them for as long as it likes: no head has begun, and the connection is not idle.
+const MOST_EMPTY_LINES: u8 = 4;
+
 impl Connection {
-    /// Deals with what is in the buffer.
+    /// Processes the input in the buffer.
     pub(super) fn process_input(&mut self, now: Instant) {
         let mut input = std::mem::take(&mut self.input);
         let used = self.process(&input, now);
@@ -22,7 +26,7 @@ impl Connection {
         self.input = input;
     }
 
-    /// Deals with as much of `bytes` as can be; returns how much that is.
+    /// Processes as much of `bytes` as possible; returns how much that is.
     pub(super) fn process(&mut self, bytes: &[u8], now: Instant) -> usize {
         let mut used = 0;
         while used < bytes.len() {
@@ -45,10 +49,11 @@ impl Connection {
         used
     }
 
-    /// Reads a head if it is there whole; returns its length.
+    /// Reads a head if it is complete; returns its length.
     fn read_head(&mut self, bytes: &[u8], now: Instant) -> usize {
         let empty_line = fields::leading_line_end(bytes, Strictness::Strict);
-        if empty_line > 0 {
+        if empty_line > 0 && self.empty_lines < MOST_EMPTY_LINES {
+            self.empty_lines += 1;
             return empty_line;
         }
         if bytes == b"\r" {
@@ -81,6 +86,7 @@ impl Connection {
         self.work = None;
         self.head_end = HeadEnd::new();
         self.head_started = None;
+        self.empty_lines = 0;
         let begun = found.and_then(|(length, interim)| {
             let head = &bytes[..length];
             let read = request::read(head, &self.config.limits)?;
@@ -101,8 +107,8 @@ impl Connection {
         }
     }
 
-    /// Sends hints of what goes with the answer that is going to be worked on, if there are any. A request
-    /// that cannot be read is refused when it is taken up.
+    /// Sends early hints for the answer that is going to be worked on, if there are any. An unreadable request
+    /// is refused later, when its processing starts.
     fn hint_before_work(&mut self, head: &[u8], now: Instant) -> Bytes {
         if !self.origin.hints_early() {
             return Bytes(0);
@@ -118,7 +124,7 @@ impl Connection {
         interim
     }
 
-    /// Keeps what is said of a request in logs.
+    /// Keeps the parts of a request that logs need.
     fn keep_text(&mut self, line: &[u8], head: &[u8]) -> TextLengths {
         if !self.config.request_text {
             return TextLengths::default();
@@ -130,14 +136,14 @@ impl Connection {
         ])
     }
 
-    /// Refuses a head that did not come whole in time.
+    /// Refuses a head that was not complete in time.
     pub(super) fn refuse_late_head(&mut self, now: Instant) {
         let input = std::mem::take(&mut self.input);
         self.discarded += input.len() as u64;
         self.refuse_head(Refusal::HeadTimeout, &input, now);
     }
 
-    /// Refuses a head of which no more than its first line may be legible, and perhaps only its method.
+    /// Refuses a head of which perhaps only the first line, or only the method, is readable.
     fn refuse_head(&mut self, refusal: Refusal, bytes: &[u8], now: Instant) {
         let text = if self.config.request_text {
             let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
@@ -155,7 +161,7 @@ impl Connection {
         self.refuse_as(refusal, served, text, now);
     }
 
-    /// How long the next request takes.
+    /// The processing time of the next request.
     fn work_time(&self) -> Duration {
         if self.requests == 0 {
             self.config.service_time + self.config.connection_time
@@ -164,14 +170,14 @@ impl Connection {
         }
     }
 
-    /// The length of the head at the start of `bytes`. Whether it is too long is decided by what was
-    /// sent, not by how much of it has come.
+    /// The length of the head at the start of `bytes`. Whether it is too long depends on what was sent, not on
+    /// how much of it has arrived.
     fn find_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refusal> {
         if !fields::is_token_byte(bytes[0]) {
             return Err(Refusal::BadRequestLine);
         }
         let limits = &self.config.limits;
-        // Room for the method, the version and the spaces between.
+        // Adds room for the method, the version and the spaces between.
         let line_limit = limits.target.0.saturating_add(64).min(limits.head.0) as usize;
         let end = self.head_end.find(bytes);
         let whole = end.unwrap_or(bytes.len());
@@ -184,8 +190,8 @@ impl Connection {
         Ok(end)
     }
 
-    /// Decides the answer to a request, and what is to be read before it is given. With the length of
-    /// its head come the octets of the interim response that went out while it was worked on.
+    /// Decides the answer to a request, and what to read before it is sent. `interim` is the size of the
+    /// interim response that was sent during the work, if any.
     fn begin(
         &mut self,
         head: &RequestHead<'_>,
@@ -244,7 +250,7 @@ impl Connection {
                 text.extend_from_slice(b"\r\n\r\n");
             });
             exchange.served.head += Bytes(self.output.queued() - before);
-            // The client waits for it with the content: whatever is held goes too.
+            // The client holds its content until it gets this response, so all held output is sent too.
             self.release_all(now);
         }
         let limits = &self.config.limits;
@@ -257,7 +263,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads content; returns how much of `bytes` was dealt with.
+    /// Reads content; returns how much of `bytes` was processed.
     fn read_body(&mut self, bytes: &[u8], now: Instant) -> usize {
         let Reading::Body {
             body,
@@ -300,7 +306,8 @@ impl Connection {
         used
     }
 
-    /// The content comes too slowly, or not at all. Where it would have changed nothing, the request is answered.
+    /// The content arrives too slowly, or not at all. If the answer does not depend on it, the request is
+    /// answered.
     pub(super) fn give_up_content(&mut self, now: Instant) {
         match std::mem::replace(&mut self.reading, Reading::Nothing) {
             Reading::Body { exchange, .. } if !exchange.answer.takes_content() => {
@@ -313,7 +320,7 @@ impl Connection {
         }
     }
 
-    /// Answers a request, once its answer is decided.
+    /// Answers a request once its answer is decided.
     fn answer(&mut self, exchange: Exchange, now: Instant) {
         if !exchange.answer.is_undecided() {
             return self.respond(&exchange, None, now);
@@ -326,7 +333,7 @@ impl Connection {
         });
     }
 
-    /// Goes on with an answer that is not decided, if there is one.
+    /// Continues with an undecided answer, if there is one.
     pub(super) fn go_on(&mut self, now: Instant) {
         let Some(mut exchange) = self.undecided.take() else {
             return;
@@ -340,7 +347,7 @@ impl Connection {
         self.respond(&exchange, None, now);
     }
 
-    /// Whether requests wait for the answer to one before them.
+    /// Whether requests wait for the answer to an earlier one.
     fn is_answering(&self) -> bool {
         self.flowing.is_some() || self.undecided.is_some()
     }

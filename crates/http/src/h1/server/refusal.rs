@@ -5,29 +5,29 @@ use crate::h1::fields::SyntaxError;
 use crate::origin::Status;
 use crate::origin::target::TargetError;
 
-/// Why a request was refused. After a refusal the connection is closed: where the next request
-/// begins is no longer certain.
+/// Why a request was refused. After a refusal the connection is closed, because the start of the next request
+/// is uncertain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refusal {
     /// Not a method, a target and a version with one space between each.
     #[error("the request line is malformed")]
     BadRequestLine,
-    /// Another major version than 1.
+    /// A major version other than 1.
     #[error("the version is not HTTP/1")]
     UnsupportedVersion,
-    /// The target is no target.
+    /// The target is not valid.
     #[error("the request target has {0}")]
     BadTarget(#[from] TargetError),
-    /// Past the limit on targets.
+    /// Above the limit on targets.
     #[error("the request target is too long")]
     TargetTooLong,
-    /// Past the limit on heads.
+    /// Above the limit on heads.
     #[error("the head is too long")]
     HeadTooLong,
-    /// Past the limit on field lines.
+    /// Above the limit on field lines.
     #[error("the head has too many field lines")]
     TooManyFields,
-    /// The head breaks the syntax of fields.
+    /// The head violates the syntax of fields.
     #[error("{0}")]
     Syntax(#[from] SyntaxError),
     /// HTTP/1.1 without Host.
@@ -36,40 +36,40 @@ pub enum Refusal {
     /// Two Host fields.
     #[error("there are two Host fields")]
     RepeatedHost,
-    /// A Host that is no host and port.
+    /// A malformed Host.
     #[error("the Host field is not a host and port")]
     BadHost,
     /// Content-Length and Transfer-Encoding together: two ends for one message.
     #[error("there are both a content length and a transfer encoding")]
     LengthAndCoding,
-    /// Transfer-Encoding in an HTTP/1.0 message, where whoever passed it on may not know it.
+    /// Transfer-Encoding in an HTTP/1.0 message, which an intermediary may not understand.
     #[error("an HTTP/1.0 message has a transfer encoding")]
     CodingInOldVersion,
     /// A transfer coding other than chunked.
     #[error("a transfer coding is not implemented")]
     UnknownCoding,
-    /// A Transfer-Encoding that does not end in chunked: the end of the message is unknowable.
+    /// A Transfer-Encoding that does not end in chunked: the end of the message cannot be determined.
     #[error("the last transfer coding is not chunked")]
     CodingWithoutEnd,
     /// An expectation other than `100-continue`.
     #[error("the expectation is unknown")]
     UnknownExpectation,
-    /// Past the limit on content.
+    /// Above the limit on content.
     #[error("the content is too long")]
     BodyTooLong,
-    /// Chunked content that is none.
+    /// Malformed chunked content.
     #[error("{0}")]
     Chunked(#[from] ChunkedError),
-    /// The head did not come in time.
+    /// The head did not arrive in time.
     #[error("the head took too long")]
     HeadTimeout,
-    /// The content stopped coming, or came too slowly.
+    /// The content stopped, or arrived too slowly.
     #[error("the content stopped or came too slowly")]
     BodyTimeout,
 }
 
 impl Refusal {
-    /// The status that says so.
+    /// The status code for this refusal.
     pub const fn status(self) -> Status {
         match self {
             Refusal::UnsupportedVersion => Status::VERSION_NOT_SUPPORTED,
@@ -96,31 +96,31 @@ impl Refusal {
 /// Why a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// The client said `Connection: close`, or speaks HTTP/1.0 and did not ask to keep it.
+    /// The client sent `Connection: close`, or uses HTTP/1.0 without asking for keep-alive.
     ClientAsked,
-    /// The client closed its half between two requests.
+    /// The client closed its side between two requests.
     ClientFinished,
-    /// The client closed its half within a request.
+    /// The client closed its side within a request.
     ClientTruncated,
-    /// The end of the connection is that of the last response: its length was not known, and the client
-    /// does not know chunks.
+    /// The close of the connection ends the last response: its length was not known, and the client does not
+    /// support chunks.
     EndsContent,
-    /// This server does not keep connections.
+    /// Keep-alive is off on this server.
     KeepAliveOff,
-    /// The limit on requests of one connection was reached.
+    /// The limit on requests per connection was reached.
     RequestLimit,
     /// A request was refused.
     Refused(Refusal),
-    /// The client waits with content that would be refused, and may or may not send it; or sends it slowly.
+    /// The client holds content that would be refused, and may or may not send it; or it sends it too slowly.
     ContentUnwanted,
     /// Silence between requests.
     IdleTimeout,
-    /// The client takes no responses.
+    /// The client does not read the responses.
     SendTimeout,
-    /// The server ends.
+    /// The server shuts down.
     ServerEnds,
-    /// A file became shorter than was promised while it was sent.
+    /// A file became shorter than announced while it was sent.
     ContentLost,
-    /// The transport failed, as the host of this machine says.
+    /// The transport failed, as reported by the caller.
     TransportFailed,
 }

@@ -1,4 +1,4 @@
-//! Reading the head of a request, in the strict manner (RFC 9112 sections 2.2, 3, 6, 11.2).
+//! Parsing the head of a request, in strict mode (RFC 9112 sections 2.2, 3, 6, 11.2).
 
 use memchr::{memchr, memrchr};
 
@@ -9,11 +9,11 @@ use crate::origin::conditions::{Lines, Preconditions, Single};
 use crate::origin::target::{Target, is_authority};
 use crate::origin::{Method, Request};
 
-/// The version a request was made in, as far as it matters.
+/// The HTTP version of a request, as far as it makes a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     Http10,
-    /// 1.1, and later minor versions, which must be understood as 1.1.
+    /// 1.1, and later minor versions, which must be treated as 1.1.
     Http11,
 }
 
@@ -34,15 +34,15 @@ pub(super) struct RequestHead<'a> {
     pub target: &'a [u8],
     pub body: BodyFraming,
     pub expects_continue: bool,
-    /// Whether the client can and wants to use the connection again.
+    /// Whether the client can and will reuse the connection.
     pub persistent: bool,
-    /// Whether it has said so.
+    /// Whether the client sent `Connection: keep-alive`.
     pub asks_keep_alive: bool,
-    /// `HTTP2-Settings` of a request that asks to go on in HTTP/2.
+    /// `HTTP2-Settings` of a request to continue in HTTP/2.
     pub http2_settings: Option<&'a [u8]>,
 }
 
-/// Reads a whole head, its empty line included.
+/// Parses a complete head, its empty line included.
 pub(super) fn read<'a>(head: &'a [u8], limits: &Limits) -> Result<RequestHead<'a>, Refusal> {
     let (start_line, lines) = fields::split_head(head, Strictness::Strict)?;
     let (method, target, version) = request_line(start_line)?;
@@ -89,14 +89,14 @@ pub(super) fn read<'a>(head: &'a [u8], limits: &Limits) -> Result<RequestHead<'a
     })
 }
 
-/// The method of a request whose head may be malformed or may have come in part: its first word.
+/// The method of a request whose head may be malformed or incomplete: its first word.
 pub(super) fn method(bytes: &[u8]) -> Method {
     let end = bytes.iter().position(|&byte| !fields::is_token_byte(byte));
     Method::from_token(&bytes[..end.unwrap_or(bytes.len())])
 }
 
-/// Whether a first line has the three words of a request line, of which the second is no target and the
-/// third no version: whoever sent it speaks something else.
+/// Whether a first line has the three words of a request line, but the second is not a target and the third is
+/// not a version: the client uses another protocol.
 pub(super) fn is_other_protocol(bytes: &[u8]) -> bool {
     let end = memchr::memchr2(b'\r', b'\n', bytes).unwrap_or(bytes.len());
     let mut words = bytes[..end].split(|&byte| byte == b' ');
@@ -133,7 +133,7 @@ fn request_line(line: &[u8]) -> Result<(Method, &[u8], Version), Refusal> {
     Ok((Method::from_token(method), target, version))
 }
 
-/// The fields that matter, as they are met.
+/// The relevant fields, as they are found.
 #[derive(Default)]
 struct Found<'a> {
     host: Single<'a>,
@@ -142,7 +142,7 @@ struct Found<'a> {
     codings: Option<TransferCodings>,
     close: bool,
     keep_alive: bool,
-    /// What `Connection` and `Upgrade` say of [`Upgrade`](super::Upgrade).
+    /// The words of `Connection` and `Upgrade` for an [`Upgrade`](super::Upgrade).
     upgrade: UpgradeWords,
     http2_settings: Single<'a>,
     preconditions: Preconditions<'a>,
@@ -152,7 +152,7 @@ struct Found<'a> {
     package_have: Single<'a>,
 }
 
-/// The words that all have to be there for a change to HTTP/2.
+/// The words that must all be present for a change to HTTP/2.
 #[derive(Default)]
 struct UpgradeWords {
     option_upgrade: bool,
@@ -193,7 +193,7 @@ impl<'a> Found<'a> {
                 true
             }
             Some(Known::Upgrade) => {
-                // Names of protocols are compared as they are.
+                // Protocol names are compared case-sensitively.
                 self.upgrade.h2c |= fields::list(value).any(|protocol| protocol == b"h2c");
                 true
             }
@@ -211,7 +211,8 @@ impl<'a> Found<'a> {
                 true
             }
             Some(Known::Accept) => {
-                // A wish in more lines than anybody writes is no wish, and no reason to refuse.
+                // If there are more lines than any client sends, `Accept` is ignored; that is no reason to
+                // refuse.
                 if !self.accept.push(value) {
                     self.accept = Lines::default();
                 }
@@ -273,7 +274,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// The fields that this server looks at.
+/// The fields that this server uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     Host,
@@ -295,7 +296,7 @@ enum Known {
 }
 
 impl Known {
-    /// Tells fields apart by length first: most of what clients send ends there.
+    /// Compares lengths first: that rules out most fields that clients send.
     fn of(name: &[u8]) -> Option<Known> {
         let candidates: &[(&[u8], Known)] = match name.len() {
             4 => &[(b"host", Known::Host)],
@@ -325,7 +326,7 @@ impl Known {
     }
 }
 
-/// The first value of a field in a head that was read; empty when there is none.
+/// The first value of a field in a parsed head; empty when there is none.
 pub(super) fn first_value<'a>(head: &'a [u8], name: &[u8]) -> &'a [u8] {
     let lines = fields::split_head(head, Strictness::Strict).map(|(_, lines)| lines);
     lines

@@ -1,4 +1,4 @@
-//! Queueing responses: what is said about the connection, heads, content, and when it may go.
+//! Queueing responses: connection fields, heads, content, and when they may be sent.
 
 use fathometer_model::{Bytes, Instant};
 
@@ -10,7 +10,8 @@ use super::{Coalesce, Connection, Exchange, Outstanding, Reading, Served};
 use crate::origin::{Answer, FieldSink, HopField, Method, Segment, Status};
 
 impl Connection {
-    /// Queues the response to a request that was read whole, or as far as it will be. Its answer is decided.
+    /// Queues the response to a request that is completely read, or of which no more will be read. Its answer
+    /// is decided.
     pub(super) fn respond(
         &mut self,
         exchange: &Exchange,
@@ -35,11 +36,12 @@ impl Connection {
             None
         };
         let connection = match (reason, exchange.version) {
-            // A client of HTTP/1.0 that did not ask to keep the connection expects nothing else.
+            // A client of HTTP/1.0 that did not ask to keep the connection expects the close.
             (Some(CloseReason::ClientAsked), Version::Http10) => None,
             (Some(_), _) => Some("close"),
             (None, Version::Http10) => Some("Keep-Alive"),
-            // Others know that it is kept. Whoever asks is told for how long, where a server tells.
+            // In HTTP/1.1 persistence is the default. A client that asks for it gets the duration, if the
+            // server announces it.
             (None, Version::Http11)
                 if exchange.asks_keep_alive && self.origin.tells_keep_alive() =>
             {
@@ -59,7 +61,7 @@ impl Connection {
         }
     }
 
-    /// Answers a request whose content is being read, and reads no more.
+    /// Refuses a request whose content is being read, and reads no more.
     pub(super) fn refuse_content(&mut self, refusal: Refusal, now: Instant) {
         let reading = std::mem::replace(&mut self.reading, Reading::Nothing);
         if let Reading::Body { exchange, .. } = reading {
@@ -67,8 +69,8 @@ impl Connection {
         }
     }
 
-    /// Refuses what may be a preface of HTTP/2 gone wrong: its client would take an answer for frames, and
-    /// is told by the end of the connection (RFC 9113 section 3.4). Logs have it as refused.
+    /// Refuses what may be a wrong preface of HTTP/2 without an answer: the client would parse the answer as
+    /// frames. The close of the connection signals the error (RFC 9113 section 3.4). Logs record it as refused.
     pub(super) fn refuse_silently(&mut self, refusal: Refusal, served: Served, text: TextLengths) {
         if self.config.events {
             let status = refusal.status().code();
@@ -79,7 +81,7 @@ impl Connection {
         self.stop(CloseReason::Refused(refusal));
     }
 
-    /// Answers a request that gets no other answer, and reads no more.
+    /// Answers a request with a refusal, and reads no more.
     pub(super) fn refuse_as(
         &mut self,
         refusal: Refusal,
@@ -166,8 +168,8 @@ impl Connection {
         }
     }
 
-    /// Queues a 103 (Early Hints) if one goes before the answer; returns its octets. HTTP/1.0 knows no
-    /// interim responses.
+    /// Queues a 103 (Early Hints) if one precedes the answer; returns its bytes. HTTP/1.0 has no interim
+    /// responses.
     pub(super) fn hint_early(&mut self, answer: &Answer, version: Version) -> Bytes {
         let hints = self.origin.early_hints(answer);
         let Some(link) = hints.filter(|_| version == Version::Http11) else {
@@ -189,7 +191,7 @@ impl Connection {
         self.output.release_all();
     }
 
-    /// The time that the transport has to take something starts when there is something to take.
+    /// The time limit of the transport starts when there is output to take.
     fn note_release(&mut self, now: Instant) {
         if !self.output.is_released() && self.output.held() > 0 {
             self.last_output = now;
@@ -197,22 +199,22 @@ impl Connection {
     }
 }
 
-/// What a head says of the connection and of how its content ends.
+/// What a head states about the connection and the end of its content.
 #[derive(Debug, Clone, Copy)]
 struct Said {
     /// The value of `Connection`.
     connection: Option<&'static str>,
-    /// Requests that are still taken.
+    /// Number of requests that are still accepted.
     requests_left: Option<u32>,
     /// Whether content of unknown length is chunked.
     chunked: bool,
 }
 
-/// Writes fields as HTTP/1 does.
+/// Writes fields in the format of HTTP/1.
 struct Head<'a> {
     text: &'a mut Vec<u8>,
     connection: Option<&'static str>,
-    /// Seconds that an idle connection is kept.
+    /// Seconds for which an idle connection is kept.
     idle: u64,
     requests_left: Option<u32>,
 }
@@ -233,7 +235,7 @@ impl FieldSink for Head<'_> {
         match (field, self.requests_left) {
             (HopField::Connection, _) => self.field(name, connection.as_bytes()),
             (HopField::KeepAlive, _) if connection == "close" => {}
-            // Writing to a vector does not fail.
+            // Writing to a vector cannot fail.
             (HopField::KeepAlive, Some(left)) => {
                 let _ = write!(self.text, "{name}: timeout={}, max={left}\r\n", self.idle);
             }
@@ -245,7 +247,7 @@ impl FieldSink for Head<'_> {
 }
 
 impl Served {
-    /// A record of a request of which nothing is known yet.
+    /// A record for a request that has not been read yet.
     pub(super) fn unread(now: Instant) -> Served {
         Served {
             method: Method::Unknown,

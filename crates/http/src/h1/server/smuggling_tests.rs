@@ -1,5 +1,5 @@
-//! Requests that two recipients in a row could take apart differently. Each is refused with its own
-//! reason, and nothing after it is answered.
+//! Requests that two recipients in a row could frame differently. Each is refused with its own reason, and no
+//! later request is answered.
 
 use super::tests::Host;
 use super::*;
@@ -7,7 +7,7 @@ use crate::h1::chunked::ChunkedError;
 use crate::h1::fields::SyntaxError;
 use crate::origin::target::TargetError;
 
-/// What an attacker hopes to have answered.
+/// The request that an attacker tries to smuggle.
 const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: h\r\n\r\n";
 
 macro_rules! refused {
@@ -19,7 +19,7 @@ macro_rules! refused {
             }
         )*
 
-        /// All of the above, octet by octet.
+        /// All of the above, byte by byte.
         #[test]
         fn each_shape_is_refused_at_any_pace() {
             $(check_slowly(stringify!($name), $request, $refusal);)*

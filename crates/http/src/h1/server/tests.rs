@@ -7,11 +7,11 @@ use super::*;
 use crate::origin::OriginConfig;
 use crate::origin::dress::Dress;
 
-/// A server connection and what came out of it.
+/// A server connection and its output.
 pub(super) struct Host {
     pub connection: Connection,
     pub now: Instant,
-    /// What each write took.
+    /// The bytes of each write.
     pub writes: Vec<Vec<u8>>,
     pub actions: Vec<Action>,
     pub served: Vec<Served>,
@@ -41,13 +41,13 @@ impl Host {
         }
     }
 
-    /// Input without reading what comes of it.
+    /// Passes input without reading the output.
     pub fn push(&mut self, data: impl AsRef<[u8]>) -> &mut Host {
         self.connection.handle_data(data.as_ref(), self.now);
         self
     }
 
-    /// Writes all that may be written, at most `most` octets at a time.
+    /// Writes all that may be written, at most `most` bytes at a time.
     pub fn write(&mut self, most: usize) -> &mut Host {
         loop {
             let mut slices = [IoSlice::new(&[]); 64];
@@ -79,7 +79,7 @@ impl Host {
         self.write(usize::MAX)
     }
 
-    /// Lets the next time-out come; returns how long that took.
+    /// Advances to the next time-out; returns how long that took.
     pub fn wait(&mut self) -> Duration {
         let at = self.connection.poll_timeout().expect("a time-out");
         let waited = at.since(self.now);
@@ -259,7 +259,7 @@ fn head_that_is_refused_has_no_content() {
             501,
         ),
         ("HEAD / HTTP/2.0\r\nHost: h\r\n\r\n", 505),
-        // What comes is awaited in vain.
+        // The rest never arrives.
         ("HEAD / HT", 408),
         ("HEAD", 408),
         (
@@ -333,7 +333,7 @@ fn expectations_are_met_before_the_content_is_read() {
             "POST {target} HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: {length}\r\n\r\n"
         )
     };
-    // Whatever is held, this is not: the client waits.
+    // This response is never held: the client waits for it.
     let mut host = Host::new(buffered(Coalesce::UntilInputDrained, 100_000));
     host.send(expect("/discard", 5));
     assert_eq!(host.output(), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -538,7 +538,7 @@ proptest! {
         prop_assert_eq!(split.statuses(), whole.statuses());
         prop_assert_eq!(split.connection.close_reason(), whole.connection.close_reason());
         prop_assert!(split.connection.is_finished() && whole.connection.is_finished());
-        // Octets are conserved: every one that was sent belongs to a response on record.
+        // Bytes are conserved: every byte sent belongs to a recorded response.
         let recorded: u64 = split.served.iter().map(|served| served.head.0 + served.body.0).sum();
         prop_assert_eq!(recorded, split.output().len() as u64);
     }

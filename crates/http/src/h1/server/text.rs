@@ -1,9 +1,9 @@
-//! What clients said of their requests, kept until the responses are sent: for logs.
+//! Texts of requests for logs, kept until the responses are sent.
 
-/// What a log says of a request, as the client sent it.
+/// The texts of a request for a log, as the client sent them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestText<'a> {
-    /// The request line, or as much of the first line as came; empty when nothing came.
+    /// The request line, or the part of the first line that arrived; empty when nothing arrived.
     pub line: &'a [u8],
     /// `Referer`; empty when absent.
     pub referer: &'a [u8],
@@ -21,15 +21,18 @@ impl TextLengths {
     }
 }
 
-/// Texts of requests, taken in the order in which they were kept.
+/// Texts of requests, taken in the order in which they were added.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     octets: Vec<u8>,
     taken: usize,
 }
 
+/// Taken texts are removed from the buffer when they reach this many bytes.
+const COMPACT_AT: usize = 16 * 1024;
+
 impl Texts {
-    /// Octets that are kept.
+    /// Bytes that are kept.
     pub fn waiting(&self) -> u64 {
         (self.octets.len() - self.taken) as u64
     }
@@ -38,6 +41,9 @@ impl Texts {
         if self.taken == self.octets.len() {
             self.octets.clear();
             self.taken = 0;
+        } else if self.taken >= COMPACT_AT {
+            self.octets.drain(..self.taken);
+            self.taken = 0;
         }
         for text in texts {
             self.octets.extend_from_slice(text);
@@ -45,17 +51,17 @@ impl Texts {
         TextLengths(texts.map(|text| text.len() as u32))
     }
 
-    /// Forgets what was kept last.
+    /// Removes the text added last.
     pub fn forget(&mut self, last: TextLengths) {
         self.octets.truncate(self.octets.len() - last.total());
     }
 
-    /// What is to be taken next.
+    /// The text to be taken next.
     pub fn next(&self, lengths: TextLengths) -> RequestText<'_> {
         self.at(self.taken, lengths)
     }
 
-    /// What was taken last.
+    /// The text taken last.
     pub fn last(&self, lengths: TextLengths) -> RequestText<'_> {
         self.at(self.taken - lengths.total(), lengths)
     }
@@ -78,10 +84,28 @@ impl Texts {
         self.taken += lengths.total();
     }
 
-    /// Gives memory back that holds nothing.
+    /// Frees unused memory.
     pub fn rest(&mut self) {
         if self.waiting() == 0 {
             *self = Texts::default();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_were_taken_are_removed_even_if_one_always_waits() {
+        let line = [b'x'; 1000];
+        let mut texts = Texts::default();
+        let mut before = texts.keep([&line[..], &[], &[]]);
+        for _ in 0..10_000 {
+            let next = texts.keep([&line[..], &[], &[]]);
+            texts.take(before);
+            before = next;
+        }
+        assert!(texts.octets.len() < 50_000);
     }
 }

@@ -1,41 +1,41 @@
-//! The change of a connection from HTTP/1.1 to HTTP/2 in the clear (RFC 7540 section 3.2). RFC 9113 gave it
-//! up; clients that ask for it are still about.
+//! The change of a connection from HTTP/1.1 to HTTP/2 in cleartext (RFC 7540 section 3.2). RFC 9113 deprecated
+//! it; some clients still request it.
 //!
-//! This machine only recognises the wish. Its host answers with [`Upgrade::RESPONSE`] and hands the
-//! connection to a machine of HTTP/2, which answers the request as its first stream. A request with content
-//! is answered in HTTP/1.1, as the specification allows, and so is one behind others that are not answered
+//! This machine only recognises the request. Its caller answers with [`Upgrade::RESPONSE`] and passes the
+//! connection to an HTTP/2 machine, which answers the request as its first stream. A request with content is
+//! answered in HTTP/1.1, as the specification allows, and so is a request behind others that are not answered
 //! yet.
 
 use super::request::{BodyFraming, RequestHead};
 use super::{Connection, Reading};
 
-/// A connection that changes to HTTP/2, as it is at that moment.
+/// The state of a connection at the moment when it changes to HTTP/2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upgrade {
-    /// The head of the request that asked for it, as it was sent, its empty line included.
+    /// The head of the upgrade request, as it was sent, its empty line included.
     pub head: Vec<u8>,
     /// The payload of a SETTINGS frame: the client's settings.
     pub settings: Vec<u8>,
-    /// What came behind the head: the beginning of what is HTTP/2 already.
+    /// The bytes after the head: the beginning of the HTTP/2 data.
     pub rest: Vec<u8>,
 }
 
 impl Upgrade {
-    /// What is sent before HTTP/2 begins.
+    /// The bytes sent before HTTP/2 begins.
     pub const RESPONSE: &'static [u8] =
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
 }
 
 impl Connection {
-    /// The upgrade that [`Action::Upgrade`](super::Action::Upgrade) told of, once. Nothing may be asked of
-    /// this machine afterwards.
+    /// The upgrade announced by [`Action::Upgrade`](super::Action::Upgrade), once. This machine must not be
+    /// used afterwards.
     pub fn take_upgrade(&mut self) -> Option<Upgrade> {
         let mut upgrade = *self.upgrade.take()?;
         upgrade.rest = std::mem::take(&mut self.input);
         Some(upgrade)
     }
 
-    /// Prepares the change if the request asks for one that can be granted.
+    /// Prepares the change if the request asks for one that is possible.
     pub(super) fn upgrades(&mut self, request: &RequestHead<'_>, head: &[u8]) -> bool {
         let between = self.outstanding.is_empty() && self.output.is_empty();
         let granted = self.config.upgrade && between && request.body == BodyFraming::Length(0);
@@ -54,8 +54,8 @@ impl Connection {
     }
 }
 
-/// Decodes base64url without padding (RFC 4648 section 5); `None` for what it is not, or for settings that
-/// are cut off within one.
+/// Decodes base64url without padding (RFC 4648 section 5); `None` for any other text, and when the last setting
+/// is incomplete.
 fn decode_base64url(text: &[u8]) -> Option<Vec<u8>> {
     let mut octets = Vec::with_capacity(text.len() / 4 * 3 + 2);
     for group in text.chunks(4) {
@@ -80,7 +80,7 @@ fn decode_base64url(text: &[u8]) -> Option<Vec<u8>> {
         };
         octets.extend_from_slice(&bits.to_be_bytes()[1..=whole]);
     }
-    // Each setting takes six octets.
+    // Each setting takes six bytes.
     octets.len().is_multiple_of(6).then_some(octets)
 }
 
@@ -159,8 +159,8 @@ mod tests {
         assert!(wrong.writes.is_empty(), "{:?}", wrong.writes);
         assert_eq!(wrong.statuses(), [400]);
         assert_eq!(wrong.actions, [Action::ShutdownWrite]);
-        // Whoever has asked for something before speaks HTTP/1, as does everybody where nothing else is
-        // spoken.
+        // A connection with an earlier request uses HTTP/1, and so does every connection of a server without
+        // other protocols.
         let mut later = host();
         later.send(format!("GET /a HTTP/1.1\r\nHost: h\r\n\r\n{input}"));
         assert_eq!(later.statuses(), [200, 400]);

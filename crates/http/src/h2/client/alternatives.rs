@@ -1,9 +1,8 @@
-//! What a server tells of alternative services in frames of their own (RFC 7838 section 4).
+//! Announcements of alternative services in ALTSVC frames (RFC 7838 section 4).
 //!
-//! What is said on a stream is about the origin of its request, and names none; what is said on the
-//! connection names the origin that it is about. All else is ignored, as the standard wants it, and so is
-//! what is said on a stream that is not open. Whether a server may speak for the origin that it names is
-//! for the caller to judge.
+//! A frame on a stream concerns the origin of its request and names no origin. A frame on the connection names
+//! the origin that it concerns. All other forms are ignored, as the RFC requires, and so is a frame on a stream
+//! that is not open. The caller decides whether the server may speak for the origin that it names.
 
 use super::connection::Core;
 use super::stream::request_of;
@@ -11,7 +10,7 @@ use crate::client::Event;
 use crate::h2::StreamId;
 use crate::h2::error::Fault;
 
-/// What was told last.
+/// The last announcement.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     pub(super) origin: String,
@@ -19,14 +18,14 @@ pub(super) struct Told {
 }
 
 impl Core {
-    /// A frame told of alternative services.
+    /// Handles an ALTSVC frame.
     pub(super) fn take_alternatives(
         &mut self,
         stream: StreamId,
         origin: &[u8],
         value: &[u8],
     ) -> Result<(), Fault> {
-        // No response gets on by it.
+        // It brings no response closer to its end, so it counts as a frame without content.
         self.nothing()?;
         let request = (!stream.is_connection()).then(|| request_of(stream));
         let is_in_place = match request {

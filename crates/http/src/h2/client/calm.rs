@@ -1,4 +1,4 @@
-//! How much of no use a server has sent lately.
+//! Rate limits on useless frames from the server.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use fathometer_model::Instant;
 use super::config::Floods;
 use crate::h2::error::Fault;
 
-/// Counts frames of no use in one second without progress.
+/// Counts useless frames in one second without progress.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Calm {
     since: Instant,
@@ -18,14 +18,14 @@ pub(super) struct Calm {
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Calm {
-    /// Something of use came, or went.
+    /// A useful frame was received or sent.
     #[inline]
     pub(super) fn progress(&mut self) {
         self.answers = 0;
         self.idle = 0;
     }
 
-    /// A frame came that wants an answer.
+    /// A frame arrived that requires an answer.
     pub(super) fn wants_answer(&mut self, floods: &Floods, now: Instant) -> Result<(), Fault> {
         self.look(now);
         self.answers += 1;
@@ -35,7 +35,7 @@ impl Calm {
         }
     }
 
-    /// A frame came that carries nothing.
+    /// A frame arrived that carries nothing.
     pub(super) fn carries_nothing(&mut self, floods: &Floods, now: Instant) -> Result<(), Fault> {
         self.look(now);
         self.idle += 1;

@@ -1,4 +1,4 @@
-//! How a client connection of HTTP/2 behaves, and what it puts up with.
+//! Settings and limits of a client connection of HTTP/2.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::h2::settings::Settings;
 /// The scheme of every request on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
-    /// Without TLS, by prior knowledge (`h2c`).
+    /// Without TLS, with prior knowledge (`h2c`).
     Http,
     /// Over TLS (`h2`).
     Https,
 }
 
 impl Scheme {
-    /// As `:scheme` says it.
+    /// The value of `:scheme`.
     pub const fn name(self) -> &'static str {
         match self {
             Scheme::Http => "http",
@@ -25,41 +25,41 @@ impl Scheme {
     }
 }
 
-/// What becomes of the server's pushes.
+/// How the server's pushes are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Push {
-    /// The server is told not to push; a push is a fault that ends the connection.
+    /// Push is disabled in the settings; a push is an error that closes the connection.
     Disabled,
     /// The server may push, and each push is cancelled when it is promised.
     Refused,
-    /// The server may push; the caller may cancel what it does not want.
+    /// The server may push; the caller may cancel unwanted pushes.
     Accepted,
 }
 
-/// When the first requests may leave.
+/// When the first requests may be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Start {
-    /// With the client's settings, before the server has told its own (RFC 9113 section 3.4).
+    /// With the client's settings, before the server's settings arrive (RFC 9113 section 3.4).
     AtOnce,
-    /// After the server's settings: it costs a round trip, and no limit of the server is passed.
+    /// After the server's settings: this costs a round trip, but never exceeds a limit of the server.
     AwaitSettings,
 }
 
-/// Frames of no use that a server may send in one second in which nothing of any use comes. Past
-/// any of them the connection fails with [`Failure::TooLarge`](fathometer_model::Failure::TooLarge).
+/// Limits on useless frames that a server may send in one second without any useful frame. When one is exceeded
+/// the connection fails with [`Failure::TooLarge`](fathometer_model::Failure::TooLarge).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Floods {
-    /// Frames that want an answer: PING, SETTINGS, pushes that are refused.
+    /// Frames that require an answer: PING, SETTINGS, pushes that are refused.
     pub answers: u32,
-    /// Frames that carry nothing: DATA without content, WINDOW_UPDATE, PRIORITY, frames of unknown
-    /// types, frames on streams that were reset.
+    /// Frames that carry nothing: DATA without content, WINDOW_UPDATE, PRIORITY, frames of unknown types,
+    /// frames on streams that were reset.
     pub idle: u32,
-    /// Octets of answers, window updates among them, that wait because the transport does not take
-    /// them, whatever comes.
+    /// Bytes of answers, including window updates, that wait because the transport does not take them. This
+    /// limit always applies.
     pub waiting: u32,
 }
 
-/// 1000 frames to be answered, 10 000 that carry nothing, 64 KiB of answers that wait.
+/// 1000 frames that require an answer, 10 000 that carry nothing, 64 KiB of waiting answers.
 impl Default for Floods {
     fn default() -> Floods {
         Floods {
@@ -73,47 +73,45 @@ impl Default for Floods {
 /// How one connection behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// What `:scheme` says.
+    /// The value of `:scheme`.
     pub scheme: Scheme,
     /// The most requests queued or sent and not yet answered; at least 1. The server's
-    /// SETTINGS_MAX_CONCURRENT_STREAMS is kept as well.
+    /// SETTINGS_MAX_CONCURRENT_STREAMS applies as well.
     pub streams: u32,
-    /// What the server is told. `enable_push` follows from `push` and is not looked at;
-    /// `max_concurrent_streams` bounds the pushes under way.
+    /// The settings sent to the server. `enable_push` follows from `push`, its value here is ignored;
+    /// `max_concurrent_streams` limits the pushes in flight.
     pub settings: Settings,
-    /// The connection's window, in octets: 65 535 to 2^31 − 1.
+    /// The connection's window, in bytes: 65 535 to 2^31 − 1.
     pub connection_window: u32,
-    /// When the server is told that it may send more.
+    /// When window updates are sent to the server.
     pub update_at: UpdateAt,
-    /// What becomes of pushes.
+    /// How pushes are handled.
     pub push: Push,
-    /// The most pushes promised or under way; further ones are refused.
+    /// The most pushes promised or in flight; further ones are refused.
     pub most_pushes: u32,
-    /// When the first requests may leave.
+    /// When the first requests may be sent.
     pub start: Start,
-    /// The most octets of the table that request heads are compressed with, whatever the server
-    /// offers.
+    /// The largest size in bytes of the table that compresses request heads, even if the server allows more.
     pub encoder_table: u32,
-    /// Whether targets go into that table: it makes repeated requests for few targets smaller, and
-    /// those for many targets larger, since they throw each other out.
+    /// Whether targets are added to that table. This makes repeated requests for few targets smaller, and
+    /// requests for many targets larger, because they evict each other.
     pub index_targets: bool,
-    /// Whether the server is told by GOAWAY when the client is done.
+    /// Whether the client sends GOAWAY when it is done.
     pub say_goodbye: bool,
-    /// What a response may be. `head` is the size of a field section as SETTINGS_MAX_HEADER_LIST_SIZE
-    /// counts it, and a bound on its compressed size as well.
+    /// Limits on a response. `head` is the size of a field section as SETTINGS_MAX_HEADER_LIST_SIZE counts it,
+    /// and also limits its compressed size.
     pub limits: Limits,
-    /// How long to wait. `head` and `total` count from when a request was handed to the transport,
-    /// and end the request; `idle` is about the connection, and ends that.
+    /// How long to wait. `head` and `total` count from when a request was handed to the transport, and end that
+    /// request. `idle` applies to the connection, and ends it.
     pub timeouts: Timeouts,
     /// How long the server may take to acknowledge settings.
     pub settings_timeout: Option<Duration>,
-    /// What of no use is put up with.
+    /// Limits on useless frames.
     pub floods: Floods,
 }
 
-/// What a browser does, but for its windows, and without pushes: 100 streams, the windows that the
-/// protocol starts with, updates at half a window, requests at once, targets not in the table, 30 s for
-/// an acknowledgement.
+/// As a browser, but with the protocol's initial windows and without pushes: 100 streams, updates at half a
+/// window, requests at once, targets not in the table, 30 s for an acknowledgement.
 impl Default for Config {
     fn default() -> Config {
         Config {

@@ -1,4 +1,4 @@
-//! The connection machine: its state, what is told to it, and what it reports in which order.
+//! The connection machine: its state, its input, and the order of its events.
 
 use std::collections::VecDeque;
 
@@ -23,19 +23,19 @@ use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, Encoder};
 /// The client side of one HTTP/2 connection. See the [module](super) for how to drive it.
 #[derive(Debug)]
 pub struct Connection {
-    /// Apart from the rest, because what it reads borrows it.
+    /// Separate from the rest, because the frames that it reads borrow it.
     reader: Reader,
     core: Core,
 }
 
-/// Everything but the reader of frames.
+/// Everything except the frame reader.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) config: Config,
     pub(super) output: Output,
     pub(super) encoder: Encoder,
     pub(super) decoder: Decoder,
-    /// What the server has told.
+    /// The server's settings.
     pub(super) peer: Settings,
     pub(super) peer_is_known: bool,
     /// Settings sent and not acknowledged.
@@ -43,54 +43,54 @@ pub(super) struct Core {
     /// When the server must have acknowledged them.
     pub(super) settings_by: Option<Instant>,
     pub(super) streams: Pending<Stream>,
-    /// How many of them were asked for, and how many were pushed.
+    /// How many of the streams were requested, and how many were pushed.
     pub(super) asked: u32,
     pub(super) pushed: u32,
     pub(super) next_request: RequestId,
-    /// The hosts that requests were for, which the server may push for.
+    /// The hosts of the requests so far; the server may push for these hosts.
     pub(super) authorities: Vec<Box<[u8]>>,
-    /// The last stream that the server has promised.
+    /// The last stream promised by the server.
     pub(super) last_promised: StreamId,
-    /// Streams that this side has reset and on which frames may still come, oldest first.
+    /// Streams that this side has reset and on which frames may still arrive, oldest first.
     pub(super) resets: VecDeque<RequestId>,
-    /// Whether so many were reset that they are not all remembered.
+    /// Whether more streams were reset than are remembered.
     pub(super) resets_overflowed: bool,
-    /// What may be sent on all streams together.
+    /// The send window of the connection.
     pub(super) send: Window,
-    /// What the server may send on all streams together.
+    /// The receive window of the connection.
     pub(super) receive: ReceiveWindow,
-    /// Requests with content that the windows do not let go, in the order in which they get a turn.
+    /// Requests with content that the windows block, in the order in which they are served.
     pub(super) blocked: VecDeque<RequestId>,
-    /// Requests that wait for 100 (Continue), and until when.
+    /// Requests that wait for 100 (Continue), with their time limits.
     pub(super) continuing: Vec<(RequestId, Option<Instant>)>,
-    /// What the server said about its end: the first request that it will not deal with.
+    /// The server's GOAWAY: the first request that it will not process.
     pub(super) end: Option<(RequestId, ErrorCode)>,
     /// PINGs without an answer.
     pub(super) pings: u32,
     pub(super) calm: Calm,
-    /// Whether the DATA frame at hand has brought no content so far.
+    /// Whether the current DATA frame has had no content so far.
     pub(super) data_is_empty: bool,
-    /// Events that are known already, each before anything further is read.
+    /// Pending events; they are reported before more input is read.
     pub(super) notes: VecDeque<Event<'static>>,
     pub(super) phase: Phase,
     pub(super) error: Option<ConnectionError>,
     pub(super) head: FieldBlock,
     pub(super) info: ResponseInfo,
-    /// The block that `head` was, and the decoder's generation under which the same octets are the
-    /// same head again.
+    /// The header block of `head`, and the decoder's generation. In the same generation the same bytes decode
+    /// to the same head.
     pub(super) head_block: Vec<u8>,
     pub(super) head_generation: Option<u64>,
     pub(super) trailers: FieldBlock,
     pub(super) promise: FieldBlock,
-    /// What was told of alternative services.
+    /// The last announcement of an alternative service.
     pub(super) told: Told,
     /// The request that is being written.
     pub(super) request: FieldBlock,
     pub(super) text: String,
-    /// Buffers of uploads that are over.
+    /// Buffers of finished uploads.
     pub(super) spare: Vec<Vec<u8>>,
     incoming: Counter,
-    /// No request is late before this instant.
+    /// No request exceeds its time limit before this instant.
     pub(super) wake: Option<Instant>,
     /// When something was last read or written.
     pub(super) active: Instant,
@@ -100,8 +100,7 @@ pub(super) struct Core {
 #[derive(Debug)]
 pub(super) enum Phase {
     Open,
-    /// Requests that are left over are to be reported, the youngest first in the list, then the
-    /// close.
+    /// The remaining requests are to be reported, then the close. The youngest request is first in the list.
     Closing {
         reason: CloseReason,
         ending: Ending,
@@ -110,12 +109,12 @@ pub(super) enum Phase {
     Closed(CloseReason),
 }
 
-/// Requests on one connection: as many as there are odd numbers for streams.
+/// Requests on one connection: the number of odd stream numbers.
 pub(super) const MOST_REQUESTS: u32 = 1 << 30;
 
 impl Connection {
-    /// A machine for a transport connection that carries nothing yet. It says its preface and its
-    /// settings at once.
+    /// A machine for a transport connection on which no byte has been sent or received. It writes its preface
+    /// and its settings at once.
     pub fn new(config: Config) -> Connection {
         let mut connection = Connection {
             reader: Reader::new(reader_limits(&config)),
@@ -167,7 +166,7 @@ impl Connection {
         connection
     }
 
-    /// Makes ready for another transport connection, keeping the memory of this one.
+    /// Resets the machine for another transport connection; keeps its allocated memory.
     pub fn renew(&mut self) {
         let core = &mut self.core;
         self.reader.renew(reader_limits(&core.config));
@@ -206,8 +205,8 @@ impl Connection {
         core.greet();
     }
 
-    /// Gives back the memory that nothing is in, for a connection that will be idle for long. (The
-    /// tables of the compression stay: the server counts on them.)
+    /// Frees unused memory, for a connection that will be idle for a long time. (The compression tables stay,
+    /// because the server relies on them.)
     pub fn shrink(&mut self) {
         self.reader.rest();
         let core = &mut self.core;
@@ -227,7 +226,7 @@ impl Connection {
         }
     }
 
-    /// How it behaves.
+    /// Its configuration.
     pub fn config(&self) -> &Config {
         &self.core.config
     }
@@ -240,65 +239,65 @@ impl Connection {
         &mut self.core
     }
 
-    /// Whether the connection would take a request if it had room.
+    /// Whether the connection would accept a request if it had room.
     pub fn accepts_requests(&self) -> bool {
         self.core.accepts_requests()
     }
 
-    /// Whether a request can be queued now: fewer are outstanding than both sides' limits allow.
+    /// Whether a request can be queued now: fewer are outstanding than the limits of both sides allow.
     /// [`Event::Settings`] may change that.
     #[inline]
     pub fn can_request(&self) -> bool {
         self.core.accepts_requests() && self.core.has_room()
     }
 
-    /// Requests queued or sent whose answers are not whole; pushed ones are not among them.
+    /// Requests queued or sent whose responses are not complete; pushes are not counted.
     pub fn outstanding(&self) -> usize {
         self.core.asked as usize
     }
 
-    /// Pushes promised whose responses are not whole.
+    /// Pushes promised whose responses are not complete.
     pub fn outstanding_pushes(&self) -> usize {
         self.core.pushed as usize
     }
 
-    /// The first request of which no octet has been handed to the transport; the next one to be
-    /// queued when there is none. Requests leave in the order in which they were queued.
+    /// The first request of which no byte has been handed to the transport; the next one to be queued when
+    /// there is none. Requests are sent in the order in which they were queued.
     #[inline]
     pub fn first_unsent(&self) -> RequestId {
         self.core.first_unsent()
     }
 
-    /// The head that the last [`Event::Head`] or [`Event::Interim`] announced. Stays until the
-    /// next head is read.
+    /// The head announced by the last [`Event::Head`] or [`Event::Interim`]. It stays until the next head is
+    /// read.
     #[inline]
     pub fn head(&self) -> Head<'_> {
         Head::new(self.core.info.status, &self.core.head)
     }
 
-    /// The fields that the last [`Event::Trailers`] announced. They stay until the next ones are read.
+    /// The fields announced by the last [`Event::Trailers`]. They stay until the next ones are read.
     pub fn trailers(&self) -> &FieldBlock {
         &self.core.trailers
     }
 
-    /// The request that the last [`Event::Promised`] announced; `None` when there was none. Stays
-    /// until the next one is read.
+    /// The request announced by the last [`Event::Promised`]; `None` when there was none. It stays until the
+    /// next one is read.
     pub fn promise(&self) -> Option<Promise<'_>> {
         super::message::promise(&self.core.promise).ok()
     }
 
-    /// What the last [`Event::Alternatives`] announced: the origin that it is about, empty for that of the
-    /// request, and the value of an `Alt-Svc` field. Stays until the next one is read.
+    /// The last [`Event::Alternatives`]: the origin that it concerns, empty for that of the request, and the
+    /// value of an `Alt-Svc` field. It stays until the next one is read.
     pub fn alternatives(&self) -> (&str, &str) {
         (&self.core.told.origin, &self.core.told.value)
     }
 
-    /// What the server has told of itself, once [`Event::Settings`] was reported.
+    /// The server's settings, once [`Event::Settings`] was reported.
     pub fn peer_settings(&self) -> Option<&Settings> {
         self.core.peer_is_known.then_some(&self.core.peer)
     }
 
-    /// The frames handed to the transport, by type. The preface, 24 octets, is no frame.
+    /// The frames handed to the transport, by type. The preface of 24 bytes is not a frame.
     pub fn sent(&self) -> &Traffic {
         self.core.output.traffic()
     }
@@ -308,12 +307,12 @@ impl Connection {
         self.core.incoming.traffic()
     }
 
-    /// What the server did that ended the connection, if that is why it ended.
+    /// The server's error that closed the connection, if that is why it closed.
     pub fn error(&self) -> Option<ConnectionError> {
         self.core.error
     }
 
-    /// Why the machine is done; `None` while it is not.
+    /// Why the machine is done; `None` while it is active.
     pub fn close_reason(&self) -> Option<CloseReason> {
         match self.core.phase {
             Phase::Closed(reason) => Some(reason),
@@ -321,14 +320,14 @@ impl Connection {
         }
     }
 
-    /// Octets written and held: neither released nor handed to the transport. Content that waits for
-    /// a window is not among them.
+    /// Bytes written and held: neither released nor handed to the transport. Content that waits for a window is
+    /// not counted.
     pub fn held(&self) -> Bytes {
         self.core.output.held()
     }
 
-    /// Releases the oldest `octets` that are held, and the rest of the frame in which they end;
-    /// all when they are fewer. Returns how many were released.
+    /// Releases the oldest `octets` bytes that are held, and the rest of the frame in which they end; all when
+    /// there are fewer. Returns how many bytes were released.
     pub fn release(&mut self, octets: Bytes) -> Bytes {
         if octets == Bytes(0) {
             return octets;
@@ -340,24 +339,24 @@ impl Connection {
         Bytes(released)
     }
 
-    /// Releases everything written so far, content that waits for a window with it: it leaves by
-    /// itself as the server makes room.
+    /// Releases everything written so far, including content that waits for a window. That content is sent
+    /// automatically when the server opens the window.
     pub fn flush(&mut self) {
         self.core.output.flush();
         self.core.release_backlogs();
     }
 
-    /// The octets that may be handed to the transport now. After [`Event::Closed`] it is what is to
-    /// be said last, if anything.
+    /// The bytes that may be handed to the transport now. After [`Event::Closed`] these are the last bytes to
+    /// send, if any.
     #[inline]
     pub fn transmit(&self) -> &[u8] {
         self.core.output.transmit()
     }
 
-    /// Says that the transport took the first `octets` of what [`transmit`](Self::transmit) gave.
+    /// Notes that the transport took the first `octets` bytes of what [`transmit`](Self::transmit) returned.
     ///
     /// # Panics
-    /// When that is more than it gave.
+    /// When `octets` is larger than that.
     pub fn transmitted(&mut self, octets: usize, now: Instant) {
         assert!(octets <= self.transmit().len(), "more than was offered");
         if octets > 0 {
@@ -365,8 +364,8 @@ impl Connection {
         }
     }
 
-    /// Gives up one request, or one push: its stream is reset, and it is reported with this failure
-    /// at the next [`poll`](Self::poll). Nothing happens when it has ended already.
+    /// Aborts one request, or one push: its stream is reset, and the next [`poll`](Self::poll) reports it with
+    /// this failure. Does nothing when it has already ended.
     pub fn cancel(&mut self, request: RequestId, failure: Failure, now: Instant) {
         self.core.now = now;
         if self.core.is_open() {
@@ -374,7 +373,7 @@ impl Connection {
         }
     }
 
-    /// Asks the server for a sign of life, with the next flush; it is reported as [`Event::Pong`].
+    /// Sends a PING with the next flush; the answer is reported as [`Event::Pong`].
     pub fn ping(&mut self, payload: [u8; 8]) {
         if self.core.is_open() {
             self.core.pings += 1;
@@ -382,8 +381,8 @@ impl Connection {
         }
     }
 
-    /// Tells the server, with the next flush, how much a request (or push) matters: `field` is the
-    /// value of a `priority` field (RFC 9218 section 7.1).
+    /// Sends a PRIORITY_UPDATE for a request or push with the next flush: `field` is the value of a `priority`
+    /// field (RFC 9218 section 7.1).
     pub fn update_priority(&mut self, request: RequestId, field: &str) {
         if self.core.is_open() && self.core.streams.get(request).is_some() {
             let output = &mut self.core.output.held;
@@ -391,9 +390,9 @@ impl Connection {
         }
     }
 
-    /// Reads octets off the front of `input` and reports what they mean. Call it until it returns
-    /// `None`: then `input` is used up. Call it with an empty input after any other `handle_`
-    /// method to learn what that one brought about. Then look at [`transmit`](Self::transmit).
+    /// Reads bytes from the front of `input` and reports the next event. Call it until it returns `None`: then
+    /// `input` is used up. After any other `handle_` method, call it with an empty input to get the events that
+    /// the method caused. Then call [`transmit`](Self::transmit).
     pub fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
         let core = &mut self.core;
         core.now = now;
@@ -430,15 +429,15 @@ impl Connection {
         }
     }
 
-    /// Says that the server has ended its side of the connection. All octets before that must have
-    /// been [`poll`](Self::poll)ed.
+    /// Notes that the server has closed its side of the connection. All bytes before that must have been
+    /// [`poll`](Self::poll)ed.
     pub fn handle_eof(&mut self, now: Instant) {
         self.core.now = now;
         self.core.end_of_stream();
     }
 
-    /// Says that the transport failed (or that the caller gives it up, with a failure that is not
-    /// the peer's fault). Responses that were polled whole stay whole.
+    /// Notes that the transport failed, or that the caller aborts it, with a failure that the peer did not
+    /// cause. Responses that were polled completely stay complete.
     pub fn handle_failure(&mut self, failure: Failure, now: Instant) {
         self.core.now = now;
         if self.core.is_open() {
@@ -451,8 +450,8 @@ impl Connection {
         }
     }
 
-    /// Says that the client has no more to ask and is closing: requests without an answer are
-    /// given up as [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
+    /// Notes that the client has no more requests and is closing. Requests without a response are aborted with
+    /// [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
     pub fn finish(&mut self) {
         if !self.core.is_open() {
             return;
@@ -468,12 +467,12 @@ impl Connection {
         self.core.close(CloseReason::Finished, ending);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called if nothing happens before.
+    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.core.poll_timeout()
     }
 
-    /// Acts on every time limit that has passed. Spurious calls do nothing.
+    /// Handles every time limit that has passed. Spurious calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.core.now = now;
         if self.core.is_open() {
@@ -483,7 +482,7 @@ impl Connection {
 }
 
 impl Core {
-    /// Writes what a connection starts with.
+    /// Writes the first frames of a connection.
     fn greet(&mut self) {
         let told = self.config.told();
         let ready = &mut self.output.ready;
@@ -515,7 +514,7 @@ impl Core {
         RequestId(self.next_request.0 - self.output.unsent() as u32)
     }
 
-    /// Notes for which host a request is.
+    /// Records the host of a request.
     pub(super) fn note_authority(&mut self, host: &[u8]) {
         if self.config.push == Push::Accepted && !self.authorities.iter().any(|it| **it == *host) {
             self.authorities.push(host.into());
@@ -542,7 +541,7 @@ impl Core {
         }
     }
 
-    /// Writes an answer to what the server sent, or tells that too many wait.
+    /// Writes an answer to the server's frame; an error when too many answers wait.
     pub(super) fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Fault> {
         let before = self.output.ready.len();
         write(&mut self.output.ready);
@@ -564,17 +563,17 @@ fn reader_limits(config: &Config) -> frame::Limits {
 }
 
 fn decoder(config: &Config) -> Decoder {
-    // Until the server has acknowledged less it uses what the protocol starts with.
+    // Until the server has acknowledged a smaller table, it uses the initial size of the protocol.
     let table = config.settings.header_table_size.max(DEFAULT_TABLE_SIZE);
     Decoder::new(table, config.limits.head.0)
 }
 
-/// The part of `input` that `part` is.
+/// The slice of `input` that is the same memory as `part`.
 fn same_slice<'i>(input: &'i [u8], part: &[u8]) -> &'i [u8] {
     if part.is_empty() {
         return &[];
     }
-    // What is read goes through without being kept, so that it stands in the input.
+    // The reader does not copy the data it returns, so the slice is inside the input.
     let start = part.as_ptr() as usize - input.as_ptr() as usize;
     &input[start..start + part.len()]
 }

@@ -1,4 +1,4 @@
-//! How requests and connections end.
+//! The end of requests and connections.
 
 use fathometer_model::{CloseReason, Failure};
 
@@ -8,20 +8,20 @@ use crate::client::{Event, RequestId};
 use crate::h2::error::{ConnectionError, ErrorCode, Fault};
 use crate::h2::frame::write;
 
-/// Streams reset by this side that are remembered.
+/// The most reset streams that are remembered.
 const MOST_RESETS: usize = 256;
 
-/// Buffers of uploads that are kept for the next ones.
+/// The most upload buffers that are kept for reuse.
 const MOST_SPARE: usize = 16;
 
 impl Core {
-    /// Ends a response that is whole.
+    /// Ends a complete response.
     pub(super) fn end_stream(&mut self, request: RequestId) {
         let Some(stream) = self.remove(request) else {
             return;
         };
         if stream.upload.state != UploadState::Done {
-            // The rest of the content is of no use to anybody (RFC 9113 section 8.1).
+            // The rest of the content is not needed (RFC 9113 section 8.1).
             self.reset(request, ErrorCode::CANCEL);
         }
         self.notes.push_back(Event::End {
@@ -41,8 +41,7 @@ impl Core {
         }
     }
 
-    /// Reports a request whose stream is over. `acted`: the server may have acted on it, if it was
-    /// sent.
+    /// Reports a request whose stream is closed. `acted`: the server may have processed it, if it was sent.
     pub(super) fn lose_stream(&mut self, request: RequestId, failure: Failure, acted: bool) {
         let Some(stream) = self.remove(request) else {
             return;
@@ -55,7 +54,7 @@ impl Core {
         self.close_when_drained();
     }
 
-    /// Resets a stream: behind what is held of it, and with that.
+    /// Resets a stream. If frames of it are held, the reset is held behind them and sent with them.
     pub(super) fn reset(&mut self, request: RequestId, code: ErrorCode) {
         let stream = stream_of(request);
         let output = &mut self.output;
@@ -82,7 +81,7 @@ impl Core {
         write::go_away(&mut self.output.ready, self.last_promised, code, &[]);
     }
 
-    /// Ends the connection for what the server did.
+    /// Closes the connection because of an error of the server.
     pub(super) fn fail(&mut self, fault: Fault) {
         if !self.is_open() {
             return;
@@ -124,7 +123,7 @@ impl Core {
         self.output.drop_all();
     }
 
-    /// Closes a connection on which nothing more is to come.
+    /// Closes a connection on which no more events can happen.
     pub(super) fn close_when_drained(&mut self) {
         if !self.is_open() || !self.streams.is_empty() {
             return;
@@ -142,7 +141,7 @@ impl Core {
         self.close(reason, ending);
     }
 
-    /// Begins to close: requests that are left will be reported, the oldest first.
+    /// Begins to close: remaining requests will be reported, the oldest first.
     pub(super) fn close(&mut self, reason: CloseReason, ending: Ending) {
         let mut left: Vec<RequestId> = self.streams.iter().map(|(request, _)| request).collect();
         left.sort_unstable_by(|one, other| other.cmp(one));
@@ -204,7 +203,7 @@ impl Core {
     }
 }
 
-/// The event that ends a request which has no whole answer.
+/// The event that ends a request without a complete response.
 fn ended(
     request: RequestId,
     stream: &Stream,
@@ -229,7 +228,7 @@ fn ended(
     }
 }
 
-/// What a fault is called where HTTP's versions are compared.
+/// The failure for a fault, in the terms common to all HTTP versions.
 pub(super) const fn failure_of(fault: Fault) -> Failure {
     match fault {
         Fault::SettingsTimeout => Failure::TimedOut,

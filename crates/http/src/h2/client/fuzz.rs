@@ -1,4 +1,4 @@
-//! Feeding a connection anything at all.
+//! Fuzzing of a connection with arbitrary input.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,11 +16,13 @@ use crate::h2::frame::{FrameType, Header, flags, write};
 use crate::h2::settings::Settings;
 use crate::hpack::{Encoder, Indexing};
 
-/// An entry point for fuzzing. The first octet chooses the requests and the configuration, the second
-/// where the input is cut, the third how it ends, the fourth whether the rest is what a server sends as
-/// it is, or a script of frames, which finds more. Panics when whole, cut and octet-by-octet input are
-/// not understood alike, when content appears from nowhere, when the order of events is broken, or
-/// when the connection keeps more than it should.
+/// An entry point for fuzzing. The first byte chooses the requests and the configuration, the second where the
+/// input is cut, and the third how it ends. The fourth chooses whether the rest is the server's raw output or a
+/// script of frames, which finds more. Panics in these cases:
+/// - whole, cut and byte-by-byte input give different results;
+/// - content is reported that was not in the input;
+/// - the order of events is wrong;
+/// - the connection keeps more data than it should.
 pub fn fuzz(data: &[u8]) {
     let Some((&[requests, cut, end, kind], rest)) = data.split_first_chunk::<4>() else {
         return;
@@ -31,7 +33,7 @@ pub fn fuzz(data: &[u8]) {
     };
     let input = &wire[..];
     let whole = run(requests, &[input], end);
-    // Scripts are long where single octets were few: the cut is at any place of them.
+    // A script can expand to more than 256 bytes: the cut is scaled to its length.
     let cut = usize::from(cut) * (input.len() + 1) / 256;
     assert_eq!(whole, run(requests, &[&input[..cut], &input[cut..]], end));
     if input.len() <= 4096 {
@@ -41,7 +43,7 @@ pub fn fuzz(data: &[u8]) {
     assert!(whole.content <= input.len());
 }
 
-/// Frames, each by a few octets of the input: which, on which stream, with what.
+/// Frames, each from a few bytes of the input: type, stream, contents.
 fn script(input: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut encoder = Encoder::new(4096);
@@ -94,7 +96,7 @@ fn script(input: &[u8]) -> Vec<u8> {
             13 => write::window_update(&mut out, on, u32::from(with) << (stream >> 4)),
             14 => write::go_away(&mut out, on, ErrorCode(u32::from(with % 3)), b""),
             _ => {
-                // Whatever it is: type, flags and stream are the input's, the payload too.
+                // An arbitrary frame: the type, flags, stream and payload come from the input.
                 let length = rest.len().min(usize::from(with % 32));
                 let (payload, after) = rest.split_at(length);
                 rest = after;
@@ -113,7 +115,7 @@ fn script(input: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What header blocks of a script are made of.
+/// The fields for the header blocks of a script.
 const FIELDS: [&[(&str, &str)]; 14] = [
     &[(":status", "200")],
     &[(":status", "200"), ("content-length", "5")],
@@ -141,7 +143,7 @@ const FIELDS: [&[(&str, &str)]; 14] = [
     &[],
 ];
 
-/// What became of all requests of one connection.
+/// The results of all requests of one connection.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Log {
     lines: Vec<String>,
@@ -188,7 +190,7 @@ fn run(requests: u8, pieces: &[&[u8]], end: u8) -> Log {
     let mut connection = Connection::new(config(requests));
     let mut judge = Judge::default();
     let asked = queue(&mut connection, requests, &mut judge);
-    // Some of it stays behind: a part of the last request, or all of it.
+    // Some output is not taken: a part of the last request, or all of it.
     connection.flush();
     let offered = connection.transmit().len();
     let kept = if requests & 0x10 == 0 { 0 } else { 5 };
@@ -263,7 +265,7 @@ fn queue(connection: &mut Connection, requests: u8, judge: &mut Judge) -> u32 {
     count
 }
 
-/// How far a request has come.
+/// The progress of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Asked,
@@ -369,7 +371,7 @@ fn drain(
                 log.content += bytes.len();
                 continue;
             }
-            // How much of a broken frame was looked at depends on the split.
+            // How much of a broken frame was examined depends on the split.
             Event::Failed {
                 request,
                 failure,
@@ -385,7 +387,7 @@ fn drain(
         }
     }
     assert!(input.is_empty());
-    // Four windows of content, and what a connection says by itself.
+    // Four windows of content, and the connection's own frames.
     assert!(connection.transmit().len() < 130_000);
 }
 
@@ -395,7 +397,7 @@ mod tests {
 
     use super::*;
 
-    /// A short search; the fuzzer's own is longer and looks where it went.
+    /// A short search; the fuzzer's own search is longer and guided by coverage.
     #[test]
     fn scripts_of_chance_are_understood_alike_however_they_are_cut() {
         for number in 0..4000 {

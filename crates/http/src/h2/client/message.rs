@@ -1,4 +1,4 @@
-//! What makes a field section a response, trailers or a promised request (RFC 9113 section 8).
+//! Validation of a field section as a response, trailers or a promised request (RFC 9113 section 8).
 
 use crate::field_block::FieldBlock;
 use crate::h1::fields::{self, Repeated};
@@ -7,14 +7,14 @@ use crate::h1::fields::{self, Repeated};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// What the head of a response says.
+/// Information from the head of a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ResponseInfo {
     pub(super) status: u16,
     pub(super) content_length: Option<u64>,
 }
 
-/// Reads the head of a response: `:status` once and first, and no other pseudo-header field.
+/// Parses the head of a response: one `:status`, in first place, and no other pseudo-header field.
 pub(super) fn response(block: &FieldBlock) -> Result<ResponseInfo, Malformed> {
     let mut fields = block.iter();
     let status = match fields.next() {
@@ -42,14 +42,14 @@ pub(super) fn trailers(block: &FieldBlock) -> Result<(), Malformed> {
         .try_for_each(|(name, value)| check_field(name, value))
 }
 
-/// The request that a server promises to answer. Its slices are of the block.
+/// A promised request, which the server will answer. Its slices are of the block.
 #[derive(Debug, Clone, Copy)]
 pub struct Promise<'c> {
     /// The method: GET or HEAD.
     pub method: &'c str,
     /// The scheme.
     pub scheme: &'c str,
-    /// The host, with its port where that is not the scheme's.
+    /// The host, and the port unless it is the default of the scheme.
     pub authority: &'c str,
     /// The request target.
     pub target: &'c str,
@@ -65,7 +65,7 @@ impl<'c> Promise<'c> {
     }
 }
 
-/// Reads the head of a promised request (section 8.4): safe, cacheable, without content, and complete.
+/// Parses the head of a promised request (section 8.4): safe, cacheable, without content, and complete.
 pub(super) fn promise(block: &FieldBlock) -> Result<Promise<'_>, Malformed> {
     let mut pseudo = [None; 4];
     let mut regular = false;
@@ -118,10 +118,10 @@ fn status(value: &[u8]) -> Result<u16, Malformed> {
     }
 }
 
-/// A field that is no pseudo-header field: a name in lower case, a value without line ends, NUL and
-/// surrounding white space, and nothing that is about a connection (sections 8.2.1 and 8.2.2).
+/// Checks a regular field: a name in lower case, a value without line ends, NUL and surrounding white space,
+/// and no connection-specific field (sections 8.2.1 and 8.2.2).
 fn check_field(name: &[u8], value: &[u8]) -> Result<(), Malformed> {
-    // Without an early end, so that many octets are looked at in one step.
+    // No early exit, so that the compiler can examine many bytes in one step.
     let named = name.iter().fold(!name.is_empty(), |good, &byte| {
         good & NAME[usize::from(byte)]
     });
@@ -135,9 +135,9 @@ fn check_field(name: &[u8], value: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Whether a field is about a connection of HTTP/1.x and forbidden in HTTP/2.
+/// Whether a field is connection-specific in HTTP/1.x and so forbidden in HTTP/2.
 pub(super) fn is_of_connection(name: &[u8]) -> bool {
-    // The length tells most fields from these without a comparison.
+    // The length rules out most fields without a comparison.
     match name.len() {
         7 => name == b"upgrade",
         10 => name == b"connection" || name == b"keep-alive",
@@ -147,7 +147,7 @@ pub(super) fn is_of_connection(name: &[u8]) -> bool {
     }
 }
 
-/// The octets of tokens, but for capital letters.
+/// The bytes of tokens, except capital letters.
 const NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;

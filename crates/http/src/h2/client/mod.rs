@@ -1,40 +1,42 @@
 //! The client side of one HTTP/2 connection, without I/O (RFC 9113, RFC 7541, RFC 9218).
 //!
-//! [`Connection`] turns requests into octets and octets into [`Event`]s, as
-//! [`h1::client::Connection`](crate::h1::client::Connection) does; [`crate::client::Connection`] is
-//! either. Its methods fall into four kinds:
+//! [`Connection`] turns requests into bytes and bytes into [`Event`]s, as
+//! [`h1::client::Connection`](crate::h1::client::Connection) does; [`crate::client::Connection`] is either. Its
+//! methods are of four kinds:
 //!
-//! - questions, which change nothing: [`can_request`](Connection::can_request),
-//!   [`head`](Connection::head), [`promise`](Connection::promise),
-//!   [`transmit`](Connection::transmit), [`poll_timeout`](Connection::poll_timeout),
-//!   [`sent`](Connection::sent), [`received`](Connection::received) …
-//! - what the client wants: [`request`](Connection::request),
-//!   [`request_prepared`](Connection::request_prepared),
-//!   [`send_content`](Connection::send_content), [`cancel`](Connection::cancel),
-//!   [`update_priority`](Connection::update_priority), [`ping`](Connection::ping),
-//!   [`release`](Connection::release), [`flush`](Connection::flush),
+//! - queries, which change nothing: [`can_request`](Connection::can_request), [`head`](Connection::head),
+//!   [`promise`](Connection::promise), [`transmit`](Connection::transmit),
+//!   [`poll_timeout`](Connection::poll_timeout), [`sent`](Connection::sent),
+//!   [`received`](Connection::received) …
+//! - commands of the client: [`request`](Connection::request),
+//!   [`request_prepared`](Connection::request_prepared), [`send_content`](Connection::send_content),
+//!   [`cancel`](Connection::cancel), [`update_priority`](Connection::update_priority),
+//!   [`ping`](Connection::ping), [`release`](Connection::release), [`flush`](Connection::flush),
 //!   [`finish`](Connection::finish);
-//! - what happened to the transport: [`transmitted`](Connection::transmitted),
+//! - notifications from the transport: [`transmitted`](Connection::transmitted),
 //!   [`handle_eof`](Connection::handle_eof), [`handle_failure`](Connection::handle_failure),
 //!   [`handle_timeout`](Connection::handle_timeout);
-//! - [`poll`](Connection::poll), which reads octets and is the only source of events. Call it with
-//!   what was read, and with nothing after every method of the third kind, until it returns
-//!   `None`; then look at `transmit` and `poll_timeout` again.
+//! - [`poll`](Connection::poll), which reads bytes and is the only source of events. Call it with the bytes
+//!   read, and with an empty input after every method of the third kind, until it returns `None`. Then call
+//!   `transmit` and `poll_timeout` again.
 //!
-//! What the connection needs for itself (the preface and settings, acknowledgements, window updates,
-//! resets) may be transmitted at once and is never held. Requests, their content, PING and
-//! PRIORITY_UPDATE are held until they are released, and everything released at one time is one slice
-//! of [`transmit`](Connection::transmit): *when a client flushes* is what is being measured.
+//! The connection's own frames (the preface and settings, acknowledgements, window updates, resets) may be
+//! transmitted at once and are never held. Requests, their content, PING and PRIORITY_UPDATE are held until
+//! they are released. Everything released at one time is one slice of [`transmit`](Connection::transmit),
+//! because *when a client flushes* is what is measured.
 //!
-//! Invariants: any split of the input gives the same events (contents joined); every request ends in
-//! exactly one of `End`, `Failed` and `Unanswered`, and so does every push that was accepted; nothing
-//! comes after `Closed`. A fault on one stream resets that stream and no other; a fault of the
-//! connection ends it with GOAWAY and the code the standard names. Whatever a server sends, what is
-//! kept of it is bounded by [`Config`]. An exchange allocates nothing once the buffers have grown to
-//! their sizes.
+//! Invariants:
 //!
-//! Not done here: TLS and ALPN, the upgrade from HTTP/1.1, `CONNECT`, choosing connections and retrying
-//! (a host's business), and the tree of priorities of RFC 7540.
+//! - Any split of the input gives the same events (contents joined).
+//! - Every request ends in exactly one of `End`, `Failed` and `Unanswered`, and so does every accepted push.
+//! - No event follows `Closed`.
+//! - An error on one stream resets only that stream. A connection error closes the connection with GOAWAY and
+//!   the error code of the RFC.
+//! - [`Config`] limits the data that is kept, whatever a server sends.
+//! - An exchange allocates nothing once the buffers have grown to their sizes.
+//!
+//! Out of scope: TLS and ALPN, the upgrade from HTTP/1.1, `CONNECT`, choosing connections and retrying (the
+//! caller's task), and the priority tree of RFC 7540.
 //!
 //! ```
 //! use fathometer_http::h2::client::{Config, Connection, Event, RequestLine};

@@ -1,4 +1,4 @@
-//! What a connection has still to write.
+//! The unsent output of a connection.
 
 use std::collections::VecDeque;
 
@@ -8,24 +8,24 @@ use super::traffic::{Counter, Traffic};
 use crate::h2::frame::{HEADER_LENGTH, Header};
 use crate::h2::{PREFACE, StreamId};
 
-/// Octets to be written: some handed to the transport, some that may be, some held. Both parts
-/// consist of whole frames, so that frames of the connection itself can go between them.
+/// Bytes to be written: some handed to the transport, some released to it, some held. Both buffers consist of
+/// complete frames, so that the connection's own frames can go between them.
 #[derive(Debug)]
 pub(super) struct Output {
-    /// May go; `ready[..taken]` went.
+    /// Released; `ready[..taken]` was handed to the transport.
     pub(super) ready: Vec<u8>,
     taken: usize,
-    /// Waits to be released.
+    /// Not released yet.
     pub(super) held: Vec<u8>,
-    /// Where requests begin in `ready` of which no octet went, as places in the stream of all octets.
+    /// Where requests begin in `ready` of which no byte was sent, as positions in the stream of all bytes.
     begins: VecDeque<u64>,
     /// Where requests begin in `held`.
     held_begins: VecDeque<usize>,
-    /// Octets of the stream before `ready[0]`.
+    /// The number of bytes of the stream before `ready[0]`.
     before: u64,
-    /// Where answers in `ready` end, as places in the stream of all octets, and their octets.
+    /// Where answers in `ready` end, as positions in the stream of all bytes, and their sizes in bytes.
     answers: VecDeque<(u64, u32)>,
-    /// The sum of those.
+    /// The sum of those sizes.
     waiting: u32,
     counter: Counter,
 }
@@ -47,14 +47,14 @@ impl Default for Output {
 }
 
 impl Output {
-    /// Forgets everything but the memory it was in.
+    /// Drops everything but keeps the allocated memory.
     pub(super) fn clear(&mut self) {
         self.drop_all();
         self.before = 0;
         self.counter = Counter::new(PREFACE.len());
     }
 
-    /// Drops everything that has not been handed over.
+    /// Drops all output that has not been handed over.
     pub(super) fn drop_all(&mut self) {
         self.ready.clear();
         self.taken = 0;
@@ -65,13 +65,13 @@ impl Output {
         self.waiting = 0;
     }
 
-    /// Drops what was not released.
+    /// Drops all output that was not released.
     pub(super) fn drop_held(&mut self) {
         self.held.clear();
         self.held_begins.clear();
     }
 
-    /// Gives back memory that holds nothing.
+    /// Frees unused memory.
     pub(super) fn shrink(&mut self) {
         if self.ready.is_empty() {
             self.ready = Vec::new();
@@ -88,17 +88,17 @@ impl Output {
         }
     }
 
-    /// What was handed over, by type.
+    /// The frames handed over, by type.
     pub(super) fn traffic(&self) -> &Traffic {
         self.counter.traffic()
     }
 
-    /// Says that a request begins here.
+    /// Marks the current end of the output as the start of a request.
     pub(super) fn begin_request(&mut self) {
         self.held_begins.push_back(self.held.len());
     }
 
-    /// Requests of which no octet was handed over.
+    /// The number of requests of which no byte was handed over.
     pub(super) fn unsent(&self) -> usize {
         self.begins.len() + self.held_begins.len()
     }
@@ -108,13 +108,13 @@ impl Output {
         frames(&self.held).any(|(_, header)| header.stream == stream)
     }
 
-    /// Counts octets at the end of what may go as an answer; returns how many octets of answers wait.
+    /// Counts the last bytes of the released output as an answer; returns how many bytes of answers wait.
     pub(super) fn answered(&mut self, octets: usize) -> u32 {
         let end = self.before + self.ready.len() as u64;
         let octets = octets as u32;
         self.waiting += octets;
         match self.answers.back_mut() {
-            // Neighbours are counted together, as long as that is fine enough.
+            // Adjacent answers are counted together, up to about 1024 bytes.
             Some((last, sum)) if *last + u64::from(octets) == end && *sum < 1024 => {
                 *last = end;
                 *sum += octets;
@@ -138,7 +138,7 @@ impl Output {
         }
     }
 
-    /// Releases the frames in which the oldest `octets` are; returns their octets.
+    /// Releases the frames in which the oldest `octets` bytes are; returns the size of these frames.
     pub(super) fn release(&mut self, octets: u64) -> u64 {
         let end = frames(&self.held)
             .map(|(end, _)| end)
@@ -166,7 +166,7 @@ impl Output {
         &self.ready[self.taken..]
     }
 
-    /// Takes what was handed over off; returns of how many requests the first octet was among it.
+    /// Removes the bytes handed over; returns the number of requests whose first byte was among them.
     pub(super) fn transmitted(&mut self, octets: usize) -> u32 {
         let end = self.taken + octets;
         self.counter.pass(&self.ready[self.taken..end]);
@@ -187,7 +187,7 @@ impl Output {
         begun
     }
 
-    /// Forgets what was handed over, once that is cheap.
+    /// Drops the bytes handed over, once that is cheap.
     fn compact(&mut self) {
         if self.taken == self.ready.len() {
             self.ready.clear();
@@ -200,13 +200,13 @@ impl Output {
         self.taken = 0;
     }
 
-    /// Octets held.
+    /// Number of bytes held.
     pub(super) fn held(&self) -> Bytes {
         Bytes(self.held.len() as u64)
     }
 }
 
-/// Where each of the frames in `octets` ends, and its header.
+/// The end position and the header of each frame in `octets`.
 fn frames(octets: &[u8]) -> impl Iterator<Item = (usize, Header)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -216,7 +216,7 @@ fn frames(octets: &[u8]) -> impl Iterator<Item = (usize, Header)> {
     })
 }
 
-/// When a limit ends that starts at `start`.
+/// The end of a time limit that starts at `start`.
 pub(super) fn deadline(start: Instant, limit: Option<std::time::Duration>) -> Option<Instant> {
     limit.map(|limit| start + limit)
 }

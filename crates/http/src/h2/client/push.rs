@@ -1,4 +1,4 @@
-//! What the server pushes (RFC 9113 section 8.4).
+//! The server's pushes (RFC 9113 section 8.4).
 
 use super::config::Push;
 use super::connection::Core;
@@ -11,7 +11,7 @@ use crate::h2::flow::{ReceiveWindow, Window};
 use crate::h2::frame::HeaderBlock;
 
 impl Core {
-    /// A request was promised to be answered.
+    /// Handles a PUSH_PROMISE.
     pub(super) fn pushed(
         &mut self,
         promised: StreamId,
@@ -33,7 +33,7 @@ impl Core {
         }
         let request = request_of(promised);
         if self.streams.get(parent).is_none() {
-            // It was given up while the promise was under way.
+            // The parent was cancelled while the promise was in flight.
             if !self.resets_overflowed && !self.resets.contains(&parent) {
                 return Err(Fault::ClosedStream);
             }
@@ -72,7 +72,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the promise is of a request that a server may answer unasked.
+    /// Whether the server may push a response to the promised request.
     fn promise_is_good(&self) -> bool {
         if self.promise.len() > usize::from(self.config.limits.fields) + 4 {
             return false;
@@ -81,7 +81,7 @@ impl Core {
             return false;
         };
         let asked = |host: &[u8]| promise.authority.as_bytes().eq_ignore_ascii_case(host);
-        // Where pushes are refused anyway hosts are not noted.
+        // Where all pushes are refused, the hosts are not recorded.
         let is_ours =
             self.config.push == Push::Refused || self.authorities.iter().any(|host| asked(host));
         is_ours && promise.scheme == self.config.scheme.name()
@@ -96,7 +96,7 @@ impl Core {
         }
     }
 
-    /// Whether more pushed responses have begun than was allowed.
+    /// Whether more pushed responses have begun than allowed.
     pub(super) fn too_many_pushes(&self) -> bool {
         let Some(most) = self.config.settings.max_concurrent_streams else {
             return false;

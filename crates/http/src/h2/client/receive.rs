@@ -1,4 +1,4 @@
-//! What frames mean.
+//! Processing of received frames.
 
 use fathometer_model::{Bytes, Failure};
 
@@ -13,22 +13,22 @@ use crate::h2::error::{Error, ErrorCode, Fault};
 use crate::h2::frame::{DataPiece, Frame, HeaderBlock, SettingsList, write};
 use crate::h2::settings::id;
 
-/// What becomes of a response whose head was read.
+/// What follows the head of a response.
 enum Reading {
     /// It is an interim response.
     Interim,
-    /// Its content follows; of this length, if that is known.
+    /// Its content follows; with this length, if it is given.
     Content(Option<u64>),
 }
 
 impl Core {
-    /// Deals with a frame other than DATA.
+    /// Handles a frame other than DATA.
     pub(super) fn take(&mut self, frame: &Frame<'_>) -> Result<(), Fault> {
         if !self.peer_is_known && !matches!(frame, Frame::Settings(_)) {
             return Err(Fault::NoSettings);
         }
         match *frame {
-            // It comes before the settings, or it would have been dealt with.
+            // DATA before the settings; all other DATA is handled before.
             Frame::Data(_) => Err(Fault::NoSettings),
             Frame::Headers(block) => self.headers(&block),
             Frame::Push { promised, block } => self.pushed(promised, &block),
@@ -61,7 +61,7 @@ impl Core {
         }
     }
 
-    /// Deals with a fault that the reader found.
+    /// Handles an error reported by the reader.
     pub(super) fn take_error(&mut self, error: Error) -> Result<(), Fault> {
         match error {
             Error::Connection(error) => Err(error.why),
@@ -78,7 +78,7 @@ impl Core {
         }
     }
 
-    /// Deals with a piece of a DATA frame, whose content is `content`.
+    /// Handles a piece of a DATA frame, whose content is `content`.
     pub(super) fn data<'i>(
         &mut self,
         piece: &DataPiece<'_>,
@@ -145,7 +145,7 @@ impl Core {
         Ok(event)
     }
 
-    /// Lets the server send more on a stream.
+    /// Reopens the receive window of a stream.
     fn give_back(&mut self, request: RequestId, octets: u32) -> Result<(), Fault> {
         let update_at = self.config.update_at;
         let stream = self.streams.get_mut(request);
@@ -157,7 +157,7 @@ impl Core {
         }
     }
 
-    /// Its last frame has come. Content that was announced must be there.
+    /// The last frame of a response has arrived. All announced content must be there.
     fn response_ends(&mut self, request: RequestId, left: Option<u64>) {
         match left {
             None | Some(0) => self.end_stream(request),
@@ -222,7 +222,7 @@ impl Core {
         Ok(())
     }
 
-    /// What the head at hand says about what follows.
+    /// What follows the current head.
     fn read_head(
         &mut self,
         request: RequestId,
@@ -233,7 +233,7 @@ impl Core {
         let info = self.info;
         let stream = self.streams.get_mut(request).ok_or(malformed)?;
         if info.status < 200 {
-            // Switching protocols (101) is no part of HTTP/2.
+            // Switching protocols (101) does not exist in HTTP/2.
             if ends || info.status == 101 {
                 return Err(malformed);
             }
@@ -282,8 +282,8 @@ impl Core {
         Ok(())
     }
 
-    /// Decodes a head and checks it. Servers say the same thing over and over, and mostly by reference
-    /// to their table: what is known of the head before is then known of this one.
+    /// Decodes a head and checks it. Servers often repeat the same head, mostly by reference to their table.
+    /// The parsed result of the previous head then applies to this one.
     fn decode_head(&mut self, block: &[u8]) -> Result<Result<(), Failure>, Fault> {
         let generation = self.decoder.generation();
         if self.head_generation == Some(generation) && self.head_block == block {
@@ -296,7 +296,7 @@ impl Core {
             Err(error) if error.is_fatal() => return Err(Fault::Compression),
             Err(_) => return Ok(Err(Failure::TooLarge)),
         }
-        // One of them is the status.
+        // The extra field is the status.
         if self.head.len() > usize::from(self.config.limits.fields) + 1 {
             return Ok(Err(Failure::TooLarge));
         }
@@ -312,7 +312,7 @@ impl Core {
         Ok(Ok(()))
     }
 
-    /// Decodes a block for the sake of the table.
+    /// Decodes a block only to update the table.
     pub(super) fn skip_block(&mut self, block: &[u8]) -> Result<(), Fault> {
         self.trailers.clear();
         let decoded = self.decoder.decode(block, &mut self.trailers);
@@ -329,7 +329,7 @@ impl Core {
         }
     }
 
-    /// Ends waiting for 100 (Continue); whether that was waited for.
+    /// Ends the wait for 100 (Continue); returns whether there was one.
     fn stops_waiting(&mut self, request: RequestId) -> bool {
         let before = self.continuing.len();
         self.continuing.retain(|&(other, _)| other != request);
@@ -340,7 +340,7 @@ impl Core {
         waited
     }
 
-    /// Says that content may be sent, for want of an answer.
+    /// Reports that content may be sent, although there was no answer.
     pub(super) fn may_continue(&mut self, request: RequestId) {
         if let Some(stream) = self.streams.get_mut(request) {
             stream.upload.state = UploadState::Open;
@@ -352,7 +352,7 @@ impl Core {
         self.calm.wants_answer(&self.config.floods, self.now)?;
         let before = self.peer;
         for (id, value) in list.iter() {
-            // Servers are not pushed to, and need not be told so (section 6.5.2).
+            // Servers cannot receive pushes, so they must not set it (section 6.5.2).
             if id == id::ENABLE_PUSH && value != 0 {
                 return Err(Fault::BadSetting);
             }
@@ -360,7 +360,7 @@ impl Core {
         }
         self.peer_is_known = true;
         if list.iter().any(|(id, _)| id == id::HEADER_TABLE_SIZE) {
-            // A size that was smaller for a moment has emptied the server's table.
+            // A temporarily smaller size has emptied the server's table.
             for (id, value) in list.iter() {
                 if id == id::HEADER_TABLE_SIZE {
                     self.encoder.set_table_limit(value);
@@ -373,7 +373,8 @@ impl Core {
                 stream.send.change_initial(old, new)?;
             }
         }
-        // What is held was made by the rules before: where those were wider, it goes first.
+        // Held frames follow the previous settings. Where those allowed more, the acknowledgement is sent after
+        // them.
         let narrower = self.peer.header_table_size < before.header_table_size
             || new < old
             || self.peer.max_frame_size < before.max_frame_size;
@@ -422,15 +423,15 @@ impl Core {
             self.must_not_be_idle(stream)?;
             return self.nothing();
         }
-        // Refused is what was not processed at all (section 8.7).
+        // REFUSED_STREAM means that the request was not processed at all (section 8.7).
         let acted = code != ErrorCode::REFUSED_STREAM;
         self.forget_held(request);
         self.lose_stream(request, Failure::StreamReset, acted);
         Ok(())
     }
 
-    /// A stream that the server has reset: what is held of it leaves all the same when its head does,
-    /// since the compression counts on it, and is then ended from this side too.
+    /// Handles a stream that the server has reset. Its held frames are still sent after its head, because the
+    /// compression state depends on them. A reset from this side then ends it.
     fn forget_held(&mut self, request: RequestId) {
         let stream = stream_of(request);
         if self.output.holds(stream) {
@@ -466,13 +467,13 @@ impl Core {
         Ok(())
     }
 
-    /// A frame that carries nothing.
+    /// Counts a frame that carries nothing.
     pub(super) fn nothing(&mut self) -> Result<(), Fault> {
         self.calm.carries_nothing(&self.config.floods, self.now)
     }
 
-    /// A frame that carries part of a message came on a stream that is not open: that is in order
-    /// when this side has reset it and the server did not know yet.
+    /// Handles a frame with part of a message on a stream that is not open. It is allowed if this side has
+    /// reset the stream and the server had not received the reset yet.
     fn on_closed_stream(&mut self, stream: StreamId) -> Result<(), Fault> {
         self.must_not_be_idle(stream)?;
         let request = request_of(stream);

@@ -15,8 +15,7 @@ use crate::h2::flow::{ReceiveWindow, Window};
 use crate::h2::frame::write;
 use crate::hpack::Indexing;
 
-/// Writes one request. Nothing of it is compressed before one of the `send` methods, so that it leaves
-/// no trace when it is dropped instead.
+/// Writes one request. It is compressed only by one of the `send` methods, so dropping it before has no effect.
 #[derive(Debug)]
 #[must_use = "a request leaves when it is sent"]
 pub struct RequestWriter<'c> {
@@ -52,8 +51,8 @@ impl<'c> RequestWriter<'c> {
         }
     }
 
-    /// Adds a field; its name is written in lower case. The fields that frame the content, `Expect`,
-    /// and those that are about a connection of HTTP/1.x are refused.
+    /// Adds a field; its name is converted to lower case. The fields that frame the content, `Expect`, and
+    /// connection-specific fields of HTTP/1.x are refused.
     pub fn field(&mut self, name: &str, value: &str) -> &mut RequestWriter<'c> {
         self.field_display(name, format_args!("{value}"))
     }
@@ -86,15 +85,15 @@ impl<'c> RequestWriter<'c> {
         self
     }
 
-    /// Queues the request, which has no content. Nothing leaves before the connection is told to
-    /// [`flush`](Connection::flush) or [`release`](Connection::release).
+    /// Queues the request without content. It is sent only after [`flush`](Connection::flush) or
+    /// [`release`](Connection::release).
     pub fn send(self) -> Result<Queued, SendError> {
         self.send_with(Content::None, false)
     }
 
-    /// Queues the request with content to follow by [`Connection::send_content`].
-    /// [`Content::Chunked`] leaves its length open. With `expect_continue` it asks for 100 (Continue)
-    /// and the content waits for [`Event::SendContent`](super::Event::SendContent).
+    /// Queues the request with content to follow by [`Connection::send_content`]. [`Content::Chunked`] leaves
+    /// its length open. With `expect_continue` it requests 100 (Continue) and the content waits for
+    /// [`Event::SendContent`](super::Event::SendContent).
     pub fn send_with(self, content: Content, expect_continue: bool) -> Result<Queued, SendError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -130,15 +129,15 @@ impl<'c> RequestWriter<'c> {
     }
 }
 
-/// A request but for its target: everything else was checked when it was made.
+/// A request without its target: everything else is checked when it is created.
 ///
-/// One of these serves any number of targets that share a method, fields and a length of content.
+/// One prepared request serves any number of targets that share a method, fields and a content length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedRequest {
     method: Box<str>,
     host: Box<str>,
     fields: Box<[PreparedField]>,
-    /// Octets of all names and values but the target's and the scheme's.
+    /// Bytes of all names and values, except those of the target and the scheme.
     octets: u64,
     content: u64,
     head_method: bool,
@@ -153,7 +152,7 @@ struct PreparedField {
 }
 
 impl PreparedRequest {
-    /// A request with these fields, and with `content` octets of content unless that is `None`. The
+    /// A request with these fields, and with `content` bytes of content unless that is `None`. The
     /// rules are those of [`Connection::request`].
     pub fn new(
         method: &str,
@@ -161,7 +160,7 @@ impl PreparedRequest {
         fields: &[(String, String)],
         content: Option<u64>,
     ) -> Result<PreparedRequest, SendError> {
-        // Checked by the one writer there is, onto a connection of its own.
+        // Checked by the regular request writer, on a temporary connection.
         let mut connection = Connection::new(super::Config::default());
         let target = "/";
         let line = RequestLine {
@@ -196,16 +195,15 @@ impl PreparedRequest {
 }
 
 impl Connection {
-    /// Starts to write a request behind those queued before.
+    /// Starts to write a request after those already queued.
     pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
         let core = self.core_mut();
         core.check_room()?;
         Ok(RequestWriter::new(core, line))
     }
 
-    /// Queues a prepared request for `target`, as [`request`](Self::request) and
-    /// [`RequestWriter::send_with`] would. Content that was announced is to follow by
-    /// [`send_content`](Self::send_content).
+    /// Queues a prepared request for `target`, as [`request`](Self::request) and [`RequestWriter::send_with`]
+    /// would. Announced content must follow by [`send_content`](Self::send_content).
     pub fn request_prepared(
         &mut self,
         prepared: &PreparedRequest,
@@ -240,7 +238,7 @@ impl Connection {
     }
 }
 
-/// What a stream starts with.
+/// Parameters for opening a stream.
 #[derive(Debug, Clone, Copy)]
 struct Opening {
     head_method: bool,
@@ -339,8 +337,8 @@ impl Core {
     }
 }
 
-/// Which fields are worth a place in the table: not those whose values seldom come again, and
-/// never those that are secrets short enough to be guessed (RFC 7541 section 7.1.3).
+/// Which fields are added to the table. Excluded are fields whose values seldom repeat, and secrets that are
+/// short enough to be guessed (RFC 7541 section 7.1.3).
 fn indexing(name: &[u8], value: &[u8]) -> Indexing {
     match name {
         b"content-length"
@@ -356,7 +354,7 @@ fn indexing(name: &[u8], value: &[u8]) -> Indexing {
     }
 }
 
-/// Whether `:authority` can be this.
+/// Whether this is valid as `:authority`.
 fn is_host(host: &str) -> bool {
     !host.is_empty()
         && host
@@ -373,7 +371,7 @@ fn takes_field(name: &[u8], value: &[u8]) -> bool {
         && (name != b"te" || value == b"trailers")
 }
 
-/// A number in decimal digits, without a string.
+/// A number in decimal digits, without allocating a string.
 #[derive(Default)]
 struct Digits([u8; 20]);
 

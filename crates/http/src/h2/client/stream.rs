@@ -1,4 +1,4 @@
-//! What a connection knows of one request.
+//! The state of one request.
 
 use fathometer_model::{Failure, Instant};
 
@@ -6,7 +6,7 @@ use crate::client::{Received, RequestId};
 use crate::h2::StreamId;
 use crate::h2::flow::{ReceiveWindow, Window};
 
-/// A request without a whole answer.
+/// A request without a complete response.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) head_method: bool,
@@ -14,21 +14,21 @@ pub(super) struct Stream {
     pub(super) answer: Answer,
     pub(super) interims: u16,
     pub(super) received: Received,
-    /// When its first octet was handed to the transport; of a push, when it was promised.
+    /// When its first byte was handed to the transport; for a push, when it was promised.
     pub(super) sent: Option<Instant>,
     pub(super) send: Window,
     pub(super) receive: ReceiveWindow,
     pub(super) upload: Upload,
 }
 
-/// How far a response has come.
+/// The progress of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Nothing of it is there.
+    /// Nothing has arrived.
     None,
-    /// Something is there, but not the final head.
+    /// Something has arrived, but not the final head.
     Begun,
-    /// The final head is there. How much content is to follow, if that was said.
+    /// The final head has arrived. How much content is still to come, if announced.
     Content(Option<u64>),
 }
 
@@ -36,13 +36,13 @@ pub(super) enum Answer {
 #[derive(Debug, Default)]
 pub(super) struct Upload {
     pub(super) state: UploadState,
-    /// Octets that the caller has still to give; `None` when that was not said.
+    /// Bytes that the caller has not passed yet; `None` when the length was not announced.
     pub(super) remaining: Option<u64>,
-    /// Given, and not in a frame yet because the windows do not let it.
+    /// Passed by the caller, but not in a frame yet because the windows block it.
     pub(super) backlog: Vec<u8>,
     /// `backlog[..framed]` is in frames.
     pub(super) framed: usize,
-    /// `backlog[..released]` may leave.
+    /// `backlog[..released]` may be sent.
     pub(super) released: usize,
 }
 
@@ -53,27 +53,27 @@ pub(super) enum UploadState {
     Done,
     /// It waits for 100 (Continue).
     AwaitsContinue,
-    /// More may be given.
+    /// The caller may pass more content.
     Open,
-    /// All was given.
+    /// The caller has passed all content.
     Given,
 }
 
 impl Upload {
-    /// Whether something is to be framed that no window allowed.
+    /// Whether content waits for a window.
     pub(super) fn is_blocked(&self) -> bool {
         self.framed < self.backlog.len()
     }
 }
 
 impl Stream {
-    /// Whether anything of the response was reported.
+    /// Whether any part of the response was reported.
     pub(super) fn is_begun(&self) -> bool {
         self.answer != Answer::None
     }
 }
 
-/// The number of a stream as it is on the wire.
+/// The number of a stream on the wire.
 pub(super) const fn stream_of(request: RequestId) -> StreamId {
     match request.is_pushed() {
         true => StreamId::new(request.0 << 1),
@@ -81,7 +81,7 @@ pub(super) const fn stream_of(request: RequestId) -> StreamId {
     }
 }
 
-/// The request of a stream other than the connection.
+/// The request of a stream; the stream must not be the connection.
 pub(super) const fn request_of(stream: StreamId) -> RequestId {
     let number = stream.number() >> 1;
     match stream.is_client() {
@@ -90,12 +90,12 @@ pub(super) const fn request_of(stream: StreamId) -> RequestId {
     }
 }
 
-/// What is left to report when the connection ends.
+/// The failures to report when the connection ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ending {
-    /// What became of responses that had begun.
+    /// For responses that had begun.
     pub(super) begun: Failure,
-    /// What became of requests without any of their answer.
+    /// For requests without any part of a response.
     pub(super) unanswered: Failure,
 }
 

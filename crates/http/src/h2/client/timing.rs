@@ -8,7 +8,7 @@ use super::stream::{Answer, Ending};
 use crate::h2::error::{ErrorCode, Fault};
 
 impl Core {
-    /// Sees to it that a request that was sent now is looked at when it is late.
+    /// Schedules the check of the time limits of a request sent now.
     pub(super) fn watch(&mut self, now: Instant) {
         if self.wake.is_none() {
             let timeouts = &self.config.timeouts;
@@ -62,8 +62,8 @@ impl Core {
         }
     }
 
-    /// Gives up the requests whose time has passed, and finds out when the next one's will have. It
-    /// is done once for many requests, not at each of them.
+    /// Aborts the requests whose time limit has passed, and finds when the next limit expires. This is done
+    /// once for many requests, not for each of them.
     fn find_late(&mut self, now: Instant) {
         let timeouts = self.config.timeouts;
         let mut late = Vec::new();

@@ -4,8 +4,7 @@ use fathometer_model::Bytes;
 
 use crate::h2::frame::{FrameType, HEADER_LENGTH, Header};
 
-/// Types that are counted apart, in the order of their numbers; PRIORITY_UPDATE and all others are
-/// the last two.
+/// Types with a separate count, in the order of their numbers; PRIORITY_UPDATE and all others are the last two.
 const KNOWN: usize = 11;
 const PRIORITY_UPDATE: usize = KNOWN;
 const OTHERS: usize = KNOWN + 1;
@@ -18,17 +17,17 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Frames of this type that began to pass. All types that are not known are counted as one.
+    /// Number of frames of this type whose header was complete. All unknown types are counted as one type.
     pub fn frames(&self, kind: FrameType) -> u64 {
         self.frames[place(kind)]
     }
 
-    /// Octets of frames of this type that passed, with the nine of each frame's header.
+    /// Bytes of frames of this type, with the nine bytes of each frame's header.
     pub fn octets(&self, kind: FrameType) -> Bytes {
         Bytes(self.octets[place(kind)])
     }
 
-    /// Octets of all frames.
+    /// Bytes of all frames.
     pub fn total(&self) -> Bytes {
         Bytes(self.octets.iter().sum())
     }
@@ -42,22 +41,22 @@ fn place(kind: FrameType) -> usize {
     }
 }
 
-/// Follows the octets of one direction from frame to frame and counts them.
+/// Follows the bytes of one direction from frame to frame and counts them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counter {
     traffic: Traffic,
-    /// A frame header that passed in part, and how much of it.
+    /// An incomplete frame header, and the number of its bytes so far.
     header: [u8; HEADER_LENGTH],
     have: usize,
-    /// Octets of the payload at hand that are to come, and its type's place.
+    /// Remaining payload bytes of the current frame, and the index of its type.
     payload: usize,
     place: usize,
-    /// Octets to come before the first frame.
+    /// Remaining bytes before the first frame.
     preface: usize,
 }
 
 impl Counter {
-    /// A counter of frames behind a preface of so many octets.
+    /// A counter of frames after a preface of `preface` bytes.
     pub(super) fn new(preface: usize) -> Counter {
         Counter {
             preface,
@@ -69,7 +68,7 @@ impl Counter {
         &self.traffic
     }
 
-    /// Counts octets that pass.
+    /// Counts these bytes.
     pub(super) fn pass(&mut self, octets: &[u8]) {
         let mut octets = octets;
         if self.preface > 0 {
@@ -103,7 +102,7 @@ impl Counter {
         }
     }
 
-    /// A frame begins. (Its header is counted when it is whole.)
+    /// A frame begins. (Its header is counted when it is complete.)
     fn begin(&mut self, header: [u8; HEADER_LENGTH]) {
         let header = Header::parse(&header);
         self.payload = header.length as usize;

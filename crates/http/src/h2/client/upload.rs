@@ -1,4 +1,4 @@
-//! Content of requests, as far as the windows let it go.
+//! Sending the content of requests within the windows.
 
 use super::connection::{Connection, Core};
 use super::stream::{Stream, UploadState, stream_of};
@@ -8,8 +8,8 @@ use crate::h2::flow::Window;
 use crate::h2::frame::write;
 
 impl Connection {
-    /// Adds content to a request that announced it. Like heads it is held until it is released; what
-    /// the windows do not let go is kept and follows by itself.
+    /// Adds content to a request that announced it. Like heads, it is held until it is released. Content that
+    /// the windows block is kept and sent later automatically.
     pub fn send_content(&mut self, request: RequestId, content: &[u8]) -> Result<(), SendError> {
         let core = self.core_mut();
         let stream = core.uploading(request)?;
@@ -27,8 +27,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends content that was announced without its length. Content of a known length ends by itself
-    /// with its last octet.
+    /// Ends content that was announced without its length. Content of a known length ends with its last byte.
     pub fn finish_content(&mut self, request: RequestId) -> Result<(), SendError> {
         let core = self.core_mut();
         let stream = core.uploading(request)?;
@@ -40,8 +39,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Octets of content that were given for a request and wait for a window: a caller that has
-    /// much to send waits until they are few.
+    /// Bytes of content that were passed for a request and wait for a window. A caller with much to send should
+    /// wait until this is small.
     pub fn backlog(&self, request: RequestId) -> usize {
         let stream = self.core().streams.get(request);
         stream.map_or(0, |stream| {
@@ -51,7 +50,7 @@ impl Connection {
 }
 
 impl Core {
-    /// A stream that takes content.
+    /// A stream that accepts content.
     fn uploading(&mut self, request: RequestId) -> Result<&mut Stream, SendError> {
         if !self.is_open() {
             return Err(SendError::Closed);
@@ -63,7 +62,7 @@ impl Core {
         }
     }
 
-    /// Frames content as far as the windows go, and keeps the rest.
+    /// Frames content as far as the windows allow, and keeps the rest.
     fn give(&mut self, request: RequestId, content: &[u8]) {
         let Some(stream) = self.streams.get_mut(request) else {
             return;
@@ -100,7 +99,7 @@ impl Core {
         }
     }
 
-    /// Lets content that waits for windows leave as soon as they allow it.
+    /// Releases content that waits for windows, to be sent as soon as they allow it.
     pub(super) fn release_backlogs(&mut self) {
         if self.blocked.is_empty() {
             return;
@@ -113,7 +112,7 @@ impl Core {
         self.frame_backlogs();
     }
 
-    /// Frames content that was released and had to wait: a frame of each request in turn.
+    /// Frames released content that had to wait: one frame of each request in turn.
     pub(super) fn frame_backlogs(&mut self) {
         let mut idle_turns = 0;
         while idle_turns < self.blocked.len() && self.send.available() > 0 {
@@ -168,17 +167,17 @@ impl Core {
     }
 }
 
-/// What came of a request's turn to send.
+/// The result of a request's turn to send.
 enum Turn {
-    /// Nothing is left that waits.
+    /// No content waits.
     Done,
-    /// A frame was written and something is left.
+    /// A frame was written and some content is left.
     Goes,
-    /// It has to wait.
+    /// The content must wait.
     Waits,
 }
 
-/// Octets of the next frame of content.
+/// Number of bytes in the next frame of content.
 fn next_frame(content: usize, frame: u32, stream: &Window, connection: &Window) -> u32 {
     let content = u32::try_from(content).unwrap_or(u32::MAX);
     content

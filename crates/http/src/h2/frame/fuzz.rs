@@ -1,11 +1,11 @@
-//! Feeding a reader anything at all.
+//! Fuzzing of a frame reader with arbitrary input.
 
 use super::super::error::Error;
 use super::{Frame, HEADER_LENGTH, Limits, Reader, SettingsList};
 
-/// An entry point for fuzzing: the first octet is where the rest is cut. Panics when whole, cut and
-/// octet-by-octet input do not give the same frames, when more octets are told of than came, or when a
-/// header block exceeds its limit.
+/// An entry point for fuzzing: the first byte is where the rest is cut. Panics when whole, cut and byte-by-byte
+/// input do not give the same frames, when more bytes are reported than were received, or when a header block
+/// exceeds its limit.
 pub fn fuzz(data: &[u8]) {
     let Some((&cut, input)) = data.split_first() else {
         return;
@@ -22,7 +22,7 @@ pub fn fuzz(data: &[u8]) {
     assert_eq!(whole, read(input.chunks(1), limits));
 }
 
-/// What frames say, one line each, pieces of DATA joined.
+/// The contents of frames, one line each, with pieces of DATA joined.
 fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: Limits) -> Vec<String> {
     let mut reader = Reader::new(limits);
     let mut log = Vec::new();

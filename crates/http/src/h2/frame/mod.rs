@@ -1,11 +1,10 @@
 //! Frames (RFC 9113 sections 4 and 6, RFC 7838 section 4, RFC 9218 section 7.1).
 //!
-//! [`Reader`] turns octets into [`Frame`]s: any split of the input gives the same frames, DATA goes
-//! through without being kept, and header blocks are joined over their CONTINUATION frames. Whatever
-//! of a frame can be judged without knowing the state of streams is judged here. [`write`](mod@write)
-//! appends frames to a buffer.
+//! [`Reader`] turns bytes into [`Frame`]s. Any split of the input gives the same frames. DATA is passed through
+//! without a copy, and header blocks are joined over their CONTINUATION frames. The reader checks everything
+//! that does not depend on the state of streams. [`write`](mod@write) appends frames to a buffer.
 //!
-//! What header blocks mean, the states of streams, and flow control are left to the machines.
+//! The machines decode header blocks and handle stream states and flow control.
 
 mod fuzz;
 mod reader;
@@ -17,7 +16,7 @@ use super::error::ErrorCode;
 pub use self::fuzz::fuzz;
 pub use self::reader::{Limits, Reader};
 
-/// Octets of a frame header.
+/// Bytes of a frame header.
 pub const HEADER_LENGTH: usize = 9;
 
 /// The type of a frame.
@@ -51,7 +50,7 @@ impl FrameType {
     pub const PRIORITY_UPDATE: FrameType = FrameType(0x10);
 }
 
-/// Flags of frames; which of them a frame may have depends on its type.
+/// Flags of frames; which flags are valid depends on the frame type.
 pub mod flags {
     /// DATA, HEADERS: the sender's last frame on the stream.
     pub const END_STREAM: u8 = 0x1;
@@ -59,16 +58,16 @@ pub mod flags {
     pub const ACK: u8 = 0x1;
     /// HEADERS, PUSH_PROMISE, CONTINUATION: the header block ends.
     pub const END_HEADERS: u8 = 0x4;
-    /// DATA, HEADERS, PUSH_PROMISE: padding, and its length first.
+    /// DATA, HEADERS, PUSH_PROMISE: the payload starts with the padding length and ends with padding.
     pub const PADDED: u8 = 0x8;
     /// HEADERS: a dependency comes before the block.
     pub const PRIORITY: u8 = 0x20;
 }
 
-/// The nine octets that each frame starts with (section 4.1).
+/// The nine-byte frame header (section 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Octets of the payload; below 2^24.
+    /// Bytes of the payload; below 2^24.
     pub length: u32,
     /// The type.
     pub kind: FrameType,
@@ -79,7 +78,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads one.
+    /// Parses a header.
     pub fn parse(octets: &[u8; HEADER_LENGTH]) -> Header {
         let [a, b, c, kind, flags, stream @ ..] = *octets;
         Header {
@@ -90,7 +89,7 @@ impl Header {
         }
     }
 
-    /// Its octets.
+    /// Encodes it.
     pub fn octets(self) -> [u8; HEADER_LENGTH] {
         let [_, a, b, c] = self.length.to_be_bytes();
         let [d, e, f, g] = self.stream.number().to_be_bytes();
@@ -103,19 +102,19 @@ impl Header {
     }
 }
 
-/// What a stream waits for, in the priorities of RFC 7540 section 5.3.
+/// The dependency of a stream, in the priorities of RFC 7540 section 5.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dependency {
-    /// The stream that comes first; [`StreamId::CONNECTION`]: none.
+    /// The parent stream; [`StreamId::CONNECTION`]: none.
     pub on: StreamId,
-    /// Whether whatever else waits for that stream waits for this one from now on.
+    /// Whether the other dependents of the parent stream become dependents of this one.
     pub exclusive: bool,
-    /// The share among those that wait for the same stream: 0 to 255 stand for 1 to 256.
+    /// The weight among the dependents of the same stream: 0 to 255 stand for 1 to 256.
     pub weight: u8,
 }
 
 impl Dependency {
-    /// Reads one.
+    /// Parses a dependency.
     pub fn parse(octets: [u8; 5]) -> Dependency {
         let [a, b, c, d, weight] = octets;
         Dependency {
@@ -125,7 +124,7 @@ impl Dependency {
         }
     }
 
-    /// Its octets.
+    /// Encodes it.
     pub fn octets(self) -> [u8; 5] {
         let exclusive = u32::from(self.exclusive) << 31;
         let [a, b, c, d] = (self.on.number() | exclusive).to_be_bytes();
@@ -133,7 +132,7 @@ impl Dependency {
     }
 }
 
-/// What a peer sent.
+/// A frame of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// A piece of a DATA frame.
@@ -144,14 +143,14 @@ pub enum Frame<'a> {
     Priority {
         /// The stream.
         stream: StreamId,
-        /// What it waits for; it may be the stream itself, which is a fault.
+        /// Its dependency; it may be the stream itself, which is an error.
         dependency: Dependency,
     },
     /// RST_STREAM
     Reset {
         /// The stream.
         stream: StreamId,
-        /// Why.
+        /// The error code.
         code: ErrorCode,
     },
     /// SETTINGS
@@ -160,109 +159,109 @@ pub enum Frame<'a> {
     SettingsAcknowledged,
     /// PUSH_PROMISE with all its CONTINUATION frames.
     Push {
-        /// The stream that is promised.
+        /// The promised stream.
         promised: StreamId,
-        /// The request; its stream is the one that the promise came on.
+        /// The request; its stream is the one on which the promise was sent.
         block: HeaderBlock<'a>,
     },
     /// PING
     Ping {
-        /// Whether it answers one.
+        /// Whether it is an answer.
         acknowledges: bool,
-        /// Eight octets that mean nothing to the receiver of a PING that is no answer.
+        /// Eight opaque bytes.
         payload: [u8; 8],
     },
     /// GOAWAY
     GoAway {
-        /// The last stream that is or may be dealt with.
+        /// The last stream that is or may be processed.
         last: StreamId,
-        /// Why.
+        /// The error code.
         code: ErrorCode,
-        /// Whatever the peer wants to say about it.
+        /// Debug data of the peer.
         debug: &'a [u8],
     },
     /// WINDOW_UPDATE
     WindowUpdate {
         /// The stream, or the connection.
         stream: StreamId,
-        /// Octets that may be sent in addition; not 0.
+        /// Additional bytes that may be sent; not 0.
         increment: u32,
     },
     /// PRIORITY_UPDATE
     PriorityUpdate {
-        /// The stream that it is about; not the connection.
+        /// The prioritised stream; not the connection.
         stream: StreamId,
         /// The value of a `priority` field.
         field: &'a [u8],
     },
     /// ALTSVC
     AltSvc {
-        /// The stream whose origin it is about, or the connection.
+        /// The stream whose origin it concerns, or the connection.
         stream: StreamId,
-        /// The origin that it is about. To be there on the connection, and nowhere else.
+        /// The origin that it concerns; not empty on the connection, empty on a stream.
         origin: &'a [u8],
         /// The value of an `Alt-Svc` field.
         value: &'a [u8],
     },
-    /// A frame of a type that is not known, told when its header came; its payload is passed over. And an
-    /// ALTSVC whose payload cannot be read, which is to be ignored.
+    /// A frame of an unknown type, reported when its header arrived; its payload is skipped. Also an ALTSVC
+    /// frame with an unreadable payload, which must be ignored.
     Unknown(Header),
 }
 
-/// A piece of a DATA frame: as much of it as came at once. A frame is told in at least one piece,
-/// even if it is empty.
+/// A piece of a DATA frame: the part that arrived at once. Each frame is reported in at least one piece, even
+/// if it is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataPiece<'a> {
     /// The stream.
     pub stream: StreamId,
-    /// Octets of the whole frame's payload, padding and its length included: what counts for flow
+    /// Bytes of the complete frame's payload, including padding and its length field; this counts for flow
     /// control. The same in every piece of the frame.
     pub length: u32,
     /// Whether it is the first piece of its frame.
     pub first: bool,
     /// Whether it is the last piece of its frame.
     pub last: bool,
-    /// Whether it is the last piece of its frame, and that is the last of the stream.
+    /// Whether it is the last piece of the stream's last frame.
     pub end_stream: bool,
-    /// Octets of content.
+    /// Bytes of content.
     pub content: &'a [u8],
-    /// Octets on the wire that this piece is: the frame's header where it is the first, content,
-    /// padding and its length.
+    /// Bytes of this piece on the wire: content, padding and its length field, and in the first piece the
+    /// frame's header.
     pub wire: u32,
 }
 
-/// A header block and the frames that it came in.
+/// A complete header block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderBlock<'a> {
     /// The stream.
     pub stream: StreamId,
     /// Whether the stream ends (HEADERS).
     pub end_stream: bool,
-    /// The stream's place in the old tree of priorities, if it was told (HEADERS); it may wait for
-    /// itself, which is a fault.
+    /// The stream's dependency under RFC 7540, if the frame has it (HEADERS). It may be the stream itself,
+    /// which is an error.
     pub dependency: Option<Dependency>,
     /// The compressed fields.
     pub block: &'a [u8],
-    /// Octets of all its frames, their headers and padding included.
+    /// Bytes of all its frames, their headers and padding included.
     pub wire: u32,
 }
 
 /// The settings of a SETTINGS frame, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SettingsList<'a> {
-    /// Six octets each.
+    /// Six bytes each.
     entries: &'a [[u8; 6]],
 }
 
 impl<'a> SettingsList<'a> {
-    /// Reads the payload of a SETTINGS frame, or of an HTTP2-Settings field; `None` if its length is
-    /// no multiple of six.
+    /// Parses the payload of a SETTINGS frame, or of an HTTP2-Settings field; `None` if its length is not a
+    /// multiple of six.
     pub fn parse(payload: &'a [u8]) -> Option<SettingsList<'a>> {
         let (entries, rest) = payload.as_chunks::<6>();
         rest.is_empty().then_some(SettingsList { entries })
     }
 
-    /// How many they are.
+    /// The number of settings.
     pub fn len(self) -> usize {
         self.entries.len()
     }

@@ -1,4 +1,4 @@
-//! Reading frames as they come.
+//! Incremental frame reader.
 
 use super::super::StreamId;
 use super::super::error::{Error, ErrorCode, Fault, StreamError};
@@ -9,12 +9,12 @@ use super::{
     flags,
 };
 
-/// Bounds on what a reader takes.
+/// Limits on the frames that a reader accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest payload of a frame, in octets: this side's SETTINGS_MAX_FRAME_SIZE.
+    /// The longest payload of a frame, in bytes: this side's SETTINGS_MAX_FRAME_SIZE.
     pub frame: u32,
-    /// Octets of one header block over all its frames.
+    /// Bytes of one header block in all its frames.
     pub block: u32,
     /// CONTINUATION frames of one header block.
     pub continuations: u32,
@@ -30,19 +30,18 @@ impl Default for Limits {
     }
 }
 
-/// A reader of frames. It keeps the header of a frame that came in part, the payload of a frame
-/// other than DATA that came in part, and a header block that goes on in another frame: no more than
-/// one frame and one header block at the longest.
+/// A frame reader. It keeps an incomplete frame header, an incomplete payload of a frame other than DATA, and a
+/// header block that continues in another frame. So it keeps at most one frame and one header block.
 #[derive(Debug, Default)]
 pub struct Reader {
     limits: Limits,
     state: State,
-    /// The frame header, as far as it came.
+    /// The bytes of the frame header that have arrived.
     head: [u8; HEADER_LENGTH],
     head_length: usize,
-    /// The payload, as far as it came, when it did not come whole.
+    /// The bytes of the payload that have arrived, when it did not arrive in one piece.
     partial: Vec<u8>,
-    /// The header block, as far as it came, when it did not come in one frame.
+    /// The bytes of the header block so far, when it has more than one frame.
     block: Vec<u8>,
     continued: Option<Continued>,
 }
@@ -56,9 +55,9 @@ enum State {
     Payload(Header),
     /// The payload of a DATA frame is next, or the rest of it.
     Data(Data),
-    /// Octets that nobody wants are next.
+    /// Bytes to skip.
     Skip(usize),
-    /// Nothing makes sense any more.
+    /// A connection error: no more input is read.
     Failed,
 }
 
@@ -67,15 +66,15 @@ enum State {
 struct Data {
     header: Header,
     first: bool,
-    /// Whether the length of the padding comes first.
+    /// Whether the padding length is still to come.
     padding_unknown: bool,
-    /// Octets of content to come.
+    /// Remaining bytes of content.
     content: usize,
-    /// Octets of padding to come, behind the content.
+    /// Remaining bytes of padding after the content.
     padding: usize,
 }
 
-/// A header block that goes on.
+/// A header block that continues in another frame.
 #[derive(Debug, Clone, Copy)]
 struct Continued {
     stream: StreamId,
@@ -94,7 +93,7 @@ impl Reader {
         }
     }
 
-    /// Starts anew, as [`new`](Self::new) does, and keeps its memory.
+    /// Resets it to the state of [`new`](Self::new), and keeps its allocated memory.
     pub fn renew(&mut self, limits: Limits) {
         self.limits = limits;
         self.state = State::Header;
@@ -102,17 +101,17 @@ impl Reader {
         self.continued = None;
     }
 
-    /// Whether it stands between two frames, and in no header block.
+    /// Whether it is between two frames, and not in a header block.
     pub fn is_between_frames(&self) -> bool {
         matches!(self.state, State::Header) && self.head_length == 0 && self.continued.is_none()
     }
 
-    /// Whether it stands within a DATA frame.
+    /// Whether it is within a DATA frame.
     pub fn is_within_data(&self) -> bool {
         matches!(self.state, State::Data(_))
     }
 
-    /// Gives back memory that holds nothing.
+    /// Frees unused memory.
     pub fn rest(&mut self) {
         if self.is_between_frames() {
             self.partial = Vec::new();
@@ -120,9 +119,9 @@ impl Reader {
         }
     }
 
-    /// Reads on, and takes what it has read off `input`. `None` when the input is used up and the next
-    /// frame is not there whole. After an error of the connection nothing more comes, whatever is
-    /// put in; after an error of a stream it goes on with the next frame.
+    /// Reads the next frame and consumes its bytes from `input`. `None` when the input is used up and the next
+    /// frame is incomplete. After a connection error it returns nothing more; after a stream error it continues
+    /// with the next frame.
     pub fn read<'a, 'i: 'a>(
         &'a mut self,
         input: &mut &'i [u8],
@@ -206,7 +205,7 @@ impl Reader {
         Some(frame)
     }
 
-    /// The frame header that comes next, when it is there whole.
+    /// The next frame header, when it is complete.
     fn take_header(&mut self, input: &mut &[u8]) -> Option<Header> {
         if self.head_length == 0
             && let Some((head, rest)) = input.split_first_chunk()
@@ -221,7 +220,7 @@ impl Reader {
         (end == HEADER_LENGTH).then(|| Header::parse(&self.head))
     }
 
-    /// Judges a frame by its header, and sets the state for what follows that.
+    /// Checks a frame by its header, and sets the state for the payload.
     fn begin(&mut self, header: Header) -> Result<Option<Frame<'static>>, Error> {
         if header.length > self.limits.frame {
             return Err(Fault::FrameTooLong.into());
@@ -247,7 +246,7 @@ impl Reader {
         let length = header.length;
         let ack = header.has(flags::ACK);
         let padded = u32::from(header.has(flags::PADDED));
-        // Whether it is on the connection, and whether its length is one that it can have.
+        // Whether the type belongs on the connection, and whether its length is valid.
         let (on_connection, fits) = match header.kind {
             FrameType::DATA => (Some(false), length >= padded),
             FrameType::HEADERS if header.has(flags::PRIORITY) => {
@@ -326,7 +325,7 @@ impl Reader {
 }
 
 impl Data {
-    /// Reads a piece; of a frame that is not empty, `input` has at least one octet.
+    /// Reads a piece. If the frame is not empty, `input` must have at least one byte.
     fn read<'a>(&mut self, input: &mut &'a [u8]) -> Result<DataPiece<'a>, Fault> {
         let before = input.len();
         if self.padding_unknown
@@ -391,7 +390,7 @@ impl Carrier {
     }
 }
 
-/// Reads a payload whose length is one that its frame can have.
+/// Parses a payload whose length is valid for its frame type.
 fn parse(header: Header, payload: &[u8]) -> Result<Frame<'_>, Error> {
     let stream = header.stream;
     let acknowledges = header.has(flags::ACK);
@@ -451,14 +450,14 @@ fn parse(header: Header, payload: &[u8]) -> Result<Frame<'_>, Error> {
     })
 }
 
-/// Takes the start of a header block apart: what comes before the fields, and the fields.
+/// Splits the start of a header block into the part before the fields, and the fields.
 fn block_start(header: Header, mut payload: &[u8]) -> Result<(Carrier, &[u8]), Fault> {
     if header.has(flags::PADDED) {
         let (&padding, rest) = payload.split_first().ok_or(Fault::FrameLength)?;
         let length = rest.len().checked_sub(usize::from(padding));
         payload = &rest[..length.ok_or(Fault::Padding)?];
     }
-    // What padding left may be too short for what the flags announce.
+    // Without the padding, the payload may be too short for the parts that the flags announce.
     let carrier = if header.kind == FrameType::PUSH_PROMISE {
         let promised = StreamId::new(number(payload).map_err(|_| Fault::Padding)?);
         payload = &payload[4..];
@@ -478,13 +477,13 @@ fn block_start(header: Header, mut payload: &[u8]) -> Result<(Carrier, &[u8]), F
     Ok((carrier, payload))
 }
 
-/// Takes the payload of an ALTSVC frame apart: the origin, behind its length, and the field's value.
+/// Splits the payload of an ALTSVC frame: the origin, after its length, and the field's value.
 fn alt_svc(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = payload.split_first_chunk()?;
     rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
 }
 
-/// Octets of a frame.
+/// Number of bytes of a frame.
 fn wire(header: Header) -> u32 {
     HEADER_LENGTH as u32 + header.length
 }
@@ -497,7 +496,7 @@ fn number(payload: &[u8]) -> Result<u32, Fault> {
     first(payload).map(|&octets| u32::from_be_bytes(octets))
 }
 
-/// Takes up to `most` octets off the input.
+/// Takes up to `most` bytes from the input.
 fn take<'a>(input: &mut &'a [u8], most: usize) -> &'a [u8] {
     let (taken, rest) = input.split_at(most.min(input.len()));
     *input = rest;

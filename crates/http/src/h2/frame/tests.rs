@@ -4,7 +4,7 @@ use super::super::error::{Error, Fault, StreamError};
 use super::write::Carrier;
 use super::*;
 
-/// A frame with its payload, whatever its lengths say.
+/// A frame with this payload, even if its lengths are wrong.
 fn raw(kind: FrameType, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let header = Header {
@@ -18,7 +18,7 @@ fn raw(kind: FrameType, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// All that a reader makes of octets that come in these pieces, DATA frames joined.
+/// All results of a reader for bytes that arrive in these pieces, with DATA frames joined.
 fn read_all<'p>(limits: Limits, pieces: impl Iterator<Item = &'p [u8]>) -> Vec<String> {
     let mut reader = Reader::new(limits);
     let mut log: Vec<String> = Vec::new();
@@ -307,7 +307,7 @@ fn header_blocks_are_not_interrupted_and_not_endless() {
     assert_eq!(connection_fault(&join(&bomb)), Fault::BlockTooLong);
 }
 
-/// Frames of all types, and some that are none.
+/// Frames of all types, and some that are invalid.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let frame = (
         prop_oneof![4 => 0..=0x10_u8, 1 => any::<u8>()],

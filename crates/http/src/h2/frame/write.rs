@@ -1,18 +1,18 @@
-//! Frames, appended to a buffer.
+//! Functions that append frames to a buffer.
 //!
-//! Nothing here is checked against what the peer allows but the size of frames that carry a header
-//! block: those are cut into CONTINUATION frames.
+//! The only limit of the peer that they check is the size of frames with a header block: those are split into
+//! CONTINUATION frames.
 
 use super::super::StreamId;
 use super::super::error::ErrorCode;
 use super::{Dependency, FrameType, HEADER_LENGTH, Header, flags};
 
-/// A frame header; `length` octets of payload are the caller's to append.
+/// A frame header; the caller appends `length` bytes of payload.
 pub fn header(out: &mut Vec<u8>, header: Header) {
     out.extend_from_slice(&header.octets());
 }
 
-/// The header of a DATA frame with this many octets of content, which come next.
+/// The header of a DATA frame with this many bytes of content, which come next.
 pub fn data_header(out: &mut Vec<u8>, stream: StreamId, length: u32, end_stream: bool) {
     let flags = if end_stream { flags::END_STREAM } else { 0 };
     frame(out, FrameType::DATA, flags, stream, length);
@@ -88,7 +88,7 @@ pub fn priority_update(out: &mut Vec<u8>, stream: StreamId, field: &[u8]) {
     out.extend_from_slice(field);
 }
 
-/// ALTSVC: an origin, which is there on the connection alone, and the value of an `Alt-Svc` field.
+/// ALTSVC: an origin, only on the connection, and the value of an `Alt-Svc` field.
 pub fn alt_svc(out: &mut Vec<u8>, stream: StreamId, origin: &str, value: &str) {
     let length = (2 + origin.len() + value.len()) as u32;
     frame(out, FrameType::ALTSVC, 0, stream, length);
@@ -97,25 +97,25 @@ pub fn alt_svc(out: &mut Vec<u8>, stream: StreamId, origin: &str, value: &str) {
     out.extend_from_slice(value.as_bytes());
 }
 
-/// What is said beside a header block.
+/// The frame type and its other parts beside a header block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carrier {
     /// HEADERS
     Headers {
         /// Whether the stream ends with it.
         end_stream: bool,
-        /// The stream's place in the old tree of priorities.
+        /// The stream's dependency under RFC 7540.
         dependency: Option<Dependency>,
     },
     /// PUSH_PROMISE
     Push {
-        /// The stream that is promised.
+        /// The promised stream.
         promised: StreamId,
     },
 }
 
-/// HEADERS or PUSH_PROMISE with what `encode` appends as its block; cut into CONTINUATION frames where
-/// it is longer than `max_frame_size`. Returns the octets of all frames.
+/// HEADERS or PUSH_PROMISE with the block that `encode` appends; split into CONTINUATION frames where it is
+/// longer than `max_frame_size`. Returns the bytes of all frames.
 pub fn header_block(
     out: &mut Vec<u8>,
     stream: StreamId,
@@ -154,7 +154,7 @@ pub fn header_block(
     (out.len() - start) as u32
 }
 
-/// Cuts the frame at `start`, which is too long, into frames of the allowed size.
+/// Splits the frame at `start`, which is too long, into frames of the allowed size.
 #[cold]
 fn continue_block(out: &mut Vec<u8>, start: usize, stream: StreamId, max_frame_size: u32) {
     let rest = out.split_off(start + HEADER_LENGTH + max_frame_size as usize);
@@ -187,7 +187,7 @@ fn frame(out: &mut Vec<u8>, kind: FrameType, flags: u8, stream: StreamId, length
     );
 }
 
-/// Writes the length of the frame at `start`, which is the last.
+/// Writes the length of the frame at `start`, which is the last one.
 fn set_length(out: &mut [u8], start: usize) {
     let length = (out.len() - start - HEADER_LENGTH) as u32;
     out[start..start + 3].copy_from_slice(&length.to_be_bytes()[1..]);

@@ -1,20 +1,19 @@
-//! Counting what a client may do often but not for ever.
+//! Rate limits on what a client may do often but not for ever.
 
 use fathometer_model::Instant;
 
 use super::config::Allowance;
 
-/// How much of an [`Allowance`] is left. Asks the time only when it seems to be used up: where nothing
-/// is wrong, counting costs nothing.
+/// The rest of an [`Allowance`]. Reads the time only when it seems to be used up, so normal counting is cheap.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Counter {
     left: u32,
-    /// Since when nothing has been given for time passed.
+    /// The time of the last refill.
     since: Instant,
 }
 
 impl Counter {
-    /// All of it is left.
+    /// A counter with the full allowance.
     pub fn new(allowance: Allowance, now: Instant) -> Counter {
         Counter {
             left: allowance.burst,
@@ -36,7 +35,7 @@ impl Counter {
                 .min(u32::try_from(earned).unwrap_or(u32::MAX));
             self.since = now;
         }
-        // A burst of zero allows nothing, however long one waits.
+        // A burst of zero allows nothing, even after any time.
         let Some(left) = self.left.checked_sub(1) else {
             return false;
         };
@@ -44,7 +43,7 @@ impl Counter {
         true
     }
 
-    /// Gives some back, for work that was done.
+    /// Gives `count` back, for completed work.
     pub fn give(&mut self, allowance: Allowance, count: u32) {
         self.left = allowance.burst.min(self.left.saturating_add(count));
     }

@@ -1,4 +1,4 @@
-//! What the operator of a server, or the designer of an experiment, decides.
+//! Server settings chosen by its operator, or by the designer of an experiment.
 
 use std::time::Duration;
 
@@ -9,45 +9,45 @@ use crate::h2::flow::UpdateAt;
 use crate::h2::settings::MIN_FRAME_SIZE;
 use crate::pace::ContentPace;
 
-/// How a server treats its connections. Shared by all of them.
+/// How a server handles its connections. All connections share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// What a client may ask of it.
+    /// Limits on what a client may send.
     pub limits: Limits,
-    /// What the client is told about flow control of its content.
+    /// The server's flow-control windows for request content.
     pub receive: ReceiveWindows,
-    /// How responses become frames.
+    /// How responses are split into frames.
     pub framing: Framing,
-    /// Which response goes first.
+    /// The order of responses.
     pub scheduling: Scheduling,
-    /// Octets of the table of the client's fields (SETTINGS_HEADER_TABLE_SIZE); 0: none.
+    /// Bytes of the HPACK decoder table for requests (SETTINGS_HEADER_TABLE_SIZE); 0: none.
     pub decoder_table: u32,
-    /// The most octets of the table of response fields, where the client allows as many; 0: none.
+    /// The most bytes of the HPACK encoder table for responses, if the client allows this size; 0: none.
     pub encoder_table: u32,
-    /// Which response fields go into that table.
+    /// Which response fields are added to that table.
     pub indexing: FieldIndexing,
-    /// Requests of one connection that are remembered with their answers, so that the same request is
-    /// not read, nor the head of its response written, a second time; 0: none. Costs up to a kilobyte
-    /// each until the connection [rests](super::Connection::rest).
+    /// Number of requests per connection that are cached with their answers; 0: none. A repeated request is
+    /// then not parsed again, nor is the head of its response encoded again. Each takes up to a kilobyte until
+    /// the connection [frees its memory](super::Connection::rest).
     pub remembered: u32,
-    /// Whether files that go with a page are pushed.
+    /// Whether files of a page are pushed with it.
     pub push: bool,
     /// Whether 103 (Early Hints) is sent.
     pub early_hints: bool,
-    /// Requests after which a connection is given up, by GOAWAY; `None`: never for that.
+    /// Requests after which the connection is closed, by GOAWAY; `None`: no limit.
     pub max_requests_per_connection: Option<u32>,
     /// How a connection is closed.
     pub close: CloseManner,
-    /// How long the server works on a request, from when it takes it up to when its response is
-    /// ready; a connection's requests are taken up one after another. Zero is this server's own
-    /// speed; more stands for a slower one, whose time is that of the experiment.
+    /// How long the server works on a request, from when it starts until the response is ready. The requests of
+    /// one connection are processed one after another. Zero is this server's own speed; a larger value imitates
+    /// a slower server, whose time is set by the experiment.
     pub service_time: Duration,
-    /// What the first request of a connection takes longer, for a server to which a new connection
-    /// is work of its own.
+    /// Extra time for the first request of a connection, to imitate a server for which a new connection is
+    /// extra work.
     pub connection_time: Duration,
-    /// Whether [`Served`](super::Served) events are made.
+    /// Whether [`Served`](super::Served) events are generated.
     pub events: bool,
-    /// Whether events come with the text of their requests.
+    /// Whether events include the text of their requests.
     pub request_text: bool,
 }
 
@@ -74,14 +74,14 @@ impl Default for ServerConfig {
     }
 }
 
-/// How much request content may be under way, in octets.
+/// How much request content may be in flight, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceiveWindows {
     /// On one stream (SETTINGS_INITIAL_WINDOW_SIZE); at most 2^31 − 1.
     pub stream: u32,
-    /// On the connection; what is below the 65 535 that every connection starts with counts as that.
+    /// On the connection; less than 65 535, the initial window of every connection, counts as 65 535.
     pub connection: u32,
-    /// When the client is told that it may send more.
+    /// When window updates are sent to the client.
     pub update: UpdateAt,
 }
 
@@ -95,20 +95,20 @@ impl Default for ReceiveWindows {
     }
 }
 
-/// How responses become frames, and frames writes.
+/// How responses are split into frames, and frames into writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framing {
-    /// The longest payload of a DATA frame, in octets, where the client takes as much; at least 1.
+    /// The longest payload of a DATA frame, in bytes, if the client allows it; at least 1.
     pub data: u32,
-    /// Pieces of content up to this length are copied behind their frame header, so that a small
-    /// response is one piece of memory, HEADERS and DATA; longer ones stay where they are.
+    /// Content up to this length is copied after its frame header, so that a small response, HEADERS and DATA,
+    /// is contiguous in memory. Longer content is sent from its original place.
     pub copied: u32,
-    /// What goes in one write.
+    /// Which frames are sent in one write.
     pub writes: Writes,
     /// When HEADERS are sent.
     pub heads: Heads,
-    /// Frames of content are made no further ahead than this of what the transport has taken, in octets.
-    /// What has been made is neither put behind something more urgent nor taken back.
+    /// Limit on the bytes in frames that the transport has not taken yet. Bytes in frames can neither be sent
+    /// after a more urgent response nor be withdrawn.
     pub ahead: Bytes,
 }
 
@@ -124,11 +124,11 @@ impl Default for Framing {
     }
 }
 
-/// What goes in one write: where one round of [`Connection::transmit`](super::Connection::transmit)
+/// Which frames are sent in one write: where one round of [`Connection::transmit`](super::Connection::transmit)
 /// ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writes {
-    /// Whatever waits: the responses to all requests that one read brought, as far as they go.
+    /// All waiting frames: the responses to all requests of one read, as far as they can be sent.
     Everything,
     /// Each turn of a response: its HEADERS with its first DATA frame, then each further DATA frame.
     EachTurn,
@@ -145,89 +145,87 @@ pub enum Heads {
     AtOnce,
 }
 
-/// Which of the responses that are ready goes next.
+/// Which of the ready responses is sent next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Scheduling {
-    /// As the client asks: by the tree of RFC 7540 where it speaks of dependencies and nothing newer,
-    /// by RFC 9218 otherwise.
+    /// As the client requests: by the tree of RFC 7540 if it uses only dependencies, otherwise by RFC 9218.
     #[default]
     AsAsked,
-    /// RFC 9218: by urgency; among equals in order of requests, incremental ones frame by frame in
-    /// turn. The client is told that dependencies are ignored.
+    /// RFC 9218: by urgency. Within one urgency in order of requests, with incremental responses interleaved
+    /// frame by frame. The server announces that it ignores dependencies.
     Urgency,
-    /// RFC 7540: by dependency and weight, whatever else the client says.
+    /// RFC 7540: by dependency and weight, ignoring RFC 9218.
     Tree,
-    /// In order of requests, each as a whole.
+    /// In order of requests, each response completely.
     InOrder,
     /// Frame by frame in turn.
     RoundRobin,
 }
 
-/// Which response fields go into the table of HPACK.
+/// Which response fields are added to the HPACK table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FieldIndexing {
-    /// Those that many responses share: all but the ones that tell one file from another.
+    /// Fields that many responses share: all except those that differ from file to file.
     #[default]
     Shared,
-    /// All.
+    /// All fields.
     All,
-    /// None.
+    /// No fields.
     Nothing,
 }
 
-/// Bounds on what one client can make a server hold, do or wait for.
+/// Limits on what one client can make a server store, do or wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Streams that a client may have open (SETTINGS_MAX_CONCURRENT_STREAMS).
     pub streams: u32,
-    /// Fields of a request before compression, each counted with 32 octets more
-    /// (SETTINGS_MAX_HEADER_LIST_SIZE); past it 431.
+    /// Bytes of a request's fields before compression, plus 32 for each field (SETTINGS_MAX_HEADER_LIST_SIZE);
+    /// above it 431.
     pub head: Bytes,
-    /// Octets of a header block as sent, over all its frames; past it the connection ends.
+    /// Bytes of a header block as sent, in all its frames; above it the connection ends.
     pub block: u32,
-    /// CONTINUATION frames of a header block; past it the connection ends.
+    /// CONTINUATION frames of a header block; above it the connection ends.
     pub continuations: u32,
-    /// Fields of a request; past it 431.
+    /// Number of fields of a request; above it 431.
     pub fields: u32,
-    /// `:path`; past it 414.
+    /// Length of `:path`; above it 414.
     pub target: Bytes,
-    /// Request content; past it 413.
+    /// Request content; above it 413.
     pub body: Bytes,
-    /// Frames other than content that the transport has not taken; past it nothing is read.
+    /// Bytes of frames other than content that the transport has not taken; above it no input is read.
     pub backlog: Bytes,
-    /// Files pushed at a time, where the client does not set a lower limit.
+    /// Files pushed at a time, unless the client sets a lower limit.
     pub pushes: u32,
-    /// Streams that the client resets before they are served; a response that is served whole gives
-    /// one back.
+    /// Streams that the client resets before they are served. Each completely served response gives one back.
     pub resets: Allowance,
-    /// Streams that have to be reset for what the client does on them.
+    /// Streams that the server must reset because of faults of the client.
     pub provoked_resets: Allowance,
-    /// Frames that want an answer: SETTINGS, PING.
+    /// Frames that require an answer: SETTINGS, PING.
     pub answers: Allowance,
-    /// Frames that carry nothing: DATA without content, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE and
-    /// unknown ones. Each request gives a few back, and each DATA frame that is sent.
+    /// Frames that carry nothing: DATA without content, PRIORITY, PRIORITY_UPDATE, WINDOW_UPDATE and unknown
+    /// ones. Each request, and each DATA frame sent, gives a few back.
     pub idle_frames: Allowance,
     /// Silence before the first request of a connection, and within the content of a request.
     pub idle: Duration,
-    /// How fast the content of each request must come; past it 408.
+    /// The slowest rate of the content of each request; below it 408.
     pub content: ContentPace,
     /// Silence before each further request.
     pub keep_alive: Duration,
-    /// From the first octet of a frame other than DATA to its last, and of the connection to the end
-    /// of its first frame.
+    /// From the first byte of a frame other than DATA to its last. Also from the start of the connection to the
+    /// end of its first frame.
     pub header: Duration,
-    /// From SETTINGS to their acknowledgement.
+    /// From SETTINGS to its acknowledgement.
     pub settings: Duration,
-    /// Without the transport taking any octet; past it the connection is aborted.
+    /// Time in which the transport takes no byte; after it the connection is aborted.
     pub send: Duration,
-    /// With responses that only the client's windows hold up, and less than
-    /// [`stall_octets`](Self::stall_octets) of content let through; past it the connection ends.
+    /// Time in which only the client's windows block responses, with less than
+    /// [`stall_octets`](Self::stall_octets) of content sent; after it the connection ends.
     pub stall: Duration,
-    /// What a client must let through within [`stall`](Self::stall) so as not to count as stalling.
+    /// Content that the client must allow within [`stall`](Self::stall) so that it does not count as stalled.
     pub stall_octets: Bytes,
-    /// From closing the own half to closing both.
+    /// From closing the sending side to closing both sides.
     pub linger: Duration,
-    /// Octets thrown away while waiting for the client to close its half.
+    /// Bytes discarded while waiting for the client to close its side.
     pub linger_bytes: Bytes,
 }
 
@@ -274,11 +272,11 @@ impl Default for Limits {
     }
 }
 
-/// How often something may happen: so many times at once, and so many times a second in the long run.
+/// A rate limit: a burst at once, and a rate per second in the long run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
-    /// At once.
+    /// The most at once.
     pub burst: u32,
-    /// In the long run.
+    /// The rate in the long run.
     pub per_second: u32,
 }

@@ -1,4 +1,4 @@
-//! How responses go out: frames and writes, order, cancellation, pushes, hints, repetition.
+//! Sending responses: frames and writes, order, cancellation, pushes, hints, repetition.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn framed(change: impl FnOnce(&mut Framing)) -> Host {
     Host::new(config)
 }
 
-/// Opens all windows wide.
+/// Opens all windows to a large size.
 fn open(host: &mut Host) {
     let mut settings = Vec::new();
     let entries = [(id::INITIAL_WINDOW_SIZE, 1 << 24)];
@@ -140,7 +140,7 @@ fn a_priority_may_be_told_before_and_changed_later() {
         framing.ahead = Bytes(1);
     });
     host.send(raw(FrameType::PRIORITY_UPDATE, 0, 0, b"\0\0\0\x03u=0"));
-    // What is told apart from the request counts for more than what the request says.
+    // A PRIORITY_UPDATE overrides the request's own field.
     let mut requests = host.get(1, "/b");
     requests.extend(host.get_with(3, "/b", &[("priority", "u=7")]));
     requests.extend(host.get(5, "/b"));
@@ -303,7 +303,7 @@ fn what_goes_with_a_page_is_promised_before_it_and_sent_behind_it() {
     assert_eq!(pushed, [false, true, true]);
     assert!(host.served[1].exchange.request_head > Bytes(0));
     assert!(host.connection.is_idle());
-    // Once a connection.
+    // Only once per connection.
     host.take();
     let request = host.get(3, "/index.html");
     host.send(&request);
@@ -428,8 +428,7 @@ fn hints_come_before_the_answer_even_while_it_is_worked_on() {
         fields[1].0 == "link" && fields[1].1.contains("</a>"),
         "{fields:?}"
     );
-    // Requests that are worked on are worked on one after another: two of 30 ms, and 5 ms for the
-    // first of the connection where it stands alone.
+    // Requests are processed one after another: two of 30 ms, plus 5 ms for the first of the connection.
     let first = host.connection.poll_timeout().unwrap();
     host.wait(Duration::from_millis(36));
     assert_eq!(host.statuses(), [(1, "200".to_owned())], "{first:?}");
@@ -447,7 +446,7 @@ fn hints_come_before_the_answer_even_while_it_is_worked_on() {
     assert_eq!(host.statuses()[0], (1, "200".to_owned()));
 }
 
-/// Something that a client may say, well or badly.
+/// A frame that a client may send, valid or not.
 fn utterances() -> impl Strategy<Value = Vec<u8>> {
     let utterance = (0..14_u8, 0..6_u32, any::<u8>());
     prop::collection::vec(utterance, 0..14).prop_map(|utterances| {
@@ -483,13 +482,13 @@ fn utterances() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// All that comes of octets that arrive in these pieces: what was taken in the end, what was served,
-/// and why it ended.
+/// The results for bytes that arrive in these pieces: the final output, the exchanges served, and why the
+/// connection ended.
 fn serve<'p>(
     pieces: impl Iterator<Item = &'p [u8]>,
 ) -> (Vec<u8>, Vec<Served>, Option<CloseReason>) {
     let mut config = ServerConfig::default();
-    // What has been made into frames before the rest has come depends on when that was.
+    // The number of frames made before the rest has arrived depends on its timing.
     config.framing.ahead = Bytes(0);
     let mut host = Host::fresh(config, with_plans());
     for piece in pieces {

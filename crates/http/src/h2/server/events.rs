@@ -1,4 +1,4 @@
-//! What is told of exchanges: whole ones as the transport takes them, and those that were cut short.
+//! Events for exchanges: complete ones as the transport takes them, and those that were cut short.
 
 use fathometer_model::{Bytes, Instant};
 
@@ -9,12 +9,12 @@ use crate::h2::StreamId;
 use crate::h2::error::ErrorCode;
 use crate::origin::Method;
 
-/// An exchange whose response was handed to the transport, whole or as far as it came.
+/// An exchange whose response was handed to the transport, completely or in part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Served {
-    /// What HTTP/1 says of it as well. Heads are counted as the frames that carry them, HEADERS and
-    /// CONTINUATION with their headers, interim heads included; the head of a request that was
-    /// promised is that of its PUSH_PROMISE. Content is counted without any framing.
+    /// The values that HTTP/1 has too. Heads are counted as the frames that carry them, HEADERS and
+    /// CONTINUATION with their headers, including interim heads. The request head of a push is its
+    /// PUSH_PROMISE. Content is counted without framing.
     pub exchange: crate::h1::server::Served,
     /// The stream.
     pub stream: StreamId,
@@ -22,28 +22,28 @@ pub struct Served {
     pub request_fields: Bytes,
     /// Names and values of the response's fields, before compression, interim heads included.
     pub head_fields: Bytes,
-    /// Octets of the response's DATA frames, their headers included.
+    /// Bytes of the response's DATA frames, their headers included.
     pub body_frames: Bytes,
-    /// Whether the server promised it, rather than the client asking for it.
+    /// Whether the server pushed it.
     pub pushed: bool,
-    /// The code with which the stream was reset before its response was whole, by either side.
+    /// The error code if either side reset the stream before its response was complete.
     pub reset: Option<ErrorCode>,
 }
 
-/// A response that was queued.
+/// A queued response.
 #[derive(Debug)]
 pub(super) struct Outstanding {
-    /// Where it begins.
+    /// Its start position in the output.
     pub start: u64,
-    /// Where it ends.
+    /// Its end position in the output.
     pub end: u64,
-    /// Octets of content in its last frame.
+    /// Bytes of content in its last frame.
     pub last_content: u32,
     pub served: Served,
     pub text: [u32; 3],
 }
 
-/// A DATA frame that was queued.
+/// A queued DATA frame.
 #[derive(Debug)]
 pub(super) struct QueuedFrame {
     pub end: u64,
@@ -53,13 +53,12 @@ pub(super) struct QueuedFrame {
 
 impl Connection {
     /// The next exchange whose response was handed over, when events are
-    /// [asked for](super::ServerConfig::events). They are kept until they are taken.
+    /// [enabled](super::ServerConfig::events). Events are kept until they are taken.
     pub fn poll_event(&mut self) -> Option<Served> {
         self.poll_event_with_text().map(|(served, _)| served)
     }
 
-    /// The same, with what the client said of the request, where that is
-    /// [kept](super::ServerConfig::request_text).
+    /// The same, with the request's text for logs, where that is [kept](super::ServerConfig::request_text).
     pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
         let (served, lengths) = self.events.pop_front()?;
         let total: usize = lengths.iter().map(|&length| length as usize).sum();
@@ -68,9 +67,9 @@ impl Connection {
         Some((served, request_text(&self.text, lengths)))
     }
 
-    /// An exchange whose response was handed to the transport in part, on a connection that is not
-    /// served any further: its content is what was handed over. Asked for until there is no more, when
-    /// all events were taken.
+    /// An exchange whose response was handed to the transport only in part, on a connection that is no longer
+    /// served. Its content counts the bytes handed over. Call it until it returns `None`, after all events were
+    /// taken.
     pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
         let sent = self.output.sent();
         let (mut served, lengths) = loop {
@@ -115,7 +114,7 @@ impl Connection {
         Some((served, request_text(&self.text, lengths)))
     }
 
-    /// Makes events of the responses that the transport has taken.
+    /// Generates events for the responses that the transport has taken.
     pub(super) fn note_handed_over(&mut self, now: Instant) {
         let sent = self.output.sent();
         while let Some(first) = self.outstanding.front()
@@ -132,7 +131,7 @@ impl Connection {
     }
 }
 
-/// Takes the text of a request apart.
+/// Splits the text of a request.
 fn request_text(text: &[u8], lengths: [u32; 3]) -> RequestText<'_> {
     let (line, rest) = text.split_at(lengths[0] as usize);
     let (referer, user_agent) = rest.split_at(lengths[1] as usize);
@@ -144,7 +143,7 @@ fn request_text(text: &[u8], lengths: [u32; 3]) -> RequestText<'_> {
 }
 
 impl Served {
-    /// A record of a request of which nothing is known yet.
+    /// A record for a request that has not been read yet.
     pub(super) fn unread(stream: StreamId, now: Instant) -> Served {
         Served {
             exchange: crate::h1::server::Served {

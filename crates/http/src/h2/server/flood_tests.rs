@@ -1,4 +1,4 @@
-//! What a client may not do too often, or too slowly.
+//! What a client must not do too often, or too slowly.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const FEW: Allowance = Allowance {
     per_second: 1,
 };
 
-/// Sends until the connection is refused; how often.
+/// Sends until the connection is refused; returns how often.
 fn flood(host: &mut Host, mut make: impl FnMut(&mut Host, u32) -> Vec<u8>) -> u32 {
     for round in 0..100_000 {
         let octets = make(host, round);
@@ -40,7 +40,7 @@ fn streams_are_not_opened_to_be_reset() {
     assert_eq!(rounds, 10);
     host.assert_refused(Fault::ResetFlood);
     assert_eq!(ErrorCode::ENHANCE_YOUR_CALM, Fault::ResetFlood.code());
-    // One that takes its time may go on for ever.
+    // A client at a slow rate may continue for ever.
     let mut host = limited(|limits| limits.resets = FEW);
     for round in 0..100 {
         let request = host.post(2 * round + 1, &[]);
@@ -65,7 +65,7 @@ fn responses_that_are_served_make_up_for_resets() {
 
 #[test]
 fn the_server_is_not_made_to_reset() {
-    // CVE-2025-8671: what provokes a reset leaves the request's work behind.
+    // CVE-2025-8671: a client that provokes a reset leaves the work of its request to the server.
     for frame in [
         |id: u32| window(id, 0),
         |id| window(id, (1 << 31) - 1),
@@ -213,7 +213,7 @@ fn windows_that_stay_shut_end_the_connection() {
             Some(&Got::GoAway(1, ErrorCode::ENHANCE_YOUR_CALM))
         );
     }
-    // Slow, but not that slow.
+    // Slow, but above the limit.
     let mut host = Host::new(ServerConfig::default());
     let request = host.get(1, "/long");
     host.send(&request);
@@ -252,7 +252,7 @@ fn what_comes_too_slowly_ends_the_connection() {
         host.connection.close_reason(),
         Some(CloseReason::HeaderTimeout)
     );
-    // A frame, octet by octet.
+    // A frame, byte by byte.
     let mut host = Host::new(ServerConfig::default());
     let request = host.get(1, "/a");
     for octet in request.chunks(1).take(20) {

@@ -1,4 +1,4 @@
-//! Responses whose content is made while it is sent.
+//! Responses whose content is generated while it is sent.
 
 use fathometer_model::Instant;
 
@@ -10,7 +10,7 @@ use crate::origin::dynamic::Flowed;
 use crate::waiting::{ENOUGH_WAITING, ENOUGH_WAITING_TOGETHER};
 
 impl Connection {
-    /// Begins with the content of a response whose flow was just set; false when that cannot be made.
+    /// Starts the content of a response whose flow was just set; false when it cannot be generated.
     pub(super) fn begin_flow(&mut self, slot: Slot, now: Instant) -> bool {
         match self.pull(slot, now) {
             Flowed::Until(next) => self.flowing.push((slot, next)),
@@ -23,7 +23,7 @@ impl Connection {
         true
     }
 
-    /// Goes on with all responses of which more is ready.
+    /// Continues all responses of which the next part is ready.
     pub(super) fn flow_on(&mut self, now: Instant) {
         let mut place = 0;
         while let Some(&(slot, next)) = self.flowing.get(place) {
@@ -41,20 +41,21 @@ impl Connection {
                     self.flowing.remove(place);
                     self.resume(slot);
                 }
-                // It leaves the list as it is given up.
+                // Resetting the stream removes it from the list.
                 Flowed::Broken => self.break_flow(slot),
             }
         }
     }
 
-    /// When there is more of a response that may be made.
+    /// When the next part of a response is ready, if there is room for it.
     pub(super) fn flows_at(&self) -> Option<Instant> {
         let flowing = self.flowing.iter();
         let taken = flowing.filter(|&&(slot, _)| self.takes_more(slot));
         taken.map(|&(_, next)| next).min()
     }
 
-    /// Whether there is room for more of a response. One of which nothing waits is never held up by others.
+    /// Whether there is room for more content of a response. A response without waiting content is never
+    /// blocked by others.
     fn takes_more(&self, slot: Slot) -> bool {
         match self.streams[slot].content.left() {
             0 => true,
@@ -62,7 +63,7 @@ impl Connection {
         }
     }
 
-    /// Bytes of content that was made and waits, of all responses.
+    /// Bytes of generated content that wait, of all responses.
     fn text_waiting(&self) -> u64 {
         let streams = (0..).map_while(|place| self.streams.at(place));
         streams
@@ -70,7 +71,7 @@ impl Connection {
             .sum()
     }
 
-    /// Takes what is ready of a response.
+    /// Takes the ready part of a response.
     fn pull(&mut self, slot: Slot, now: Instant) -> Flowed {
         let stream = &mut self.streams[slot];
         let (flow, content) = (&mut stream.flow, &mut stream.content);
@@ -89,7 +90,7 @@ impl Connection {
         }
     }
 
-    /// A response that had nothing to send has something again, or has ended.
+    /// Reschedules a response that had nothing to send, now that it has content again or has ended.
     fn resume(&mut self, slot: Slot) {
         let stream = &mut self.streams[slot];
         let waits = stream.progress == Progress::Sending && !stream.scheduled && !stream.blocked;
@@ -106,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// The rest of a response cannot be made.
+    /// The rest of a response cannot be generated.
     fn break_flow(&mut self, slot: Slot) {
         let (id, code) = (self.streams[slot].id, ErrorCode::INTERNAL_ERROR);
         self.output.write(|out| write::reset(out, id, code));

@@ -1,4 +1,4 @@
-//! Feeding a connection anything at all.
+//! Fuzzing of a server connection with arbitrary input.
 
 use std::io::IoSlice;
 use std::sync::{Arc, OnceLock};
@@ -19,14 +19,17 @@ use crate::h2::{PREFACE, StreamId};
 use crate::hpack::{Decoder, Encoder, Indexing};
 use crate::origin::{Origin, OriginConfig};
 
-/// Time-outs that a connection may take to end.
+/// The most time-outs until a connection must end.
 const LONGEST_WAIT: usize = 1000;
 
-/// An entry point for fuzzing. The first octet chooses how the server is set up, the second where the
-/// input is cut, the third whether the rest is what a client sends as it is, or a script of frames,
-/// which finds more. Panics when whole, cut and octet-by-octet input are not served alike, when what is
-/// sent is not frames in the order that HTTP/2 wants, when windows are exceeded, when something comes
-/// after the close, or when the connection does not end.
+/// An entry point for fuzzing. The first byte chooses the server's configuration and the second where the input
+/// is cut. The third chooses whether the rest is the client's raw output or a script of frames, which finds
+/// more. Panics in these cases:
+/// - whole, cut and byte-by-byte input give different results;
+/// - the output is not a valid sequence of HTTP/2 frames;
+/// - a window is exceeded;
+/// - output follows the close;
+/// - the connection does not end.
 pub fn fuzz(data: &[u8]) {
     let Some((&[setup, cut, kind], rest)) = data.split_first_chunk::<3>() else {
         return;
@@ -47,7 +50,7 @@ pub fn fuzz(data: &[u8]) {
     judge(&whole.output);
 }
 
-/// What a connection gave.
+/// The results of a connection.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     output: Vec<u8>,
@@ -75,7 +78,7 @@ fn config(setup: u8) -> Arc<ServerConfig> {
         ..ServerConfig::default()
     };
     let framing = &mut config.framing;
-    // What is made into frames before the rest has come would depend on the cuts.
+    // Frames made before the rest has arrived would depend on the cuts.
     framing.ahead = Bytes(0);
     framing.data = 100;
     framing.copied = 60;
@@ -136,13 +139,13 @@ fn origin() -> Arc<Origin> {
             early_hints: "/a /empty".parse().unwrap_or_default(),
             ..OriginConfig::default()
         };
-        // The site is the one above: what is wrong with it is wrong here.
+        // The site is the one above, so an error is a bug in this file.
         Arc::new(Origin::new(Arc::new(site), config).expect("a site that can be served"))
     };
     Arc::clone(ORIGIN.get_or_init(make))
 }
 
-/// Hosts one connection from its first octet to its end.
+/// Runs one connection from its first byte to its end.
 fn run<'a>(config: &Arc<ServerConfig>, pieces: impl Iterator<Item = &'a [u8]>) -> Outcome {
     let mut now = Instant::ZERO;
     let mut connection = Connection::new(origin(), Arc::clone(config), now);
@@ -178,7 +181,7 @@ fn run<'a>(config: &Arc<ServerConfig>, pieces: impl Iterator<Item = &'a [u8]>) -
     outcome
 }
 
-/// Takes all there is, some of it in small writes.
+/// Takes all output, some of it in small writes.
 fn drain(connection: &mut Connection, outcome: &mut Outcome, closed: &mut bool, now: Instant) {
     loop {
         let mut slices = [IoSlice::new(&[]); 4];
@@ -205,7 +208,7 @@ fn drain(connection: &mut Connection, outcome: &mut Outcome, closed: &mut bool, 
     }
 }
 
-/// Judges the output as a client would.
+/// Checks the output as a client would.
 fn judge(output: &[u8]) {
     let mut reader = Reader::new(frame::Limits {
         block: 1 << 20,
@@ -251,11 +254,11 @@ fn judge(output: &[u8]) {
         }
     }
     assert!(reader.is_between_frames(), "the output ends within a frame");
-    // No script gives more than a few windows of 2^24.
+    // No script grants more than a few windows of 2^24.
     assert!(content < 1 << 40);
 }
 
-/// Frames, each by three octets of the input: which, on which stream, with what.
+/// Frames, each from three bytes of the input: type, stream, contents.
 fn script(input: &[u8]) -> Vec<u8> {
     let mut out = PREFACE.to_vec();
     let mut encoder = Encoder::new(4096);
@@ -363,7 +366,7 @@ fn script(input: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A frame, whatever its payload.
+/// A frame with an arbitrary payload.
 fn raw(out: &mut Vec<u8>, kind: FrameType, flags: u8, stream: StreamId, payload: &[u8]) {
     let header = Header {
         length: payload.len() as u32,
@@ -380,7 +383,7 @@ mod tests {
     use fathometer_model::Seed;
     use proptest::prelude::*;
 
-    /// A short run of what a fuzzer does for long.
+    /// A short fuzzing run with fixed seeds.
     #[test]
     fn seeded_inputs_are_served_alike_however_they_are_cut() {
         for round in 0..300_u64 {

@@ -1,4 +1,4 @@
-//! How connections begin behind others and end, and what is told of exchanges.
+//! How connections start after an upgrade and end, and the events of exchanges.
 
 use super::tests::{Got, Host, data, origin, raw, reset, site, window};
 use super::*;
@@ -19,13 +19,13 @@ fn the_end_is_announced_and_what_is_on_its_way_is_answered() {
         Got::Ping(false, *b"leaving."),
     ];
     assert_eq!(host.take(), announced);
-    // Sent before the client knew.
+    // Sent before the client had received it.
     let request = host.post(3, &[]);
     host.send(&request);
     host.send(raw(FrameType::PING, 1, 0, b"leaving."));
     assert_eq!(host.take(), [Got::GoAway(3, ErrorCode::NO_ERROR)]);
     assert_eq!(host.connection.close_reason(), None);
-    // Sent although it knew: not looked at, but its fields are decoded and its content counts.
+    // Sent after that: ignored, but its fields are decoded and its content counts.
     let request = host.post(5, &[("new", "field")]);
     host.send(
         [
@@ -142,7 +142,7 @@ fn what_was_cut_short_is_told_to_the_octet() {
         .iter()
         .flat_map(|slice| slice.to_vec())
         .collect();
-    // Everything but the last 100 octets of the frame before the last, and that.
+    // All output except the last 100 bytes of the frame before the last, and the last frame.
     let rest = 209 + 100;
     host.connection.transmitted(octets.len() - rest, host.now);
     host.connection.handle_failure();

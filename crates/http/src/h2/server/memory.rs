@@ -1,12 +1,12 @@
-//! Requests that come again, octet for octet, and the heads of their responses.
+//! A cache of repeated requests, identical byte for byte, and of the heads of their responses.
 //!
-//! A header block that leaves the table of HPACK as it is, read again by the same table, has the same
-//! fields; so has one that is written. A client that asks for a file it has asked for before mostly
-//! sends such a block, and what it is answered with is the same within one second. Both are then taken
-//! from here: decoding, reading, looking up and encoding are left out.
+//! If a header block leaves the HPACK table unchanged, decoding it again with the same table gives the same
+//! fields. The same holds for encoding. A client that repeats a request mostly sends such a block, and the
+//! response head is the same within one second. Both are then taken from this cache, without decoding, parsing,
+//! looking up and encoding.
 //!
-//! Only answers about files of a site in memory are kept, which never change, and only requests that
-//! have come twice: those that come once cost no more than a look.
+//! Only answers with files of a site in memory are cached, because they never change. Only requests that
+//! arrived twice are cached, so those that come once cost only a lookup.
 
 use fathometer_model::{Bytes, FileId};
 
@@ -14,17 +14,17 @@ use crate::h2::priority::Priority;
 use crate::hpack::hash;
 use crate::origin::{Answer, Method};
 
-/// The longest header block that is kept, in octets.
+/// The longest header block that is cached, in bytes.
 const LONGEST: usize = 512;
 
-/// What is known of a request.
+/// The cached result of a request.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub method: Method,
     pub file: Option<FileId>,
     pub target_hash: u64,
     pub request_fields: Bytes,
-    /// What the request says of its priority.
+    /// The priority in the request.
     pub told: Option<Priority>,
     pub answer: Answer,
 }
@@ -33,44 +33,44 @@ pub(super) struct Known {
 #[derive(Debug, Default)]
 struct Head {
     block: Vec<u8>,
-    /// Under which state of the encoder's table it was written.
+    /// The generation of the encoder's table.
     generation: u64,
-    /// In which second.
+    /// The second in which it was written.
     second: u64,
-    /// Octets of its fields before compression.
+    /// Bytes of its fields before compression.
     fields: u64,
 }
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Hash of the request that came last to this place.
+    /// Hash of the last request in this place.
     seen: u64,
     block: Vec<u8>,
-    /// Under which state of the decoder's table it was read.
+    /// The generation of the decoder's table.
     generation: u64,
     known: Option<Known>,
     head: Head,
-    /// Counts what this entry has been about.
+    /// Counts the requests that this entry has held.
     subject: u32,
 }
 
-/// A request that is known, and how it was found.
+/// A reference to a cached request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     place: u32,
     subject: u32,
 }
 
-/// Requests and heads of one connection.
+/// Cached requests and heads of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     entries: Vec<Entry>,
-    /// How many there may be: a power of two, or zero.
+    /// The number of entries: a power of two, or zero.
     most: usize,
 }
 
 impl Memory {
-    /// Room for so many requests, rounded up to a power of two; for none with 0.
+    /// A cache of `most` entries, rounded up to a power of two; with 0 it caches nothing.
     pub fn new(most: u32) -> Memory {
         Memory {
             entries: Vec::new(),
@@ -81,7 +81,7 @@ impl Memory {
         }
     }
 
-    /// A request whose block this is, if it is known.
+    /// The cached request with this block, if there is one.
     pub fn find(&self, block: &[u8], generation: u64) -> Option<Key> {
         if self.entries.is_empty() {
             return None;
@@ -96,13 +96,13 @@ impl Memory {
         })
     }
 
-    /// What is known of it.
+    /// The cached result.
     pub fn known(&self, key: Key) -> Option<&Known> {
         self.entry(key)?.known.as_ref()
     }
 
-    /// A request came that left the table as it is. Whether it has come before, so that it is worth
-    /// [`learn`](Self::learn)ing.
+    /// Called for a request that left the table unchanged. Returns whether it has come before, so that it
+    /// should be [`learn`](Self::learn)ed.
     pub fn is_worth_learning(&mut self, block: &[u8]) -> bool {
         if self.most == 0 || block.len() > LONGEST {
             return false;
@@ -115,7 +115,7 @@ impl Memory {
         std::mem::replace(&mut self.entries[place].seen, hash) == hash
     }
 
-    /// Takes down what is known of a request.
+    /// Caches the result of a request.
     pub fn learn(&mut self, block: &[u8], generation: u64, known: Known) -> Key {
         let place = self.place(hash::of(block));
         let entry = &mut self.entries[place];
@@ -131,15 +131,14 @@ impl Memory {
         }
     }
 
-    /// The head of the response, and the octets of its fields, if it is known as it is to be written
-    /// now.
+    /// The head of the response, and the bytes of its fields, if the cached one is valid now.
     pub fn head(&self, key: Key, generation: u64, second: u64) -> Option<(&[u8], u64)> {
         let head = &self.entry(key)?.head;
         let fits = !head.block.is_empty() && head.generation == generation && head.second == second;
         fits.then_some((&head.block[..], head.fields))
     }
 
-    /// Takes down the head of the response as it was written.
+    /// Caches the head of the response as it was written.
     pub fn learn_head(
         &mut self,
         key: Key,
@@ -159,7 +158,7 @@ impl Memory {
         }
     }
 
-    /// Forgets everything and gives its memory back.
+    /// Drops everything and frees the memory.
     pub fn rest(&mut self) {
         self.entries = Vec::new();
     }

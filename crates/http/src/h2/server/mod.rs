@@ -1,23 +1,22 @@
 //! The server side of one HTTP/2 connection, as a machine (RFC 9113).
 //!
-//! [`Connection`] is given octets and the time and gives octets, actions and the next time-out, as
-//! [`h1::server`](crate::h1::server) does, and is hosted in the same manner. It asks the [`Origin`] what
-//! to answer, makes frames of the answers in the order that the client's priorities ask for
-//! ([`Scheduling`]), as far as windows and [`Framing`] allow, and bounds what a client can make it do
-//! ([`Limits`]). Content is not copied, small pieces apart; nothing is allocated for an exchange once
-//! buffers have grown. It holds no socket and reads no clock; whether TLS protects its octets is
-//! nothing to it.
+//! Input of a [`Connection`]: bytes and the time. Output: bytes, actions and the next time-out. Its caller uses
+//! it like [`h1::server`](crate::h1::server). It asks the [`Origin`] for the answers and splits them into
+//! frames, in the order of the client's priorities ([`Scheduling`]), as far as windows and [`Framing`] allow.
+//! It limits what a client can make it do ([`Limits`]). Content is not copied, except for small pieces. An
+//! exchange allocates nothing once buffers have grown. The machine has no socket and no clock, and does not
+//! depend on TLS.
 //!
-//! A connection starts with the client's preface, whether HTTP/2 was agreed on by ALPN or is known
-//! from elsewhere ([`new`](Connection::new)), or behind a request of HTTP/1.1 that changed to HTTP/2
+//! A connection starts with the client's preface, after ALPN or with prior knowledge
+//! ([`new`](Connection::new)), or after an HTTP/1.1 request that changed to HTTP/2
 //! ([`from_upgrade`](Connection::from_upgrade)).
 //!
-//! Any split of the input gives the same requests and, as far as no frames of responses are made
-//! [ahead](Framing::ahead) of what the rest of the input asks for, the same output. What is wrong with one stream ends it, and what is wrong with the connection ends
-//! that, each as RFC 9113 says (see [`Fault`](super::error::Fault)); so does what would be a fault only
-//! in the long run: floods of frames that cost the server more than the client.
+//! Any split of the input gives the same requests. It also gives the same output, if no frames of responses are
+//! made [ahead](Framing::ahead) of the rest of the input. A stream error ends its stream and a connection error
+//! ends the connection, as in RFC 9113 (see [`Fault`](super::error::Fault)). The connection also ends on floods
+//! of frames that cost the server more than the client.
 //!
-//! Not done here: proxying, CONNECT, extended CONNECT (RFC 8441).
+//! Out of scope: proxying, CONNECT, extended CONNECT (RFC 8441).
 
 mod allowance;
 mod config;
@@ -74,41 +73,41 @@ pub struct Connection {
     config: Arc<ServerConfig>,
     start: Start,
     reader: Reader,
-    /// The stream that takes the DATA frame that is being read.
+    /// The stream that receives the current DATA frame.
     data: Option<Slot>,
     /// Whether that frame has had any content.
     data_has_content: bool,
     decoder: Decoder,
     encoder: Encoder,
-    /// The fields that were decoded last.
+    /// The last decoded fields.
     fields: FieldBlock,
-    /// What the client bears.
+    /// The client's settings.
     peer: Settings,
     streams: Streams,
-    /// The last stream that the client opened.
+    /// The last stream opened by the client.
     last_stream: StreamId,
-    /// The last stream that was promised.
+    /// The last promised stream.
     last_promised: StreamId,
     /// Hashes of the targets that were pushed on this connection.
     pushed: HashSet<u64>,
-    /// What may be sent on all streams together.
+    /// The send window of the connection.
     send: Window,
-    /// What the client may send on all streams together.
+    /// The receive window of the connection.
     receive: ReceiveWindow,
-    /// What the client may send on a stream that opens now.
+    /// The receive window of a stream that opens now.
     receive_initial: u32,
     memory: Memory,
     schedule: Schedule,
-    /// Scheduled responses without HEADERS so far.
+    /// Number of scheduled responses whose HEADERS are not sent yet.
     heads_due: u32,
-    /// Streams with content that only their own windows hold up.
+    /// Number of streams with content that only their own windows block.
     blocked: u32,
     /// Priorities of streams that are not open yet.
     early_priorities: VecDeque<(StreamId, super::priority::Priority)>,
-    /// Requests that wait for their turn or are worked on, each with the time when it is done.
+    /// Requests that wait for their turn or are in processing, each with the time when it is done.
     working: VecDeque<(Slot, Instant)>,
     work_until: Instant,
-    /// Responses of which not all is ready, each with the time when there is more.
+    /// Responses that are not completely generated, each with the time when the next part is ready.
     flowing: Vec<(Slot, Instant)>,
     output: Output,
     phase: Phase,
@@ -116,40 +115,40 @@ pub struct Connection {
     close_reason: Option<CloseReason>,
     action: Option<Action>,
     peer_finished: bool,
-    /// Octets thrown away since nothing is read any more.
+    /// Bytes discarded since the connection stopped reading.
     discarded: u64,
-    /// Requests taken up.
+    /// Number of requests accepted.
     requests: u32,
     /// Since when settings wait for their acknowledgement.
     unacknowledged: Option<Instant>,
-    /// When the first octet came of a frame that is not there whole.
+    /// When the first byte of an incomplete frame arrived.
     frame_started: Option<Instant>,
-    /// Since when windows hold responses up, and the content made into frames until then.
+    /// Since when windows block responses, and the amount of content in frames at that time.
     stalled: Option<(Instant, u64)>,
-    /// Content made into frames.
+    /// Bytes of content put into frames.
     content_sent: u64,
     last_input: Instant,
     last_output: Instant,
     /// When a request was last in flight.
     last_busy: Instant,
     counters: Counters,
-    /// Responses queued whole whose last octet was not sent.
+    /// Completely queued responses whose last byte was not sent.
     outstanding: VecDeque<Outstanding>,
     /// DATA frames in the output that are not the last of their response.
     frames: VecDeque<QueuedFrame>,
     events: VecDeque<(Served, [u32; 3])>,
-    /// The texts of all that is outstanding and of all events, in order.
+    /// The texts of all outstanding responses and of all events, in order.
     texts: VecDeque<u8>,
-    /// The text of the event that was taken last.
+    /// The text of the event taken last.
     text: Vec<u8>,
     dates: Dates,
     scratch: Vec<u8>,
 }
 
-/// What is to come before any frame but SETTINGS.
+/// What must arrive before any frame but SETTINGS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Start {
-    /// The preface, of which so many octets have come.
+    /// The preface, of which this many bytes have arrived.
     Preface(usize),
     /// SETTINGS.
     Settings,
@@ -160,19 +159,19 @@ enum Start {
 enum Phase {
     /// Frames are read, or are still to be sent.
     Open,
-    /// The own half is closed; until then, the other may stay open.
+    /// The sending side is closed; the receiving side may stay open until this time.
     Lingering { until: Instant },
-    /// Both halves are closed.
+    /// Both sides are closed.
     Closed,
 }
 
-/// How far this side is in leaving (section 6.8).
+/// The progress of a graceful shutdown by this side (section 6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Leaving {
     No,
-    /// GOAWAY with the greatest number was sent, and a PING behind it.
+    /// GOAWAY with the largest stream number was sent, followed by a PING.
     Announced,
-    /// GOAWAY with this number was sent: what is above it is not looked at.
+    /// GOAWAY with this stream number was sent: higher streams are ignored.
     Above(StreamId, CloseReason),
 }
 
@@ -184,12 +183,11 @@ struct Counters {
     idle_frames: Counter,
 }
 
-/// The PING behind the GOAWAY that announces the end: when it is answered, the client knows.
+/// The PING after the GOAWAY that announces the shutdown: its answer shows that the client has received both.
 const LEAVING_PING: [u8; 8] = *b"leaving.";
 
 impl Connection {
-    /// A connection on which the client's preface is next: one on which HTTP/2 was agreed, or is known
-    /// to be spoken.
+    /// A connection on which the client's preface is next: HTTP/2 was agreed, or is used with prior knowledge.
     pub fn new(origin: Arc<Origin>, config: Arc<ServerConfig>, now: Instant) -> Connection {
         let limits = &config.limits;
         let mut connection = Connection {
@@ -211,7 +209,7 @@ impl Connection {
             pushed: HashSet::new(),
             send: Window::new(CONNECTION_WINDOW),
             receive: ReceiveWindow::new(CONNECTION_WINDOW),
-            // A client may send as much as it may by default, until it knows better.
+            // Until the client has received the settings, it may use the default window.
             receive_initial: config.receive.stream.max(CONNECTION_WINDOW),
             memory: Memory::new(config.remembered),
             schedule: Schedule::new(config.scheduling, 2 * limits.streams as usize),
@@ -256,7 +254,7 @@ impl Connection {
         connection
     }
 
-    /// Sends what a server's side of a connection starts with.
+    /// Sends the first frames of a server.
     fn send_preface(&mut self) {
         let config = &self.config;
         let settings = Settings {
@@ -276,7 +274,7 @@ impl Connection {
         });
     }
 
-    /// Whether octets are welcome. False while what was to be sent piles up, and for good after a
+    /// Whether the caller should read input. False while output piles up, and permanently after a
     /// [full](CloseManner::Full) close was decided.
     pub fn wants_data(&self) -> bool {
         match self.phase {
@@ -291,7 +289,7 @@ impl Connection {
         }
     }
 
-    /// Octets came.
+    /// Takes bytes from the transport.
     pub fn handle_data(&mut self, data: &[u8], now: Instant) {
         if data.is_empty() || self.peer_finished || self.phase == Phase::Closed {
             return;
@@ -301,7 +299,7 @@ impl Connection {
         self.settle(now);
     }
 
-    /// The client closed its half. Requests that came whole are answered.
+    /// The client closed its side. Complete requests are still answered.
     pub fn handle_eof(&mut self, now: Instant) {
         if self.phase == Phase::Closed {
             return;
@@ -310,7 +308,7 @@ impl Connection {
         self.settle(now);
     }
 
-    /// The transport failed. Nothing follows.
+    /// The transport failed. No output follows.
     pub fn handle_failure(&mut self) {
         self.close_reason
             .get_or_insert(CloseReason::TransportFailed);
@@ -318,8 +316,8 @@ impl Connection {
         self.phase = Phase::Closed;
     }
 
-    /// A file ended before the octets that [`transmit_file`](Self::transmit_file) offered. The frame
-    /// cannot be completed: the connection ends within it.
+    /// A file ended before the bytes that [`transmit_file`](Self::transmit_file) offered. The frame cannot be
+    /// completed: the connection closes within it.
     pub fn handle_truncated_file(&mut self) {
         if self.phase != Phase::Closed {
             self.close_reason.get_or_insert(CloseReason::ContentLost);
@@ -327,8 +325,8 @@ impl Connection {
         }
     }
 
-    /// The server is about to end: the client is told so, and that requests which are already on their
-    /// way will be answered. Between this and [`end`](Self::end) the host reads what has come.
+    /// The server will shut down soon. The client is notified; requests that are already on their way will be
+    /// answered. Between this and [`end`](Self::end) the caller reads the input that has arrived.
     pub fn announce_end(&mut self) {
         if self.leaving == Leaving::No && self.phase == Phase::Open && self.close_reason.is_none() {
             self.leaving = Leaving::Announced;
@@ -339,8 +337,8 @@ impl Connection {
         }
     }
 
-    /// The server ends: requests that have come are answered, and then the connection is closed; at
-    /// once when there are none.
+    /// The server shuts down. Requests that have arrived are answered, then the connection is closed; if there
+    /// are none, it is closed at once.
     pub fn end(&mut self, now: Instant) {
         match &mut self.phase {
             Phase::Closed => {}
@@ -352,7 +350,7 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is under way: no request has begun to come, no response is to be sent.
+    /// Whether the connection is idle: no request has begun to arrive, no response is to be sent.
     pub fn is_idle(&self) -> bool {
         self.phase == Phase::Open
             && self.close_reason.is_none()
@@ -362,8 +360,7 @@ impl Connection {
             && self.output.is_empty()
     }
 
-    /// Gives back memory that holds nothing, for a connection that is likely to stay idle. The next
-    /// exchange allocates it again.
+    /// Frees unused memory, for a connection that is likely to stay idle. The next exchange allocates it again.
     pub fn rest(&mut self) {
         if self.is_idle() {
             self.reader.rest();
@@ -384,8 +381,8 @@ impl Connection {
         }
     }
 
-    /// Fills `slices` with octets to be sent by one write. Returns how many slices were filled; none
-    /// when nothing may be sent now.
+    /// Fills `slices` with bytes to be sent by one write. Returns how many slices were filled; none when no
+    /// byte may be sent now.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         match self.phase {
             Phase::Open => self.output.transmit(&self.origin, slices),
@@ -393,9 +390,9 @@ impl Connection {
         }
     }
 
-    /// The octets of a file that go next, when [`transmit`](Self::transmit) fills no slice because of
-    /// it. The transport takes them from the file, and [`transmitted`](Self::transmitted) is told how
-    /// many it took.
+    /// The bytes of a file that are to be sent next, when [`transmit`](Self::transmit) fills no slice because
+    /// of it. The transport takes them from the file; then pass their number to
+    /// [`transmitted`](Self::transmitted).
     pub fn transmit_file(&self) -> Option<FilePart<'_>> {
         match self.phase {
             Phase::Open => self.output.transmit_file(&self.origin),
@@ -403,15 +400,15 @@ impl Connection {
         }
     }
 
-    /// Whether more follows at once what [`transmit`](Self::transmit) offers now: octets of a file, or
-    /// the end of the own half.
+    /// Whether more follows immediately after what [`transmit`](Self::transmit) offers now: bytes of a file, or
+    /// the close of the sending side.
     pub fn more_follows(&self) -> bool {
         self.phase == Phase::Open
             && (self.close_reason.is_some() && self.output.offers_the_rest()
                 || self.output.file_follows(&self.origin))
     }
 
-    /// The transport took the first `count` octets of what [`transmit`](Self::transmit) offered.
+    /// The transport took the first `count` bytes of what [`transmit`](Self::transmit) offered.
     pub fn transmitted(&mut self, count: usize, now: Instant) {
         if count == 0 {
             return;
@@ -422,7 +419,7 @@ impl Connection {
         self.settle(now);
     }
 
-    /// What is to be done with the transport, once. It is never to be upgraded.
+    /// What to do with the transport; each action is returned once. It is never an upgrade.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.action.take()
     }
@@ -432,12 +429,12 @@ impl Connection {
         self.phase == Phase::Closed && self.action.is_none()
     }
 
-    /// Why the connection ends; `None` while it may go on.
+    /// Why the connection ends; `None` while it continues.
     pub fn close_reason(&self) -> Option<CloseReason> {
         self.close_reason
     }
 
-    /// Requests taken up, refusals of what could not be read included, pushes not.
+    /// Requests accepted, including refusals of unreadable requests, without pushes.
     pub fn requests(&self) -> u32 {
         self.requests
     }
@@ -447,7 +444,7 @@ impl Connection {
         self.output.text_waiting() > self.config.limits.backlog.0.saturating_add(ahead.0)
     }
 
-    /// Tells the client, unless it knows, that no more requests are taken up.
+    /// Sends GOAWAY, unless it was sent before: no more requests are accepted.
     fn leave(&mut self, reason: CloseReason) {
         if let Leaving::No | Leaving::Announced = self.leaving {
             let last = self.last_stream;
@@ -457,12 +454,12 @@ impl Connection {
         }
     }
 
-    /// Ends the connection for what the client did.
+    /// Closes the connection because of a fault of the client.
     fn refuse(&mut self, error: ConnectionError) {
         let reason = CloseReason::Refused(error.why);
         if self.close_reason.is_none() {
             let last = self.last_stream;
-            // The text saves a search with a debugger on the other side.
+            // The text saves a debugging session on the other side.
             self.output.write(|out| {
                 write::go_away(out, last, error.code, error.why.to_string().as_bytes());
             });
@@ -471,7 +468,7 @@ impl Connection {
         self.stop(reason);
     }
 
-    /// Reads no more, answers no more; closes once all that is queued was sent.
+    /// Reads and answers no more; closes once all queued output was sent.
     fn stop(&mut self, reason: CloseReason) {
         if self.close_reason.is_some() {
             return;
@@ -484,7 +481,7 @@ impl Connection {
         self.stalled = None;
     }
 
-    /// Brings everything that follows from the present state about.
+    /// Carries out all transitions that follow from the present state.
     fn settle(&mut self, now: Instant) {
         if self.phase == Phase::Closed {
             return;
@@ -514,7 +511,7 @@ impl Connection {
         }
     }
 
-    /// Ends a connection on which nothing more is to come, once its responses were made into frames.
+    /// Ends a connection on which no input follows, once its responses were put into frames.
     fn settle_end(&mut self) {
         if self.peer_finished {
             let is_cut = self.start != Start::Done || !self.reader.is_between_frames();
@@ -524,7 +521,7 @@ impl Connection {
             } else {
                 self.leave(CloseReason::ClientFinished);
             }
-            // Windows that are full now stay full.
+            // Windows that are full now will stay full.
             let is_stuck =
                 self.output.is_empty() && self.working.is_empty() && self.flowing.is_empty();
             if is_stuck && !self.streams.is_empty() {
@@ -534,7 +531,7 @@ impl Connection {
         self.end_if_nothing_is_owed();
     }
 
-    /// Ends a connection that takes up no more requests and has answered all others.
+    /// Ends a connection that accepts no more requests and has answered all others.
     fn end_if_nothing_is_owed(&mut self) {
         if let Leaving::Above(_, reason) = self.leaving
             && self.streams.is_empty()

@@ -1,4 +1,4 @@
-//! What waits to be sent: frames in a buffer of their own, content where it is, and where writes end.
+//! The unsent output: frames in a separate buffer, content by reference, and the ends of writes.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -7,13 +7,13 @@ use crate::h1::server::FilePart;
 use crate::origin::ranges::ByteRange;
 use crate::origin::{Octets, Origin, Selected};
 
-/// Text that was sent is dropped from the buffer once there is this much of it.
+/// Sent text is dropped from the buffer when it reaches this size.
 const COMPACT_AT: usize = 16 * 1024;
 
-/// The output of one connection. Positions count octets from the start of the connection.
+/// The output of one connection. Positions count bytes from the start of the connection.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// Text of all pieces, in order; what is before `text_start` was sent.
+    /// Text of all pieces, in order; the bytes before `text_start` were sent.
     text: Vec<u8>,
     text_start: usize,
     pieces: VecDeque<Piece>,
@@ -21,44 +21,44 @@ pub(super) struct Output {
     queued: u64,
     /// End of everything sent.
     sent: u64,
-    /// Where writes end, apart from the end of everything.
+    /// Where writes end, except at the end of the output.
     ends: VecDeque<u64>,
 }
 
 #[derive(Debug)]
 enum Piece {
-    /// The next octets of the text.
+    /// The next bytes of the text.
     Text(usize),
     Body(Selected, ByteRange),
 }
 
 impl Output {
-    /// Where the next octet will be.
+    /// The position of the next byte to be queued.
     pub fn queued(&self) -> u64 {
         self.queued
     }
 
-    /// End of everything sent.
+    /// End of the bytes sent.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Octets that were not sent.
+    /// Bytes not sent yet.
     pub fn waiting(&self) -> u64 {
         self.queued - self.sent
     }
 
-    /// Whether everything was sent.
+    /// Whether all output was sent.
     pub fn is_empty(&self) -> bool {
         self.sent == self.queued
     }
 
-    /// Octets of text that were not sent.
+    /// Bytes of text not sent yet.
     pub fn text_waiting(&self) -> u64 {
         (self.text.len() - self.text_start) as u64
     }
 
-    /// Queues what `write` appends to the buffer, which must not touch what is there.
+    /// Queues what `write` appends to the buffer; `write` must not change the existing bytes.
     pub fn write<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         if self.text_start == self.text.len() {
             self.text.clear();
@@ -80,7 +80,7 @@ impl Output {
         result
     }
 
-    /// Queues a part of a body, which stays where it is.
+    /// Queues a part of a body, by reference.
     pub fn push_body(&mut self, body: &Selected, range: ByteRange) {
         if range.length() > 0 {
             self.queued += range.length();
@@ -88,15 +88,15 @@ impl Output {
         }
     }
 
-    /// What comes next goes in another write.
+    /// Ends the current write: later output goes into another one.
     pub fn end_write(&mut self) {
         if self.ends.back() != Some(&self.queued) && self.queued > self.sent {
             self.ends.push_back(self.queued);
         }
     }
 
-    /// Fills `slices` with what goes next: nothing beyond the end of a write, and nothing beyond the
-    /// first octet of a file. Returns how many were filled.
+    /// Fills `slices` with the next output: up to the end of a write, and up to the first byte of a file.
+    /// Returns how many were filled.
     pub fn transmit<'a>(&'a self, origin: &'a Origin, slices: &mut [IoSlice<'a>]) -> usize {
         let mut left = self.released();
         let mut text = &self.text[self.text_start..];
@@ -137,7 +137,7 @@ impl Output {
         filled
     }
 
-    /// Whether what goes next is text, and then octets of a file that may go as well.
+    /// Whether the next output is text, followed by bytes of a file that may be sent too.
     pub fn file_follows(&self, origin: &Origin) -> bool {
         let (Some(Piece::Text(frames)), Some(Piece::Body(body, _))) =
             (self.pieces.front(), self.pieces.get(1))
@@ -147,7 +147,7 @@ impl Output {
         matches!(origin.octets(body), Octets::File(_)) && self.released() > *frames as u64
     }
 
-    /// The octets of a file that go next, when what goes next is of a file.
+    /// The bytes of a file to be sent next, when a file is next.
     pub fn transmit_file<'a>(&'a self, origin: &'a Origin) -> Option<FilePart<'a>> {
         let Some(Piece::Body(body, range)) = self.pieces.front() else {
             return None;
@@ -162,17 +162,17 @@ impl Output {
         })
     }
 
-    /// Octets up to the end of the write that is next.
+    /// Bytes up to the end of the next write.
     fn released(&self) -> u64 {
         self.ends.front().unwrap_or(&self.queued) - self.sent
     }
 
-    /// Whether what goes next is all there is.
+    /// Whether the next write is the last output.
     pub fn offers_the_rest(&self) -> bool {
         self.ends.is_empty() && !self.is_empty()
     }
 
-    /// Drops the first `count` octets of what was offered.
+    /// Drops the first `count` bytes of what was offered.
     pub fn transmitted(&mut self, count: usize) {
         let mut left = count as u64;
         debug_assert!(left <= self.waiting(), "more octets sent than offered");
@@ -203,7 +203,7 @@ impl Output {
         }
     }
 
-    /// Gives memory back that holds nothing.
+    /// Frees unused memory.
     pub fn rest(&mut self) {
         if self.is_empty() {
             *self = Output {

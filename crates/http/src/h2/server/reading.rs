@@ -1,5 +1,5 @@
-//! Reading: the preface, and what each frame does to the connection and its streams (RFC 9113 sections
-//! 3.4, 5 and 6).
+//! Reading: the preface, and the effect of each frame on the connection and its streams (RFC 9113 sections 3.4,
+//! 5 and 6).
 
 use fathometer_model::{Bytes, Instant};
 
@@ -11,26 +11,42 @@ use crate::h2::frame::{DataPiece, Dependency, Frame, HeaderBlock, Reader, Settin
 use crate::h2::priority::Priority;
 use crate::origin::Status;
 
-/// Idle frames that a request gives back: its WINDOW_UPDATE, its place in the tree.
+/// Idle frames that a request gives back: its WINDOW_UPDATE and its dependency.
 const IDLE_PER_REQUEST: u32 = 4;
 
-/// A stream that a frame is on.
+/// The stream of a frame.
 enum Place {
     Open(Slot),
     /// Not open, but not idle either.
     Closed(Option<Past>),
-    /// Above those that are looked at.
+    /// Above the last stream that is accepted.
     Ignored,
 }
 
 impl Connection {
-    /// Deals with octets that came.
+    /// The client has applied this side's initial window to the streams that were open.
+    fn shrink_windows(&mut self) {
+        let (size, update) = (self.config.receive.stream, self.config.receive.update);
+        let mut place = 0;
+        while let Some(slot) = self.streams.at(place) {
+            let stream = &mut self.streams[slot];
+            let (id, is_receiving) = (stream.id, stream.receiving);
+            let increment = stream.receive.shrink(size, update);
+            if let Some(increment) = increment.filter(|_| is_receiving) {
+                self.output
+                    .write(|out| write::window_update(out, id, increment));
+            }
+            place += 1;
+        }
+    }
+
+    /// Processes received bytes.
     pub(super) fn process(&mut self, data: &[u8], now: Instant) {
         let mut input = data;
         if let Start::Preface(matched) = self.start {
             self.read_preface(matched, &mut input);
         }
-        // A frame borrows the reader; nothing else needs it meanwhile.
+        // A frame borrows the reader; nothing else uses it in the meantime.
         let mut reader = std::mem::take(&mut self.reader);
         while self.is_reading()
             && let Some(result) = reader.read(&mut input)
@@ -41,8 +57,8 @@ impl Connection {
                 Err(Error::Connection(error)) => self.refuse(error),
                 Err(Error::Stream(error)) => self.refuse_stream(error, now),
             }
-            // Here, and not when the input is used up: what comes behind must not matter by coming
-            // with it.
+            // Checked after each frame and not at the end of the input, so that the result does not depend on
+            // how the input is split.
             self.end_if_nothing_is_owed();
         }
         self.note_partial_frame(&reader, now);
@@ -70,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// Starts and stops the clock on frames that come slowly. That of DATA is another.
+    /// Starts and stops the time limit on incomplete frames. DATA has a different one.
     fn note_partial_frame(&mut self, reader: &Reader, now: Instant) {
         if self.start != Start::Done {
             return;
@@ -102,6 +118,7 @@ impl Connection {
                 Some(_) => {
                     self.decoder.set_table_limit(self.config.decoder_table);
                     self.receive_initial = self.config.receive.stream;
+                    self.shrink_windows();
                     Ok(())
                 }
                 None => Err(Fault::UnexpectedAcknowledgement.into()),
@@ -138,7 +155,7 @@ impl Connection {
                 self.take_idle_frame(now)?;
                 self.handle_priority_update(stream, Priority::parse(field))
             }
-            // Only clients make use of it.
+            // Only clients use ALTSVC.
             Frame::AltSvc { .. } | Frame::Unknown(_) => self.take_idle_frame(now),
         }
     }
@@ -152,7 +169,7 @@ impl Connection {
         }
     }
 
-    /// Counts a frame that wants an answer.
+    /// Counts a frame that requires an answer.
     fn take_answer(&mut self, now: Instant) -> Result<(), Error> {
         let allowance = self.config.limits.answers;
         match self.counters.answers.take(allowance, now) {
@@ -161,7 +178,7 @@ impl Connection {
         }
     }
 
-    /// Where a frame is that is on a stream; a fault where that was never opened (section 5.1, idle).
+    /// The place of a stream; a fault if it was never opened (section 5.1, idle).
     fn place(&self, id: StreamId) -> Result<Place, Error> {
         if let Leaving::Above(last, _) = self.leaving
             && id.is_client()
@@ -184,8 +201,8 @@ impl Connection {
         }
     }
 
-    /// The fault that content or fields are on a stream that takes none (section 5.1, half-closed and
-    /// closed); `None` where they are let pass.
+    /// The fault if content or fields arrive on a stream that does not accept them (section 5.1, half-closed
+    /// and closed); `None` where they are allowed.
     fn misplaced(&self, id: StreamId, place: &Place) -> Option<Error> {
         let on_stream = |fault| Some(StreamError::new(id, fault).into());
         match place {
@@ -267,7 +284,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives a DATA frame back to the window of the connection, once it is there whole.
+    /// Gives a DATA frame back to the window of the connection, once it is complete.
     fn give_back_if(&mut self, is_whole: bool, length: u32) {
         if is_whole
             && let Some(increment) = self.receive.release(length, self.config.receive.update)
@@ -278,7 +295,7 @@ impl Connection {
         }
     }
 
-    /// The client has ended its side of a stream.
+    /// The client has closed its side of a stream.
     fn end_request(&mut self, slot: Slot, now: Instant) -> Result<(), Error> {
         let stream = &mut self.streams[slot];
         stream.receiving = false;
@@ -310,7 +327,7 @@ impl Connection {
             self.begin_remembered(slot, key, early, now);
             return Ok(());
         }
-        // Whatever becomes of the fields, they are decoded: the table must follow that of the client.
+        // The fields are always decoded, to keep the table synchronised with the client's.
         self.fields.clear();
         let is_too_large = match self.decoder.decode(block.block, &mut self.fields) {
             Ok(()) => false,
@@ -332,7 +349,7 @@ impl Connection {
         }
         let place = self.place(id)?;
         if let Place::Closed(None) = place {
-            // Never used, or used long ago: either way not to be opened now.
+            // Never used, or used long ago: in both cases it must not be opened now.
             return Err(Fault::BadStreamNumber.into());
         }
         if let Some(error) = self.misplaced(id, &place) {
@@ -353,7 +370,7 @@ impl Connection {
         self.end_request(slot, now)
     }
 
-    /// Opens a stream for a request (section 8.1); with it comes the priority that it was given before.
+    /// Opens a stream for a request (section 8.1), with the priority that it was given before.
     fn open(
         &mut self,
         block: &HeaderBlock<'_>,
@@ -399,7 +416,7 @@ impl Connection {
         let Place::Open(slot) = self.place(id)? else {
             return self.take_idle_frame(now);
         };
-        // A push that is not wanted is no work that the client asked for.
+        // Cancelling a push does not waste work that the client requested.
         let allowance = self.config.limits.resets;
         if id.is_client() && !self.counters.resets.take(allowance, now) {
             return Err(Fault::ResetFlood.into());
@@ -453,7 +470,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A stream has a priority from now on (RFC 9218 section 7).
+    /// Sets the priority of a stream (RFC 9218 section 7).
     fn handle_priority_update(&mut self, id: StreamId, priority: Priority) -> Result<(), Error> {
         self.schedule.note_newer();
         if let Some(slot) = self.streams.find(id) {
@@ -471,8 +488,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The priority that was told of a stream before it was opened. Those of streams below it, which
-    /// will not be opened any more, are forgotten.
+    /// The priority that was received for a stream before it was opened. Drops those of lower streams, which
+    /// can no longer be opened.
     fn take_early_priority(&mut self, id: StreamId) -> Option<Priority> {
         if self.early_priorities.is_empty() {
             return None;
@@ -486,16 +503,16 @@ impl Connection {
         priority
     }
 
-    /// Resets a stream for what the client did on it.
+    /// Resets a stream because of a fault of the client.
     pub(super) fn refuse_stream(&mut self, error: StreamError, now: Instant) {
         let id = error.stream;
         let slot = match self.place(id) {
             Ok(Place::Open(slot)) => Some(slot),
-            // The window of a stream that has ended is nobody's concern.
+            // The window of a closed stream has no effect.
             Ok(Place::Closed(_)) if error.why == Fault::ZeroIncrement => return,
             Ok(Place::Closed(_)) => None,
             Ok(Place::Ignored) => return,
-            // What is wrong with a stream that does not exist is wrong with the connection.
+            // A fault on a stream that does not exist is a connection error.
             Err(_) => {
                 return self.refuse(ConnectionError {
                     code: error.code,

@@ -5,36 +5,36 @@ use crate::h2::error::{ErrorCode, Fault};
 /// Why a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CloseReason {
-    /// The client said GOAWAY and that nothing is wrong, and has its responses.
+    /// The client sent GOAWAY without an error, and has its responses.
     ClientAsked,
-    /// The client said GOAWAY with this code.
+    /// The client sent GOAWAY with this error code.
     ClientGaveUp(ErrorCode),
-    /// The client closed its half, and has its responses.
+    /// The client closed its side, and has its responses.
     ClientFinished,
-    /// The client closed its half within a frame, a request or its preface.
+    /// The client closed its side within a frame, a request or its preface.
     ClientTruncated,
-    /// The client did what HTTP/2 forbids, or more than it may.
+    /// The client violated HTTP/2, or exceeded a limit.
     Refused(Fault),
     /// The limit on requests of one connection was reached.
     RequestLimit,
     /// Silence between requests.
     IdleTimeout,
-    /// A frame, or the preface, did not come in time.
+    /// A frame, or the preface, did not arrive in time.
     HeaderTimeout,
-    /// The client's transport takes nothing.
+    /// The client's transport takes no bytes.
     SendTimeout,
-    /// The client's windows let nothing through.
+    /// The client's windows allow no content.
     WindowStall,
-    /// The server ends.
+    /// The server shuts down.
     ServerEnds,
-    /// A file became shorter than was promised while it was sent.
+    /// A file became shorter than announced while it was sent.
     ContentLost,
-    /// The transport failed, as the host of this machine says.
+    /// The transport failed, as reported by the caller.
     TransportFailed,
 }
 
 impl CloseReason {
-    /// What the client is told by GOAWAY.
+    /// The error code of the GOAWAY to the client.
     pub const fn code(self) -> ErrorCode {
         match self {
             CloseReason::Refused(fault) => fault.code(),

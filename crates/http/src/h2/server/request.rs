@@ -1,4 +1,4 @@
-//! Reading a request's fields (RFC 9113 sections 8.2 and 8.3).
+//! Parsing a request's fields (RFC 9113 sections 8.2 and 8.3).
 
 use crate::field_block::FieldBlock;
 use crate::h1::fields::{self, Repeated, Strictness};
@@ -19,7 +19,7 @@ pub(super) struct RequestHead<'a> {
     pub target: &'a [u8],
     /// `:scheme`; empty with CONNECT.
     pub scheme: &'a [u8],
-    /// `:authority`, or `Host` where that is not there.
+    /// `:authority`, or `Host` if there is no `:authority`.
     pub authority: &'a [u8],
     /// `Content-Length`
     pub announced: Option<u64>,
@@ -32,18 +32,18 @@ pub(super) struct RequestHead<'a> {
     pub user_agent: &'a [u8],
 }
 
-/// Why a request is not answered as it asks.
+/// Why a request does not get its normal answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rejection {
-    /// It is no request: its stream is reset.
+    /// It is malformed: its stream is reset.
     Malformed,
-    /// It is, and the answer is this status.
+    /// It is well-formed, and the answer is this status.
     Refused(Status),
 }
 
 use Rejection::{Malformed, Refused};
 
-/// Reads a whole head.
+/// Parses a complete head.
 pub(super) fn read<'a>(
     block: &'a FieldBlock,
     limits: &Limits,
@@ -58,7 +58,7 @@ pub(super) fn read<'a>(
     found.finish(limits)
 }
 
-/// Whether these may be trailers: fields like others, but no pseudo-fields (section 8.1).
+/// Whether these fields are valid trailers: regular fields, no pseudo-header fields (section 8.1).
 pub(super) fn are_trailers(block: &FieldBlock) -> bool {
     block.iter().all(|(name, value)| {
         is_field_name(name) && is_field_value(value) && !is_of_connection(name, value)
@@ -67,7 +67,7 @@ pub(super) fn are_trailers(block: &FieldBlock) -> bool {
 
 #[derive(Default)]
 struct Found<'a> {
-    /// Whether a field that is no pseudo-field has come.
+    /// Whether a regular field has come.
     regular: bool,
     method: Option<&'a [u8]>,
     scheme: Option<&'a [u8]>,
@@ -84,7 +84,7 @@ struct Found<'a> {
     package_have: Single<'a>,
     referer: &'a [u8],
     user_agent: &'a [u8],
-    /// Whether a field came in more lines than are looked at.
+    /// Whether a field came in more lines than are processed.
     too_many_lines: bool,
 }
 
@@ -125,7 +125,7 @@ impl<'a> Found<'a> {
                 true
             }
             b"priority" => {
-                // In several lines it would be one list: only the first is looked at.
+                // Several lines would form one list: only the first is used.
                 self.priority.get_or_insert_with(|| Priority::parse(value));
                 true
             }
@@ -142,7 +142,8 @@ impl<'a> Found<'a> {
                 true
             }
             b"accept" => {
-                // A wish in more lines than anybody writes is no wish, and no reason to refuse.
+                // If there are more lines than any client sends, `accept` is ignored; that is no reason to
+                // refuse.
                 if !self.accept.push(value) {
                     self.accept = Lines::default();
                 }
@@ -182,7 +183,7 @@ impl<'a> Found<'a> {
             Single::Value(host) => Some(host),
             Single::Repeated => return Err(Malformed),
         };
-        // An authority that is there is not empty, and Host does not contradict it (section 8.3.1).
+        // An authority that is present must not be empty, and Host must not contradict it (section 8.3.1).
         let authority = self.authority.or(host).ok_or(Malformed)?;
         if host.is_some_and(|host| !host.eq_ignore_ascii_case(authority))
             || !is_authority(authority, false)
@@ -251,7 +252,7 @@ fn is_field_value(value: &[u8]) -> bool {
         && !blank(value.last())
 }
 
-/// Whether it is about a connection, which has no place in HTTP/2 (section 8.2.2).
+/// Whether it is connection-specific, and so invalid in HTTP/2 (section 8.2.2).
 fn is_of_connection(name: &[u8], value: &[u8]) -> bool {
     match name {
         b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {

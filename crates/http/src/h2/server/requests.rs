@@ -1,4 +1,4 @@
-//! Taking requests up: what they ask for, what is said before the answer, and what is promised with it.
+//! Processing requests: the answer, the interim responses before it, and the pushes with it.
 
 use fathometer_model::{Bytes, Instant};
 
@@ -17,7 +17,7 @@ use crate::origin::target::Target;
 use crate::origin::{Answer, Method, NEXT_TURN, Request, Status};
 use crate::pace::Paid;
 
-/// Targets that are remembered as pushed on one connection.
+/// The most pushed targets that are remembered on one connection.
 const MOST_REMEMBERED: usize = 4096;
 
 impl Connection {
@@ -58,7 +58,7 @@ impl Connection {
         now: Instant,
     ) -> Result<(), Error> {
         let answer = self.origin.decide(&head.request, now, &mut self.scratch);
-        // What was told apart from the request was told on purpose (RFC 9218 section 7).
+        // A PRIORITY_UPDATE overrides the request's own field (RFC 9218 section 7).
         let priority = early.or(head.priority);
         if priority.is_some() {
             self.schedule.note_newer();
@@ -101,7 +101,7 @@ impl Connection {
         } else if head.expects_continue && takes_content {
             self.write_interim(slot, b"100", &[]);
         } else if head.expects_continue || head.request.method == Method::Connect {
-            // The client waits: with content that would be of no use, or for a tunnel.
+            // The client waits: with content that would be useless, or for a tunnel.
             self.streams[slot].answered_early = true;
             self.make_ready(slot, now);
         }
@@ -109,7 +109,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins with a request that is known.
+    /// Begins with a cached request.
     pub(super) fn begin_remembered(
         &mut self,
         slot: Slot,
@@ -137,8 +137,8 @@ impl Connection {
         self.take_up(slot, now);
     }
 
-    /// Remembers a request whose block left the table as it is, with its answer, where both will be the
-    /// same the next time.
+    /// Caches a request whose block left the table unchanged, with its answer, if both will be the same next
+    /// time.
     pub(super) fn remember(&mut self, slot: Slot, id: StreamId, block: &[u8]) {
         let stream = &self.streams[slot];
         let Some(answer) = &stream.answer else {
@@ -167,7 +167,7 @@ impl Connection {
         self.streams[slot].remembered = Some(key);
     }
 
-    /// Keeps what is legible of a request that is refused.
+    /// Keeps the readable parts of a request that is refused.
     fn describe_refused(&mut self, slot: Slot, fields: &FieldBlock) {
         let stream = &mut self.streams[slot];
         let value = |name| fields.get(name).unwrap_or_default();
@@ -185,7 +185,7 @@ impl Connection {
         }
     }
 
-    /// Answers without regard to what the client still sends.
+    /// Answers independently of what the client still sends.
     pub(super) fn answer_early(&mut self, slot: Slot, status: Status, now: Instant) {
         let stream = &mut self.streams[slot];
         if stream.progress == Progress::Reading {
@@ -196,8 +196,8 @@ impl Connection {
         }
     }
 
-    /// The content of a request comes too slowly, or not at all. Where it would have changed nothing, the request
-    /// is answered.
+    /// The content of a request arrives too slowly, or not at all. If the answer does not depend on it, the
+    /// request is answered.
     pub(super) fn give_up_content(&mut self, slot: Slot, now: Instant) {
         let stream = &mut self.streams[slot];
         let answer = stream.answer.as_ref();
@@ -209,7 +209,7 @@ impl Connection {
         }
     }
 
-    /// A request is there whole: it is worked on, or answered.
+    /// Works on a complete request, or answers it.
     pub(super) fn take_up(&mut self, slot: Slot, now: Instant) {
         let config = &self.config;
         let mut time = config.service_time;
@@ -229,7 +229,7 @@ impl Connection {
         self.working.push_back((slot, self.work_until));
     }
 
-    /// Answers the requests that have been worked on long enough.
+    /// Answers the requests whose processing time is over.
     pub(super) fn finish_work(&mut self, now: Instant) {
         while let Some(&(slot, until)) = self.working.front()
             && until <= now
@@ -243,7 +243,7 @@ impl Connection {
         }
     }
 
-    /// Goes on with an answer, if it is not decided; whether it is.
+    /// Continues with an undecided answer; returns whether it is decided.
     fn decides(&mut self, slot: Slot, now: Instant) -> bool {
         let stream = &mut self.streams[slot];
         let Some(answer) = stream
@@ -260,7 +260,7 @@ impl Connection {
         true
     }
 
-    /// Sends hints of what goes with the answer, if there are any (RFC 8297).
+    /// Sends early hints for the answer, if there are any (RFC 8297).
     fn hint_early(&mut self, slot: Slot, answer: &Answer) {
         if self.config.early_hints && self.origin.hints_early() {
             let origin = std::sync::Arc::clone(&self.origin);
@@ -270,7 +270,7 @@ impl Connection {
         }
     }
 
-    /// Promises what goes with the answer, if anything does (RFC 9113 section 8.4), once a connection.
+    /// Promises the pushes that belong to the answer, if any (RFC 9113 section 8.4), each once per connection.
     fn promise(&mut self, slot: Slot, head: &RequestHead<'_>, answer: &Answer, now: Instant) {
         let may_push = self.config.push
             && self.peer.enable_push
@@ -316,7 +316,7 @@ impl Connection {
             let slot = self.write_promise(base, head, target, now);
             let urgency = self.streams[base].priority.urgency;
             let stream = &mut self.streams[slot];
-            // Nobody asked for it: as by default, or later where the page itself may come later.
+            // A push is unrequested: it gets the default urgency, or the page's own if that is less urgent.
             stream.priority.urgency = urgency.max(Priority::default().urgency);
             stream.served.exchange.method = Method::Get;
             stream.served.exchange.file = answer.file();
@@ -330,7 +330,7 @@ impl Connection {
         }
     }
 
-    /// Takes up what was promised last, from behind `before` on. What it was promised with has been.
+    /// Starts to answer the promises made after `before`. The request that caused them has been started.
     fn take_promises_up(&mut self, before: StreamId, now: Instant) {
         let (first, last) = (before.number() + 2, self.last_promised.number());
         for number in (first..=last).step_by(2) {
@@ -376,7 +376,7 @@ impl Connection {
         slot
     }
 
-    /// Gives a stream up, whatever of its response was made into frames.
+    /// Closes a stream, even if parts of its response are in frames.
     pub(super) fn abandon(&mut self, slot: Slot, code: ErrorCode, past: Past) {
         self.unschedule(slot);
         self.working.retain(|&(other, _)| other != slot);
@@ -392,7 +392,7 @@ impl Connection {
         self.streams.close(slot, past);
     }
 
-    /// Gives up the requests that will never be whole; whether there are any.
+    /// Drops the requests that will never be complete; returns whether there are any.
     pub(super) fn drop_unfinished_requests(&mut self) -> bool {
         let mut dropped = false;
         let mut place = 0;
@@ -409,7 +409,7 @@ impl Connection {
 }
 
 impl super::streams::Stream {
-    /// Keeps what logs say of the request: method, target, `Referer`, `User-Agent`.
+    /// Keeps the parts of the request that logs need: method, target, `Referer`, `User-Agent`.
     fn keep_text(&mut self, [method, target, referer, user_agent]: [&[u8]; 4]) {
         self.text.clear();
         for part in [method, b" ", target, b" HTTP/2.0"] {
@@ -422,7 +422,7 @@ impl super::streams::Stream {
     }
 }
 
-/// The value of a field where it came in one line.
+/// The value of a field if it came in one line.
 fn single<'a>(lines: &Lines<'a>) -> Option<&'a [u8]> {
     let mut values = lines.iter();
     values.next().filter(|_| values.next().is_none())

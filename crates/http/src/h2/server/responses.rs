@@ -1,4 +1,4 @@
-//! Making frames of responses: whose turn it is, and how much of it goes.
+//! Splitting responses into frames: which response is next, and how much of it is sent.
 
 use fathometer_model::{Bytes, Instant};
 
@@ -12,8 +12,7 @@ use crate::h2::priority::Priority;
 use crate::hpack::{Encoder, Indexing};
 use crate::origin::{FieldSink, HopField, Octets, Segment};
 
-/// Idle frames that a DATA frame which was sent gives back: WINDOW_UPDATE for its stream and for the
-/// connection.
+/// Idle frames that a sent DATA frame gives back: WINDOW_UPDATE for its stream and for the connection.
 const IDLE_PER_DATA: u32 = 2;
 
 impl Connection {
@@ -49,8 +48,8 @@ impl Connection {
         self.schedule.add(stream.id, slot, stream.priority);
     }
 
-    /// Makes frames of what is ready, in the order of priorities, as far as windows allow and not
-    /// further ahead of the transport than is wanted.
+    /// Makes frames of the ready responses in the order of priorities, as far as windows and
+    /// [`Framing::ahead`](super::Framing::ahead) allow.
     pub(super) fn fill(&mut self, now: Instant) {
         let ahead = self.config.framing.ahead.0;
         while self.output.waiting() < ahead.max(1) {
@@ -67,7 +66,7 @@ impl Connection {
         }
     }
 
-    /// A response has its turn: its HEADERS, if they were not sent, and a DATA frame.
+    /// One turn of a response: its HEADERS, if they were not sent, and a DATA frame.
     fn turn(&mut self, slot: Slot, now: Instant) {
         let has_head = self.streams[slot].progress != Progress::Ready;
         if !has_head {
@@ -86,7 +85,7 @@ impl Connection {
         let octets = u64::from(most).min(left) as u32;
         let is_last = left == u64::from(octets);
         let is_done = is_last && stream.flow.is_none();
-        // Content that turns out to have ended leaves its end to be told alone.
+        // If content has ended after its last frame, an empty DATA frame ends the stream.
         if octets > 0 || is_done && has_head {
             self.write_data(slot, octets);
         }
@@ -108,7 +107,7 @@ impl Connection {
         }
     }
 
-    /// Sends HEADERS of all responses that wait for room for their content.
+    /// Sends HEADERS of all responses whose content is blocked by the connection's window.
     fn write_due_heads(&mut self, now: Instant) {
         let mut place = 0;
         while let Some(slot) = self.streams.at(place) {
@@ -131,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// Takes a stream off the schedule.
+    /// Removes a stream from the schedule.
     pub(super) fn unschedule(&mut self, slot: Slot) {
         let stream = &mut self.streams[slot];
         if std::mem::take(&mut stream.scheduled) {
@@ -162,7 +161,7 @@ impl Connection {
         stream.priority = priority;
     }
 
-    /// Writes HEADERS, which end the stream where there is no content.
+    /// Writes HEADERS; they end the stream if there is no content.
     fn write_head(&mut self, slot: Slot, now: Instant) {
         let stream = &mut self.streams[slot];
         let Some(answer) = &stream.answer else {
@@ -214,7 +213,7 @@ impl Connection {
         }
     }
 
-    /// Writes HEADERS that are not the last of their response.
+    /// Writes HEADERS of an interim response.
     pub(super) fn write_interim(&mut self, slot: Slot, status: &[u8], more: &[(&[u8], &[u8])]) {
         let carrier = Carrier::Headers {
             end_stream: false,
@@ -237,7 +236,7 @@ impl Connection {
         stream.served.head_fields += Bytes(fields.octets);
     }
 
-    /// Writes a DATA frame of so many octets, which end the stream where no content is left.
+    /// Writes a DATA frame of `octets` bytes; it ends the stream if no content is left.
     fn write_data(&mut self, slot: Slot, octets: u32) {
         let copied = self.config.framing.copied;
         let (origin, output) = (&self.origin, &mut self.output);
@@ -276,7 +275,7 @@ impl Connection {
         }
     }
 
-    /// The response was made into frames, the last of them with so much content.
+    /// The response is completely in frames; the last one has `last_content` bytes of content.
     fn finish_stream(&mut self, slot: Slot, last_content: u32) {
         let stream = &self.streams[slot];
         let (id, receiving) = (stream.id, stream.receiving);
@@ -284,7 +283,7 @@ impl Connection {
         let allowance = self.config.limits.resets;
         self.counters.resets.give(allowance, 1);
         if receiving {
-            // The rest of the request is of no use (section 8.1).
+            // The rest of the request is not needed (section 8.1).
             self.output
                 .write(|out| write::reset(out, id, ErrorCode::NO_ERROR));
             self.streams.close(slot, Past::ResetHere);
@@ -293,7 +292,7 @@ impl Connection {
         }
     }
 
-    /// Notes that nothing more of a response is queued.
+    /// Records that a response is completely queued.
     pub(super) fn note_served(&mut self, slot: Slot, last_content: u32) {
         if self.config.events {
             let stream = &self.streams[slot];
@@ -312,7 +311,7 @@ impl Connection {
 /// Writes fields into a header block, and counts them.
 pub(super) struct FieldWriter {
     indexing: FieldIndexing,
-    /// Octets of names and values so far.
+    /// Bytes of names and values so far.
     pub octets: u64,
 }
 
@@ -352,7 +351,7 @@ fn is_shared(name: &[u8]) -> bool {
     )
 }
 
-/// Writes fields as HTTP/2 does.
+/// Writes fields in the format of HTTP/2.
 struct Head<'a> {
     encoder: &'a mut Encoder,
     out: &'a mut Vec<u8>,

@@ -1,14 +1,13 @@
-//! Which response goes next.
+//! The order of responses.
 //!
-//! [`Queues`] is the order of RFC 9218 section 10: by urgency, and within one urgency a queue. The first
-//! of a queue goes until it is done; one that is incremental goes to the back after each turn. So those
-//! that are not incremental go one after another, whole, in order of their requests, and those that
-//! are take turns among themselves and with whatever stands between them. What was promised goes behind
-//! what was asked for with the same urgency, the page before all that comes with it: a promise that takes
-//! from the answer that it was made for is of no use to anybody.
+//! [`Queues`] implements the order of RFC 9218 section 10: by urgency, with a queue for each urgency. The first
+//! response of a queue is sent until it is done; an incremental one moves to the back after each turn. So
+//! responses that are not incremental are sent completely, one after another, in order of their requests.
+//! Incremental ones are interleaved with each other and with those between them. Within one urgency, pushes
+//! follow requested responses, and so the page precedes everything pushed with it: a push that delays its page
+//! is useless.
 //!
-//! [`Schedule`] holds the queues, and beside them the tree of RFC 7540 as soon as there is something to
-//! put into it.
+//! [`Schedule`] has the queues, and also the tree of RFC 7540 once the client has sent dependencies.
 
 use std::collections::VecDeque;
 
@@ -24,12 +23,12 @@ pub(super) struct Schedule {
     scheduling: Scheduling,
     queues: Queues,
     tree: Option<Box<Tree>>,
-    /// Streams that were promised, each with the one that it was promised on, the last of them behind:
-    /// a tree that grows later has them in their places.
+    /// Promised streams with the streams they were promised on, the latest last. A tree that is created later
+    /// includes them.
     promised: VecDeque<(StreamId, StreamId)>,
-    /// The most streams that the tree has places for.
+    /// The largest number of streams in the tree.
     most_places: usize,
-    /// Whether the client speaks the newer language of priorities.
+    /// Whether the client uses the priorities of RFC 9218.
     speaks_newer: bool,
 }
 
@@ -45,7 +44,7 @@ impl Schedule {
         }
     }
 
-    /// The client has used a field or frame of RFC 9218, or says that it ignores the older scheme.
+    /// The client has used a field or frame of RFC 9218, or announced that it ignores the older scheme.
     pub fn note_newer(&mut self) {
         self.speaks_newer = true;
         if self.scheduling == Scheduling::AsAsked {
@@ -53,7 +52,7 @@ impl Schedule {
         }
     }
 
-    /// The client has said what a stream waits for.
+    /// The client has sent a dependency.
     pub fn depend(&mut self, id: StreamId, dependency: Dependency) {
         let wanted = match self.scheduling {
             Scheduling::Tree => true,
@@ -89,7 +88,7 @@ impl Schedule {
         self.promised.push_back((id, on));
     }
 
-    /// Whether the tree decides.
+    /// Whether the tree decides the order.
     pub fn is_by_tree(&self) -> bool {
         match self.scheduling {
             Scheduling::Tree => self.tree.is_some(),
@@ -98,7 +97,7 @@ impl Schedule {
         }
     }
 
-    /// Whether nothing has anything to send.
+    /// Whether no response has anything to send.
     pub fn is_empty(&self) -> bool {
         self.queues.occupied == 0
     }
@@ -111,7 +110,7 @@ impl Schedule {
         }
     }
 
-    /// A response has nothing to send for now, or for ever.
+    /// A response has nothing to send for now, or permanently.
     pub fn remove(&mut self, id: StreamId, priority: Priority) {
         self.queues.remove(id, self.level(priority));
         if let Some(tree) = &mut self.tree {
@@ -119,7 +118,7 @@ impl Schedule {
         }
     }
 
-    /// The response that goes next.
+    /// The response to be sent next.
     pub fn next(&mut self) -> Option<Slot> {
         if self.is_by_tree()
             && let Some(tree) = &mut self.tree
@@ -129,7 +128,7 @@ impl Schedule {
         self.queues.first()
     }
 
-    /// A response has had a turn of so many octets. It may leave the schedule after that.
+    /// A response has had a turn of `octets` bytes. It may leave the schedule after that.
     pub fn turn_over(&mut self, id: StreamId, priority: Priority, octets: u64) {
         self.queues.turn_over(id, self.level(priority));
         if let Some(tree) = &mut self.tree {
@@ -137,7 +136,7 @@ impl Schedule {
         }
     }
 
-    /// What the priority comes to under this kind of scheduling.
+    /// The priority that applies under this kind of scheduling.
     fn level(&self, priority: Priority) -> Priority {
         match self.scheduling {
             Scheduling::AsAsked | Scheduling::Urgency | Scheduling::Tree => priority,
@@ -148,7 +147,7 @@ impl Schedule {
         }
     }
 
-    /// Gives memory back that holds nothing but the client's wishes.
+    /// Frees unused memory; keeps the client's dependencies.
     pub fn rest(&mut self) {
         self.queues = Queues::default();
         self.promised = VecDeque::new();
@@ -162,15 +161,15 @@ struct Entry {
     incremental: bool,
 }
 
-/// Two queues for each urgency: what was asked for, and what was promised.
+/// Two queues for each urgency: requested responses, and pushes.
 #[derive(Debug, Default)]
 struct Queues {
     levels: [VecDeque<Entry>; 16],
-    /// The queues that have an entry, as bits.
+    /// A bit set of the queues that have an entry.
     occupied: u16,
 }
 
-/// The place of a stream's queue among all.
+/// The index of a stream's queue.
 fn level_of(id: StreamId, priority: Priority) -> usize {
     let urgency = priority.urgency.min(Priority::LEAST_URGENT);
     usize::from(2 * urgency) + usize::from(id.is_server())
@@ -185,7 +184,7 @@ impl Queues {
             slot,
             incremental: priority.incremental,
         };
-        // Requests mostly come in order: the search starts where it mostly ends.
+        // Requests mostly come in order, so the search starts at the back.
         let behind = level
             .iter()
             .rev()
@@ -212,7 +211,7 @@ impl Queues {
         level.front().map(|entry| entry.slot)
     }
 
-    /// The first of the queue had a turn.
+    /// The first response of the queue had a turn.
     fn turn_over(&mut self, id: StreamId, priority: Priority) {
         let place = level_of(id, priority);
         let level = &mut self.levels[place];

@@ -1,4 +1,4 @@
-//! What frames do to streams and to the connection, and what those earn that are out of place.
+//! The effect of frames on streams and the connection, and the errors for frames in the wrong state.
 
 use fathometer_model::Bytes;
 
@@ -61,7 +61,7 @@ fn a_half_closed_stream_takes_no_more_of_a_message() {
             false => host.headers(1, &[("a", "b")], true),
         };
         host.send(&more).assert_reset(1, ErrorCode::STREAM_CLOSED);
-        // What was under way before the client knew is let pass.
+        // Frames in flight before the client received the reset are allowed.
         let more = host.headers(1, &[("c", "d")], true);
         host.send(data(1, b"x", true)).send(&more);
         host.send(window(1, 5)).send(reset(1, ErrorCode::CANCEL));
@@ -285,14 +285,14 @@ fn content_is_thrown_away_and_its_room_given_back() {
     assert_eq!(host.take(), [Got::Window(1, 50)], "padding counts");
     host.send(data(1, &[0; 101], false));
     host.assert_reset(1, ErrorCode::FLOW_CONTROL_ERROR);
-    // What was under way counts for the connection, and is given back.
+    // Content in flight counts for the connection, and is given back.
     for _ in 0..4 {
         host.send(data(1, &[0; 16_000], false));
     }
     assert_eq!(host.take(), [Got::Window(0, 100 + 101 + 3 * 16_000)]);
     host.send(data(1, &[0; 16_384], false).repeat(2));
     assert!(matches!(host.take()[..], [Got::Window(0, _)]));
-    // Never given back, the connection's window ends.
+    // If it is never given back, the connection's window runs out.
     let mut config = ServerConfig::default();
     config.receive.update = UpdateAt::Never;
     config.receive.connection = 0;
@@ -452,10 +452,25 @@ fn head_that_is_refused_has_no_content() {
             assert_eq!(is_empty, method == "HEAD", "{method} {status}");
         }
     }
-    // Where the method did not fit, it may have been HEAD.
+    // If the method is beyond the limit, it may have been HEAD.
     let mut host = Host::new(config);
     let request = host.headers(1, &[("a", &*big), (":method", "HEAD")], true);
     host.send(request);
     assert_eq!(host.statuses(), [(1, "431".to_owned())]);
     assert!(host.content(1).is_empty());
+}
+
+#[test]
+fn a_smaller_window_is_given_back_to_streams_that_were_open_before() {
+    let mut config = ServerConfig::default();
+    config.receive.stream = 100;
+    let mut host = Host::fresh(config, origin());
+    let mut out = PREFACE.to_vec();
+    out.extend(settings(&[]));
+    let request = host.post(1, &[]);
+    host.send([out, request].concat());
+    host.send(raw(FrameType::SETTINGS, flags::ACK, 0, &[]))
+        .take();
+    host.send(data(1, &[0; 100], false));
+    assert_eq!(host.take(), [Got::Window(1, 100)]);
 }

@@ -1,4 +1,4 @@
-//! The streams of a connection: those that are open, and what is remembered of those that were.
+//! The streams of a connection: open ones, and a limited record of closed ones.
 
 use std::collections::VecDeque;
 
@@ -14,15 +14,15 @@ use crate::origin::ranges::ByteRange;
 use crate::origin::{Answer, Segment, Selected};
 use crate::pace::Paid;
 
-/// Streams reset from here that are remembered: frames that were under way are let pass on them.
+/// The most streams reset by the server that are remembered: frames in flight are allowed on them.
 const MOST_RESET_HERE: usize = 256;
-/// Streams that ended otherwise that are remembered.
+/// The most streams that ended otherwise and are remembered.
 const MOST_ENDED: usize = 64;
 
-/// Text that was taken is dropped once there is this much of it.
+/// Consumed text is dropped when it reaches this size.
 const COMPACT_AT: usize = 16 * 1024;
 
-/// A place in the table of open streams; used again when its stream has closed.
+/// A place in the table of open streams; reused when its stream has closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
@@ -34,50 +34,50 @@ pub(super) struct Stream {
     pub receiving: bool,
     pub receive: ReceiveWindow,
     pub send: Window,
-    /// Content that the client said it would send, in octets.
+    /// Content announced by the client, in bytes.
     pub announced: Option<u64>,
-    /// Content that came.
+    /// Content received.
     pub received: u64,
-    /// How long the rest of it may take.
+    /// The time limit for the rest of it.
     pub paid: Option<Paid>,
-    /// Whether the answer is given without regard to what the client still sends.
+    /// Whether the answer is sent independently of what the client still sends.
     pub answered_early: bool,
     pub answer: Option<Answer>,
     pub progress: Progress,
     pub content: Content,
-    /// What makes the content that is not there yet.
+    /// The generator of content that is not ready yet.
     pub flow: Option<Box<Flow>>,
     pub priority: Priority,
     /// Whether it is in the schedule.
     pub scheduled: bool,
-    /// Whether it has content that only its own window holds up.
+    /// Whether it has content that only its own window blocks.
     pub blocked: bool,
     pub served: Served,
-    /// What its request says of its priority.
+    /// The priority in its request.
     pub told: Option<Priority>,
-    /// What is remembered of its request.
+    /// Its cached request.
     pub remembered: Option<Key>,
-    /// Where in the output its response began.
+    /// Where its response begins in the output.
     pub begun: Option<u64>,
-    /// What logs say of the request, and the lengths of its three parts.
+    /// The text of the request for logs, and the lengths of its three parts.
     pub text: Vec<u8>,
     pub text_lengths: [u32; 3],
 }
 
-/// How far a response has come.
+/// The progress of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// The request is not there whole.
+    /// The request is not complete.
     Reading,
-    /// The request waits for its turn, or is worked on.
+    /// The request waits for its turn, or is in processing.
     Working,
-    /// The response is ready; nothing of it was made into frames.
+    /// The response is ready; none of it is in frames.
     Ready,
-    /// Its HEADERS were.
+    /// Its HEADERS are in frames.
     Sending,
 }
 
-/// Content that was not made into frames yet.
+/// Content that is not in frames yet.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     parts: VecDeque<Part>,
@@ -88,7 +88,7 @@ pub(super) struct Content {
 
 #[derive(Debug)]
 enum Part {
-    /// The next octets of the text.
+    /// The next bytes of the text.
     Text(usize),
     Body(Selected, ByteRange),
 }
@@ -123,17 +123,17 @@ impl Content {
         }
     }
 
-    /// Octets of text that are left.
+    /// Bytes of text that are left.
     pub fn text_waiting(&self) -> u64 {
         (self.text.len() - self.text_start) as u64
     }
 
-    /// Octets that are left.
+    /// Bytes that are left.
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Takes the next `octets`, piece by piece.
+    /// Takes the next `octets` bytes, in pieces.
     pub fn take(&mut self, octets: u64, mut sink: impl FnMut(Segment<'_>)) {
         let mut wanted = octets.min(self.left);
         self.left -= wanted;
@@ -169,14 +169,14 @@ impl Content {
     }
 }
 
-/// How a stream ended that is no longer open.
+/// How a closed stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Past {
     /// Both sides ended it.
     Ended,
     /// The client reset it.
     ResetByClient,
-    /// It was reset from here: frames may come that were sent before the client knew.
+    /// The server reset it: frames may arrive that the client sent before it received the reset.
     ResetHere,
 }
 
@@ -185,9 +185,9 @@ pub(super) enum Past {
 pub(super) struct Streams {
     slots: Vec<Stream>,
     free: Vec<Slot>,
-    /// Open streams of the client, in order of their numbers.
+    /// Open streams opened by the client, in order of their numbers.
     clients: Vec<(StreamId, Slot)>,
-    /// Open streams that were promised, in the same order.
+    /// Open promised streams, in the same order.
     promised: Vec<(StreamId, Slot)>,
     reset_here: VecDeque<StreamId>,
     ended: VecDeque<(StreamId, Past)>,
@@ -207,12 +207,12 @@ impl std::ops::IndexMut<Slot> for Streams {
 }
 
 impl Streams {
-    /// Open streams that the client opened.
+    /// Number of open streams that the client opened.
     pub fn count(&self) -> usize {
         self.clients.len()
     }
 
-    /// Open streams that were promised.
+    /// Number of open promised streams.
     pub fn promised_count(&self) -> usize {
         self.promised.len()
     }
@@ -234,13 +234,13 @@ impl Streams {
         }
     }
 
-    /// The open streams at this moment, those of the client first.
+    /// The open stream with this index, those of the client first.
     pub fn at(&self, place: usize) -> Option<Slot> {
         let (_, slot) = self.clients.iter().chain(&self.promised).nth(place)?;
         Some(*slot)
     }
 
-    /// Opens a stream, whose number is above those that were opened before it on its side.
+    /// Opens a stream; its number must be above all earlier ones of its side.
     pub fn open(&mut self, id: StreamId, receive: u32, send: u32, now: Instant) -> Slot {
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -269,7 +269,7 @@ impl Streams {
     pub fn close(&mut self, slot: Slot, past: Past) {
         let stream = &mut self[slot];
         let id = stream.id;
-        // What it refers to may be memory that others wait for.
+        // Drops its references now: that memory may be needed elsewhere.
         stream.answer = None;
         stream.flow = None;
         stream.content.clear();
@@ -281,7 +281,7 @@ impl Streams {
         self.remember(id, past);
     }
 
-    /// Remembers how a stream ended, or that it was never opened.
+    /// Records how a stream ended, or that it was never opened.
     pub fn remember(&mut self, id: StreamId, past: Past) {
         if past == Past::ResetHere {
             if self.reset_here.len() == MOST_RESET_HERE {
@@ -296,18 +296,18 @@ impl Streams {
         }
     }
 
-    /// How a stream ended that is not open; `None` if it is forgotten or never was.
+    /// How a closed stream ended; `None` if it is not recorded or was never open.
     pub fn past(&self, id: StreamId) -> Option<Past> {
         let ended = self.ended.iter().rev().find(|&&(other, _)| other == id);
         match ended {
-            // A stream that a client has reset may be reset from here as well, for what came after.
+            // A stream reset by the client may be reset by the server too, for later frames.
             _ if self.reset_here.contains(&id) => Some(Past::ResetHere),
             Some(&(_, past)) => Some(past),
             None => None,
         }
     }
 
-    /// Gives memory back that holds nothing.
+    /// Frees unused memory.
     pub fn rest(&mut self) {
         if self.is_empty() {
             let (reset_here, ended) = (

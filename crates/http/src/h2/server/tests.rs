@@ -10,7 +10,7 @@ use crate::hpack::Indexing;
 use crate::origin::OriginConfig;
 use crate::origin::dress::Dress;
 
-/// A frame as a test looks at it.
+/// A frame in the form that tests compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Got {
     /// HEADERS: stream, fields, end of stream.
@@ -27,14 +27,14 @@ pub(super) enum Got {
     Push(u32, u32, Vec<(String, String)>),
 }
 
-/// A server connection, a client that speaks to it, and what came out.
+/// A server connection, a client that uses it, and the output.
 pub(super) struct Host {
     pub connection: Connection,
     pub now: Instant,
     pub encoder: Encoder,
     decoder: Decoder,
     reader: Reader,
-    /// What each write took.
+    /// The bytes of each write.
     pub writes: Vec<Vec<u8>>,
     pub got: Vec<Got>,
     pub actions: Vec<Action>,
@@ -83,7 +83,7 @@ impl Host {
         host
     }
 
-    /// A connection to which nothing was sent.
+    /// A connection that has received no bytes.
     pub fn fresh(mut config: ServerConfig, origin: OriginConfig) -> Host {
         config.events = true;
         let origin = Arc::new(Origin::new(site(), origin).unwrap());
@@ -105,7 +105,7 @@ impl Host {
         }
     }
 
-    /// Sends the preface and settings, acknowledges the server's, and forgets what came.
+    /// Sends the preface and settings, acknowledges the server's, and drops the output.
     pub fn greet(&mut self, settings: &[(u16, u32)]) -> &mut Host {
         let mut out = PREFACE.to_vec();
         write::settings(&mut out, settings.iter().copied());
@@ -118,13 +118,13 @@ impl Host {
         self
     }
 
-    /// Input without reading what comes of it.
+    /// Passes input without reading the output.
     pub fn push(&mut self, data: impl AsRef<[u8]>) -> &mut Host {
         self.connection.handle_data(data.as_ref(), self.now);
         self
     }
 
-    /// Takes all that may be written, at most `most` octets at a time.
+    /// Takes all that may be written, at most `most` bytes at a time.
     pub fn write(&mut self, most: usize) -> &mut Host {
         loop {
             let mut slices = [IoSlice::new(&[]); 64];
@@ -157,7 +157,7 @@ impl Host {
         self.write(usize::MAX)
     }
 
-    /// Lets time pass, time-outs happen.
+    /// Advances the time and runs the time-outs.
     pub fn wait(&mut self, time: Duration) -> &mut Host {
         let end = self.now + time;
         while let Some(at) = self.connection.poll_timeout().filter(|&at| at <= end) {
@@ -265,7 +265,7 @@ impl Host {
         }
     }
 
-    /// What came since the last call.
+    /// The output since the last call.
     pub fn take(&mut self) -> Vec<Got> {
         std::mem::take(&mut self.got)
     }
@@ -297,7 +297,7 @@ impl Host {
         frames.flatten().copied().collect()
     }
 
-    /// The connection ends with this fault, GOAWAY and a closed half.
+    /// The connection ends with this fault, GOAWAY and a closed sending side.
     #[track_caller]
     pub fn assert_refused(&mut self, fault: Fault) {
         assert_eq!(
@@ -315,7 +315,7 @@ impl Host {
         assert_eq!(self.actions, [Action::ShutdownWrite]);
     }
 
-    /// The stream was reset with this code, and the connection goes on.
+    /// The stream was reset with this code, and the connection continues.
     #[track_caller]
     pub fn assert_reset(&mut self, stream: u32, code: ErrorCode) {
         assert_eq!(self.take(), [Got::Reset(stream, code)]);

@@ -1,4 +1,4 @@
-//! What happens when nothing happens.
+//! Time limits.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::{CloseReason, Connection, Phase, Start};
 use crate::h1::server::Action;
 use crate::h2::error::Fault;
 
-/// How long a client of a server that ends is waited for to close its half.
+/// When a server shuts down: how long it waits for a client to close its side.
 pub(super) const ENDING_LINGER: Duration = Duration::from_secs(1);
 
-/// What happens when [`Connection::poll_timeout`] has come.
+/// What happens at [`Connection::poll_timeout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Timeout {
     Header,
@@ -22,14 +22,14 @@ enum Timeout {
     Send,
     Stall,
     Linger,
-    /// A request has been worked on.
+    /// The work on a request is finished.
     Work,
     /// More of a response is ready.
     Flow,
 }
 
 impl Connection {
-    /// It is `now`; does what is due, if anything is.
+    /// Handles all time limits that have passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         let Some((_, timeout)) = self.deadline().filter(|&(at, _)| at <= now) else {
             return;
@@ -51,13 +51,13 @@ impl Connection {
         self.settle(now);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, unless something else happens
-    /// before; then ask again.
+    /// When to call [`handle_timeout`](Self::handle_timeout) if no other event happens before. After any event,
+    /// query it again.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.deadline().map(|(at, _)| at)
     }
 
-    /// Answers the requests whose content has stopped coming, or comes too slowly.
+    /// Answers the requests whose content has stopped, or arrives too slowly.
     fn give_up_requests(&mut self, now: Instant) {
         let mut place = 0;
         while let Some(slot) = self.streams.at(place) {
@@ -75,8 +75,7 @@ impl Connection {
         paid.map(|paid| paid.deadline())
     }
 
-    /// Whether the transport has been offered something that it has not taken, or the client's windows hold
-    /// something up.
+    /// Whether output waits for the transport, or content for the client's windows.
     pub fn is_sending(&self) -> bool {
         self.phase == Phase::Open && (!self.output.is_empty() || self.stalled.is_some())
     }
@@ -104,12 +103,12 @@ impl Connection {
             let paid = stream.paid.filter(|_| stream.progress == Progress::Reading);
             paid.map(|paid| paid.standing())
         });
-        // What is not read is made, or held up by the client's windows.
+        // Other streams are being generated, or the client's windows block them.
         let sending = self.stalled.map(|(since, _)| since);
         reading.chain(sending).max()
     }
 
-    /// Starts and stops the clock on windows that hold responses up.
+    /// Starts and stops the time limit on windows that block responses.
     pub(super) fn watch_windows(&mut self, now: Instant) {
         let held_up = self.blocked > 0 || self.send.available() == 0 && !self.schedule.is_empty();
         if !held_up {
@@ -119,7 +118,7 @@ impl Connection {
         }
     }
 
-    /// Windows have held responses up for a while: whether anything came of it.
+    /// Windows have blocked responses for a while: closes the connection if too little content was sent.
     fn judge_stall(&mut self, now: Instant) {
         let before = self.stalled.map_or(0, |(_, sent)| sent);
         if self.content_sent - before < self.config.limits.stall_octets.0 {
@@ -136,7 +135,7 @@ impl Connection {
         }
     }
 
-    /// The next time-out and what it is.
+    /// The next time-out and its kind.
     fn deadline(&self) -> Option<(Instant, Timeout)> {
         let limits = &self.config.limits;
         match self.phase {

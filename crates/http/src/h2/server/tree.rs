@@ -1,23 +1,23 @@
 //! The tree of dependencies and weights (RFC 7540 section 5.3, deprecated by RFC 9113).
 //!
-//! A stream goes before those that depend on it; those that depend on the same one share what it leaves
-//! in proportion to their weights, each turn counted with its octets. Streams that are closed, or not
-//! yet open, keep their places as long as there is room: clients build groups of them.
+//! A stream precedes those that depend on it. Those that depend on the same stream share the remaining capacity
+//! in proportion to their weights, by the bytes of each turn. Streams that are closed, or not yet open, keep
+//! their places as long as there is room, because clients use them as groups.
 
 use super::streams::Slot;
 use crate::h2::StreamId;
 use crate::h2::frame::Dependency;
 
-/// The weight of a stream of which nothing was said.
+/// The default weight of a stream.
 const DEFAULT_WEIGHT: u32 = 16;
-/// What a turn costs beside its octets, so that turns without any are not free.
+/// The cost of a turn in addition to its bytes, so that turns without bytes are not free.
 const TURN_COST: u64 = 64;
-/// The root's place.
+/// The index of the root.
 const ROOT: usize = 0;
 
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// The root first. Parents are places in this list.
+    /// The root first. Parents are indices in this list.
     nodes: Vec<Node>,
     most: usize,
 }
@@ -28,9 +28,9 @@ struct Node {
     parent: usize,
     /// 1 to 256.
     weight: u32,
-    /// What it has had, divided by its weight; compared among those that depend on the same stream.
+    /// Bytes it has sent, divided by its weight; compared among those that depend on the same stream.
     spent: u64,
-    /// What the one of its children had spent that was chosen last: newcomers start there.
+    /// The `spent` of the child chosen last: new children start with this value.
     clock: u64,
     /// The stream's slot when it has something to send.
     ready: Option<Slot>,
@@ -39,7 +39,7 @@ struct Node {
 }
 
 impl Tree {
-    /// A tree with places for so many streams.
+    /// A tree with places for `most` streams.
     pub fn new(most: usize) -> Tree {
         Tree {
             nodes: vec![Node::new(StreamId::CONNECTION)],
@@ -47,13 +47,13 @@ impl Tree {
         }
     }
 
-    /// Puts a stream where the client wants it.
+    /// Puts a stream at the place that the client requests.
     pub fn place(&mut self, id: StreamId, dependency: Dependency) {
         if dependency.on == id {
             return;
         }
         let place = self.find_or_insert(id);
-        // A stream that is not in the tree, or no longer: the default priority (section 5.3.1).
+        // If the parent is not (or no longer) in the tree: the default priority (section 5.3.1).
         let known = self.find(dependency.on);
         let (parent, weight, exclusive) = match known {
             Some(parent) => (
@@ -78,7 +78,7 @@ impl Tree {
         self.mark_active();
     }
 
-    /// Puts a stream where one is that was promised on another: below that.
+    /// Puts a pushed stream below the stream on which it was promised.
     pub fn promise(&mut self, id: StreamId, on: StreamId) {
         self.find_or_insert(on);
         let dependency = Dependency {
@@ -93,7 +93,7 @@ impl Tree {
     pub fn add(&mut self, id: StreamId, slot: Slot) {
         let place = self.find_or_insert(id);
         self.nodes[place].ready = Some(slot);
-        // Whoever comes back does not make up for the time it was away.
+        // A stream that becomes active again gets no credit for the time when it was inactive.
         let mut at = place;
         while at != ROOT && !self.nodes[at].active {
             let clock = self.nodes[self.nodes[at].parent].clock;
@@ -104,7 +104,7 @@ impl Tree {
         }
     }
 
-    /// A stream has nothing to send any more.
+    /// A stream has nothing more to send.
     pub fn remove(&mut self, id: StreamId) {
         if let Some(place) = self.find(id) {
             self.nodes[place].ready = None;
@@ -112,7 +112,7 @@ impl Tree {
         }
     }
 
-    /// The stream that goes next.
+    /// The stream to be sent next.
     pub fn next(&mut self) -> Option<Slot> {
         let mut at = ROOT;
         loop {
@@ -129,7 +129,7 @@ impl Tree {
         }
     }
 
-    /// A stream had a turn of so many octets.
+    /// A stream had a turn of `octets` bytes.
     pub fn charge(&mut self, id: StreamId, octets: u64) {
         let mut at = self.find(id).unwrap_or(ROOT);
         while at != ROOT {
@@ -157,15 +157,17 @@ impl Tree {
         self.nodes.len() - 1
     }
 
-    /// Makes room: forgets the oldest stream that has nothing to send. What depended on it depends on
-    /// what it depended on.
+    /// Makes room: removes the oldest stream that has nothing to send. Its dependents move to its parent. If all have
+    /// something to send, the tree grows: the limits on streams and pushes bound it.
     fn forget_one(&mut self) {
         let idle = self
             .nodes
             .iter()
             .skip(1)
             .position(|node| node.ready.is_none());
-        let place = idle.map_or(1, |place| place + 1);
+        let Some(place) = idle.map(|place| place + 1) else {
+            return;
+        };
         let parent = self.nodes[place].parent;
         for child in 1..self.nodes.len() {
             if self.nodes[child].parent == place {
@@ -191,7 +193,7 @@ impl Tree {
         false
     }
 
-    /// Gives a place another parent.
+    /// Moves a node to another parent.
     fn move_to(&mut self, place: usize, parent: usize) {
         if place == ROOT || self.nodes[place].parent == parent {
             return;
@@ -200,7 +202,7 @@ impl Tree {
         self.nodes[place].spent = self.nodes[parent].clock;
     }
 
-    /// Finds out anew which places have something to send at them or below.
+    /// Recomputes which nodes have something to send, at them or below.
     fn mark_active(&mut self) {
         for node in &mut self.nodes {
             node.active = false;

@@ -1,4 +1,4 @@
-//! Starting behind a request of HTTP/1.1 (RFC 7540 section 3.2, which RFC 9113 gave up).
+//! Starting after an HTTP/1.1 request (RFC 7540 section 3.2, which RFC 9113 deprecated).
 
 use std::sync::Arc;
 
@@ -14,9 +14,8 @@ use crate::h2::frame::SettingsList;
 use crate::origin::Origin;
 
 impl Connection {
-    /// A connection that changed to HTTP/2 at `now`. It answers the change, and then the request that
-    /// asked for it as its first stream. What came [behind that request](Upgrade::rest) is for the host
-    /// to give it.
+    /// A connection that changed to HTTP/2 at `now`. It answers the upgrade, and then the upgrade request as
+    /// its first stream. The caller must pass the [bytes after that request](Upgrade::rest) to it.
     pub fn from_upgrade(
         origin: Arc<Origin>,
         config: Arc<ServerConfig>,
@@ -39,7 +38,7 @@ impl Connection {
         connection
     }
 
-    /// Takes over the settings that came with the request; nothing acknowledges them.
+    /// Applies the settings that came with the request; they are not acknowledged.
     fn take_settings(&mut self, upgrade: &Upgrade) -> Result<(), ConnectionError> {
         let list = SettingsList::parse(&upgrade.settings).ok_or(Fault::FrameLength)?;
         for (id, value) in list.iter() {
@@ -70,7 +69,7 @@ impl Connection {
     }
 }
 
-/// Makes fields of HTTP/2 of a head of HTTP/1.1 that has been read before.
+/// Converts an HTTP/1.1 head that has been parsed before into fields of HTTP/2.
 fn translate(head: &[u8], block: &mut FieldBlock) {
     let Ok((line, lines)) = fields::split_head(head, Strictness::Strict) else {
         return;

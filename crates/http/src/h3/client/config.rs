@@ -1,4 +1,4 @@
-//! How a client connection of HTTP/3 behaves, and what it puts up with.
+//! Configuration and limits of a client's HTTP/3 connection.
 
 use crate::h1::client::{Limits, Timeouts};
 use crate::h3::Settings;
@@ -7,16 +7,16 @@ use crate::qpack::EncoderPolicy;
 /// How fields are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Qpack {
-    /// The most octets of the table that the peer's encoder may use (SETTINGS_QPACK_MAX_TABLE_CAPACITY);
-    /// 0: none.
+    /// Largest dynamic table that the peer's encoder may use, in bytes (SETTINGS_QPACK_MAX_TABLE_CAPACITY); 0:
+    /// no table.
     pub table: u32,
-    /// The most streams that may wait for that table (SETTINGS_QPACK_BLOCKED_STREAMS).
+    /// Largest number of streams that may be blocked on that table (SETTINGS_QPACK_BLOCKED_STREAMS).
     pub blocked_streams: u16,
-    /// How the own encoder uses the peer's table.
+    /// How this side's encoder uses the peer's table.
     pub encoder: EncoderPolicy,
 }
 
-/// What browsers do: a table of 4096 octets each way, up to 16 streams that wait for it.
+/// As browsers do: a table of 4096 bytes in each direction, and up to 16 blocked streams.
 impl Default for Qpack {
     fn default() -> Qpack {
         Qpack {
@@ -28,7 +28,7 @@ impl Default for Qpack {
 }
 
 impl Qpack {
-    /// The static table alone, both ways.
+    /// Only the static table, in both directions.
     pub const STATIC: Qpack = Qpack {
         table: 0,
         blocked_streams: 0,
@@ -39,26 +39,26 @@ impl Qpack {
 /// How one connection behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// The most requests queued or sent and not yet answered; at least 1. How many streams may be open
-    /// is the server's to say, to QUIC.
+    /// Most requests that are queued or in flight; at least 1. The server limits the number of open streams
+    /// through QUIC.
     pub streams: u32,
     /// How fields are compressed.
     pub qpack: Qpack,
-    /// Whether targets go into the table: it makes repeated requests for few targets smaller, and
-    /// those for many targets larger, since they throw each other out.
+    /// Whether targets are inserted into the table. This makes repeated requests for a few targets smaller.
+    /// Requests for many targets become larger because their targets evict each other.
     pub index_targets: bool,
-    /// Whether a setting and a frame are sent that mean nothing, as a test of the server's patience
-    /// (RFC 9114 section 7.2.8).
+    /// Whether a reserved setting and a reserved frame are sent, to test that the server ignores them (RFC 9114
+    /// section 7.2.8).
     pub reserved: bool,
-    /// What a response may be. `head` is the size of a field section as
-    /// SETTINGS_MAX_FIELD_SECTION_SIZE counts it, and a bound on its compressed size as well.
+    /// Limits on a response. `head` is the size of a field section as SETTINGS_MAX_FIELD_SECTION_SIZE counts
+    /// it, and also bounds its compressed size.
     pub limits: Limits,
-    /// How long to wait. `head` and `total` count from when a request was handed to the transport,
-    /// and end the request; `idle` is about the connection, and ends that.
+    /// Time limits. `head` and `total` start when a request is handed to the transport, and end that request.
+    /// `idle` applies to the connection, and ends it.
     pub timeouts: Timeouts,
 }
 
-/// 100 requests, QPACK as browsers use it, targets not in the table.
+/// 100 requests, QPACK as browsers use it, targets are not inserted into the table.
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -73,7 +73,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What the server is told.
+    /// The settings that are sent to the server.
     pub fn settings(&self) -> Settings {
         Settings {
             max_field_section_size: Some(self.limits.head.0),

@@ -1,4 +1,4 @@
-//! The connection machine: what it sends, and how it ends.
+//! The connection machine: sending, and the end of the connection.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -21,20 +21,20 @@ use crate::qpack::{Decoder, Encoder};
 pub struct Connection {
     pub(super) config: Config,
     pub(super) critical: Critical,
-    /// Requests without a whole answer.
+    /// Requests without a complete response.
     pub(super) streams: Pending<Box<Stream>>,
-    /// Streams of requests that are done, for others.
+    /// Streams of completed requests, kept for reuse.
     #[allow(clippy::vec_box, reason = "they go in and out of a table of boxes")]
     pub(super) spare: Vec<Box<Stream>>,
     pub(super) next_request: RequestId,
     /// How many streams the transport has opened for requests.
     pub(super) opened: u32,
-    /// No request before this one waits for its first octet to be taken.
+    /// No request before this one still waits for its first byte to be taken.
     pub(super) first_unsent: RequestId,
-    /// Streams with something to send, in the order in which they go.
+    /// Streams with bytes to send, in the order in which they are sent.
     pub(super) sendable: VecDeque<RequestId>,
     pub(super) phase: Phase,
-    /// The server said which requests it still answers: no further ones.
+    /// Whether the server sent GOAWAY: no further requests.
     pub(super) leaving: bool,
     pub(super) events: VecDeque<Event<'static>>,
     pub(super) actions: VecDeque<Action>,
@@ -58,7 +58,7 @@ pub(super) enum Phase {
 }
 
 impl Connection {
-    /// A machine for a QUIC connection that is made at `now`.
+    /// A machine for a QUIC connection that is opened at `now`.
     pub fn new(config: Config, now: Instant) -> Connection {
         Connection {
             critical: critical(&config, now),
@@ -84,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// Makes ready for another QUIC connection, keeping most of the memory of this one.
+    /// Resets the machine for another QUIC connection; buffers keep most of their memory.
     pub fn renew(&mut self, now: Instant) {
         self.critical = critical(&self.config, now);
         for (_, mut stream) in self.streams.drain() {
@@ -103,7 +103,7 @@ impl Connection {
         self.active = now;
     }
 
-    /// Whether the connection would take a request if there were room.
+    /// Whether the connection accepts further requests, apart from the limit on their number.
     pub fn accepts_requests(&self) -> bool {
         self.phase == Phase::Open && !self.leaving
     }
@@ -113,13 +113,13 @@ impl Connection {
         self.accepts_requests() && self.outstanding() < self.config.streams.max(1) as usize
     }
 
-    /// Requests queued or sent whose answers are not whole.
+    /// Requests queued or in flight whose responses are not complete.
     pub fn outstanding(&self) -> usize {
         self.streams.len()
     }
 
-    /// The first request of which no octet has been handed to the transport; the next one to be
-    /// queued when there is none.
+    /// The first request of which no byte has been handed to the transport; if there is none, the next request
+    /// to be queued.
     pub fn first_unsent(&self) -> RequestId {
         self.first_unsent
     }
@@ -129,8 +129,8 @@ impl Connection {
         (request < self.next_request).then(|| stream_of(request))
     }
 
-    /// The head that the last [`Event::Head`] or [`Event::Interim`] announced. Stays until the next
-    /// head is read.
+    /// The head that the last [`Event::Head`] or [`Event::Interim`] announced. Valid until the next head is
+    /// read.
     pub fn head(&self) -> Head<'_> {
         Head::new(self.status, &self.head)
     }
@@ -145,7 +145,7 @@ impl Connection {
         self.critical.peer_settings
     }
 
-    /// Why the machine is done; `None` while it is not.
+    /// Why the machine closed; `None` while it is open.
     pub fn close_reason(&self) -> Option<CloseReason> {
         match self.phase {
             Phase::Open => None,
@@ -153,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// What the server did that ended the connection.
+    /// The server's fault that ended the connection.
     pub fn fault(&self) -> Option<Fault> {
         self.fault
     }
@@ -201,7 +201,7 @@ impl Connection {
         Ok((stream, upload))
     }
 
-    /// Gives up one request, and reports it with this failure.
+    /// Cancels one request, and reports it with this failure.
     pub fn cancel(&mut self, request: RequestId, failure: Failure, _now: Instant) {
         if self.phase == Phase::Open {
             self.give_up(request, failure, ErrorCode::REQUEST_CANCELLED);
@@ -209,8 +209,8 @@ impl Connection {
         }
     }
 
-    /// Asks for another priority of a response (RFC 9218 section 7.2). The first one is said by the
-    /// request's own `priority` field.
+    /// Changes the priority of a response (RFC 9218 section 7.2). The initial priority is in the `priority`
+    /// field of the request.
     pub fn reprioritize(&mut self, request: RequestId, priority: Priority) {
         if self.phase != Phase::Open || self.streams.get(request).is_none() {
             return;
@@ -228,7 +228,7 @@ impl Connection {
         self.opened
     }
 
-    /// The kind of stream that is to be opened next, as soon as the transport can.
+    /// The kind of stream to open next, as soon as the transport can.
     pub fn wants_stream(&self) -> Option<Direction> {
         if self.phase != Phase::Open {
             None
@@ -241,10 +241,10 @@ impl Connection {
         }
     }
 
-    /// The transport has opened a stream of the kind that was wanted.
+    /// The transport has opened a stream of the requested kind.
     ///
     /// # Panics
-    /// When it opens request streams out of order, which QUIC does not.
+    /// If request streams are opened out of order, which QUIC never does.
     pub fn handle_opened(&mut self, stream: u64, now: Instant) {
         if !is_bidirectional(stream) {
             self.critical.opened(stream);
@@ -260,7 +260,7 @@ impl Connection {
                 self.queue(request);
             }
             None => {
-                // It was given up before it had a stream.
+                // The request was cancelled before its stream was open.
                 let code = ErrorCode::REQUEST_CANCELLED;
                 self.actions.push_back(Action::Reset { stream, code });
                 self.actions.push_back(Action::StopSending { stream, code });
@@ -268,8 +268,8 @@ impl Connection {
         }
     }
 
-    /// Octets that go next, at most `most`, all of one stream: what the connection needs, then requests
-    /// in their order. Fills the first of `slices`, of which there must be one.
+    /// The bytes to send next: at most `most`, all of one stream. Critical streams come first, then requests in
+    /// their order. Fills the first of `slices`, which must not be empty.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
         if self.phase != Phase::Open {
             return None;
@@ -297,8 +297,8 @@ impl Connection {
         })
     }
 
-    /// The transport took the first `octets` of what [`transmit`](Self::transmit) offered of a stream,
-    /// and was told its end if they were all and it ends there.
+    /// The transport took the first `octets` bytes that [`transmit`](Self::transmit) offered of a stream. If
+    /// these were all and the stream ends there, the transport also finished the stream.
     pub fn transmitted(&mut self, stream: u64, octets: usize, now: Instant) {
         self.active = now;
         if self.critical.is_own(stream) {
@@ -325,12 +325,12 @@ impl Connection {
         self.note_sent();
     }
 
-    /// The transport takes no more of a stream for now.
+    /// The transport accepts no more bytes of a stream for now.
     pub fn handle_blocked(&mut self, stream: u64) {
         self.set_blocked(stream, true);
     }
 
-    /// The transport takes octets of a stream again.
+    /// The transport accepts bytes of a stream again.
     pub fn handle_writable(&mut self, stream: u64) {
         self.set_blocked(stream, false);
     }
@@ -345,7 +345,7 @@ impl Connection {
         }
     }
 
-    /// The priority of what is sent on a stream. What the connection needs comes first.
+    /// The send priority of a stream. Critical streams have the highest one.
     pub fn priority(&self, stream: u64) -> Priority {
         Priority {
             urgency: if is_bidirectional(stream) { 3 } else { 0 },
@@ -353,7 +353,7 @@ impl Connection {
         }
     }
 
-    /// The server does not want to read more of a stream.
+    /// The server sent STOP_SENDING for a stream.
     pub fn handle_stop_sending(&mut self, stream: u64, code: u64, now: Instant) {
         self.active = now;
         if self.critical.is_own(stream) {
@@ -374,17 +374,17 @@ impl Connection {
         }
     }
 
-    /// What the host is to do with the transport, once.
+    /// The next action for the host to carry out on the transport; each is returned once.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// What happened that was not read from a stream. `Closed` is the last event of all.
+    /// The next event that was not read from a stream. `Closed` is the last event of a connection.
     pub fn poll_event(&mut self, _now: Instant) -> Option<Event<'static>> {
         self.events.pop_front()
     }
 
-    /// Keeps the memory of a stream that is done.
+    /// Keeps a completed stream for reuse of its memory.
     pub(super) fn recycle(&mut self, mut stream: Box<Stream>) {
         if self.spare.len() < self.config.streams as usize {
             stream.renew();
@@ -392,7 +392,7 @@ impl Connection {
         }
     }
 
-    /// Puts a stream into the queue of those that have something to send.
+    /// Adds a stream to the queue of those that have bytes to send.
     fn queue(&mut self, request: RequestId) {
         if let Some(stream) = self.streams.get_mut(request)
             && stream.is_open
@@ -404,7 +404,7 @@ impl Connection {
         }
     }
 
-    /// Finds the first request that waits for its first octet to be taken.
+    /// Finds the first request of which no byte was taken.
     pub(super) fn note_sent(&mut self) {
         let streams = &self.streams;
         self.sendable
@@ -418,7 +418,7 @@ impl Connection {
         }
     }
 
-    /// Brings what QPACK has to say onto its streams, and ends a connection that is over.
+    /// Moves the instructions of QPACK to their streams, and closes a connection that is over.
     pub(super) fn settle(&mut self) {
         if self.phase == Phase::Open
             && let Err(fault) = self.critical.settle()

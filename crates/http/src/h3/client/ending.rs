@@ -1,4 +1,4 @@
-//! How requests and the connection end: time, failures, GOAWAY, closing.
+//! How requests and the connection end: time limits, failures, GOAWAY, closing.
 
 use fathometer_model::{CloseReason, Failure, Instant};
 
@@ -10,8 +10,8 @@ use crate::h3::critical::Told;
 use crate::h3::{Action, ErrorCode, Fault};
 
 impl Connection {
-    /// Closes the connection when the server leaves and owes nothing more. Asked after every frame and
-    /// every request's end, so that what comes behind does not matter by coming with it.
+    /// Closes the connection if the server shuts down and no response is outstanding. Called after every frame
+    /// and at every request's end, so that bytes which arrive in the same input change nothing.
     pub(super) fn leave_if_nothing_is_owed(&mut self) {
         if self.leaving && self.phase == Phase::Open && self.streams.is_empty() {
             self.close(
@@ -22,13 +22,13 @@ impl Connection {
         }
     }
 
-    /// The QUIC connection failed, or is given up with a failure that is not the peer's fault.
-    /// Responses that were read whole stay whole.
+    /// The QUIC connection failed, or is given up with a failure that is not the peer's fault. Responses that
+    /// were read completely stay complete.
     pub fn handle_failure(&mut self, failure: Failure, _now: Instant) {
         self.close(CloseReason::Failed(failure), failure, None);
     }
 
-    /// The server closed the QUIC connection with this code of HTTP/3.
+    /// The server closed the QUIC connection with this HTTP/3 error code.
     pub fn handle_peer_close(&mut self, code: u64, _now: Instant) {
         let is_error = ErrorCode(code).name().is_some() && ErrorCode(code) != ErrorCode::NO_ERROR;
         let (reason, failure) = match (is_error, self.streams.is_empty()) {
@@ -39,8 +39,8 @@ impl Connection {
         self.close(reason, failure, None);
     }
 
-    /// The client has no more to ask and closes: requests without an answer are given up as
-    /// [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
+    /// Closes a connection on which the client sends no further requests. Requests without a complete response
+    /// end as [`Failure::LocalAbort`], and the reason is [`CloseReason::Finished`].
     pub fn finish(&mut self) {
         self.close(
             CloseReason::Finished,
@@ -49,7 +49,7 @@ impl Connection {
         );
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called if nothing happens before.
+    /// When to call [`handle_timeout`](Self::handle_timeout) unless something else happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.phase != Phase::Open || self.streams.is_empty() {
             return None;
@@ -61,7 +61,7 @@ impl Connection {
         due.chain(idle).min()
     }
 
-    /// When a limit of one exchange passes.
+    /// When the first time limit of an exchange passes.
     fn deadline(&self, stream: &Stream) -> Option<Instant> {
         let timeouts = &self.config.timeouts;
         let handed = stream.handed?;
@@ -114,7 +114,7 @@ impl Connection {
         self.settle();
     }
 
-    /// Acts on what the server said on its control stream.
+    /// Acts on a message on the server's control stream.
     pub(super) fn told(&mut self, told: Told) {
         match told {
             Told::Settings(_) => self.events.push_back(Event::Settings),
@@ -135,7 +135,7 @@ impl Connection {
                 }
                 self.leave_if_nothing_is_owed();
             }
-            // Only clients say that.
+            // Only clients send this.
             Told::Priority(..) => {}
         }
     }
@@ -161,7 +161,7 @@ impl Connection {
         self.note_sent();
     }
 
-    /// Ends a request without a whole answer.
+    /// Ends a request without a complete response.
     pub(super) fn give_up(&mut self, request: RequestId, failure: Failure, code: ErrorCode) {
         self.abandon(request, code);
         let Some(stream) = self.streams.remove(request) else {
@@ -173,13 +173,13 @@ impl Connection {
         self.note_sent();
     }
 
-    /// Ends both directions of a stream, where they have not ended.
+    /// Ends both directions of a stream if they have not ended.
     fn abandon(&mut self, request: RequestId, code: ErrorCode) {
         let Some(open) = self.streams.get_mut(request) else {
             return;
         };
         let stream = stream_of(request);
-        // One that is not open yet is reset when it is.
+        // A stream that is not open yet is reset when it opens.
         if open.is_open {
             if !open.finished && !open.stopped {
                 self.actions.push_back(Action::Reset { stream, code });
@@ -203,7 +203,7 @@ impl Connection {
         self.close(reason, failure, Some(fault.code()));
     }
 
-    /// Ends everything. Without a code the transport is gone already.
+    /// Ends the connection and all requests. Without a code the transport is closed already.
     fn close(&mut self, reason: CloseReason, failure: Failure, code: Option<ErrorCode>) {
         if self.phase != Phase::Open {
             return;
@@ -230,7 +230,7 @@ impl Stream {
     }
 }
 
-/// What is reported of a request without a whole answer.
+/// The event for a request without a complete response.
 fn failed(request: RequestId, stream: &Stream, failure: Failure, persists: bool) -> Event<'static> {
     if stream.begun {
         Event::Failed {

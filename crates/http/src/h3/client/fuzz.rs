@@ -1,4 +1,4 @@
-//! Feeding a connection anything at all.
+//! Fuzzing: feeds a connection arbitrary input.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -10,10 +10,10 @@ use super::{Config, Connection, Content, Event, Limits, Qpack, RequestId, Reques
 use crate::h3::{Action, Direction};
 use crate::qpack::EncoderPolicy;
 
-/// An entry point for fuzzing: requests chosen by the first octet, the end by the second; the rest is
-/// what a server sends: pieces, each an octet for its stream and what happens there, one for its
-/// length, and as many octets. Panics when the split of the pieces matters, when content appears from
-/// nowhere, or when the order of events is broken.
+/// An entry point for fuzzing. The first byte selects the requests, the second the end. The rest is what a
+/// server sends, in pieces: one byte for the stream and the operation, one for the length, and as many bytes as
+/// that. Panics if the result depends on how the pieces are split, if more content is reported than was sent,
+/// or if the order of events is invalid.
 pub fn fuzz(data: &[u8]) {
     let Some((&[requests, end], script)) = data.split_first_chunk::<2>() else {
         return;
@@ -24,10 +24,10 @@ pub fn fuzz(data: &[u8]) {
     assert!(whole.content <= script.len());
 }
 
-/// What became of all requests of one connection.
+/// How all requests of one connection ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Log {
-    /// Lines of each request, and of the connection.
+    /// Log lines of each request, and of the connection.
     lines: BTreeMap<Option<RequestId>, Vec<String>>,
     content: usize,
 }
@@ -36,9 +36,9 @@ struct Host {
     connection: Connection,
     log: Log,
     judges: BTreeMap<RequestId, Judge>,
-    /// What waits for QPACK's table: octets that are left, and what follows.
+    /// Bytes of blocked streams that are left, with those that followed.
     left: BTreeMap<u64, Vec<u8>>,
-    /// How many streams of its own it has, times four.
+    /// How many streams the client has opened itself, times four.
     own: u64,
     closed: bool,
     piece: usize,
@@ -110,7 +110,7 @@ fn run(requests: u8, end: u8, script: &[u8], piece: usize) -> Log {
     host.log
 }
 
-/// The streams that a piece can be of: requests, the server's three, and others.
+/// The streams of pieces: requests, the server's three critical streams, and others.
 const STREAMS: [u64; 16] = [0, 4, 8, 12, 3, 7, 11, 15, 0, 4, 3, 7, 11, 1, 19, 16];
 
 impl Host {
@@ -181,7 +181,7 @@ impl Host {
         }
     }
 
-    /// Does everything that follows, until nothing does.
+    /// Carries out all follow-up work until none is left.
     fn settle(&mut self) {
         let now = self.now;
         loop {
@@ -273,7 +273,7 @@ impl Host {
             } => {
                 assert!(judge.begun);
                 judge.done = true;
-                // How much of a broken frame was looked at depends on the split.
+                // How much of a broken frame was parsed depends on the split.
                 let content = received.content;
                 return self.line(Some(request), format!("{failure:?} {content}"));
             }

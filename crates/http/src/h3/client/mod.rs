@@ -1,24 +1,24 @@
 //! The client side of one HTTP/3 connection, without I/O and without QUIC (RFC 9114).
 //!
-//! [`Connection`] turns requests into octets on streams and octets on streams into [`Event`]s, the same
-//! events that [`crate::client`] gives. See [`crate::h3`] for how a host drives it. What is particular
-//! to this side:
+//! [`Connection`] turns requests into bytes on streams, and bytes on streams into [`Event`]s, the same events
+//! as those of [`crate::client`]. [`crate::h3`] describes how a host drives the machine. Particular to this
+//! side:
 //!
-//! - Requests may be queued before the transport is established. Request *n* is on stream 4*n*: streams
-//!   are opened in the order of the requests, and a request that is given up before that still has
-//!   its stream, which is then reset.
-//! - [`poll`](Connection::poll) reads octets of one stream. If it returns `None` and leaves octets, the
-//!   stream waits for entries of QPACK's table: the host keeps them, reads no more of that stream (so
-//!   that flow control bounds what a server can make it hold), and offers them again when
-//!   [`poll_unblocked`](Connection::poll_unblocked) names the stream.
-//! - [`poll_event`](Connection::poll_event) gives what happened otherwise.
+//! - Requests may be queued before the transport is established. Request *n* is on stream 4*n*: streams are
+//!   opened in the order of the requests. A request that is cancelled before its stream is open keeps that
+//!   stream, which is then reset.
+//! - [`poll`](Connection::poll) reads bytes of one stream. If it returns `None` and leaves bytes, the stream
+//!   waits for entries of QPACK's table. The host then keeps these bytes and stops reading that stream, so that
+//!   flow control bounds the memory that a server can occupy. It passes them again when
+//!   [`poll_unblocked`](Connection::poll_unblocked) returns the stream.
+//! - [`poll_event`](Connection::poll_event) returns all other events.
 //!
-//! Invariants: any split of the input of a stream gives the same events (contents joined); every
-//! request ends in exactly one of `End`, `Failed` and `Unanswered`; nothing comes after `Closed`. An
-//! exchange allocates nothing once buffers have grown to their sizes.
+//! Invariants: any split of a stream's input gives the same events (contents joined); every request ends in
+//! exactly one of `End`, `Failed` and `Unanswered`; no event follows `Closed`. An exchange allocates nothing
+//! once the buffers have grown to their sizes.
 //!
-//! Not done here: pushes (none is permitted, so that one is a fault), CONNECT, datagrams, and settings
-//! remembered for early data.
+//! Not implemented: pushes (none is permitted, so a push is a fault), CONNECT, datagrams, and remembered
+//! settings for early data.
 //!
 //! ```
 //! use fathometer_http::h3::client::{Config, Connection, Event, RequestLine, Version};

@@ -10,9 +10,9 @@ use crate::h3::message::{self, Malformed};
 use crate::h3::{ErrorCode, Fault, is_bidirectional, is_request};
 use crate::qpack::{self, Decoded};
 
-/// Why a stream cannot go on.
+/// Why reading of a stream stops.
 enum Trouble {
-    /// The response is not to be used; the connection goes on.
+    /// The response is unusable; the connection continues.
     Stream(Failure, ErrorCode),
     Connection(Fault),
 }
@@ -32,9 +32,9 @@ impl From<Fault> for Trouble {
 const TOO_LARGE: Trouble = Trouble::Stream(Failure::TooLarge, ErrorCode::REQUEST_CANCELLED);
 
 impl Connection {
-    /// Reads octets of a stream off the front of `input` and reports what they mean. Call it until it
-    /// returns `None`. If `input` is not used up then, the stream waits for QPACK's table: what is left
-    /// is to be offered again when [`poll_unblocked`](Self::poll_unblocked) names it.
+    /// Reads bytes of a stream off the front of `input` and returns the next event. Call it until it returns
+    /// `None`. If `input` is not used up then, the stream waits for QPACK's table: pass the remaining bytes
+    /// again when [`poll_unblocked`](Self::poll_unblocked) returns this stream.
     pub fn poll<'i>(
         &mut self,
         stream: u64,
@@ -67,7 +67,7 @@ impl Connection {
             let request = request_of(stream);
             let Some(request) = request.filter(|&request| self.streams.get(request).is_some())
             else {
-                // Its request was given up.
+                // The request was cancelled.
                 *input = &[];
                 return None;
             };
@@ -84,13 +84,13 @@ impl Connection {
         }
     }
 
-    /// A stream that waited for QPACK's table and can be read again: what was left of its octets goes
-    /// to [`poll`](Self::poll), even if that is nothing.
+    /// The next stream that waited for QPACK's table and can be read again. Pass its remaining bytes to
+    /// [`poll`](Self::poll), even if there are none.
     pub fn poll_unblocked(&mut self) -> Option<u64> {
         self.critical.decoder.unblocked()
     }
 
-    /// The server ended a stream, after all of its octets.
+    /// The server ended a stream, after all of its bytes.
     pub fn handle_fin(&mut self, stream: u64, now: Instant) {
         self.active = now;
         if self.phase != Phase::Open {
@@ -155,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// Reads one stream until there are events, or content, or nothing more can be read.
+    /// Reads one stream until there is an event or content, or until nothing more can be read.
     fn read_response<'i>(
         &mut self,
         request: RequestId,
@@ -214,7 +214,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Decodes the section that a stream has whole.
+    /// Decodes the complete field section of a stream.
     fn decode(&mut self, request: RequestId) -> Result<(), Trouble> {
         let Some(stream) = self.streams.get_mut(request) else {
             return Ok(());
@@ -297,7 +297,7 @@ impl Connection {
         }
         let received = stream.received;
         if stream.is_open && !stream.finished && !stream.stopped {
-            // Nobody waits for the rest of the request.
+            // The response is complete, so the rest of the request is not sent.
             self.actions.push_back(crate::h3::Action::Reset {
                 stream: stream_of(request),
                 code: ErrorCode::REQUEST_CANCELLED,
@@ -317,7 +317,7 @@ impl Connection {
 }
 
 impl Stream {
-    /// Decides what becomes of a frame of a response.
+    /// Determines how a frame of a response is processed.
     fn begin_frame(
         &mut self,
         kind: FrameType,

@@ -14,8 +14,8 @@ use crate::h3::frame::{self, FrameType};
 use crate::h3::message;
 use crate::qpack::Indexing;
 
-/// Writes one request. Nothing of it is compressed before one of the `send` methods, so that it leaves
-/// no trace when it is dropped instead.
+/// Writes one request. Nothing is compressed before one of the `send` methods, so that a dropped writer leaves
+/// the encoder's state unchanged.
 #[derive(Debug)]
 #[must_use = "a request leaves when it is sent"]
 pub struct RequestWriter<'c> {
@@ -51,13 +51,13 @@ impl<'c> RequestWriter<'c> {
         }
     }
 
-    /// Adds a field; its name is written in lower case. The fields that frame the content, `Expect`,
-    /// and those that are about a connection of HTTP/1.x are refused.
+    /// Adds a field; its name is written in lower case. Fields that frame the content, `Expect`, and
+    /// connection-specific fields of HTTP/1.x are refused.
     pub fn field(&mut self, name: &str, value: &str) -> &mut RequestWriter<'c> {
         self.field_display(name, format_args!("{value}"))
     }
 
-    /// Adds a field whose value is formatted into place.
+    /// Adds a field whose value is formatted in place.
     pub fn field_display(
         &mut self,
         name: &str,
@@ -79,14 +79,14 @@ impl<'c> RequestWriter<'c> {
         self
     }
 
-    /// Queues the request, which has no content.
+    /// Queues the request without content.
     pub fn send(self) -> Result<Queued, SendError> {
         self.send_with(Content::None, false)
     }
 
-    /// Queues the request with content to follow by [`Connection::send_content`].
-    /// [`Content::Chunked`] leaves its length open. With `expect_continue` it asks for 100 (Continue)
-    /// and the content waits for [`Event::SendContent`](super::Event::SendContent).
+    /// Queues the request; its content follows by [`Connection::send_content`]. With [`Content::Chunked`] the
+    /// length is open. With `expect_continue` the request expects 100 (Continue), and the content waits for
+    /// [`Event::SendContent`](super::Event::SendContent).
     pub fn send_with(self, content: Content, expect_continue: bool) -> Result<Queued, SendError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -121,12 +121,12 @@ impl<'c> RequestWriter<'c> {
     }
 }
 
-/// A request but for its target: everything else was checked when it was made.
+/// A request without its target; everything else was checked when it was made.
 ///
-/// One of these serves any number of targets that share a method, fields and a length of content.
+/// One value serves any number of targets that share the method, the fields and the length of the content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreparedRequest {
-    /// The pseudo-header fields but `:path`.
+    /// The pseudo-header fields except `:path`.
     before: FieldBlock,
     /// All other fields.
     after: FieldBlock,
@@ -136,15 +136,15 @@ pub struct PreparedRequest {
 }
 
 impl PreparedRequest {
-    /// A request with these fields, and with `content` octets of content unless that is `None`. The
-    /// rules are those of [`Connection::request`].
+    /// A request with these fields, and with `content` bytes of content unless that is `None`. The rules are
+    /// those of [`Connection::request`].
     pub fn new(
         method: &str,
         host: &str,
         fields: &[(String, String)],
         content: Option<u64>,
     ) -> Result<PreparedRequest, SendError> {
-        // Checked by the one writer there is, onto a connection of its own.
+        // The checks are those of `RequestWriter`, on a temporary connection.
         let mut connection = Connection::new(super::Config::default(), Instant::ZERO);
         let line = RequestLine {
             method,
@@ -176,15 +176,14 @@ impl PreparedRequest {
 }
 
 impl Connection {
-    /// Starts to write a request behind those queued before.
+    /// Starts a request behind those that are queued.
     pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
         self.check_room()?;
         Ok(RequestWriter::new(self, line))
     }
 
-    /// Queues a prepared request for `target`, as [`request`](Self::request) and
-    /// [`RequestWriter::send_with`] would. Content that was announced is to follow by
-    /// [`send_content`](Self::send_content).
+    /// Queues a prepared request for `target`, as [`request`](Self::request) and [`RequestWriter::send_with`]
+    /// would. Announced content must follow by [`send_content`](Self::send_content).
     pub fn request_prepared(
         &mut self,
         prepared: &PreparedRequest,
@@ -212,7 +211,7 @@ impl Connection {
         Ok(self.open(opening, octets, lines))
     }
 
-    /// Whether a further request can be queued, and if not, why not.
+    /// Whether a further request can be queued; if not, the error gives the reason.
     fn check_room(&self) -> Result<(), SendError> {
         if !self.accepts_requests() {
             return Err(SendError::Closed);
@@ -223,7 +222,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes the head of a request and makes its stream.
+    /// Writes the head of a request and creates its stream.
     fn open<'f>(
         &mut self,
         opening: Opening,
@@ -268,7 +267,7 @@ impl Connection {
     }
 }
 
-/// What a stream starts with.
+/// The initial values of a stream.
 #[derive(Clone, Copy)]
 struct Opening {
     head_method: bool,
@@ -277,11 +276,11 @@ struct Opening {
     expect_continue: bool,
 }
 
-/// There is no HTTP/3 without TLS.
+/// HTTP/3 always uses TLS.
 const SCHEME: &[u8] = b"https";
 
-/// Which fields are worth a place in the table: not those whose values seldom come again, and
-/// never those that are secrets short enough to be guessed (RFC 9204 section 7.1.3).
+/// Which fields are inserted into the table: not those whose values seldom repeat, and never secrets that are
+/// short enough to be guessed (RFC 9204 section 7.1.3).
 fn indexing(name: &[u8], value: &[u8]) -> Indexing {
     match name {
         b"content-length"
@@ -297,7 +296,7 @@ fn indexing(name: &[u8], value: &[u8]) -> Indexing {
     }
 }
 
-/// Whether `:authority` can be this.
+/// Whether `:authority` can have this value.
 fn is_host(host: &str) -> bool {
     !host.is_empty()
         && host
@@ -305,7 +304,7 @@ fn is_host(host: &str) -> bool {
             .all(|byte| byte.is_ascii_graphic() && byte != b'@')
 }
 
-/// Whether a request may have this field, its name in lower case.
+/// Whether a request may have this field; `name` is in lower case.
 fn takes_field(name: &[u8], value: &[u8]) -> bool {
     let own: [&[u8]; 2] = [b"content-length", b"expect"];
     fields::is_token(name)

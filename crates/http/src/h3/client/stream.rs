@@ -8,54 +8,54 @@ use crate::h3::frame::Frames;
 /// The stream of a request.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
-    /// What is to be sent and was not taken; what is before `taken` was.
+    /// Bytes to send. The part before `taken` was taken.
     pub out: Vec<u8>,
     pub taken: usize,
-    /// Nothing will be added to `out`.
+    /// Whether nothing more will be added to `out`.
     pub ends: bool,
-    /// The transport was told the end.
+    /// Whether the transport finished the stream.
     pub finished: bool,
-    /// The server does not want to read more, or the stream was reset.
+    /// Whether the server sent STOP_SENDING, or the stream was reset.
     pub stopped: bool,
-    /// The transport has opened it.
+    /// Whether the transport has opened it.
     pub is_open: bool,
-    /// The transport takes no more for now.
+    /// Whether the transport accepts no more bytes for now.
     pub blocked: bool,
-    /// It is in the queue of streams that have something to send.
+    /// Whether it is in the queue of streams that have bytes to send.
     pub queued: bool,
     pub upload: Option<Upload>,
-    /// When its first octet was taken.
+    /// When its first byte was taken.
     pub handed: Option<Instant>,
 
     pub frames: Frames,
     pub expect: Expect,
     pub reading: Reading,
-    /// The field section that is being read, or waits for QPACK's table.
+    /// The field section that is being read, or that waits for QPACK's table.
     pub section: Vec<u8>,
     pub waiting: bool,
-    /// The stream has ended, while the section waited.
+    /// Whether the stream ended while its field section waited.
     pub fin: bool,
     pub head_method: bool,
     pub idempotent: bool,
-    /// Octets of content that the head announced.
+    /// Bytes of content that the head announced.
     pub content_length: Option<u64>,
-    /// A response that has no content, whatever its head says.
+    /// Whether the response has no content, whatever its head announces.
     pub bodiless: bool,
     pub interims: u16,
-    /// `Begin` was reported.
+    /// Whether `Begin` was reported.
     pub begun: bool,
     pub received: Received,
 }
 
-/// Content that is still to be given.
+/// Request content that is still to be passed in.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Upload {
-    /// `None`: nobody knows.
+    /// `None`: unknown.
     pub remaining: Option<u64>,
     pub awaits_continue: bool,
 }
 
-/// What may come next of a response.
+/// What may come next in a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Expect {
     /// The head of an interim response or of the final one.
@@ -63,7 +63,7 @@ pub(super) enum Expect {
     Head,
     /// Content or trailers.
     Body,
-    /// Nothing but frames of no meaning.
+    /// Only frames of unknown types.
     End,
 }
 
@@ -77,7 +77,7 @@ pub(super) enum Reading {
 }
 
 impl Stream {
-    /// Makes ready for another request, keeping the memory.
+    /// Resets the stream for another request; buffers keep their memory.
     pub fn renew(&mut self) {
         let (mut out, mut section) = (
             std::mem::take(&mut self.out),
@@ -92,7 +92,7 @@ impl Stream {
         };
     }
 
-    /// Whether the transport may be offered something.
+    /// Whether there is something to offer to the transport.
     pub fn has_something(&self) -> bool {
         self.is_open
             && !self.blocked
@@ -107,7 +107,7 @@ pub(super) fn stream_of(request: RequestId) -> u64 {
     u64::from(request.0) * 4
 }
 
-/// The request of a stream; its number may be beyond any request.
+/// The request of a stream; no request with this number need exist.
 pub(super) fn request_of(stream: u64) -> Option<RequestId> {
     u32::try_from(stream / 4).ok().map(RequestId)
 }

@@ -1,4 +1,4 @@
-//! Servers that break the rules, octet by octet, and time.
+//! Invalid input from servers, byte by byte, and time limits.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn octets(hexadecimal: &str) -> Vec<u8> {
 
 const NOW: Instant = Instant::ZERO;
 
-/// A connection with streams of its own and two requests, the second of them HEAD, on their way.
+/// A connection with its own streams opened and two requests in flight, the second of them HEAD.
 fn connection() -> Connection {
     let mut connection = Connection::new(Config::default(), NOW);
     for method in ["GET", "HEAD"] {
@@ -47,7 +47,7 @@ fn connection() -> Connection {
     }
 }
 
-/// Everything that comes of octets on a stream.
+/// Passes bytes of a stream, and returns all events.
 fn feed(connection: &mut Connection, stream: u64, hexadecimal: &str) -> Vec<String> {
     let octets = octets(hexadecimal);
     let mut input = &octets[..];
@@ -142,7 +142,7 @@ fn faults_end_the_connection_with_their_codes() {
             assert!(fault.code().name().is_some());
         }
     }
-    // Two streams of a kind.
+    // Two streams of the same type.
     for (first, second) in [(settings, "00"), ("02", "02"), ("03", "03")] {
         let mut connection = connection();
         feed(&mut connection, 3, first);
@@ -168,7 +168,7 @@ fn critical_streams_do_not_end() {
         refused.handle_stop_sending(own, 0x100, NOW);
         assert_eq!(refused.fault(), Some(Fault::ClosedCriticalStream));
     }
-    // Others may, before their type has come and after.
+    // Other streams may end, before their type is complete and after.
     let mut connection = connection();
     connection.handle_fin(3, NOW);
     feed(&mut connection, 7, "40");
@@ -243,12 +243,12 @@ fn malformed_responses_end_their_stream_alone() {
         );
         assert_eq!(connection.outstanding(), 1);
         drain(&mut connection);
-        // What is still on its way of it is passed over.
+        // What still arrives on this stream is skipped.
         assert!(feed(&mut connection, stream, "0001 61").is_empty());
         connection.handle_fin(stream, NOW);
         assert!(connection.accepts_requests());
     }
-    // A response to HEAD says how long another would be.
+    // A response to HEAD announces the length that GET would have.
     let mut connection = connection();
     feed(&mut connection, 4, length);
     connection.handle_fin(4, NOW);
@@ -277,7 +277,7 @@ fn streams_that_end_early() {
             ..
         }]
     ));
-    // Within a frame: a fault.
+    // The end of the stream within a frame is a fault.
     let mut connection = self::connection();
     feed(&mut connection, 0, &format!("{OK} 0005 61"));
     connection.handle_fin(0, NOW);
@@ -371,7 +371,7 @@ fn responses_are_bounded() {
         assert!(last.contains("TooLarge"), "{input}: {events:?}");
         assert_eq!(connection.fault(), None);
     }
-    // Frames of no meaning for ever.
+    // Endless frames of unknown types.
     let mut connection = connection();
     let flood = [0x21, 0].repeat(10_001);
     let mut input = &flood[..];
@@ -465,7 +465,7 @@ fn requests_are_checked_and_bounded() {
     connection.finish();
     let closed = connection.request(line("GET", "/", "h")).map(|_| ());
     assert_eq!(closed, Err(SendError::Closed));
-    // Ready for another connection.
+    // The machine can be used for another connection.
     connection.renew(NOW);
     assert!(connection.can_request());
     assert!(drain(&mut connection).is_empty());
@@ -479,7 +479,7 @@ proptest! {
         fuzz(&input);
     }
 
-    /// Well-formed beginnings, so that more than the first frame is looked at.
+    /// Starts with well-formed frames, so that more than the first frame is parsed.
     #[test]
     fn anything_is_borne_behind_a_good_start(
         requests in any::<u8>(),

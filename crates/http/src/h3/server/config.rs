@@ -1,4 +1,4 @@
-//! What the operator of a server, or the designer of an experiment, decides.
+//! Settings of a server, chosen by its operator or by the designer of an experiment.
 
 use std::time::Duration;
 
@@ -9,26 +9,27 @@ use crate::h3::Settings;
 use crate::h3::client::Qpack;
 use crate::pace::ContentPace;
 
-/// How a server treats its connections. Shared by all of them.
+/// How a server treats its connections. Shared by all connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// What a client may ask of it.
+    /// Limits on what a client may request.
     pub limits: Limits,
     /// How fields are compressed.
     pub qpack: Qpack,
-    /// Whether priorities are listened to. If not, responses go by turns.
+    /// Whether the client's priorities are used. If not, responses take turns.
     pub priorities: bool,
-    /// The most octets of an incremental response before it is the turn of another.
+    /// Most bytes of an incremental response before the next response gets its turn.
     pub turn: Bytes,
-    /// Responses after which the client is told to leave; `None`: never for that.
+    /// Number of responses after which the server sends GOAWAY; `None`: no limit.
     pub max_requests_per_connection: Option<u64>,
-    /// How long the server works on a request, from when it takes it up to when its response is ready;
-    /// a connection's requests are taken up one after another. Zero is this server's own speed; more
-    /// stands for a slower one, whose time is that of the experiment.
+    /// How long the server works on a request, from taking it up to its response being ready. The requests of a
+    /// connection are processed one after another. Zero means this server's own speed; a larger value emulates
+    /// a slower server in an experiment.
     pub service_time: Duration,
-    /// The same for a connection, before its first request.
+    /// The same for a connection; added to the time of its first request.
     pub connection_time: Duration,
-    /// Whether a setting and a frame are sent that mean nothing (RFC 9114 section 7.2.8).
+    /// Whether a reserved setting and a reserved frame are sent, which the peer must ignore (RFC 9114 section
+    /// 7.2.8).
     pub reserved: bool,
     /// Whether [`Served`](super::Served) events are made.
     pub events: bool,
@@ -53,7 +54,7 @@ impl Default for ServerConfig {
     }
 }
 
-/// What a server of HTTP/1 was told, as far as it makes sense here.
+/// Takes over the settings of an HTTP/1 server that also apply to HTTP/3.
 impl From<&h1::server::ServerConfig> for ServerConfig {
     fn from(config: &h1::server::ServerConfig) -> ServerConfig {
         ServerConfig {
@@ -80,7 +81,7 @@ impl From<&h1::server::ServerConfig> for ServerConfig {
 }
 
 impl ServerConfig {
-    /// What the client is told.
+    /// The settings that are sent to the client.
     pub fn settings(&self) -> Settings {
         Settings {
             max_field_section_size: Some(self.limits.section.0),
@@ -90,32 +91,33 @@ impl ServerConfig {
     }
 }
 
-/// Bounds on what one client can make a server hold or wait for. How many streams are open at a time
-/// is bounded by QUIC.
+/// Bounds on what one client can make a server hold or wait for. QUIC bounds the number of open streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// A field section, each field counted with 32 octets more, and its compressed size too; past it
-    /// 431.
+    /// Largest field section, counted with 32 bytes more for each field; also the bound on its compressed size.
+    /// A larger one gets 431.
     pub section: Bytes,
-    /// Fields; past it 431.
+    /// Most fields of a request; with more it gets 431.
     pub fields: u32,
-    /// The request target; past it 414.
+    /// Longest request target; a longer one gets 414.
     pub target: Bytes,
-    /// Request content; past it 413.
+    /// Largest request content; more of it gets 413.
     pub body: Bytes,
-    /// Heads of responses not handed over yet; past it no request is read until some are.
+    /// Response heads that are not handed to the transport yet. Above this limit no request is read until some
+    /// are.
     pub backlog: Bytes,
-    /// Silence while no request is under way.
+    /// Longest idle time while no request is in flight.
     pub idle: Duration,
-    /// From the first octet of a request to the end of its head; and silence within its content.
+    /// Longest time from the first byte of a request to the end of its head; also the longest pause within its
+    /// content.
     pub request: Duration,
-    /// How fast request content must come; past it 408.
+    /// Slowest permitted pace of request content; a slower one gets 408.
     pub content: ContentPace,
-    /// Without the transport taking any octet of a response; and with fewer than
-    /// [`stall_octets`](Self::stall_octets) acknowledged while anything waits to be, past which a host closes
-    /// the connection.
+    /// Longest time in which the transport takes no byte of a response. A host also closes the connection if
+    /// fewer than [`stall_octets`](Self::stall_octets) are acknowledged within this time while data waits for
+    /// acknowledgement.
     pub send: Duration,
-    /// What a client must acknowledge within [`send`](Self::send).
+    /// How many bytes a client must acknowledge within [`send`](Self::send).
     pub stall_octets: Bytes,
 }
 

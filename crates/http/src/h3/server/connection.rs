@@ -1,4 +1,4 @@
-//! The connection machine: what it sends, and how it ends.
+//! The connection machine: sending, and the end of the connection.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::IoSlice;
@@ -19,11 +19,11 @@ use crate::h3::{Action, Direction, ErrorCode, Fault, Priority, Transmit};
 use crate::origin::{Dates, Method, Origin};
 use crate::qpack::{Decoder, Encoder};
 
-/// An exchange whose response was handed to the transport, whole or as far as it came.
+/// An exchange whose response was handed to the transport, completely or in part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Served {
-    /// What HTTP/1 says of it as well. Heads are counted as the HEADERS frames that carry them,
-    /// their types and lengths included, interim heads too. Content is counted without any framing.
+    /// The figures that HTTP/1 records too. Heads are counted as the HEADERS frames that carry them, including
+    /// their types and lengths; interim heads are included. Content is counted without framing.
     pub exchange: h1::server::Served,
     /// The stream.
     pub stream: u64,
@@ -31,9 +31,9 @@ pub struct Served {
     pub request_fields: Bytes,
     /// Names and values of the response's fields, before compression, interim heads included.
     pub head_fields: Bytes,
-    /// Octets of the response's DATA frames, their types and lengths included.
+    /// Bytes of the response's DATA frames, their types and lengths included.
     pub body_frames: Bytes,
-    /// The code with which the stream was reset before its response was whole, by either side.
+    /// The code with which either side reset the stream before its response was complete.
     pub reset: Option<ErrorCode>,
 }
 
@@ -42,15 +42,15 @@ pub struct Served {
 pub enum CloseReason {
     /// The client closed it.
     ClientClosed,
-    /// The server ends.
+    /// The server shut down.
     ServerEnds,
     /// The limit on requests of one connection was reached.
     RequestLimit,
-    /// Silence.
+    /// No data came for too long.
     IdleTimeout,
     /// The client broke the protocol.
     Fault(Fault),
-    /// The transport failed, as the host of this machine says.
+    /// The transport failed, as its host reported.
     TransportFailed,
 }
 
@@ -60,27 +60,27 @@ pub struct Connection {
     pub(super) origin: Arc<Origin>,
     pub(super) config: Arc<ServerConfig>,
     pub(super) critical: Critical,
-    /// By a quarter of their numbers.
+    /// Streams by request number, which is a quarter of the stream ID.
     pub(super) streams: Pending<Box<Stream>>,
     #[allow(clippy::vec_box, reason = "they go in and out of a table of boxes")]
     pub(super) spare: Vec<Box<Stream>>,
-    /// No request stream from here on has been seen.
+    /// The lowest ID of a request stream from which on no stream has been seen.
     pub(super) next_stream: u64,
-    /// Request streams below that which have not been seen: QUIC delivers in any order.
+    /// Request streams below `next_stream` that have not been seen: QUIC may deliver them in any order.
     pub(super) unseen: BTreeSet<u64>,
     /// Priorities of streams that have not been seen.
     pub(super) early_priorities: VecDeque<(u64, Priority)>,
     pub(super) schedule: Schedule,
-    /// Requests that wait for their turn or are worked on, each with the time when it is done.
+    /// Requests that wait for their turn or are being processed, each with the time when it is done.
     pub(super) working: VecDeque<(RequestId, Instant)>,
     pub(super) work_until: Instant,
-    /// Octets of text that wait in all streams together.
+    /// Bytes of text that wait in all streams together.
     pub(super) backlog: usize,
     pub(super) phase: Phase,
-    /// It closed for no fault: what was queued still goes.
+    /// Whether it closed without a fault: queued data is still sent.
     pub(super) is_graceful: bool,
     pub(super) leaving: Leaving,
-    /// Why it closes when nothing is under way any more.
+    /// Why it closes once no request is in flight any more.
     pub(super) leave_reason: CloseReason,
     pub(super) actions: VecDeque<Action>,
     events: VecDeque<(Served, [u32; 3], Vec<u8>)>,
@@ -96,7 +96,7 @@ pub struct Connection {
     pub(super) section: Vec<u8>,
     pub(super) scratch: Vec<u8>,
     pub(super) dates: Dates,
-    /// Texts of requests that are under way, by stream.
+    /// Texts of requests in flight, by stream.
     pub(super) texts: Pending<Vec<u8>>,
 }
 
@@ -106,17 +106,17 @@ pub(super) enum Phase {
     Closed(CloseReason),
 }
 
-/// How far this side is in leaving (RFC 9114 section 5.2).
+/// How far this side's graceful shutdown is (RFC 9114 section 5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leaving {
     No,
-    /// GOAWAY with the greatest identifier was sent.
+    /// GOAWAY with the largest identifier was sent.
     Announced,
     /// Streams from this one on are rejected.
     From(u64),
 }
 
-/// The most streams whose memory is kept for others.
+/// How many closed streams are kept at most, so that others reuse their memory.
 const MOST_SPARE: usize = 32;
 
 impl Connection {
@@ -164,19 +164,19 @@ impl Connection {
         }
     }
 
-    /// The kind of stream that is to be opened next, as soon as the transport can.
+    /// The kind of stream to open next, as soon as the transport can.
     pub fn wants_stream(&self) -> Option<Direction> {
         (self.phase == Phase::Open && self.critical.wants_stream())
             .then_some(Direction::Unidirectional)
     }
 
-    /// The transport has opened a stream of the kind that was wanted.
+    /// The transport has opened a stream of the requested kind.
     pub fn handle_opened(&mut self, stream: u64, _now: Instant) {
         self.critical.opened(stream);
     }
 
-    /// Octets that go next, at most `most`, all of one stream: what the connection needs first, then
-    /// responses by their priority.
+    /// The bytes to send next: at most `most`, all of one stream. Critical streams come first, then responses
+    /// by their priority.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
         if self.phase != Phase::Open && !self.is_graceful {
             return None;
@@ -212,8 +212,8 @@ impl Connection {
         })
     }
 
-    /// The transport took the first `octets` of what [`transmit`](Self::transmit) offered of a stream,
-    /// and was told its end if they were all and it ends there.
+    /// The transport took the first `octets` bytes that [`transmit`](Self::transmit) offered of a stream. If
+    /// these were all and the stream ends there, the transport also finished the stream.
     pub fn transmitted(&mut self, stream: u64, octets: usize, now: Instant) {
         self.last = now;
         if self.critical.is_own(stream) {
@@ -246,12 +246,12 @@ impl Connection {
         }
     }
 
-    /// The transport takes no more of a stream for now.
+    /// The transport accepts no more bytes of a stream for now.
     pub fn handle_blocked(&mut self, stream: u64) {
         self.set_blocked(stream, true);
     }
 
-    /// The transport takes octets of a stream again.
+    /// The transport accepts bytes of a stream again.
     pub fn handle_writable(&mut self, stream: u64) {
         self.set_blocked(stream, false);
     }
@@ -265,7 +265,7 @@ impl Connection {
         }
     }
 
-    /// The priority of what is sent on a stream. What the connection needs comes first.
+    /// The send priority of a stream. Critical streams have the highest one.
     pub fn priority(&self, stream: u64) -> Priority {
         let open = number(stream).filter(|_| is_request(stream));
         match open.and_then(|request| self.streams.get(request)) {
@@ -281,8 +281,8 @@ impl Connection {
         stream.priority.incremental || !self.config.priorities
     }
 
-    /// Whether octets of a stream are welcome: not while it waits for QPACK's table, and no requests
-    /// while responses pile up. What is given all the same is kept.
+    /// Whether the host should read more bytes of a stream. It should not while the stream waits for QPACK's
+    /// table, nor start requests while response heads pile up. Bytes that are passed in anyway are kept.
     pub fn wants_data(&self, stream: u64) -> bool {
         if self.phase != Phase::Open {
             return false;
@@ -291,20 +291,21 @@ impl Connection {
             return true;
         }
         match number(stream).and_then(|request| self.streams.get(request)) {
-            Some(open) if open.expect != Expect::Head => true,
+            // Its trailers may wait too, and what is kept meanwhile has no bound of its own.
             Some(open) if open.waiting => false,
+            Some(open) if open.expect != Expect::Head => true,
             _ => self.backlog as u64 <= self.config.limits.backlog.0,
         }
     }
 
-    /// A file ended before the octets that were offered of it: the response cannot be completed.
+    /// A file ended before the bytes that were offered of it: the response cannot be completed.
     pub fn handle_truncated_file(&mut self, stream: u64, now: Instant) {
         if let Some(request) = number(stream) {
             self.break_off(request, stream, ErrorCode::INTERNAL_ERROR, now);
         }
     }
 
-    /// The client does not want to read more of a stream.
+    /// The client sent STOP_SENDING for a stream.
     pub fn handle_stop_sending(&mut self, stream: u64, _code: u64, now: Instant) {
         self.last = now;
         if self.phase != Phase::Open {
@@ -319,14 +320,14 @@ impl Connection {
         if let Err(fault) = self.critical.count_idle(now) {
             return self.fail(fault);
         }
-        // It may come before anything else of its stream.
+        // STOP_SENDING may arrive before anything else of its stream.
         if let Some(request) = self.open(stream, now) {
             self.break_off(request, stream, ErrorCode::REQUEST_CANCELLED, now);
         }
         self.settle();
     }
 
-    /// Ends both directions of a stream whose response is not going to be whole.
+    /// Ends both directions of a stream whose response will not be completed.
     pub(super) fn break_off(
         &mut self,
         request: RequestId,
@@ -352,7 +353,7 @@ impl Connection {
         self.end_response(request, stream, Some(code), now);
     }
 
-    /// Reads no more of a request that is answered all the same.
+    /// Stops reading a request that is answered nevertheless.
     pub(super) fn stop_reading(&mut self, request: RequestId, stream: u64) {
         if let Some(open) = self.streams.get_mut(request)
             && !open.fin
@@ -367,7 +368,7 @@ impl Connection {
         }
     }
 
-    /// A response was handed over, or is given up.
+    /// Ends a response that was handed over, or that is given up.
     fn end_response(
         &mut self,
         request: RequestId,
@@ -393,7 +394,7 @@ impl Connection {
             self.events.push_back((served, open.text, text));
         }
         if !open.fin && open.expect != Expect::Nothing {
-            // The client is still asking, and has its answer.
+            // The client still sends its request although it has the complete response.
             let code = ErrorCode::NO_ERROR;
             self.actions.push_back(Action::StopSending { stream, code });
             self.critical.decoder.cancel(stream);
@@ -406,12 +407,12 @@ impl Connection {
         self.leave();
     }
 
-    /// Whether no request is under way.
+    /// Whether no request is in flight.
     pub fn is_idle(&self) -> bool {
         self.phase == Phase::Open && self.streams.is_empty()
     }
 
-    /// Gives back memory that holds nothing, for a connection that is likely to stay idle.
+    /// Releases unused memory of a connection that is likely to stay idle.
     pub fn rest(&mut self) {
         if self.is_idle() {
             self.spare = Vec::new();
@@ -423,19 +424,20 @@ impl Connection {
         }
     }
 
-    /// What the host is to do with the transport, once. [`Action::Close`] with `H3_NO_ERROR` is to be
-    /// carried out when what [`transmit`](Self::transmit) still gives has been delivered.
+    /// The next action for the host to carry out on the transport; each is returned once. [`Action::Close`]
+    /// with `H3_NO_ERROR` must wait until everything that [`transmit`](Self::transmit) still returns has been
+    /// delivered.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// The next exchange that was handed over, when events are [asked for](ServerConfig::events). They
-    /// are kept until they are taken.
+    /// The next exchange that was handed over, if events are [enabled](ServerConfig::events). Events are kept
+    /// until they are taken.
     pub fn poll_event(&mut self) -> Option<Served> {
         self.events.pop_front().map(|(served, ..)| served)
     }
 
-    /// The same, with what the client said of the request, where that is
+    /// Like [`poll_event`](Self::poll_event), with the texts of the request if they are
     /// [kept](ServerConfig::request_text).
     pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
         let (served, lengths, text) = self.events.pop_front()?;
@@ -454,8 +456,9 @@ impl Connection {
         Some((served, text))
     }
 
-    /// The same, with an event also of each exchange whose response was handed over in part, on a
-    /// connection that is not served any further. To be asked until it says `None`.
+    /// For a connection that is not served any further: like
+    /// [`poll_event_with_text`](Self::poll_event_with_text), with an additional event for each exchange whose
+    /// response was handed over in part. Call it until it returns `None`.
     pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
         self.schedule.clear();
         self.backlog = 0;
@@ -472,12 +475,12 @@ impl Connection {
         self.poll_event_with_text()
     }
 
-    /// Whether the connection is done and the last action was taken.
+    /// Whether the connection is closed and the last action was taken.
     pub fn is_finished(&self) -> bool {
         self.phase != Phase::Open && self.actions.is_empty()
     }
 
-    /// Why the connection ends; `None` while it may go on.
+    /// Why the connection closed; `None` while it is open.
     pub fn close_reason(&self) -> Option<CloseReason> {
         match self.phase {
             Phase::Open => None,
@@ -485,12 +488,12 @@ impl Connection {
         }
     }
 
-    /// Requests answered, refusals included.
+    /// Requests answered, including refused ones.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Brings what QPACK has to say onto its streams.
+    /// Moves the instructions of QPACK to their streams.
     pub(super) fn settle(&mut self) {
         if self.phase == Phase::Open
             && let Err(fault) = self.critical.settle()
@@ -501,7 +504,7 @@ impl Connection {
 }
 
 impl Served {
-    /// A record of a request of which nothing is known yet.
+    /// The record of a request of which nothing has been read yet.
     pub(super) fn unread(stream: u64, now: Instant) -> Served {
         Served {
             exchange: h1::server::Served {
@@ -524,7 +527,7 @@ impl Served {
         }
     }
 
-    /// What was handed over when no more than `sent` octets of the stream were.
+    /// The record of what was handed over if only the first `sent` bytes of the stream were.
     fn cut(mut self, sent: u64) -> Served {
         let head = self.exchange.head.0.min(sent);
         let frames = self.body_frames.0.min(sent - head);
@@ -536,7 +539,7 @@ impl Served {
     }
 }
 
-/// The place of a stream in the tables.
+/// The key of a stream in the tables.
 pub(super) fn number(stream: u64) -> Option<RequestId> {
     u32::try_from(stream / 4).ok().map(RequestId)
 }

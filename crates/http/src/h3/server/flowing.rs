@@ -1,4 +1,4 @@
-//! Responses whose content is made while it is sent: a DATA frame for what is ready.
+//! Responses whose content is produced while it is sent: each DATA frame holds what is ready.
 
 use fathometer_model::{Bytes, Instant};
 
@@ -11,11 +11,11 @@ use crate::origin::Segment;
 use crate::origin::dynamic::{Flow, Flowed, Ready};
 use crate::waiting::{ENOUGH_WAITING, ENOUGH_WAITING_TOGETHER};
 
-/// Content that is not all ready.
+/// Content that is not complete yet.
 #[derive(Debug)]
 pub(super) struct Flowing {
     flow: Flow,
-    /// When there is more.
+    /// When more of it is ready.
     next: Instant,
 }
 
@@ -26,8 +26,8 @@ impl Flowing {
 }
 
 impl Stream {
-    /// When there is more of its content that may be made, with so many bytes of text waiting in all streams
-    /// of the connection. A stream of which nothing waits is never held up by others.
+    /// When more of its content is ready and may be produced; `backlog` is the text in bytes that waits in all
+    /// streams of the connection. A stream of which no bytes wait is never delayed by others.
     pub fn flows_at(&self, backlog: usize) -> Option<Instant> {
         let flowing = self.flowing.as_ref()?;
         let waiting = self.output.queued() - self.output.sent();
@@ -37,7 +37,7 @@ impl Stream {
 }
 
 impl Connection {
-    /// Goes on with all responses of which more is ready.
+    /// Continues all responses of which more content is ready.
     pub(super) fn flow_on(&mut self, now: Instant) {
         let backlog = self.backlog;
         let is_due = |stream: &Stream| stream.flows_at(backlog).is_some_and(|at| at <= now);
@@ -52,7 +52,7 @@ impl Connection {
         }
     }
 
-    /// Queues what is ready of a response.
+    /// Queues the ready content of a response.
     pub(super) fn pull(&mut self, request: RequestId, now: Instant) {
         let Some(open) = self.streams.get_mut(request) else {
             return;
@@ -95,7 +95,7 @@ impl Connection {
             }
         }
         if was_empty {
-            // The time that the client has to take something starts when there is something to take.
+            // The client's time limit starts when there are bytes that it can take.
             open.active = now;
         }
         self.backlog += open.output.text_waiting() - waiting;

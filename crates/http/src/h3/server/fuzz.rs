@@ -1,4 +1,4 @@
-//! Feeding a connection anything at all.
+//! Fuzzing: feeds a connection arbitrary input.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -13,10 +13,10 @@ use crate::h3::{Action, Direction};
 use crate::origin::{Origin, OriginConfig};
 use crate::qpack::EncoderPolicy;
 
-/// An entry point for fuzzing: the first octet says how the server is set up and how it ends; the rest
-/// is what a client does: pieces, each an octet for its stream and what happens there, one for its
-/// length, and as many octets. Panics when the split of the pieces matters, when what is offered and
-/// what is told of it do not agree, or when the connection does not come to an end.
+/// An entry point for fuzzing. The first byte selects the server's configuration and how it ends. The rest is
+/// what a client does, in pieces: one byte for the stream and the operation, one for the length, and as many
+/// bytes as that. Panics if the result depends on how the pieces are split, if `transmit` and the report of
+/// what was taken do not agree, or if the connection never ends.
 pub fn fuzz(data: &[u8]) {
     let Some((&setup, script)) = data.split_first() else {
         return;
@@ -25,7 +25,7 @@ pub fn fuzz(data: &[u8]) {
     assert_eq!(whole, run(setup, script, 1));
 }
 
-/// What was sent on each stream, whether it ended, and how the connection did.
+/// What was sent on each stream, whether the stream ended, and how the connection ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Log {
     streams: BTreeMap<u64, (Vec<u8>, bool)>,
@@ -33,7 +33,7 @@ struct Log {
     end: String,
 }
 
-/// The streams that a piece can be of: requests, the client's three, and others.
+/// The streams of pieces: requests, the client's three critical streams, and others.
 const STREAMS: [u64; 16] = [0, 4, 8, 12, 2, 6, 10, 14, 0, 4, 2, 6, 10, 1, 18, 40];
 
 fn run(setup: u8, script: &[u8], piece: usize) -> Log {
@@ -121,10 +121,10 @@ fn act(connection: &mut Connection, log: &mut Log) {
     }
 }
 
-/// The stream on which QPACK acknowledges: how acknowledgements are joined depends on the split.
+/// The stream of QPACK's acknowledgements: how acknowledgements are merged depends on the split.
 const ACKNOWLEDGEMENTS: u64 = 11;
 
-/// Takes what is offered, at most `most` octets of responses.
+/// Takes what is offered, at most `most` bytes of responses.
 fn send(connection: &mut Connection, log: &mut Log, most: usize, now: Instant) {
     let mut left = most;
     while left > 0 {
@@ -156,7 +156,7 @@ pub(super) fn origin() -> Arc<Origin> {
     ORIGIN.get_or_init(make_origin).clone()
 }
 
-/// A site of a short file and of one that is woven from pieces.
+/// A site with a short file and one that is assembled from pieces.
 fn make_origin() -> Arc<Origin> {
     let file = |path: &str, body: Body| File {
         path: path.to_owned(),

@@ -9,15 +9,16 @@ use crate::h3::frame::{self, FrameType};
 use crate::h3::{Action, ErrorCode, Fault, Priority, varint};
 use crate::origin::Status;
 
-/// The greatest number of a request stream.
+/// The largest ID of a request stream.
 const GREATEST: u64 = varint::LARGEST - 3;
-/// The most gaps among the numbers of streams: QUIC permits far fewer streams at a time.
+/// Most stream IDs that may be skipped: QUIC permits far fewer concurrent streams.
 const MOST_UNSEEN: usize = 10_000;
 /// The most priorities kept for streams that have not been seen.
 const MOST_EARLY: usize = 64;
 
 impl Connection {
-    /// The stream of a request, made if it has not been seen; `None` when it is done or rejected.
+    /// The request of a stream; it is created if the stream has not been seen. `None` if it is done or
+    /// rejected.
     pub(super) fn open(&mut self, stream: u64, now: Instant) -> Option<RequestId> {
         let request = number(stream)?;
         if self.streams.get(request).is_some() {
@@ -63,7 +64,7 @@ impl Connection {
         Some(request)
     }
 
-    /// The response on a stream is to have another priority.
+    /// The client changed the priority of the response on a stream.
     pub(super) fn reprioritize(&mut self, stream: u64, priority: Priority) {
         let Some(request) = number(stream) else {
             return;
@@ -87,8 +88,8 @@ impl Connection {
         }
     }
 
-    /// The server is about to end: the client is told to make no more requests. Between this and
-    /// [`end`](Self::end) the host reads what has come.
+    /// The server is about to end: sends GOAWAY with the largest identifier so that the client starts no more
+    /// requests. Until it calls [`end`](Self::end), the host reads what arrives.
     pub fn announce_end(&mut self) {
         if self.phase == Phase::Open && self.leaving == Leaving::No {
             self.leaving = Leaving::Announced;
@@ -96,8 +97,8 @@ impl Connection {
         }
     }
 
-    /// The server ends: requests that have begun to come are answered, further ones rejected, and then
-    /// the connection is closed; at once when there are none.
+    /// The server ends: requests that have begun to arrive are answered and later ones are rejected. Then the
+    /// connection closes, at once if there are no such requests.
     pub fn end(&mut self, _now: Instant) {
         if self.phase != Phase::Open || matches!(self.leaving, Leaving::From(_)) {
             return;
@@ -107,18 +108,18 @@ impl Connection {
         self.leave();
     }
 
-    /// The QUIC connection failed. Nothing follows.
+    /// The QUIC connection failed. No event follows.
     pub fn handle_failure(&mut self) {
         self.close(CloseReason::TransportFailed, None);
     }
 
-    /// The client closed the QUIC connection with this code of HTTP/3.
+    /// The client closed the QUIC connection with this HTTP/3 error code.
     pub fn handle_peer_close(&mut self, _code: u64, _now: Instant) {
         self.close(CloseReason::ClientClosed, None);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, unless something else happens
-    /// before; then ask again.
+    /// When to call [`handle_timeout`](Self::handle_timeout) unless something else happens before. Query it
+    /// again after each call.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.phase != Phase::Open {
             return None;
@@ -135,13 +136,13 @@ impl Connection {
         due.chain(work).min()
     }
 
-    /// When the client has taken too long with a stream; `None` while it is this side that takes its time.
+    /// When the client's time limit on a stream passes; `None` while this side is the one that takes time.
     fn deadline(&self, stream: &Stream) -> Option<Instant> {
         let limits = &self.config.limits;
         match stream.expect {
             _ if stream.working => None,
             _ if stream.flowing.is_some() && stream.output.is_empty() => None,
-            // A stream waits for its turn behind others that the client takes.
+            // A stream may wait behind others: it is not late while the client takes bytes of those.
             _ if stream.ends || stream.flowing.is_some() => {
                 Some(stream.active.max(self.last_taken) + limits.send)
             }
@@ -153,7 +154,7 @@ impl Connection {
         }
     }
 
-    /// It is `now`; does what is due, if anything is.
+    /// Acts on the time limits that have passed at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.phase != Phase::Open {
             return;
@@ -185,7 +186,7 @@ impl Connection {
         self.settle();
     }
 
-    /// A request comes too slowly, or not at all. Where its content would have changed nothing, it is answered.
+    /// A request comes too slowly, or not at all. If its content would not change the answer, it is answered.
     fn give_up_request(&mut self, request: RequestId, now: Instant) {
         let answer = self
             .streams
@@ -199,8 +200,8 @@ impl Connection {
         }
     }
 
-    /// Since when the connection waits for its client, as
-    /// [`h1`'s](crate::h1::server::Connection::waits_since).
+    /// Since when the connection has waited for its client; see
+    /// [`h1`](crate::h1::server::Connection::waits_since).
     pub fn waits_since(&self) -> Option<Instant> {
         if self.phase != Phase::Open || !self.working.is_empty() {
             return None;
@@ -218,7 +219,7 @@ impl Connection {
         since.max()
     }
 
-    /// Closes the connection when this side leaves and nothing is under way.
+    /// Closes the connection if this side shuts down and no request is in flight.
     pub(super) fn leave(&mut self) {
         if self.streams.is_empty() && matches!(self.leaving, Leaving::From(_)) {
             self.close(self.leave_reason, Some(ErrorCode::NO_ERROR));
@@ -235,7 +236,7 @@ impl Connection {
             return;
         }
         self.phase = Phase::Closed(reason);
-        // What was said of single streams still holds where the close waits for delivery.
+        // On a graceful close, actions on single streams are still carried out before the close.
         self.is_graceful = code == Some(ErrorCode::NO_ERROR);
         if !self.is_graceful {
             self.actions.clear();

@@ -1,21 +1,21 @@
 //! The server side of one HTTP/3 connection, without I/O and without QUIC (RFC 9114).
 //!
-//! [`Connection`] is given octets of streams and gives octets of streams. It reads requests as they
-//! come, asks the [`Origin`](crate::origin::Origin) what to answer, and sends the answers in the order
-//! that the client's priorities ask for (RFC 9218): by urgency; of the same urgency one after the
-//! other, or by turns where they are incremental. Content is not copied: it is offered where it is, a
-//! stream's piece at a time, as much as the transport asks for. See [`crate::h3`] for how a host
-//! drives it. What is particular to this side:
+//! [`Connection`] reads bytes of streams and returns bytes of streams. It parses requests as they arrive, gets
+//! each answer from the [`Origin`](crate::origin::Origin), and sends responses in the order of the client's
+//! priorities (RFC 9218). Responses go by urgency; those of equal urgency go one after another, or by turns if
+//! they are incremental. Content is not copied: `transmit` offers it in place, one stream at a time and as many
+//! bytes as the transport requests. [`crate::h3`] describes how a host drives the machine. Particular to this
+//! side:
 //!
-//! - [`handle_data`](Connection::handle_data) takes all it is given.
-//!   [`wants_data`](Connection::wants_data) says whether more of a stream is welcome: a host that reads
-//!   no more of it lets flow control bound the client.
-//! - Where content is in a file, [`Transmit::file`](super::Transmit::file) says so instead of slices.
-//! - A request is answered when it is whole; what is wrong with one is told by a response where
-//!   it is legible, and by a reset of its stream where it is not.
+//! - [`handle_data`](Connection::handle_data) accepts all bytes that it is given.
+//!   [`wants_data`](Connection::wants_data) returns whether the host should read more of a stream. If the host
+//!   stops reading, flow control bounds the client.
+//! - If content is in a file, [`Transmit::file`](super::Transmit::file) is set and no slices are filled.
+//! - A request is answered when it is complete. An invalid request gets an error response if it can be parsed,
+//!   and otherwise a reset of its stream.
 //!
-//! Any split of the input of a stream gives the same output. Nothing is allocated for an exchange once
-//! buffers have grown. Not done here: pushes, CONNECT, datagrams.
+//! Any split of a stream's input gives the same output. An exchange allocates nothing once the buffers have
+//! grown. Not implemented: pushes, CONNECT, datagrams.
 
 mod config;
 mod connection;

@@ -1,4 +1,4 @@
-//! What one stream has to send: heads in a buffer of their own, content where it is.
+//! The output queue of one stream: heads in a buffer of their own, content in place.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -7,30 +7,30 @@ use crate::h1::server::FilePart;
 use crate::origin::ranges::ByteRange;
 use crate::origin::{Octets, Origin, Selected};
 
-/// Text that was sent is dropped from the buffer once there is this much of it.
+/// Sent text is dropped from the buffer once it has this many bytes.
 const COMPACT_AT: usize = 16 * 1024;
 
 /// The output of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// Text of all pieces, in order; what is before `text_start` was sent.
+    /// Text of all pieces, in order; the part before `text_start` was sent.
     text: Vec<u8>,
     text_start: usize,
     pieces: VecDeque<Piece>,
-    /// End of everything queued, counted from the start of the stream.
+    /// End of everything queued, counted in bytes from the start of the stream.
     queued: u64,
-    /// End of everything sent.
+    /// End of everything sent, counted likewise.
     sent: u64,
 }
 
 #[derive(Debug)]
 enum Piece {
-    /// The next octets of the text.
+    /// The next bytes of the text.
     Text(usize),
     Body(Selected, ByteRange),
 }
 
-/// What goes next.
+/// What is sent next.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Offered<'a> {
     pub slices: usize,
@@ -61,7 +61,7 @@ impl Output {
         self.sent == self.queued
     }
 
-    /// Octets of text that were not sent.
+    /// Bytes of text that were not sent.
     pub fn text_waiting(&self) -> usize {
         self.text.len() - self.text_start
     }
@@ -85,7 +85,7 @@ impl Output {
         }
     }
 
-    /// Queues a part of a body.
+    /// Queues a range of a body.
     pub fn push_body(&mut self, body: &Selected, range: ByteRange) {
         if range.length() > 0 {
             self.queued += range.length();
@@ -93,7 +93,7 @@ impl Output {
         }
     }
 
-    /// Fills slices with at most `most` octets that go next, or offers those of a file.
+    /// Fills slices with the next bytes, at most `most`, or offers a part of a file.
     pub fn transmit<'a>(
         &'a self,
         origin: &'a Origin,
@@ -146,7 +146,7 @@ impl Output {
         offered
     }
 
-    /// Drops the first `count` octets of what [`transmit`](Self::transmit) offered.
+    /// Drops the first `count` bytes of what [`transmit`](Self::transmit) offered.
     pub fn transmitted(&mut self, count: u64) {
         let mut left = count;
         while left > 0 {

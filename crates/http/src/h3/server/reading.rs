@@ -14,12 +14,12 @@ use crate::origin::{Method, Status};
 use crate::pace::Paid;
 use crate::qpack::{self, Decoded};
 
-/// Why a request is not read on.
+/// Why reading of a request stops.
 #[derive(Clone, Copy)]
 enum Trouble {
-    /// It is none: its stream is reset.
+    /// The request is malformed: its stream is reset.
     Stream(ErrorCode),
-    /// It is answered with this status, and the rest of it is not read.
+    /// The request is answered with this status, and the rest of it is not read.
     Refused(Status),
     Connection(Fault),
 }
@@ -46,7 +46,7 @@ impl From<Fault> for Trouble {
 }
 
 impl Connection {
-    /// Octets of a stream came.
+    /// Handles bytes of a stream.
     pub fn handle_data(&mut self, stream: u64, bytes: &[u8], now: Instant) {
         self.last = now;
         if self.phase != Phase::Open {
@@ -63,7 +63,7 @@ impl Connection {
         self.settle();
     }
 
-    /// The client ended a stream, after all of its octets.
+    /// The client ended a stream, after all of its bytes.
     pub fn handle_fin(&mut self, stream: u64, now: Instant) {
         self.last = now;
         if self.phase != Phase::Open {
@@ -124,7 +124,7 @@ impl Connection {
             let mut act = |action: Action| actions.push_back(action);
             match self.critical.read(stream, &mut bytes, &mut act, now) {
                 Ok(Some(Told::Priority(stream, priority))) => self.reprioritize(stream, priority),
-                // A client that leaves refuses pushes, of which there are none.
+                // A client's GOAWAY refuses pushes, which this server never sends.
                 Ok(Some(Told::Settings(_) | Told::GoAway(_))) => {}
                 Ok(None) => return,
                 Err(fault) => return self.fail(fault),
@@ -132,8 +132,8 @@ impl Connection {
         }
     }
 
-    /// Follows the instructions of the client's encoder, and reads on where streams waited for entries as
-    /// soon as they are there.
+    /// Executes the instructions of the client's encoder. Resumes blocked streams as soon as their entries are
+    /// in the table.
     fn follow(&mut self, now: Instant) {
         while self.phase == Phase::Open {
             match self.critical.decoder.follow_on() {
@@ -144,7 +144,7 @@ impl Connection {
         }
     }
 
-    /// Reads on where streams waited for entries that have come.
+    /// Resumes streams that were blocked on entries that have come.
     fn wake(&mut self, now: Instant) {
         while self.phase == Phase::Open
             && let Some(stream) = self.critical.decoder.unblocked()
@@ -172,7 +172,7 @@ impl Connection {
         }
     }
 
-    /// Reads octets of a request.
+    /// Reads bytes of a request.
     fn read(&mut self, request: RequestId, mut bytes: &[u8], now: Instant) {
         while self.phase == Phase::Open {
             match self.read_some(request, &mut bytes, now) {
@@ -192,7 +192,8 @@ impl Connection {
         }
     }
 
-    /// Reads until a section is whole or the octets are used up; whether there may be more to read.
+    /// Reads until a field section is complete or the bytes are used up; returns whether there may be more to
+    /// read.
     fn read_some(
         &mut self,
         request: RequestId,
@@ -264,7 +265,7 @@ impl Connection {
         Ok(false)
     }
 
-    /// Decodes the section that a stream has whole, and takes it as what it is.
+    /// Decodes the complete field section of a stream, as the head or as trailers.
     fn decode(&mut self, request: RequestId, now: Instant) -> Result<(), Trouble> {
         let Some(open) = self.streams.get_mut(request) else {
             return Ok(());
@@ -304,7 +305,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Decides the answer to a request.
+    /// Determines the answer to a request.
     fn begin(
         &mut self,
         request: RequestId,
@@ -365,7 +366,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A request is whole, or will never be.
+    /// The request is complete, or will never be.
     fn finish_request(&mut self, request: RequestId, now: Instant) {
         let Some(open) = self.streams.get_mut(request) else {
             return;
@@ -386,7 +387,7 @@ impl Connection {
         self.trouble(request, trouble, now);
     }
 
-    /// Keeps what is legible of a request that is refused.
+    /// Records the legible fields of a request that is refused.
     fn describe_refused(&mut self, request: RequestId, fields: &FieldBlock) {
         let value = |name| fields.get(name).unwrap_or_default();
         let (method, target) = (value(":method"), value(":path"));
@@ -403,7 +404,7 @@ impl Connection {
         );
     }
 
-    /// Keeps what is said of a request in logs.
+    /// Keeps the texts of a request that logs contain.
     fn keep_text(&mut self, request: RequestId, [method, target, referer, user_agent]: [&[u8]; 4]) {
         if !self.config.request_text {
             return;
@@ -422,7 +423,7 @@ impl Connection {
     }
 }
 
-/// What becomes of a frame on a request stream.
+/// How a frame on a request stream is processed.
 fn reading(kind: FrameType, expect: Expect) -> Result<Reading, Fault> {
     match (kind, expect) {
         (FrameType::HEADERS, Expect::Head | Expect::Body) => Ok(Reading::Section),

@@ -10,7 +10,7 @@ use crate::origin::{Answer, FieldSink, HopField, NEXT_TURN, Segment, Status};
 use crate::qpack::{Encoder, Indexing};
 
 impl Connection {
-    /// Answers a request that cannot be answered as it asks, and reads no more of it.
+    /// Answers a request with an error status, and stops reading it.
     pub(super) fn refuse(&mut self, request: RequestId, status: Status, now: Instant) {
         if let Some(open) = self.streams.get_mut(request)
             && !open.ends
@@ -23,7 +23,7 @@ impl Connection {
         }
     }
 
-    /// Queues an interim response, with a `Link` field where that is given.
+    /// Queues an interim response, with a `Link` field if one is given.
     pub(super) fn write_interim(
         &mut self,
         request: RequestId,
@@ -42,7 +42,7 @@ impl Connection {
         self.schedule(request);
     }
 
-    /// A request was read whole: it is worked on, or answered.
+    /// A request was read completely: starts its processing time, or answers it.
     pub(super) fn take_up(&mut self, request: RequestId, now: Instant) {
         let mut time = self.config.service_time;
         if self.requests == 0 && self.working.is_empty() {
@@ -63,7 +63,7 @@ impl Connection {
         }
     }
 
-    /// Answers the requests that have been worked on long enough.
+    /// Answers the requests whose processing time is over.
     pub(super) fn finish_work(&mut self, now: Instant) {
         while let Some(&(request, until)) = self.working.front()
             && until <= now
@@ -85,7 +85,7 @@ impl Connection {
         }
     }
 
-    /// Queues the response to a request that was read whole, or as far as it will be.
+    /// Queues the response to a request that was read completely, or that will not be read any further.
     pub(super) fn respond(&mut self, request: RequestId, now: Instant) {
         let stream = u64::from(request.0) * 4;
         let Some(open) = self.streams.get_mut(request) else {
@@ -142,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// Ends the section that is being encoded and queues it as a HEADERS frame.
+    /// Finishes the field section that is being encoded and queues it as a HEADERS frame.
     fn queue_section(&mut self, request: RequestId, fields: u64) {
         self.section.clear();
         self.critical.encoder.finish(&mut self.section);
@@ -161,7 +161,7 @@ impl Connection {
         open.served.head_fields += Bytes(fields);
     }
 
-    /// Lets a stream that has something to send take part.
+    /// Adds a stream to the schedule if it has something to send.
     pub(super) fn schedule(&mut self, request: RequestId) {
         if let Some(open) = self.streams.get_mut(request)
             && !open.scheduled
@@ -172,24 +172,24 @@ impl Connection {
     }
 }
 
-/// Writes fields as HTTP/3 does.
+/// Encodes fields for HTTP/3.
 struct Sink<'a> {
     encoder: &'a mut Encoder,
-    /// Octets of names and values.
+    /// Bytes of names and values.
     octets: u64,
 }
 
 impl<'a> Sink<'a> {
-    /// A section that begins with a status.
+    /// Begins a field section with `:status`.
     fn new(encoder: &'a mut Encoder, status: Status) -> Sink<'a> {
         let mut sink = Sink { encoder, octets: 0 };
-        // The line of a status starts with its code.
+        // The status line starts with the status code.
         sink.field(":status", &status.line().as_bytes()[..3]);
         sink
     }
 }
 
-/// Longer names than any dress has; what is longer still is written as it is, which no dress needs.
+/// Longer than any field name of a server persona. Longer names work too, but allocate.
 const LONGEST_NAME: usize = 64;
 
 impl FieldSink for Sink<'_> {
@@ -203,7 +203,7 @@ impl FieldSink for Sink<'_> {
             }
             None => &*name.to_ascii_lowercase().into_bytes(),
         };
-        // What is another in almost every response only pushes the rest out.
+        // Values that differ in almost every response would only evict other entries from the table.
         let indexing = match name {
             b"content-length" | b"content-range" | b"etag" | b"last-modified" | b"location" => {
                 Indexing::No

@@ -1,4 +1,4 @@
-//! Which stream goes next (RFC 9218 section 10).
+//! Order of the streams to send (RFC 9218 section 10).
 
 use std::collections::VecDeque;
 
@@ -6,25 +6,25 @@ use crate::h3::Priority;
 
 /// Streams with something to send, by urgency.
 ///
-/// Of one urgency they stand in the order in which they came. The first one goes until it has nothing
-/// more, or, where it is incremental, for a turn.
+/// Streams of the same urgency are in the order in which they were added. The first one is sent until it has
+/// nothing more to send or, if it is incremental, until its turn ends.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     queues: [VecDeque<u64>; 8],
 }
 
 impl Schedule {
-    /// Streams in the order in which they would go now.
+    /// Streams in the order in which they are sent next.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         self.queues.iter().flatten().copied()
     }
 
-    /// Adds a stream that is not there.
+    /// Adds a stream that is not in the schedule.
     pub fn add(&mut self, stream: u64, priority: Priority) {
         self.queue(priority).push_back(stream);
     }
 
-    /// Removes a stream that may be there.
+    /// Removes a stream if it is in the schedule.
     pub fn remove(&mut self, stream: u64, priority: Priority) {
         let queue = self.queue(priority);
         if queue.front() == Some(&stream) {
@@ -34,7 +34,7 @@ impl Schedule {
         }
     }
 
-    /// A stream had its turn.
+    /// A stream had its turn and moves behind the others of its urgency.
     pub fn rotate(&mut self, stream: u64, priority: Priority) {
         let queue = self.queue(priority);
         if queue.len() > 1 && queue.front() == Some(&stream) {

@@ -16,51 +16,51 @@ pub(super) struct Stream {
     pub frames: Frames,
     pub expect: Expect,
     pub reading: Reading,
-    /// The field section that is being read, or waits for QPACK's table.
+    /// The field section that is being read, or that waits for QPACK's table.
     pub section: Vec<u8>,
     pub waiting: bool,
-    /// What came behind a section that waits.
+    /// Bytes that came after a field section that waits.
     pub held: Vec<u8>,
-    /// The client has ended it.
+    /// Whether the client has ended the stream.
     pub fin: bool,
     pub content_length: Option<u64>,
-    /// How long the rest of its content may take.
+    /// The time allowance for the rest of its content.
     pub paid: Option<Paid>,
-    /// When its first octet came.
+    /// When its first byte came.
     pub started: Instant,
-    /// When something last came, or was taken.
+    /// When bytes last came or were taken.
     pub active: Instant,
 
-    /// The request is whole, and waits for its turn or is worked on.
+    /// Whether the request is complete, and waits for its turn or is being processed.
     pub working: bool,
-    /// What the request is answered when it is whole.
+    /// The answer that is sent when the request is complete.
     pub answer: Option<Answer>,
     pub served: Served,
-    /// Lengths of the texts kept of its request.
+    /// Lengths of the kept texts of its request.
     pub text: [u32; 3],
     pub output: Output,
-    /// The response is being made.
+    /// Set while the content of the response is still being produced.
     pub flowing: Option<Box<Flowing>>,
-    /// The response is queued whole.
+    /// Whether the complete response is queued.
     pub ends: bool,
     pub priority: Priority,
-    /// A PRIORITY_UPDATE frame has said so, which counts for more than a field.
+    /// Whether a PRIORITY_UPDATE frame set the priority; it overrides the `priority` field.
     pub has_priority: bool,
-    /// The transport takes no more for now.
+    /// Whether the transport accepts no more bytes for now.
     pub blocked: bool,
-    /// It is in the schedule.
+    /// Whether it is in the schedule.
     pub scheduled: bool,
 }
 
-/// What may come next of a request.
+/// What may come next in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expect {
     Head,
     /// Content or trailers.
     Body,
-    /// Nothing but frames of no meaning.
+    /// Only frames of unknown types.
     End,
-    /// Nothing that is looked at.
+    /// Everything that still comes is ignored.
     Nothing,
 }
 
@@ -100,7 +100,7 @@ impl Stream {
         }
     }
 
-    /// Makes ready for another request, keeping the memory.
+    /// Resets the stream for another request; buffers keep their memory.
     pub fn renew(&mut self, stream: u64, now: Instant) {
         let (mut output, mut section, mut held) = (
             std::mem::take(&mut self.output),
@@ -118,7 +118,7 @@ impl Stream {
         };
     }
 
-    /// Whether the transport may be offered something.
+    /// Whether there is something to offer to the transport.
     pub fn has_something(&self) -> bool {
         !self.blocked && (self.ends || !self.output.is_empty())
     }

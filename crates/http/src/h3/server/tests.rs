@@ -1,4 +1,4 @@
-//! Clients that break the rules, octet by octet, and time.
+//! Invalid input from clients, byte by byte, and time limits.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn feed(connection: &mut Connection, stream: u64, hexadecimal: &str) {
     connection.handle_data(stream, &octets(hexadecimal), NOW);
 }
 
-/// Takes everything that is offered: what goes on one stream, and whether that ended.
+/// Takes everything that is offered; returns the bytes sent on one stream and whether it ended.
 fn sent(connection: &mut Connection, stream: u64) -> (Vec<u8>, bool) {
     let mut all = (Vec::new(), false);
     loop {
@@ -62,11 +62,11 @@ fn sent(connection: &mut Connection, stream: u64) -> (Vec<u8>, bool) {
     }
 }
 
-/// The status of the response on a stream, by its place in the static table.
+/// The status of the response on a stream, as its index in the static table.
 fn status(connection: &mut Connection, stream: u64) -> Option<u8> {
     let (octets, end) = sent(connection, stream);
     assert!(end, "the response ends");
-    // Type, length (one octet or two), prefix, and then `:status`.
+    // Type, length (one or two bytes), prefix, and then `:status`.
     let start = if octets[1] & 0xc0 == 0 { 4 } else { 5 };
     (octets[start] & 0xc0 == 0xc0).then(|| octets[start] & 0x3f)
 }
@@ -236,7 +236,7 @@ fn what_is_too_much_is_refused() {
         let code = ErrorCode::NO_ERROR;
         let stop = Action::StopSending { stream: 0, code };
         assert_eq!(connection.poll_action(), Some(stop));
-        // What still comes of it means nothing.
+        // What still comes on this stream is ignored.
         feed(&mut connection, 0, "0000 0000");
         connection.handle_reset(0, code.0, NOW);
         assert!(connection.is_idle() && connection.close_reason().is_none());
@@ -285,7 +285,7 @@ fn head_that_is_refused_has_no_content() {
             assert!(line.starts_with(token.token().unwrap()), "{line}");
         }
     }
-    // Where the method was not read, it may have been HEAD.
+    // If the method was not read, it may have been HEAD.
     let mut connection = with(config);
     feed(&mut connection, 0, "01 412d 00");
     let (octets, end) = sent(&mut connection, 0);
@@ -318,7 +318,7 @@ fn floods_end_the_connection() {
     feed(&mut control, 2, "00 0400");
     control.handle_data(2, &octets("800f0700 0100").repeat(10_001), NOW);
     assert_eq!(control.close_reason(), flood);
-    // A client that lets no acknowledgement go: they do not pile up.
+    // A client that takes no acknowledgements: the connection closes before many pile up.
     let mut deaf = connection();
     deaf.handle_blocked(11);
     feed(&mut deaf, 6, "02 3fe11f 4161 0162");
@@ -427,13 +427,13 @@ fn a_slow_server_works_on_one_request_after_the_other() {
     assert!(sent(&mut slow, 0).0.is_empty());
     slow.handle_timeout(at(15));
     assert!(sent(&mut slow, 0).0.ends_with(b"hello"));
-    // That it has waited for longer than a client may take is not the client's fault.
+    // The wait exceeds the client's time limit, but the client did not cause it.
     assert_eq!(slow.poll_timeout(), Some(at(25)));
     slow.handle_timeout(at(25));
     assert!(sent(&mut slow, 4).0.ends_with(b"hello"));
     assert_eq!(slow.requests(), 2);
     assert!(slow.is_idle());
-    // One that was given up is not answered, and holds nobody up for longer than its time.
+    // A request that was given up is not answered, and delays others only by its own processing time.
     feed(&mut slow, 8, GET);
     slow.handle_fin(8, at(30));
     slow.handle_stop_sending(8, 0x10c, at(31));
@@ -493,7 +493,7 @@ fn logs_say_what_was_asked() {
     );
     assert_eq!(served.exchange.request_head, Bytes(17));
     assert_eq!(served.reset, None);
-    // One that is cut short.
+    // An exchange that is cut short.
     feed(&mut connection, 4, GET);
     connection.handle_fin(4, NOW);
     let mut slices = [IoSlice::new(&[]); 4];
@@ -515,7 +515,7 @@ proptest! {
         super::fuzz(&input);
     }
 
-    /// Well-formed beginnings, so that more than the first frame is looked at.
+    /// Starts with well-formed frames, so that more than the first frame is parsed.
     #[test]
     fn anything_is_borne_behind_a_good_start(
         setup in any::<u8>(),
@@ -570,7 +570,7 @@ fn a_response_waits_for_its_turn_as_long_as_others_are_taken() {
         feed(&mut connection, stream, GET);
         connection.handle_fin(stream, NOW);
     }
-    // The first is taken byte by byte for longer than a client may take nothing.
+    // The client takes the first response byte by byte, for longer than the limit on taking nothing.
     for step in 1..=3 {
         let mut slices = [IoSlice::new(&[]); 8];
         let offer = connection.transmit(&mut slices, 1).unwrap();
@@ -582,4 +582,18 @@ fn a_response_waits_for_its_turn_as_long_as_others_are_taken() {
     assert_eq!(connection.poll_action(), None, "neither is given up");
     connection.handle_timeout(at(150 + 60));
     assert!(connection.is_idle(), "both are");
+}
+
+#[test]
+fn a_stream_whose_trailers_wait_for_the_table_is_not_read() {
+    let mut connection = connection();
+    feed(&mut connection, 2, "00 0400");
+    feed(&mut connection, 0, GET);
+    assert!(connection.wants_data(0));
+    // Trailers that need entry 0 of the dynamic table, which is not there yet.
+    feed(&mut connection, 0, "01 03 020080");
+    assert!(!connection.wants_data(0));
+    // The capacity 4096, and the entry `abc: a`.
+    feed(&mut connection, 6, "02 3fe11f 43616263 0161");
+    assert!(connection.wants_data(0));
 }

@@ -1,4 +1,4 @@
-//! Scenarios with both machines.
+//! Scenarios with both machines connected to each other.
 
 mod pair;
 
@@ -93,7 +93,7 @@ fn requests_are_answered_and_both_sides_count_the_same() {
     // Names and values: the pseudo-header fields, and two more.
     let text = ":methodGET:schemehttps:authorityorigin.example:path/accept*/*user-agenttest";
     assert_eq!(queued[0].fields, Bytes(text.len() as u64));
-    // What is said again needs fewer octets, once its entries are inserted and acknowledged.
+    // Repeated fields need fewer bytes, once their entries are inserted and acknowledged.
     let before = queued[0].head;
     pair.get("/", &[("Accept", "*/*"), ("user-agent", "test")]);
     pair.run();
@@ -212,7 +212,7 @@ fn the_urgent_go_first_and_the_incremental_by_turns() {
     let mut pair = Pair::plain();
     pair.at_once = 5000;
     pair.run();
-    // All requests are there before the first response goes.
+    // All requests have arrived before the first response is sent.
     for priority in ["u=5", "u=5", "u=2", "u=3, i", "u=3, i", ""] {
         match priority {
             "" => pair.get("/big", &[]),
@@ -226,7 +226,7 @@ fn the_urgent_go_first_and_the_incremental_by_turns() {
     pair.client.reprioritize(RequestId(5), update);
     pair.up();
     pair.run();
-    // The update first, then 8; 12 and 16 by turns; then 0 whole before 4.
+    // The updated stream first, then 8; 12 and 16 by turns; then 0 completely before 4.
     let order = &pair.order;
     assert_eq!(order[..2], [20, 8]);
     let turns = order.iter().filter(|&&stream| stream == 12).count();
@@ -248,7 +248,7 @@ fn a_client_that_leaves_a_stream_leaves_the_others_alone() {
     pair.up();
     pair.server.handle_opened(3, pair.now);
     pair.own[1] += 4;
-    // A part of each response, and then one is given up.
+    // A part of each response is sent, and then one response is cancelled.
     for _ in 0..6 {
         let mut slices = [IoSlice::new(&[]); 2];
         let offer = pair.server.transmit(&mut slices, 100).unwrap();
@@ -284,7 +284,7 @@ fn a_server_that_ends_answers_what_has_come() {
     pair.get("/big", &[]);
     pair.up();
     pair.server.announce_end();
-    // It was under way when the server left for good.
+    // The next request is in flight when the server sends its final GOAWAY.
     pair.held.insert(4);
     pair.held.insert(3);
     pair.get("/a", &[]);
@@ -325,7 +325,7 @@ fn a_limit_on_requests_makes_the_client_leave() {
     );
 }
 
-/// Encoders that refer to what they have only just inserted.
+/// Encoders that refer to entries which are not acknowledged yet.
 fn risky() -> Qpack {
     Qpack {
         encoder: EncoderPolicy {
@@ -348,7 +348,7 @@ fn streams_wait_for_the_table_and_go_on() {
     };
     let mut pair = Pair::new(config, &server);
     pair.run();
-    // Both encoders' streams are late.
+    // The encoder streams of both sides are delayed.
     pair.held.extend([6, 7]);
     for _ in 0..3 {
         pair.get("/", &[("x-custom", "value")]);
@@ -369,7 +369,7 @@ fn streams_wait_for_the_table_and_go_on() {
     }
     assert_eq!(pair.exchanges[&body].status, Some(204));
     assert!(pair.server.wants_data(0));
-    // A stream that waits can be given up.
+    // A stream that waits can be cancelled.
     pair.held.insert(6);
     let late = pair.get("/", &[("x-custom", "other")]).request;
     pair.run();

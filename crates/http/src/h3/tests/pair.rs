@@ -1,4 +1,4 @@
-//! Both machines, each the other's peer, over streams that deliver what and when the test says.
+//! Both machines, connected by streams whose deliveries the test controls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IoSlice;
@@ -44,7 +44,7 @@ pub(super) fn content(length: usize) -> Vec<u8> {
     (0..length).map(|place| (place % 251) as u8).collect()
 }
 
-/// What became of a request.
+/// How a request ended.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Exchange {
     pub status: Option<u16>,
@@ -62,16 +62,17 @@ pub(super) struct Pair {
     pub closed: Option<CloseReason>,
     pub other: Vec<String>,
     pub served: Vec<Served>,
-    /// Streams whose octets are held back, and those octets with their end.
+    /// Streams whose bytes are held back. `pipes` has the undelivered bytes of each stream, and whether it
+    /// ended.
     pub held: BTreeSet<u64>,
     pub pipes: BTreeMap<u64, (Vec<u8>, bool)>,
-    /// The order in which responses got octets, by stream.
+    /// The order in which responses got bytes, by stream.
     pub order: Vec<u64>,
-    /// The most octets of a stream at a time.
+    /// Most bytes of a stream that are moved at a time.
     pub at_once: usize,
     pub own: [u64; 2],
     pub close: Option<ErrorCode>,
-    /// The server closes when everything is delivered.
+    /// Whether the server closes when everything is delivered.
     pub closes: bool,
     pub now: Instant,
 }
@@ -101,7 +102,7 @@ impl Pair {
         }
     }
 
-    /// The same with a server of another origin.
+    /// Like `plain`, with a server of another origin.
     pub fn of(origin: Arc<Origin>) -> Pair {
         let config = Arc::new(ServerConfig::default());
         let mut pair = Pair::plain();
@@ -201,7 +202,8 @@ impl Pair {
                 break;
             };
             let (stream, end) = (offer.stream, offer.end);
-            // Request streams are in both directions: their pipes down are beside those up.
+            // Request streams are bidirectional: their pipes to the client have separate keys beside those to
+            // the server.
             let pipe = self.pipes.entry(stream | DOWN).or_default();
             for slice in &slices[..offer.slices] {
                 pipe.0.extend_from_slice(slice);
@@ -273,7 +275,7 @@ impl Pair {
         moved
     }
 
-    /// Carries out what either side wants of the transport.
+    /// Carries out the transport actions of both sides.
     pub fn act(&mut self) -> bool {
         let mut moved = false;
         while let Some(action) = self.client.poll_action() {
@@ -319,7 +321,7 @@ impl Pair {
     }
 }
 
-/// Marks the pipe from the server of a stream in both directions.
+/// Marks the pipe from the server to the client of a bidirectional stream.
 pub(super) const DOWN: u64 = 1 << 63;
 
 fn note(

@@ -1,4 +1,4 @@
-//! The content of one response, as it becomes ready.
+//! The content of one response, generated as it becomes ready.
 
 use std::io::Write;
 
@@ -10,30 +10,30 @@ use crate::origin::ranges::ByteRange;
 use crate::origin::render::Segment;
 use crate::origin::{Answer, Content, Origin, Selected, Subject};
 
-/// Content that is made while it is sent.
+/// Content that is generated while it is sent.
 #[derive(Debug)]
 pub struct Flow {
-    /// When the request came: all that is dynamic in it starts then.
+    /// The time of the request; the schedule of all dynamic parts starts then.
     start: Instant,
     source: Source,
-    /// The part of text that was made last.
+    /// The last generated part of text.
     text: Vec<u8>,
 }
 
-/// How far a flow is.
+/// The state of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flowed {
-    /// There is more at this time. It may have come already: whoever holds what was handed over until the
-    /// client takes it asks again when there is room. The moment after this one: what comes next takes
-    /// time, and others have their turn before it.
+    /// More content is ready at this time. The time may have passed already: a caller that buffers content
+    /// polls again when the client has taken some. A time one nanosecond ahead means that the next step is
+    /// expensive and other responses should have their turn first.
     Until(Instant),
-    /// That was all.
+    /// The content is complete.
     Whole,
-    /// The rest cannot be made.
+    /// The rest cannot be generated.
     Broken,
 }
 
-/// What of a flow is ready, for protocols that say its length in front of it.
+/// The ready content of a flow, for protocols that send its length before it.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
     text: Vec<u8>,
@@ -43,7 +43,7 @@ pub(crate) struct Ready {
 
 #[derive(Debug)]
 enum ReadyPiece {
-    /// The next octets of the text.
+    /// The next bytes of the text.
     Text(usize),
     Body(Selected, ByteRange),
 }
@@ -58,23 +58,23 @@ enum Source {
 #[derive(Debug)]
 pub(super) struct Running {
     live: Live,
-    /// Parts handed over.
+    /// Number of parts handed over.
     done: u32,
 }
 
 /// A part that is ready.
 pub(super) enum Part {
-    /// Text, in the room that was given for it.
+    /// Text, in the buffer that was passed.
     Text,
     File(Selected, ByteRange),
-    /// There are no octets for it.
+    /// It has no bytes.
     Empty,
 }
 
 impl Origin {
-    /// The content of an answer to a request that came at `now`, where that is made while it is sent;
-    /// [`write_content`](Origin::write_content) then writes nothing. `None` for all other answers, and where
-    /// no content is sent.
+    /// The content of an answer to a request that arrived at `now`, if it is generated while it is sent;
+    /// [`write_content`](Origin::write_content) then writes nothing. `None` for all other answers, and where no
+    /// content is sent.
     pub fn flow(&self, answer: &Answer, now: Instant) -> Option<Flow> {
         if answer.head_only {
             return None;
@@ -92,9 +92,9 @@ impl Origin {
 }
 
 impl Flow {
-    /// Hands over what is ready at `now`: at most one part of text at a time, which is to be kept until
-    /// the client takes it, and as much as there is of what lies in files, but for those that have to be
-    /// read before. `origin` is the one that decided the answer.
+    /// Hands over the content that is ready at `now`: at most one part of text at a time, which the caller must
+    /// keep until the client takes it. Content of files is handed over completely, except for files that must
+    /// be read for their checksum. `origin` must be the one that decided the answer.
     pub fn poll(
         &mut self,
         origin: &Origin,
@@ -112,7 +112,7 @@ impl Flow {
 }
 
 impl Ready {
-    /// Adds what a flow hands over.
+    /// Adds a segment of a flow.
     pub fn push(&mut self, segment: Segment<'_>) {
         match segment {
             Segment::Text(octets) => {
@@ -127,12 +127,12 @@ impl Ready {
         }
     }
 
-    /// Its octets.
+    /// Number of its bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Hands it over again.
+    /// Writes the segments to `sink`.
     pub fn write(&self, mut sink: impl FnMut(Segment<'_>)) {
         let mut rest = &self.text[..];
         for piece in &self.pieces {
@@ -156,20 +156,20 @@ impl Running {
         }
     }
 
-    /// When the next part is ready; `None` when there is none.
+    /// When the next part is ready; `None` when there is no next part.
     pub fn due(&self, start: Instant) -> Option<Instant> {
         let dynamic = &self.live.dynamic;
         (self.done < dynamic.parts).then(|| start + dynamic.ready(self.done))
     }
 
-    /// The next part, which is ready.
+    /// The next part, which must be ready.
     pub fn next(&mut self, text: &mut Vec<u8>) -> Part {
         let (dynamic, part) = (&self.live.dynamic, self.done);
         self.done += 1;
         if let Some((file, length)) = &self.live.file {
             let place = |part: u32| {
                 let place = u128::from(*length) * u128::from(part) / u128::from(dynamic.parts);
-                // No more than the length.
+                // Not above the length.
                 place as u64
             };
             let range = ByteRange {
@@ -209,12 +209,12 @@ impl Running {
     }
 }
 
-/// Writes a part of text of exactly so many octets: which it is, and lines of digits.
+/// Writes a part of text of exactly `octets` bytes: its number, and lines of digits.
 fn write_text(part: u32, parts: u32, octets: u32, text: &mut Vec<u8>) {
     const LINE: &[u8] = b"0123456789012345678901234567890123456789012345678901234567890123456789\n";
     let octets = octets as usize;
     text.clear();
-    // Writing to a vector does not fail.
+    // Writing to a vector cannot fail.
     let _ = writeln!(text, "part {part} of {parts}");
     while text.len() < octets {
         text.extend_from_slice(LINE);

@@ -1,19 +1,19 @@
-//! Content that is made while it is sent, so that its size is not known before it ends.
+//! Content that is generated while it is sent, so that its size is not known in advance.
 //!
-//! A [`Dynamic`] resource stands for what a program makes for each request: parts of its content are ready
-//! one after another, each at its time after the request. The content is text of this origin's, or that of the file at
-//! the same path, as a program that reads it would hand it on. It has no validators, no ranges and no
-//! `Content-Length`: HTTP/1.1 sends it chunked, HTTP/1.0 ends it with the connection, later versions with
-//! its stream.
+//! A [`Dynamic`] resource simulates the output of a program for each request. Parts of its content are ready
+//! one after another, each at a fixed time after the request. The content is generated text, or the file at the
+//! same path, as if a program read it and passed it on. It has no validators, no ranges and no
+//! `Content-Length`. HTTP/1.1 sends it chunked, HTTP/1.0 ends it by closing the connection, later versions by
+//! ending the stream.
 //!
-//! A [`Flow`] is the content of one response of that kind: of the resource by itself, or of a
-//! [package](super::packages) that is composed on the fly and has it among its files.
+//! A [`Flow`] is the content of one such response: of a single resource, or of a [package](super::packages)
+//! that is composed on the fly and contains the resource.
 //!
-//! The same is done with packages that have nothing dynamic in them, when a file has to be read for its
-//! checksum: content whose length is known, made a slice at a time.
+//! Packages without dynamic content also use flows when a file must be read for its checksum: their length is
+//! known, and they are generated one slice at a time.
 //!
-//! What is not done: nothing is run. When a part is ready is a matter of the time alone, so that the same
-//! request brings the same octets at the same moments every time.
+//! No program is executed. When a part is ready depends only on the time, so the same request always gives the
+//! same bytes at the same times.
 
 mod flow;
 mod packing;
@@ -29,28 +29,28 @@ pub(crate) use flow::Ready;
 pub use flow::{Flow, Flowed};
 pub(super) use packing::Packed;
 
-/// The most octets of a part of text: it is kept in memory until the client has taken it.
+/// The most bytes of a part of text: it is buffered in memory until the client has taken it.
 pub const LARGEST_PART: u32 = 1 << 20;
 
-/// Stands where an entity tag would be. No tag of a request is equal to it.
+/// Used where there is no entity tag. No tag of a request is equal to it.
 const NO_TAG: &[u8; ETAG_LENGTH] = &[0; ETAG_LENGTH];
 
-/// A resource whose content is made for each request.
+/// A resource whose content is generated for each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dynamic {
-    /// The canonical path that it is at ([`target::canonical`]), which does not end in a slash. Where that
-    /// is the index of a folder, it stands for the folder as well.
+    /// Its canonical path ([`target::canonical`]), which does not end in a slash. If it is the index of a
+    /// folder, it is also used for the folder's path.
     pub path: String,
     /// `Content-Type`; `None`: that of the file, or `text/plain`.
     pub content_type: Option<String>,
-    /// How many parts its content has; at least one.
+    /// The number of parts of its content; at least one.
     pub parts: u32,
-    /// Octets of each part, where the content is text of this origin's: 1 to [`LARGEST_PART`]. `None`: the
-    /// content is that of the file at the path, in parts of the same size.
+    /// Bytes of each part of generated text: 1 to [`LARGEST_PART`]. `None`: the content is that of the file at
+    /// the path, in parts of equal size.
     pub part: Option<u32>,
-    /// From the request until the first part is ready.
+    /// Time from the request until the first part is ready.
     pub first: Duration,
-    /// From one part to the next.
+    /// Time from one part to the next.
     pub every: Duration,
 }
 
@@ -63,7 +63,7 @@ pub struct DynamicError {
 }
 
 impl Dynamic {
-    /// Whether it is one that can be served.
+    /// Checks that it can be served.
     pub fn check(&self) -> Result<(), DynamicError> {
         let mut scratch = Vec::new();
         let canonical = target::canonical(self.path.as_bytes(), &mut scratch);
@@ -89,14 +89,14 @@ impl Dynamic {
         })
     }
 
-    /// Whether it is what a canonical path stands for.
+    /// Whether a canonical path refers to it.
     pub(super) fn is_at(&self, path: &[u8]) -> bool {
         let own = self.path.as_bytes();
         own == path
             || path.ends_with(b"/") && own.strip_prefix(path) == Some(super::packages::INDEX)
     }
 
-    /// Whether its content is text of this origin's.
+    /// Whether its content is generated text.
     pub(super) fn is_text(&self) -> bool {
         self.part.is_some()
     }
@@ -107,17 +107,17 @@ impl Dynamic {
     }
 }
 
-/// A dynamic resource, with the file that its content is taken from.
+/// A dynamic resource, with the file of its content.
 #[derive(Debug, Clone)]
 pub(super) struct Live {
     dynamic: Arc<Dynamic>,
-    /// The file and its octets.
+    /// The file and its length in bytes.
     file: Option<(Selected, u64)>,
     content_type: Arc<str>,
 }
 
 impl Live {
-    /// One with text of this origin's.
+    /// A resource with generated text.
     pub fn of_text(dynamic: &Arc<Dynamic>) -> Live {
         Live {
             dynamic: Arc::clone(dynamic),
@@ -130,7 +130,7 @@ impl Live {
         }
     }
 
-    /// One with the content of a file.
+    /// A resource with the content of a file.
     pub fn of_file(dynamic: &Arc<Dynamic>, file: Selected, origin: &Origin) -> Live {
         let of = origin.describe_selected(&file);
         let own = String::from_utf8_lossy(of.content_type);
@@ -143,7 +143,7 @@ impl Live {
         }
     }
 
-    /// The file that its content is taken from.
+    /// The file of its content.
     pub fn file(&self) -> Option<&Selected> {
         self.file.as_ref().map(|(file, _)| file)
     }
@@ -153,7 +153,7 @@ impl Live {
         &self.content_type
     }
 
-    /// What its fields say.
+    /// The values for its response fields.
     pub fn describe(&self) -> Described<'_> {
         Described {
             content_type: self.content_type.as_bytes(),
@@ -162,7 +162,7 @@ impl Live {
     }
 }
 
-/// What the fields say of content that is made while it is sent.
+/// The values for the response fields of content that is generated while it is sent.
 pub(super) fn of_unknown_state(content_type: &[u8]) -> Described<'_> {
     Described {
         validators: Validators {
@@ -178,7 +178,7 @@ pub(super) fn of_unknown_state(content_type: &[u8]) -> Described<'_> {
     }
 }
 
-/// Whether these validators are those of content that has none.
+/// Whether these validators are those of content without validators.
 pub(super) fn has_no_tag(validators: &Validators<'_>) -> bool {
     validators.etag == NO_TAG
 }

@@ -1,7 +1,7 @@
-//! Packages that are put together while they are sent.
+//! Packages that are composed while they are sent.
 //!
-//! A file whose checksum is known goes as it is, without being looked at. The others are read for it as they
-//! go, a slice a turn, so that whoever serves others too can serve them in between.
+//! A file whose checksum is known is sent by reference, without being read. The others are read for their
+//! checksum as they are sent, one slice per turn, so that the caller can serve other responses in between.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,49 +21,49 @@ use crate::package::{Encoder, Limits, Piece, Version};
 /// The content of a file in such a package.
 #[derive(Debug, Clone)]
 pub(in crate::origin) enum Packed {
-    /// Of so many octets.
+    /// With this many bytes.
     File(Selected, u64),
     Live(Live),
 }
 
-/// The content of one answer about a package: the whole, or what is asked for of it.
+/// The content of one answer with a package: all of it, or the requested ranges.
 #[derive(Debug)]
 pub(super) struct Sending {
     composed: Arc<Composed>,
-    /// What follows.
+    /// The remaining steps.
     steps: VecDeque<Step>,
     current: Option<(Packing, Window)>,
 }
 
 #[derive(Debug)]
 enum Step {
-    /// Octets in front of parts and behind them.
+    /// Multipart text before and after parts.
     Text(Vec<u8>),
     Content(ByteRange),
 }
 
-/// Octets of a package that are asked for; those around them are left out.
+/// The requested byte range of a package; other bytes are skipped.
 #[derive(Debug)]
 struct Window {
     range: ByteRange,
-    /// Octets that came by.
+    /// Bytes of the package that have passed.
     passed: u64,
 }
 
-/// A package of which some was handed over.
+/// A package of which a part was handed over.
 #[derive(Debug)]
 struct Packing {
     encoder: Encoder,
     composed: Arc<Composed>,
-    /// Octets of the present file that were handed over.
+    /// Bytes of the current file that were handed over.
     at: u64,
-    /// The member whose parts are handed over at the moment.
+    /// The dynamic member whose parts are being handed over.
     running: Option<Running>,
-    /// What is left of the part of a file that was ready last.
+    /// The rest of the last ready part of a file.
     part: Option<(Selected, ByteRange)>,
 }
 
-/// What a turn may still do, and where its octets go.
+/// The remaining budget of a turn, and the sink for its bytes.
 struct Turn<'t, S> {
     origin: &'t Origin,
     start: Instant,
@@ -74,7 +74,7 @@ struct Turn<'t, S> {
 }
 
 impl Sending {
-    /// Of an answer about a package that is put together while it is sent; `None` of others.
+    /// The content of an answer with a package that is composed while it is sent; `None` for other answers.
     pub fn new(origin: &Origin, answer: &Answer) -> Option<Sending> {
         let of = |subject: &Subject| match subject {
             Subject::Composed(composed) if composed.recipe().is_some() => {
@@ -86,7 +86,7 @@ impl Sending {
             first: 0,
             end: u64::MAX,
         };
-        // Other answers, and most are, are not to cost an allocation.
+        // The other answers, which are the majority, must not allocate.
         let (composed, steps) = match &answer.content {
             Content::Whole(subject) | Content::Flowing(subject) => {
                 (of(subject)?, VecDeque::from([Step::Content(everything)]))
@@ -115,8 +115,8 @@ impl Sending {
         })
     }
 
-    /// Hands over what is ready, of which what has to be read is no more than a turn bears. `None` when the
-    /// package cannot be completed.
+    /// Hands over the ready content; reads at most the budget of one turn. `None` when the package cannot be
+    /// completed.
     pub fn poll(
         &mut self,
         origin: &Origin,
@@ -161,7 +161,7 @@ impl Packing {
         let recipe = composed.recipe()?;
         let mut entries = recipe.entries.clone();
         for (entry, content) in entries.iter_mut().zip(&recipe.contents) {
-            // Another response may have found it out since.
+            // Another response may have computed it in the meantime.
             if entry.checksum.is_none() && !entry.kept {
                 entry.checksum = content.file().and_then(|file| origin.known_checksum(file));
             }
@@ -175,7 +175,7 @@ impl Packing {
         })
     }
 
-    /// `None` when the package cannot be completed.
+    /// Hands over as much as possible; `None` when the package cannot be completed.
     fn poll(
         &mut self,
         turn: &mut Turn<'_, impl FnMut(Segment<'_>)>,
@@ -246,8 +246,8 @@ impl Packing {
         }
     }
 
-    /// Hands octets of a file over: all of them where nobody has to look at them, and else as many as may
-    /// be read in this turn. `left` becomes those that are left.
+    /// Hands over bytes of a file: all of them if they need not be read, else as many as this turn's budget
+    /// allows. `left` is updated to the remaining range.
     fn hand_over(
         &mut self,
         turn: &mut Turn<'_, impl FnMut(Segment<'_>)>,
@@ -283,7 +283,7 @@ impl Packing {
         is_read.then_some(())
     }
 
-    /// All octets of a file were handed over, and its checksum is known if it was not before.
+    /// Ends a file that was handed over completely, and stores its checksum if it was not known before.
     fn end_of_file(&mut self, origin: &Origin, file: &Selected) -> Option<()> {
         if self.encoder.needs_content() {
             origin.learn_checksum(file, self.encoder.checksum());
@@ -293,7 +293,7 @@ impl Packing {
 }
 
 impl Packed {
-    /// The file that the content is taken from, if it is from one.
+    /// The file of the content, if it has one.
     fn file(&self) -> Option<&Selected> {
         match self {
             Packed::File(file, _) => Some(file),
@@ -303,7 +303,7 @@ impl Packed {
 }
 
 impl<S: FnMut(Segment<'_>)> Turn<'_, S> {
-    /// Hands over what of a segment is asked for.
+    /// Hands over the requested bytes of a segment.
     fn pass(&mut self, segment: Segment<'_>) {
         let length = match segment {
             Segment::Text(octets) => octets.len() as u64,
@@ -314,7 +314,7 @@ impl<S: FnMut(Segment<'_>)> Turn<'_, S> {
             return;
         }
         (self.sink)(match segment {
-            // No more than the length of what is in memory.
+            // Not above the length of the text in memory.
             Segment::Text(octets) => Segment::Text(&octets[first as usize..end as usize]),
             Segment::Body(selected, range) => Segment::Body(
                 selected,
@@ -332,7 +332,7 @@ impl<S: FnMut(Segment<'_>)> Turn<'_, S> {
 }
 
 impl Window {
-    /// So many octets come by. Which of them are asked for, counted from the first of them.
+    /// Passes over `length` bytes; returns which of them are requested, relative to the first one.
     fn take(&mut self, length: u64) -> ByteRange {
         let end = self.passed.saturating_add(length);
         let of = |place: u64| place.clamp(self.passed, end) - self.passed;
@@ -344,7 +344,7 @@ impl Window {
         taken
     }
 
-    /// Whether nothing more is asked for.
+    /// Whether no further bytes are requested.
     fn is_past(&self) -> bool {
         self.passed >= self.range.end
     }

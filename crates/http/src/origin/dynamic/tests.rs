@@ -9,7 +9,7 @@ use crate::origin::target::Target;
 use crate::origin::tests::{Response, ask};
 use crate::origin::{Answer, Method, Octets, OriginConfig, Request, Segment};
 
-/// One with text at `/text`, and one of the file at `/dir/index.html`.
+/// A resource with text at `/text`, and one of the file at `/dir/index.html`.
 fn origin() -> Origin {
     let file = |path: &str, body: Body| File {
         path: path.to_owned(),
@@ -64,7 +64,7 @@ fn at(milliseconds: u64) -> Instant {
     Instant::ZERO + Duration::from_millis(milliseconds)
 }
 
-/// What a poll hands over, and what it says.
+/// The bytes that a poll hands over, and its result.
 fn poll(origin: &Origin, flow: &mut Flow, now: u64) -> (Vec<u8>, Flowed) {
     let mut got = Vec::new();
     let flowed = flow.poll(origin, at(now), |segment| match segment {
@@ -93,7 +93,7 @@ fn parts_are_ready_at_their_times() {
     let (first, then) = poll(&origin, &mut flow, 1050);
     assert_eq!((first.len(), then), (100, Flowed::Until(at(1250))));
     assert!(first.starts_with(b"part 1 of 3\n0123") && first.ends_with(b"\n"));
-    // Who comes late gets one part at a time, and is told that there is more.
+    // A late caller gets one part at a time, and the result that more follows.
     let (second, then) = poll(&origin, &mut flow, 9000);
     assert!(second.starts_with(b"part 2 of 3\n"));
     assert_eq!(then, Flowed::Until(at(1450)));

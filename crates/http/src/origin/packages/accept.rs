@@ -1,8 +1,8 @@
-//! Which form of a page a client wants: the page itself, a package or an archive (RFC 9110 section
+//! The form of a page that a client accepts: the page itself, a package or an archive (RFC 9110 section
 //! 12.5.1).
 //!
-//! A package is sent only to a client that names its media type. Wildcards never select one: `*/*` is
-//! what everybody sends who wants a page.
+//! A package is sent only to a client that names its media type. Wildcards never select one, because clients
+//! that expect a page send `*/*`.
 
 use super::{Format, Formats};
 use crate::h1::fields;
@@ -10,18 +10,17 @@ use crate::origin::conditions::Lines;
 use crate::origin::encoding::thousandths;
 use crate::package::{MEDIA_TYPE, Version};
 
-/// The shortest name that is looked for: what is shorter names none of them.
+/// The shortest name that is searched for: a shorter field cannot name a format.
 const SHORTEST: usize = b"application/zip".len();
 
-/// The formats that a client names, with the quality of each in thousandths; 0: not named, or not
-/// wanted.
+/// The formats that a client names, with the quality of each in thousandths; 0: not named, or not acceptable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Wishes {
     qualities: [u16; Format::COUNT],
 }
 
 impl Wishes {
-    /// What the field says of the formats that there are.
+    /// Reads the formats that the field names, out of those offered.
     pub fn of(accept: &Lines<'_>, offered: Formats) -> Wishes {
         let mut wishes = Wishes::default();
         for element in elements(accept) {
@@ -38,13 +37,13 @@ impl Wishes {
         wishes
     }
 
-    /// Whether none is wanted.
+    /// Whether no format is accepted.
     pub fn is_empty(&self) -> bool {
         self.qualities == [0; Format::COUNT]
     }
 
-    /// The best of them, if it is wanted no less than something of a quality of `other`. Among equals
-    /// packages go before archives and later versions before earlier ones.
+    /// The best of them, if its quality is at least `other`. With equal quality packages precede archives and
+    /// later versions precede earlier ones.
     pub fn best(&self, other: u16) -> Option<Format> {
         Format::ALL
             .into_iter()
@@ -55,8 +54,8 @@ impl Wishes {
     }
 }
 
-/// The quality of a media type, in thousandths: that of the most specific range that it falls under
-/// (RFC 9110 section 12.5.1). Parameters of its own are not looked at.
+/// The quality of a media type, in thousandths: that of the most specific range that matches it (RFC 9110
+/// section 12.5.1). Its own parameters are ignored.
 pub(super) fn quality_of(accept: &Lines<'_>, content_type: &[u8]) -> u16 {
     let essence = content_type
         .split(|&byte| byte == b';')
@@ -93,7 +92,7 @@ fn elements<'a>(accept: &Lines<'a>) -> impl Iterator<Item = &'a [u8]> {
         .flat_map(fields::list)
 }
 
-/// Whether the field is long enough to name a format at all.
+/// Whether the field is long enough to name a format.
 pub(super) fn may_name_a_format(accept: &Lines<'_>) -> bool {
     accept.iter().any(|line| line.len() >= SHORTEST)
 }
@@ -101,9 +100,9 @@ pub(super) fn may_name_a_format(accept: &Lines<'_>) -> bool {
 /// One media range.
 struct Range<'a> {
     essence: &'a [u8],
-    /// The value of its one parameter besides the weight, `version`.
+    /// The value of its `version` parameter, the only one allowed besides the weight.
     version: Option<&'a [u8]>,
-    /// Whether it has a parameter that nothing of ours has.
+    /// Whether it has an unknown parameter.
     is_strange: bool,
     quality: u16,
 }
@@ -123,7 +122,8 @@ impl<'a> Range<'a> {
                 None => (part, &[][..]),
             };
             if name.eq_ignore_ascii_case(b"q") {
-                // What is not a weight is no wish. What follows a weight was an extension once.
+                // An invalid weight counts as zero. Parameters after a weight were extensions in earlier HTTP
+                // versions.
                 range.quality = thousandths(value).unwrap_or(0);
                 break;
             } else if name.eq_ignore_ascii_case(b"version") && range.version.is_none() {
@@ -201,7 +201,7 @@ mod tests {
             ("PACKAGE;version=1, PACKAGE;version=2", Some(TWO)),
             ("PACKAGE;version=3, */*;q=0.1", None),
             ("PACKAGE;profile=x, */*;q=0.1", None),
-            // The page's own quality is that of the most specific range.
+            // The page's own quality is that of the most specific matching range.
             ("PACKAGE, */*", Some(TWO)),
             ("PACKAGE, text/html", Some(TWO)),
             ("PACKAGE;q=0.5, text/html", None),

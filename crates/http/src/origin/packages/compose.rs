@@ -1,4 +1,4 @@
-//! Pieces of a package: heads and ends as text, files where they are.
+//! Packages as pieces: heads and ends as text, files by reference.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::package::{
 };
 use fathometer_model::Body;
 
-/// Octets of files that are read at a time.
+/// Bytes of files that are read at a time.
 const READ: usize = 64 * 1024;
 
-/// The most octets of files behind descriptors that are read into memory for an archive which cannot be
-/// written piece by piece.
+/// The most bytes of files behind descriptors that are read into memory for an archive that cannot be written
+/// in pieces.
 const LARGEST_IN_MEMORY: u64 = 256 << 20;
 
 /// A package as pieces.
@@ -31,33 +31,33 @@ pub(in crate::origin) struct Composed {
     text: Vec<u8>,
     pieces: Vec<Piece>,
     about: About,
-    /// Instead of pieces, where it is put together while it is sent.
+    /// The recipe, used instead of pieces when the package is composed while it is sent.
     recipe: Option<Recipe>,
 }
 
-/// What a package is put together from while it is sent.
+/// The parts of a package that is composed while it is sent.
 #[derive(Debug)]
 pub(in crate::origin) struct Recipe {
     /// Its files, in order.
     pub entries: Vec<Entry>,
-    /// Where their contents are; for a file that the client has, nothing that is looked at.
+    /// The sources of their contents; unused for a file that the client has.
     pub contents: Vec<Packed>,
     /// Whether the sizes of all files are known.
     pub is_sized: bool,
 }
 
-/// Which checksums a package states.
+/// Which checksums a package includes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Checked {
-    /// None: the format has none.
+    /// No checksums: the format has none.
     Never,
-    /// Those that are known; the others show when the files are sent.
+    /// The known ones; the others are computed when the files are sent.
     Known,
-    /// All: those that are not known are computed now, of all octets of their files.
+    /// All: unknown ones are computed now, by reading the complete files.
     All,
 }
 
-/// What is known of a package without its pieces.
+/// The properties of a package, without its pieces.
 #[derive(Debug, Clone)]
 pub(in crate::origin) struct About {
     pub format: Format,
@@ -65,7 +65,7 @@ pub(in crate::origin) struct About {
     /// The opaque part of its entity tag, in quotes.
     pub etag: [u8; ETAG_LENGTH],
     pub weak: bool,
-    /// Where its page is by itself; empty for a folder.
+    /// The address of its page; empty for a folder.
     pub base: Arc<str>,
     /// Whether a file in it has a content coding, or could have.
     pub is_coded: bool,
@@ -73,16 +73,16 @@ pub(in crate::origin) struct About {
 
 #[derive(Debug)]
 enum Piece {
-    /// The next octets of the text.
+    /// The next bytes of the text.
     Text(usize),
-    /// All octets of a representation.
+    /// All bytes of a representation.
     File(Selected, u64),
 }
 
-/// A file that goes into a package.
+/// A file of a package.
 #[derive(Debug, Clone)]
 pub(in crate::origin) struct Part {
-    /// Its name there.
+    /// Its name in the package.
     pub name: Box<str>,
     pub critical: bool,
     /// The client has it: no content follows.
@@ -93,8 +93,8 @@ pub(in crate::origin) struct Part {
 impl Composed {
     /// A package of these files. `None` when the format cannot hold them, or one of them could not be read.
     ///
-    /// Files whose checksums are not known are read for them while the package is sent, a little at a time;
-    /// `at_once`: now, so that it has pieces in any case.
+    /// Files without a known checksum are read while the package is sent, one slice at a time. With `at_once`
+    /// they are read now, so that the package always has pieces.
     pub(super) fn new(
         origin: &Origin,
         format: Format,
@@ -124,7 +124,7 @@ impl Composed {
         Some(composed)
     }
 
-    /// The same in one piece: of what was made before.
+    /// A package that was built before, as one piece.
     pub fn of_whole(about: About, whole: Arc<Resource>) -> Composed {
         let length = about.length;
         Composed {
@@ -135,8 +135,8 @@ impl Composed {
         }
     }
 
-    /// A package with something dynamic in it: of version 2, without a length or an entity tag. `None` as
-    /// with [`new`](Composed::new).
+    /// A package with dynamic members: of version 2, without a length or an entity tag. `None` as with
+    /// [`new`](Composed::new).
     pub(super) fn of_open(origin: &Origin, gathered: &Gathered) -> Option<Composed> {
         let room = gathered.parts.len() + gathered.live.len() + 1;
         let (mut entries, mut contents) = (Vec::with_capacity(room), Vec::with_capacity(room));
@@ -166,7 +166,7 @@ impl Composed {
         for part in &gathered.live {
             contents.push(push_live(&mut entries, part, false));
         }
-        // Whether it can be written shows here rather than when half of it was sent.
+        // Creates an encoder now, so that an error occurs before a part of the package is sent.
         Encoder::new(Version::Two, entries.clone(), &Limits::default()).ok()?;
         let of = of_unknown_state(b"");
         Some(Composed {
@@ -188,38 +188,38 @@ impl Composed {
         })
     }
 
-    /// What it is put together from, where that happens while it is sent.
+    /// Its recipe, if it is composed while it is sent.
     pub fn recipe(&self) -> Option<&Recipe> {
         self.recipe.as_ref()
     }
 
-    /// Whether nobody knows its length before its end.
+    /// Whether its length is unknown until its end.
     pub fn is_open(&self) -> bool {
         self.recipe.as_ref().is_some_and(|recipe| !recipe.is_sized)
     }
 
-    /// What is known of it.
+    /// Its properties.
     pub fn about(&self) -> &About {
         &self.about
     }
 
-    /// Its octets.
+    /// Number of its bytes.
     pub fn length(&self) -> u64 {
         self.about.length
     }
 
-    /// `Content-Location`, where it is about a page.
+    /// `Content-Location`, if it is the package of a page.
     pub fn base(&self) -> Option<&str> {
         (!self.about.base.is_empty()).then_some(&*self.about.base)
     }
 
-    /// What its fields say.
+    /// The values for its response fields.
     pub fn describe(&self) -> Described<'_> {
         Described {
             validators: Validators {
                 etag: &self.about.etag,
                 weak: self.about.weak,
-                // A member that goes, or gives way to an older one, would not show in a date.
+                // There is no date: it would not change when a member is removed or replaced by an older one.
                 modified: None,
             },
             coding: None,
@@ -230,7 +230,7 @@ impl Composed {
         }
     }
 
-    /// Writes a part of it, piece by piece; nothing where it is put together while it is sent.
+    /// Writes a range of it, in pieces; writes nothing if it is composed while it is sent.
     pub fn write(&self, range: ByteRange, mut sink: impl FnMut(Segment<'_>)) {
         let mut text = &self.text[..];
         let mut passed = 0;
@@ -242,7 +242,7 @@ impl Composed {
                 Piece::Text(length) => *length as u64,
                 Piece::File(_, length) => *length,
             };
-            // From the start of the piece.
+            // Relative to the start of the piece.
             let first = range.first.clamp(passed, passed + length) - passed;
             let end = range.end.clamp(passed, passed + length) - passed;
             passed += length;
@@ -262,8 +262,8 @@ impl Composed {
         }
     }
 
-    /// Hands all its octets to `sink`, files too, until that refuses them or a file cannot be read.
-    /// Whether all were taken.
+    /// Passes all its bytes to `sink`, including those of files, until `sink` refuses them or a file cannot be
+    /// read. Returns whether all were taken.
     pub fn write_all(&self, origin: &Origin, sink: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let mut taken = true;
         let whole = ByteRange {
@@ -316,7 +316,7 @@ impl Composed {
             entry.checksum.is_none() && !entry.kept && entry.size.is_some_and(|size| size > 0)
         };
         if checked == Checked::Known && entries.iter().any(is_unknown) {
-            // Whether it can be written shows here rather than when half of it was sent.
+            // Creates an encoder now, so that an error occurs before a part of the package is sent.
             let encoder = Encoder::new(version, entries.clone(), &Limits::default()).ok()?;
             self.about.length = encoder.length()?;
             let contents = parts.iter().zip(&entries);
@@ -365,7 +365,7 @@ impl Composed {
         Some(())
     }
 
-    /// An archive that ends with its list of contents: made whole, in memory.
+    /// An archive with its directory at the end: built completely in memory.
     fn zip(&mut self, origin: &Origin, parts: &[Part]) -> Option<()> {
         let mut left = LARGEST_IN_MEMORY;
         let mut contents = Vec::with_capacity(parts.len());
@@ -415,7 +415,7 @@ fn modified(of: &Described<'_>) -> u64 {
     of.validators.modified.map_or(0, |modified| modified.second)
 }
 
-/// What a package says of a file. Its checksum is there where it is known, or has to be.
+/// The package entry of a file. It has the checksum if that is known or required.
 fn entry(origin: &Origin, part: &Part, checked: Checked) -> Option<Entry> {
     let of = origin.describe_selected(&part.selected);
     let text = |octets: &[u8]| std::str::from_utf8(octets).ok().map(str::to_owned);
@@ -437,12 +437,12 @@ fn entry(origin: &Origin, part: &Part, checked: Checked) -> Option<Entry> {
     })
 }
 
-/// Where the content of a file is.
+/// The source of a file's content.
 fn packed(part: &Part, entry: &Entry) -> Packed {
     Packed::File(part.selected.clone(), entry.size.unwrap_or_default())
 }
 
-/// What a file system is told of a file of this type.
+/// The file system attributes for a file of this type.
 fn attributes(content_type: &[u8]) -> Attributes {
     Attributes {
         binary: !content_type.starts_with(b"text/"),
@@ -450,7 +450,7 @@ fn attributes(content_type: &[u8]) -> Attributes {
     }
 }
 
-/// An entity tag as in its field.
+/// An entity tag in the format of its field.
 pub(super) fn tag_text(validators: &Validators<'_>) -> String {
     let opaque = String::from_utf8_lossy(validators.etag);
     match validators.weak {
@@ -459,7 +459,7 @@ pub(super) fn tag_text(validators: &Validators<'_>) -> String {
     }
 }
 
-/// The entity tag of a package: a digest of all that decides what octets it has.
+/// The entity tag of a package: a digest of everything that determines its bytes.
 fn tag(origin: &Origin, format: Format, base: &str, parts: &[Part]) -> ([u8; ETAG_LENGTH], bool) {
     let mut known = Vec::with_capacity(parts.len() * 96);
     known.push(format.place() as u8);
@@ -469,7 +469,7 @@ fn tag(origin: &Origin, format: Format, base: &str, parts: &[Part]) -> ([u8; ETA
         let of = origin.describe_selected(&part.selected);
         weak |= of.validators.weak;
         let flags = u8::from(part.critical) | u8::from(part.kept) << 1;
-        // Lengths of texts, so that no two lists read the same.
+        // Includes the lengths of texts, so that different lists never give the same input.
         for text in [part.name.as_bytes(), of.content_type, of.validators.etag] {
             known.extend_from_slice(&(text.len() as u64).to_le_bytes());
             known.extend_from_slice(text);
@@ -481,7 +481,7 @@ fn tag(origin: &Origin, format: Format, base: &str, parts: &[Part]) -> ([u8; ETA
     (etag_text(digest(None, &known)), weak)
 }
 
-/// Hands octets of a representation to `sink`; whether all could be read and were taken.
+/// Passes bytes of a representation to `sink`; returns whether all could be read and were taken.
 pub(in crate::origin) fn read(
     origin: &Origin,
     selected: &Selected,
@@ -495,7 +495,7 @@ pub(in crate::origin) fn read(
     }
 }
 
-/// The same of a file behind a descriptor.
+/// The same for a file behind a descriptor.
 pub(super) fn read_file(
     store: &dyn Store,
     file: &FileHandle,
@@ -514,7 +514,7 @@ pub(super) fn read_file(
     true
 }
 
-/// The checksum of a representation's octets.
+/// The checksum of a representation's bytes.
 pub(super) fn checksum(origin: &Origin, selected: &Selected) -> Option<Checksum> {
     let mut hasher = crc32fast::Hasher::new();
     let whole = ByteRange {

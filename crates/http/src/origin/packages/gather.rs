@@ -1,4 +1,4 @@
-//! The files of a package as they are found.
+//! Looking up the files of a package.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::origin::target::encoded;
 use crate::origin::{COST_OF_A_FILE, Origin, Place, Selected, Source};
 use crate::package::have::Keys;
 
-/// What files may cost that are looked up in one turn, in octets. More than are read of one in a turn:
-/// mostly they have been looked up before, and then nothing is read.
+/// The largest cost of the files looked up in one turn, in bytes. It is higher than the limit on reads per
+/// turn, because most files have been looked up before and are not read again.
 const LOOKED_UP_IN_A_TURN: u64 = 256 * 1024;
 
-/// The files of a group as they are now.
+/// The current files of a group.
 #[derive(Debug, Clone)]
 pub(super) struct Gathered {
-    /// Where the page is by itself; empty for a folder.
+    /// The address of the page; empty for a folder.
     pub base: Arc<str>,
-    /// The page, where that is dynamic.
+    /// The page, if it is dynamic.
     pub page: Option<LivePart>,
     pub parts: Vec<Part>,
-    /// What is dynamic besides the page. It goes behind all files, which would wait for it else.
+    /// Dynamic members besides the page. They go after all files, so that no file waits for them.
     pub live: Vec<LivePart>,
     pub is_delta: bool,
     pub is_coded: bool,
@@ -45,35 +45,35 @@ impl Default for Gathered {
 }
 
 impl Gathered {
-    /// Whether something in it is dynamic.
+    /// Whether it has dynamic members.
     pub fn is_open(&self) -> bool {
         self.page.is_some() || !self.live.is_empty()
     }
 }
 
-/// A dynamic resource that goes into a package.
+/// A dynamic resource in a package.
 #[derive(Debug, Clone)]
 pub(in crate::origin) struct LivePart {
-    /// Its name there.
+    /// Its name in the package.
     pub name: Box<str>,
     pub live: Live,
 }
 
 /// How files are looked up.
 pub(super) struct Gathering<'a> {
-    /// What the client has.
+    /// The files that the client has.
     pub keys: &'a Keys,
-    /// The codings that the client takes; `None`: files go as they are.
+    /// The codings that the client accepts; `None`: files are sent without codings.
     pub codings: Option<Lines<'a>>,
-    /// Whether what is dynamic goes in; it is left out else.
+    /// Whether dynamic resources are included.
     pub live: bool,
-    /// Whether each file is to be looked at, however lately it was.
+    /// Whether each file is looked up again, even if it was looked up recently.
     pub anew: bool,
     pub now: Instant,
 }
 
 impl Gathering<'_> {
-    /// All files as they are, and as they were lately.
+    /// All files without codings; recent look-ups are reused.
     pub fn of_now(now: Instant) -> Self {
         static NONE: Keys = Keys::none();
         Gathering {
@@ -86,11 +86,11 @@ impl Gathering<'_> {
     }
 }
 
-/// Files that were looked up, and how many members of their group that took.
+/// Files looked up so far, and the number of members processed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Progress {
     gathered: Gathered,
-    /// Whether the page was.
+    /// Whether the page was looked up.
     has_page: bool,
     members: usize,
 }
@@ -98,14 +98,14 @@ pub(super) struct Progress {
 /// Why there is no package.
 #[derive(Debug)]
 pub(super) enum Lacking {
-    /// There is none of this.
+    /// It does not exist in this form.
     None,
-    /// The host is out of descriptors or memory.
+    /// The server is out of descriptors or memory.
     Overloaded,
 }
 
 impl Origin {
-    /// Looks the files of a group up. Those that are not there are left out.
+    /// Looks up the files of a group. Missing files are left out.
     pub(super) fn gather(
         &self,
         group: &Group,
@@ -119,7 +119,7 @@ impl Origin {
         }
     }
 
-    /// The same for one turn; `None` when it takes another.
+    /// The same for one turn; `None` when it needs another turn.
     pub(super) fn gather_on(
         &self,
         group: &Group,
@@ -157,7 +157,7 @@ impl Origin {
         }
     }
 
-    /// Looks the page of a group up, if it has one. What that costs.
+    /// Looks up the page of a group, if it has one; returns the cost.
     fn gather_page(
         &self,
         group: &Group,
@@ -167,7 +167,7 @@ impl Origin {
         let mut cost = COST_OF_A_FILE;
         if let Some(live) = self.live(&group.path, gathering)? {
             let target = page_target(&group.path);
-            // A package begins with its page.
+            // A package must begin with its page.
             let member = Member::of_target(&target, true).filter(|_| gathering.live);
             let Some(Member { name, .. }) = member else {
                 return Err(Lacking::None);
@@ -199,7 +199,7 @@ impl Origin {
         };
         let kept = match keys.is_empty() {
             true => None,
-            // A client may have it under any coding.
+            // A client may have it in any coding.
             false => self.all(&source).find(has),
         };
         gathered.is_delta |= kept.is_some();
@@ -219,7 +219,7 @@ impl Origin {
         });
     }
 
-    /// What is at a canonical path; `None` when nothing is.
+    /// The resource at a canonical path; `None` when there is none.
     pub(super) fn source(
         &self,
         path: &[u8],
@@ -239,8 +239,8 @@ impl Origin {
         }
     }
 
-    /// What is dynamic at a canonical path; `None` when nothing is, or the file is missing that it is made
-    /// of.
+    /// The dynamic resource at a canonical path; `None` when there is none, or when the file of its content is
+    /// missing.
     pub(super) fn live(
         &self,
         path: &[u8],
@@ -256,7 +256,7 @@ impl Origin {
         Ok(source.map(|source| Live::of_file(dynamic, self.plain(&source), self)))
     }
 
-    /// How the file of a group's page is asked for by itself.
+    /// The request target of a group's page.
     fn target_of(&self, page: &Source, path: &[u8]) -> String {
         match page {
             Source::Indexed(file) => self.index.site().file(*file).path.clone(),
@@ -289,7 +289,7 @@ impl Origin {
     }
 }
 
-/// What looking a file up costs, in octets: of those that a store keeps in memory it may have read all.
+/// The cost of looking up a file, in bytes: a store may have read the complete file if it keeps it in memory.
 fn cost_of(source: &Source) -> u64 {
     let Source::Stored(resource) = source else {
         return 0;
@@ -299,7 +299,7 @@ fn cost_of(source: &Source) -> u64 {
     COST_OF_A_FILE + in_memory.map(Variant::length).sum::<u64>()
 }
 
-/// How the page at a canonical path is asked for by itself.
+/// The request target of the page at a canonical path.
 fn page_target(path: &[u8]) -> String {
     match path.ends_with(b"/") {
         true => encoded(&[path, INDEX].concat()),

@@ -1,4 +1,4 @@
-//! Which files go into a package, and in which order.
+//! Which files belong to a package, and in which order.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,35 +11,35 @@ use crate::package::name;
 /// The most files of a package besides its page.
 pub(super) const MOST_FILES: usize = 16_000;
 
-/// The most HTML that is looked through for files, in octets.
+/// The most HTML that is searched for files, in bytes.
 pub(super) const LONGEST_HTML: u64 = 4 << 20;
 
-/// A page, or a folder, and what goes into its package besides the page itself.
+/// A page, or a folder, and the other files of its package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Group {
-    /// Its canonical path. A path that ends in a slash is a page if there is an index, and else a folder.
+    /// Its canonical path. A path that ends in a slash is a page if there is an index, otherwise a folder.
     pub path: Box<[u8]>,
-    /// Critical ones first, in the order they are named otherwise.
+    /// Critical ones first, otherwise in the order they are named.
     pub members: Vec<Member>,
 }
 
-/// A file that goes into a package.
+/// A file of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Member {
     /// Its canonical path.
     pub path: Box<[u8]>,
-    /// Its name in the package: its target without the slash in front.
+    /// Its name in the package: its target without the leading slash.
     pub name: Box<str>,
     pub critical: bool,
 }
 
 impl Member {
-    /// The file of a target; `None` when it is none that a package could name.
+    /// The file of a target; `None` when a package cannot name it.
     pub fn of_target(target: &str, critical: bool) -> Option<Member> {
         let mut scratch = Vec::new();
         let path = target::canonical(target.as_bytes(), &mut scratch).ok()??;
         let name = target.strip_prefix('/')?;
-        // What a query leads to is not known here.
+        // The file for a target with a query is not known here.
         if target.contains('?') || name::check(name.as_bytes()).is_err() {
             return None;
         }
@@ -52,8 +52,7 @@ impl Member {
 }
 
 impl Group {
-    /// A group of members of which those that are there already, the page among them, are left out, and
-    /// critical ones put first.
+    /// A group without duplicate members and without the page among them, with critical members first.
     fn new(path: &[u8], members: impl IntoIterator<Item = Member>) -> Group {
         let mut known = HashSet::from([Box::<[u8]>::from(path)]);
         let (critical, others): (Vec<Member>, Vec<Member>) = members
@@ -67,10 +66,10 @@ impl Group {
         }
     }
 
-    /// The files that the HTML of the page at `path` names, fetched by `target`.
+    /// The files named by the HTML of the page at `path`, fetched by `target`.
     pub fn of_html(path: &[u8], target: &str, html: &[u8]) -> Group {
         let mut scanner = Scanner::new();
-        // Whatever the server is called, what is named with a host is named elsewhere.
+        // The server's name is not known here: every reference with a host is treated as external.
         let mut resolver = Resolver::new("", target);
         let mut members = Vec::new();
         let mut rest = html;
@@ -105,8 +104,8 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// The groups that a plan names. With [`Shared::Once`] a file of several pages is in the first of
-    /// them alone; folders are complete in either case.
+    /// The groups of a plan. With [`Shared::Once`] a file of several pages is only in the first of them;
+    /// folders are always complete.
     pub fn new(plan: &Plan, shared: Shared) -> Groups {
         let mut places: HashMap<Box<[u8]>, usize> = HashMap::new();
         let mut lines: Vec<(&[u8], Vec<Member>)> = Vec::new();
@@ -140,14 +139,14 @@ impl Groups {
         Groups { places, groups }
     }
 
-    /// Makes a path another name of the group at `path`.
+    /// Makes `alias` another path of the group at `path`.
     pub fn alias(&mut self, alias: &[u8], path: &[u8]) {
         if let Some(&place) = self.places.get(path) {
             self.places.entry(alias.into()).or_insert(place);
         }
     }
 
-    /// The place of the group of a canonical path. A folder and its index are one page.
+    /// The index of the group of a canonical path. A folder and its index are one page.
     pub fn find(&self, path: &[u8]) -> Option<usize> {
         if let Some(&place) = self.places.get(path) {
             return Some(place);
@@ -160,21 +159,21 @@ impl Groups {
         self.places.get(&other[..]).copied()
     }
 
-    /// The group at a place.
+    /// The group with this index.
     pub fn at(&self, place: usize) -> &Group {
         &self.groups[place]
     }
 
-    /// How many there are.
+    /// The number of groups.
     pub fn len(&self) -> usize {
         self.groups.len()
     }
 }
 
-/// The file that a folder's path stands for.
+/// The name of a folder's index file.
 pub(in crate::origin) const INDEX: &[u8] = b"index.html";
 
-/// Whether a page cannot be shown without it.
+/// Whether a page cannot be shown without this file.
 fn is_critical(companion: &Companion) -> bool {
     matches!(companion.destination(), Some("style" | "script"))
 }

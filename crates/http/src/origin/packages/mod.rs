@@ -1,27 +1,26 @@
-//! Packages and archives of what an origin serves: all files of a page, or of a folder, in one response
-//! (fujinoki03).
+//! Packages and archives: all files of a page, or of a folder, in one response (fujinoki03).
 //!
 //! A package is a representation of its page, chosen by `Accept` (proactive negotiation, RFC 9110 section
-//! 12.1): whoever does not name its media type gets the page. It has an entity tag made of those of its
-//! members, and preconditions, ranges and HEAD work on it as on any representation.
+//! 12.1): a client that does not name its media type gets the page. Its entity tag is derived from those of its
+//! members. Preconditions, ranges and HEAD work as for any representation.
 //!
-//! It is *made* in advance and kept, in memory or as a file of the host's store, or composed *on the fly*
-//! of its head and of the files where they are, which are not copied. That gives way to others that the same
-//! host serves: files are looked up some a turn, before the answer is decided, and each is read once for its
-//! checksum, while it is sent first, a slice a turn. What is kept is made in one turn, and so is a zip archive,
-//! whose every file begins with its checksum. A client that says
-//! what it has (`Package-Have`) gets a delta, composed likewise: files that it lacks, and entries without
-//! content for the others.
+//! A package can be built *in advance* and kept, in memory or as a file of the caller's store. Or it is
+//! composed *on the fly* from its head and the files, which are not copied. Composing on the fly takes several
+//! turns, so that the server can serve other responses in between. Files are looked up a few per turn, before
+//! the answer is decided. Each file is read once for its checksum, one slice per turn, when it is first sent.
+//! Kept packages are built in one turn, and so is a zip archive, in which each file starts with its checksum. A
+//! client that lists the files that it has (`Package-Have`) gets a delta, which is also composed on the fly:
+//! the missing files, and entries without content for the others.
 //!
-//! What is [dynamic](super::dynamic) has no size beforehand. Packages of version 2 that are composed on
-//! the fly have it among their files, behind those that need not be waited for; all others leave it
-//! out, and clients ask for it by itself.
+//! The size of [dynamic](super::dynamic) content is not known in advance. Packages of version 2 that are
+//! composed on the fly include it, after all files that are ready at once. All other packages leave it out, and
+//! clients request it separately.
 //!
-//! - `accept`: what a client wants
-//! - `group`: which files go into a package, in which order
-//! - `gather`: those files as they are at the moment
-//! - `compose`: pieces of a package
-//! - `shelf`: packages that were made, and when they are to be made again
+//! - `accept`: which formats a client accepts
+//! - `group`: which files belong to a package, in which order
+//! - `gather`: the current state of those files
+//! - `compose`: the pieces of a package
+//! - `shelf`: kept packages, and when they are rebuilt
 
 mod accept;
 mod compose;
@@ -40,22 +39,22 @@ pub(super) use compose::{Composed, read};
 pub(super) use group::INDEX;
 pub(super) use shelf::{Packager, Undecided};
 
-/// How an origin packages what it serves. By default it does not.
+/// How an origin packages its files. The default is no packages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packages {
-    /// Whether, and when.
+    /// Whether packages are built, and when.
     pub making: Making,
-    /// What is offered. With [`Making::Made`] each page costs its size in each of them.
+    /// The formats offered. With [`Making::Made`] each page takes its size in each format.
     pub formats: Formats,
-    /// Where files go that several pages share.
+    /// How files shared by several pages are packaged.
     pub shared: Shared,
-    /// Whether a folder without an index, which no plan names, is a package of the files in it. Whoever
-    /// asks for it then learns their names. Only where there is a store.
+    /// Whether a folder that has no index and is not in the plan is available as a package of its files. Such a
+    /// package reveals the names of the files. Only with a store.
     pub folders: bool,
-    /// Which files go with which page, and which are in which folder. A site's own pages and folders need
-    /// not be named. Where a store's plan is empty, what the HTML of a page names goes with it.
+    /// The files of each page and of each folder. A site's own pages and folders need not be listed. If a
+    /// store's plan is empty, the files named by the HTML of a page belong to it.
     pub plan: Plan,
-    /// For how long a package that was made is served before its members are looked at again.
+    /// How long a package is served before its members are checked again.
     pub fresh: Duration,
 }
 
@@ -72,29 +71,29 @@ impl Default for Packages {
     }
 }
 
-/// When packages are made.
+/// When packages are built.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Making {
-    /// There are none.
+    /// Never.
     #[default]
     None,
-    /// In advance. They are kept, and made again when a member changes.
+    /// In advance. They are kept, and rebuilt when a member changes.
     Made,
-    /// For each request, of what the files are at that time.
+    /// For each request, from the current files.
     OnTheFly,
 }
 
-/// Where files go that several pages share.
+/// How files shared by several pages are packaged.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Shared {
     /// Into the package of each page.
     #[default]
     Repeated,
-    /// Into the package of the first page alone, in the order of the plan or the site.
+    /// Only in the package of the first page, in the order of the plan or the site.
     Once,
 }
 
-/// What all files of a page are sent as.
+/// The format of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Format {
     /// An object package.
@@ -121,7 +120,7 @@ pub struct Formats {
 impl Format {
     const COUNT: usize = 4;
 
-    /// All of them, the preferred first.
+    /// All of them, in order of preference.
     pub const ALL: [Format; Format::COUNT] = [
         Format::Package(Version::Two),
         Format::Package(Version::One),
@@ -138,7 +137,7 @@ impl Format {
         }
     }
 
-    /// The word for it in a list of formats.
+    /// Its word in a list of formats.
     pub const fn word(self) -> &'static str {
         match self {
             Format::Package(Version::Two) => "2",
@@ -157,7 +156,7 @@ impl Format {
         }
     }
 
-    /// Its place among all.
+    /// Its index in [`ALL`](Self::ALL).
     const fn place(self) -> usize {
         match self {
             Format::Package(Version::Two) => 0,
@@ -177,7 +176,7 @@ impl Formats {
         zip: true,
     };
 
-    /// One alone.
+    /// Only this format.
     pub const fn only(format: Format) -> Formats {
         Formats {
             two: matches!(format, Format::Package(Version::Two)),
@@ -197,7 +196,7 @@ impl Formats {
         }
     }
 
-    /// Those that are among them, the preferred first.
+    /// The formats in the set, in order of preference.
     pub fn iter(self) -> impl Iterator<Item = Format> {
         Format::ALL
             .into_iter()
@@ -205,7 +204,7 @@ impl Formats {
     }
 }
 
-/// Words apart by commas: `2` and `1` for the versions of packages, `tar`, `zip`.
+/// Words separated by commas: `2` and `1` for the versions of packages, `tar`, `zip`.
 impl FromStr for Formats {
     type Err = String;
 

@@ -1,4 +1,4 @@
-//! Packages that were made: where they are, and when they are to be made again.
+//! Kept packages: where they are, and when they are rebuilt.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,48 +21,49 @@ use crate::origin::{Answer, Content, Method, Origin, Place, Request, Selected, S
 use crate::package::have::Keys;
 use crate::package::{Checksum, Version};
 
-/// Packages that are kept in a store, and pages whose HTML was looked through, at the most. What was not
-/// looked at for longest goes.
+/// The most packages that are kept in a store, and the most pages whose scanned HTML is kept. The least
+/// recently checked one is evicted.
 const MOST_KEPT: usize = 1024;
 
-/// The quality of what a client wants no less than anything else.
+/// The highest quality: at least that of anything else.
 const BEST: u16 = 1000;
 
-/// Makes packages of what an origin serves, and keeps those that are to be kept.
+/// Builds packages of an origin's files, and keeps them if they are built in advance.
 #[derive(Debug)]
 pub(in crate::origin) struct Packager {
     options: Packages,
     groups: Groups,
-    /// Of an indexed site: for each group and format, once it was made. `None` within: it cannot be.
+    /// For a site: the package of each group and format, once it was built. An inner `None`: it cannot be
+    /// built.
     made: Vec<[OnceLock<Option<Arc<Composed>>>; Format::COUNT]>,
-    /// Of an indexed site: for each file whether it is the page of a group.
+    /// For a site: whether each file is the page of a group.
     pages: Vec<bool>,
-    /// Of an indexed site: for each representation.
+    /// For a site: the checksum of each representation.
     checksums: Vec<OnceLock<Checksum>>,
     shelf: Mutex<Shelf>,
-    /// Packages and archives that requests were answered with.
+    /// Number of packages and archives sent as answers.
     sent: AtomicU64,
 }
 
-/// What is known of a store's packages.
+/// The state of a store's packages.
 #[derive(Debug, Default)]
 struct Shelf {
     kept: HashMap<(Box<[u8]>, Format), Kept>,
     scanned: HashMap<Box<[u8]>, Scanned>,
 }
 
-/// A package that lies in the store.
+/// A package kept in the store.
 #[derive(Debug)]
 struct Kept {
-    /// Where it lies.
+    /// Its name in the store.
     name: Box<str>,
     about: About,
-    /// The states of its files when it was made.
+    /// The states of its files when it was built.
     states: Vec<Option<u64>>,
     looked_at: Instant,
 }
 
-/// What the HTML of a page names.
+/// The files named by the HTML of a page.
 #[derive(Debug)]
 struct Scanned {
     etag: [u8; ETAG_LENGTH],
@@ -70,27 +71,27 @@ struct Scanned {
     looked_at: Instant,
 }
 
-/// An answer about a package whose files are being looked up.
+/// An answer with a package whose files are being looked up.
 #[derive(Debug, Clone)]
 pub(in crate::origin) struct Undecided {
     asked: Asked,
     place: GroupPlace,
     format: Format,
-    /// What the client has.
+    /// The files that the client has.
     keys: Keys,
-    /// Whether files are sent under codings that the client takes, and with what is dynamic.
+    /// Whether files are sent in codings that the client accepts, and dynamic resources are included.
     as_it_is: bool,
     progress: Progress,
 }
 
-/// Where a group is known from.
+/// The source of a group.
 #[derive(Debug, Clone)]
 enum GroupPlace {
     Planned(usize),
     Looked(Arc<Group>),
 }
 
-/// A group, wherever it is known from.
+/// A group from either source.
 enum Found<'a> {
     Planned(usize, &'a Group),
     Looked(Arc<Group>),
@@ -126,7 +127,7 @@ impl std::ops::Deref for Found<'_> {
 }
 
 impl Packager {
-    /// A packager for an origin; `None` where there is nothing to make.
+    /// A packager for an origin; `None` if there is nothing to build.
     pub fn new(options: Packages, origin: &Origin) -> Option<Packager> {
         if options.making == Making::None {
             return None;
@@ -158,22 +159,22 @@ impl Packager {
         })
     }
 
-    /// Packages and archives sent since this was asked last.
+    /// Number of packages and archives sent since the last call.
     pub fn take_sent(&self) -> u64 {
         self.sent.swap(0, Ordering::Relaxed)
     }
 
-    /// Whether a canonical path is that of a page or a folder that the plan or the site names.
+    /// Whether the plan or the site has a page or a folder with this canonical path.
     pub fn is_planned(&self, path: &[u8]) -> bool {
         self.groups.find(path).is_some()
     }
 
-    /// Whether a file of an indexed site can be had as a package.
+    /// Whether a file of a site is available as a package.
     pub fn is_page(&self, file: FileId) -> bool {
         self.pages.get(file.0 as usize).copied().unwrap_or(false)
     }
 
-    /// Whether a resource of a store may be had as a package.
+    /// Whether a resource of a store may be available as a package.
     pub fn may_be_page(&self, path: &[u8], resource: &Resource) -> bool {
         match self.options.plan.is_empty() {
             true => is_html(resource),
@@ -183,8 +184,8 @@ impl Packager {
 }
 
 impl Origin {
-    /// Makes all packages that are to be made in advance and that a plan or the site names. Without, each
-    /// is made when it is asked for first.
+    /// Builds all packages that are built in advance and that a plan or the site names. Without this call, each
+    /// is built at its first request.
     pub fn prepare(&self, now: Instant) {
         let Some(packager) = &self.packager else {
             return;
@@ -200,8 +201,8 @@ impl Origin {
         }
     }
 
-    /// The answer to a request that wants a package, or an archive, rather than what is at the path
-    /// itself; `None` when it does not, or there is none.
+    /// The answer to a request that prefers a package or an archive to the resource at the path itself; `None`
+    /// when it does not, or when there is no package.
     pub(in crate::origin) fn decide_package(
         &self,
         packager: &Packager,
@@ -256,7 +257,8 @@ impl Origin {
             place: found.place(),
             format,
             keys,
-            // Archives say nothing of codings, nor does version 1, and all but version 2 need sizes.
+            // Archives and version 1 have no content codings, and all formats but version 2 need sizes in
+            // advance.
             as_it_is: format == Format::Package(Version::Two) && on_the_fly,
             progress: Progress::default(),
         });
@@ -270,7 +272,7 @@ impl Origin {
         }
     }
 
-    /// Goes on with an answer whose package's files are being looked up; `None` when it is not decided yet.
+    /// Continues with an answer whose package's files are being looked up; `None` when it is not decided yet.
     pub(in crate::origin) fn decide_on(
         &self,
         undecided: &mut Undecided,
@@ -290,7 +292,7 @@ impl Origin {
         }))
     }
 
-    /// Looks files of a package up, for one turn, and composes it of them when there are all; `None` until
+    /// Looks up files of a package for one turn, and composes it when all files are looked up; `None` until
     /// then.
     fn gather_for(
         &self,
@@ -326,7 +328,7 @@ impl Origin {
         )
     }
 
-    /// The answer with a package; `None` when there is none.
+    /// The answer with a package; `None` when there is no package.
     fn answer_package(
         &self,
         packager: &Packager,
@@ -360,12 +362,12 @@ impl Origin {
         Some(*place.get_or_init(|| computed))
     }
 
-    /// The same, if somebody has computed it.
+    /// The same, if it was computed before.
     pub(in crate::origin) fn known_checksum(&self, selected: &Selected) -> Option<Checksum> {
         self.checksum_place(selected)?.get().copied()
     }
 
-    /// Somebody has computed it.
+    /// Stores a computed checksum.
     pub(in crate::origin) fn learn_checksum(&self, selected: &Selected, checksum: Checksum) {
         if let Some(place) = self.checksum_place(selected) {
             place.get_or_init(|| checksum);
@@ -381,7 +383,7 @@ impl Origin {
         }
     }
 
-    /// What goes into the package of a path.
+    /// The group of a path: the files of its package.
     fn group<'a>(&self, packager: &'a Packager, path: &[u8], now: Instant) -> Option<Found<'a>> {
         if let Some(place) = packager.groups.find(path) {
             return Some(Found::Planned(place, packager.groups.at(place)));
@@ -400,7 +402,7 @@ impl Origin {
         }
     }
 
-    /// The group of a page by its HTML, which is looked through once in each state.
+    /// The group of a page by its HTML, which is scanned once for each entity tag.
     fn scanned(
         &self,
         packager: &Packager,
@@ -445,7 +447,7 @@ impl Origin {
         Some(group)
     }
 
-    /// The package that was made, or is made now.
+    /// The package that was built before, or is built now.
     fn package(
         &self,
         packager: &Packager,
@@ -466,7 +468,7 @@ impl Origin {
         }
     }
 
-    /// The package in a store, made again when one of its files has changed.
+    /// The package in a store, rebuilt when one of its files has changed.
     fn stored_package(
         &self,
         packager: &Packager,
@@ -488,7 +490,7 @@ impl Origin {
         let mut shelf = packager.shelf();
         let mut now_states = None;
         if let Some(kept) = shelf.kept.get_mut(&key) {
-            // Files with a weak tag may have changed without a sign.
+            // Files with a weak tag may have changed without a change of the tag.
             let is_still = now.since(kept.looked_at) < packager.options.fresh
                 || !kept.about.weak && *now_states.insert(states()) == kept.states;
             if is_still
@@ -501,7 +503,7 @@ impl Origin {
                 return Ok(Arc::new(Composed::of_whole(kept.about.clone(), whole)));
             }
         }
-        // Taken before the files are looked at: a change in between is seen the next time.
+        // Read before the files are looked up: a change in between is detected the next time.
         let states = now_states.unwrap_or_else(states);
         let gathering = Gathering {
             anew: true,
@@ -514,7 +516,7 @@ impl Origin {
         let extension = format.extension();
         let name = match about.weak {
             false => format!("{digits}.{extension}"),
-            // This tag may stand for something else soon, and so may a name that is made of it alone.
+            // Different bytes may get this tag later, so the tag alone is not a unique name.
             true => {
                 static NEXT: AtomicU64 = AtomicU64::new(0);
                 let n = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -537,7 +539,7 @@ impl Origin {
         let gone = make_room(&mut shelf.kept, |kept| kept.looked_at);
         let before = shelf.kept.insert(key, kept);
         for gone in [gone, before].into_iter().flatten() {
-            // Folders with the same files have one package.
+            // Folders with the same files share one package.
             if shelf.kept.values().all(|kept| kept.name != gone.name) {
                 store.forget(&gone.name);
             }
@@ -550,7 +552,7 @@ impl Origin {
         })
     }
 
-    /// A package of these files; `at_once`: one that is not put together while it is sent.
+    /// A package of these files; with `at_once` it is not composed while it is sent.
     fn compose(
         &self,
         gathered: &Gathered,
@@ -565,7 +567,7 @@ impl Origin {
         .ok_or(Lacking::None)
     }
 
-    /// The same package in one piece of memory.
+    /// The same package, contiguous in memory.
     fn in_one_piece(&self, composed: &Composed) -> Arc<Composed> {
         let mut whole = Vec::with_capacity(composed.length() as usize);
         composed.write_all(self, &mut |octets| {
@@ -584,7 +586,7 @@ impl Packager {
     }
 }
 
-/// Takes the entry out that was looked at longest ago, where there are as many as there may be.
+/// Removes the least recently checked entry if the table is full.
 fn make_room<K: Clone + Eq + std::hash::Hash, V>(
     entries: &mut HashMap<K, V>,
     looked_at: impl Fn(&V) -> Instant,

@@ -15,7 +15,7 @@ pub(super) const PACKAGE: &str =
 const VERSION_ONE: &str = "application/vnd.fathometer.object-package;version=1";
 const PICTURE: &[u8] = &[7; 3000];
 
-/// Two pages that share a picture and a script, and a list.
+/// Two pages that share an image and a script, and a list.
 fn site(style: &[u8]) -> Arc<Site> {
     let file = |path: &str, content_type: &'static str, body: &[u8]| File {
         path: path.to_owned(),
@@ -62,7 +62,7 @@ fn origin(making: Making) -> Origin {
     })
 }
 
-/// The files of a package, and what it says of each.
+/// The files of a package, and the entry of each.
 pub(super) fn unpacked(package: &[u8]) -> Vec<(Entry, Vec<u8>)> {
     let mut decoder = Decoder::new(Limits::default());
     let mut files = Vec::new();
@@ -100,7 +100,7 @@ fn a_page_is_a_package_to_those_who_ask_for_one() {
             response.field("Content-Type"),
             Some("application/vnd.fathometer.object-package;version=2")
         );
-        // Composed for the request, the page could have been a coded one.
+        // When composed on the fly, the page might have had a coding.
         let vary = match making {
             Making::OnTheFly => "Accept, Accept-Encoding, Package-Have",
             _ => "Accept, Package-Have",
@@ -113,7 +113,7 @@ fn a_page_is_a_package_to_those_who_ask_for_one() {
         assert_eq!(names, ["home.html", "s%20.css", "j.js", "shared.png"]);
         let critical: Vec<bool> = files.iter().map(|(entry, _)| entry.critical).collect();
         assert_eq!(critical, [true, true, true, false]);
-        // What a package says of a file is what the file's own response says.
+        // The entry of a file has the values of the file's own response.
         for (entry, content) in &files {
             let alone = ask(&origin, &format!("GET /{}", entry.name), &[]);
             assert_eq!(*content, alone.content);
@@ -145,7 +145,7 @@ fn others_get_the_page_and_are_told_that_it_varies() {
         assert_eq!(response.field("Vary"), Some("Accept, Accept-Encoding"));
         let next = get(&made, "/next.html", accept);
         assert_eq!(next.field("Vary"), Some("Accept"));
-        // A file that is no page never varies, and without packages nothing does.
+        // A file that is not a page never varies, and without packages no file does.
         let response = get(&made, "/own.gif", PACKAGE);
         assert_eq!(response.content, b"GIF89a");
         assert_eq!(response.field("Vary"), None);
@@ -277,7 +277,7 @@ fn preconditions_head_and_ranges_work_on_a_package_as_on_a_file() {
         assert_eq!(current.field("Vary"), whole.field("Vary"));
         let page = ask(&origin, "GET /home.html", &[("If-None-Match", etag)]);
         assert_eq!(page.status, 200);
-        // A date says nothing about a package.
+        // A package has no date, so a date has no effect.
         let later = "Sun, 06 Nov 2044 08:49:37 GMT";
         assert_eq!(with(&[("If-Modified-Since", later)]).status, 200);
         assert_eq!(with(&[("If-Match", "\"x\"")]).status, 412);
@@ -387,7 +387,8 @@ fn a_delta_has_what_the_client_lacks_and_names_the_rest() {
         let whole = get(&after, "/home.html", PACKAGE);
         assert_ne!(delta.field("ETag"), whole.field("ETag"));
 
-        // Who has nothing of it, or says it wrongly, or asks for a version that knows no deltas gets all.
+        // A client gets everything if it has no files, if its field is malformed, or if its version has no
+        // deltas.
         let gzipped = ask(&after, "GET /home.html", &[("Accept-Encoding", "gzip")]);
         let others = have(&after, &["own.gif"]);
         for (accept, field) in [

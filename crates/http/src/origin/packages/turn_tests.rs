@@ -1,4 +1,4 @@
-//! Packages of files that have to be read for their checksums: so much a turn, whatever is asked for.
+//! Packages of files that must be read for their checksums: a limited amount per turn, for every request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,22 +15,22 @@ use crate::origin::{Answer, Dates, FieldSink, HopField, Method, Octets, Origin, 
 use crate::origin::{Request, Segment};
 use crate::package::Checksum;
 
-/// What a turn reads at the most, in octets.
+/// The most bytes that a turn reads.
 const A_TURN: u64 = 64 * 1024;
 
-/// Files behind descriptors, and how many octets of them were read.
+/// Files behind descriptors, and how many bytes of them were read.
 #[derive(Debug)]
 struct Shelf {
     files: Vec<(String, Arc<Vec<u8>>, Arc<Resource>)>,
     read: Arc<AtomicU64>,
-    /// How many were looked up.
+    /// How many files were looked up.
     found: Arc<AtomicU64>,
-    /// A file that is in the list and not there.
+    /// A file that is in the list but missing.
     gone: Option<String>,
 }
 
 impl Shelf {
-    /// Files of these sizes; those of up to `in_memory` octets are kept in memory.
+    /// Files of these sizes; those of up to `in_memory` bytes are kept in memory.
     fn new(sizes: &[usize], in_memory: usize, read: &Arc<AtomicU64>) -> Shelf {
         let files = sizes.iter().enumerate().map(|(n, &size)| {
             let octets = Arc::new(
@@ -107,7 +107,7 @@ fn of_shelf(shelf: Shelf, dynamic: Vec<Dynamic>) -> Origin {
     Origin::of_store(Box::new(shelf), config).unwrap()
 }
 
-/// Files in memory in the folder `/d/`, of which many make a package, and their octets.
+/// Files in memory in the folder `/d/`, of which many form a package, and their bytes.
 pub(crate) fn short_files() -> (Arc<Origin>, Vec<Vec<u8>>) {
     let shelf = Shelf::new(&[3000; 200], 3000, &Arc::default());
     let files = shelf.files.iter().map(|(_, octets, _)| octets.to_vec());
@@ -115,7 +115,7 @@ pub(crate) fn short_files() -> (Arc<Origin>, Vec<Vec<u8>>) {
     (Arc::new(of_shelf(shelf, Vec::new())), files)
 }
 
-/// What asks for the package of that folder.
+/// The `Accept` value for the package of that folder.
 pub(crate) const ACCEPT: &str = PACKAGE;
 
 /// The contents of a package's files.
@@ -147,7 +147,7 @@ fn decided(origin: &Origin, range: Option<&str>) -> Answer {
     answer
 }
 
-/// The content of an answer, and for each turn what was read in it.
+/// The content of an answer, and the bytes read in each turn.
 fn content(origin: &Origin, answer: &Answer, read: &AtomicU64) -> (Vec<u8>, Vec<u64>) {
     let mut content = Vec::new();
     let mut take = |segment: Segment<'_>| match segment {
@@ -199,7 +199,7 @@ fn field(origin: &Origin, answer: &Answer, name: &'static str) -> Option<String>
 
 #[test]
 fn files_are_looked_up_some_a_turn() {
-    // 200 short files, 30 of 64 KB that are kept in memory, and one that is not there any more.
+    // 200 short files, 30 of 64 KB that are kept in memory, and one that is missing.
     let sizes: Vec<usize> = [100; 200].into_iter().chain([65_536; 30]).collect();
     let mut shelf = Shelf::new(&sizes, 65_536, &Arc::default());
     shelf.gone = Some("/d/0003".to_owned());
@@ -212,14 +212,14 @@ fn files_are_looked_up_some_a_turn() {
         origin.go_on(&mut answer, Instant::ZERO);
         turns.push(found.load(Ordering::Relaxed) - before);
     }
-    // With 4 KB each besides what is in memory, no more than 256 KB and one file.
+    // With a cost of 4 KB each plus the size in memory, a turn is at most 256 KB and one file.
     assert!(turns.len() > 8 && turns[0] <= 64, "{turns:?}");
     assert!(
         turns.iter().rev().skip(1).take(6).all(|&turn| turn <= 4),
         "{turns:?}"
     );
     assert_eq!(turns.iter().sum::<u64>(), sizes.len() as u64 - 1);
-    // What was asked is still known when it is decided.
+    // The request's range still applies when the answer is decided.
     assert_eq!((answer.status().code(), answer.sent_length()), (206, 1));
     assert!(origin.go_on(&mut answer, Instant::ZERO), "it stays decided");
 }
@@ -227,7 +227,7 @@ fn files_are_looked_up_some_a_turn() {
 #[test]
 fn what_is_no_package_in_the_end_is_answered_as_it_is_by_itself() {
     let mut shelf = Shelf::new(&[1; 100], 0, &Arc::default());
-    // Too long a name for a package shows when all files are there.
+    // A name too long for a package is detected when all files are looked up.
     shelf.files[99].0 = format!("/d/{}", "x".repeat(9000));
     let origin = of_shelf(shelf, Vec::new());
     let mut answer = decide(&origin, None);
@@ -251,7 +251,7 @@ fn files_are_read_a_slice_a_turn_and_once() {
     assert_eq!(whole.len().to_string(), length);
     assert!(turns.iter().all(|&turn| turn <= A_TURN), "{turns:?}");
     assert_eq!(turns.iter().sum::<u64>(), total as u64);
-    // Many short files are as much work as few long ones.
+    // Many short files cost as much as a few long ones.
     assert!(turns.len() > total / A_TURN as usize + 5, "{turns:?}");
     // The reader checks every checksum.
     let files = unpacked(&whole);
@@ -287,14 +287,14 @@ fn parts_of_a_package_are_those_of_the_whole() {
         (length - 12, length),
         (350_000, 350_001),
     ] {
-        // Nothing is known of the files.
+        // No checksums are known.
         let origin = origin(&read, Vec::new());
         let answer = decided(&origin, Some(&format!("bytes={first}-{}", end - 1)));
         assert_eq!(answer.status().code(), 206);
         let (part, turns) = content(&origin, &answer, &read);
         assert!(part == whole[first..end], "{first} to {end}");
         assert!(turns.iter().all(|&turn| turn <= A_TURN), "{turns:?}");
-        // What is behind the range is not read.
+        // Bytes after the range are not read.
         assert!(turns.iter().sum::<u64>() <= end as u64 + A_TURN);
     }
     let origin = origin(&read, Vec::new());

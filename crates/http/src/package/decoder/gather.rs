@@ -1,13 +1,13 @@
-//! Octets of a head that arrive in pieces.
+//! Collects bytes of a head that arrive in pieces.
 
-/// Collects a head. It never holds more than was asked for.
+/// Collects a head. It never holds more than was requested.
 #[derive(Debug, Default)]
 pub(super) struct Gather {
     octets: Vec<u8>,
 }
 
 impl Gather {
-    /// Takes octets from `input` until there are `length`; whether there are.
+    /// Takes bytes from `input` until there are `length`; returns whether there are.
     pub(super) fn fill(&mut self, input: &mut &[u8], length: usize) -> bool {
         let missing = length - self.octets.len();
         let (taken, rest) = input.split_at(missing.min(input.len()));
@@ -21,7 +21,7 @@ impl Gather {
         &self.octets
     }
 
-    /// Begins anew.
+    /// Starts again with no bytes.
     pub(super) fn clear(&mut self) {
         self.octets.clear();
     }

@@ -1,4 +1,4 @@
-//! Reading a package as it arrives.
+//! Reads a package as it arrives.
 
 mod gather;
 mod record;
@@ -13,14 +13,14 @@ use super::layout::{
 use super::roll::Roll;
 use super::{Checksum, DecodeError, Entry, Limits, Version};
 
-/// Reads a package, in pieces of any length.
+/// Reads a package in pieces of any length.
 ///
-/// Give it what has arrived and [`poll`](Decoder::poll) until it wants more; say
-/// [`end_of_input`](Decoder::end_of_input) when nothing more comes. After an error there are no further
-/// events; files that have ended are whole.
+/// Pass each piece to [`poll`](Decoder::poll) until it returns `None`. Call
+/// [`end_of_input`](Decoder::end_of_input) after the last piece. After an error there are no further events;
+/// files that ended before are complete.
 ///
-/// It keeps what is known of one file, in version 1 of all, and never contents: [`Limits`] say how much
-/// that may be.
+/// It stores the metadata of one file, or of all files in version 1, and never contents. [`Limits`] bound its
+/// memory.
 ///
 /// ```
 /// use fathometer_http::package::{Decoder, DecodeError, Event, Limits};
@@ -54,12 +54,12 @@ pub struct Decoder {
     roll: Roll,
     table: Option<Box<Table>>,
     entry: Entry,
-    /// Files that have started.
+    /// The number of files that have started.
     started: usize,
     content: Content,
 }
 
-/// What comes next.
+/// What comes next in the input.
 #[derive(Debug, Clone, Copy)]
 enum State {
     Identification,
@@ -68,17 +68,17 @@ enum State {
     HeaderTwo,
     /// The next file or the end.
     Between,
-    /// Version 2: a record's first octet.
+    /// Version 2: the first byte of a record.
     Kind,
     /// Version 2: the fixed part of a file's record.
     Fixed,
-    /// Version 2: the rest of it.
+    /// Version 2: the rest of a file's record head.
     Head(Fixed),
-    /// Content up to the end of the file, or of the chunk.
+    /// Content, up to the end of the file or of the chunk.
     Content,
     /// Version 2: the length of a chunk.
     Chunk,
-    /// Version 2: what stands behind a content.
+    /// Version 2: the checksum after a content.
     Checksum,
     /// A file is complete.
     FileEnd,
@@ -91,35 +91,35 @@ enum State {
 /// The content that is being read.
 #[derive(Debug, Default)]
 struct Content {
-    /// The octets of the file, or of the chunk, to come.
+    /// The bytes still to come of the file or of the chunk.
     left: u64,
     chunked: bool,
-    /// The octets of the file so far.
+    /// The bytes of the file so far.
     read: u64,
     checksum: crc32fast::Hasher,
 }
 
-/// What a package told.
+/// An event of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'i> {
-    /// It is a package: [`Decoder::version`] is known. So is [`Decoder::files`] in version 2 if the header
-    /// states it; in version 1 it is known before the first file starts.
+    /// The input is a package: [`Decoder::version`] is known. In version 2, [`Decoder::files`] is known too if
+    /// the header states it; in version 1 it is known before the first file starts.
     Header,
-    /// A file begins: [`Decoder::entry`] says which.
+    /// A file begins, described by [`Decoder::entry`].
     Start {
-        /// Its place in the package, from 0.
+        /// Its index in the package, from 0.
         entry: usize,
     },
-    /// A part of its content, never empty. It has not been checked yet.
+    /// A part of its content, never empty and not verified yet.
     Data {
-        /// The file.
+        /// The file's index.
         entry: usize,
-        /// The octets.
+        /// The bytes.
         content: &'i [u8],
     },
-    /// The file is whole and, in version 2, is what was packed. Its entry now has size and checksum.
+    /// The file is complete and, in version 2, verified. Its entry now has size and checksum.
     End {
-        /// The file.
+        /// The file's index.
         entry: usize,
     },
     /// The package is complete.
@@ -144,7 +144,7 @@ impl Decoder {
         }
     }
 
-    /// A decoder that believes every checksum.
+    /// A decoder that accepts every checksum.
     pub(super) fn believing(limits: Limits) -> Decoder {
         Decoder {
             seals: Seals::Believed,
@@ -152,21 +152,21 @@ impl Decoder {
         }
     }
 
-    /// Takes octets from the front of `input` up to the next event. `None`: all are taken.
+    /// Takes bytes from the front of `input` up to the next event. `None`: all are taken.
     ///
-    /// An error comes again with every further call.
+    /// After an error, every call returns that error.
     pub fn poll<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, DecodeError> {
         let result = self.step(input);
         if let Err(error) = result {
             self.state = State::Failed(error);
-            // What it held is of no use to anybody any more.
+            // After an error this memory is no longer needed.
             self.table = None;
             self.roll.close();
         }
         result
     }
 
-    /// Says that nothing more comes. An error unless the package is complete.
+    /// Ends the input. Returns an error unless the package is complete.
     pub fn end_of_input(&mut self) -> Result<(), DecodeError> {
         match self.state {
             State::Finished => Ok(()),
@@ -188,7 +188,7 @@ impl Decoder {
         self.version
     }
 
-    /// The number of files in the package, what is kept among them, if it has been stated.
+    /// The number of files in the package, including kept ones, if it is stated.
     pub fn files(&self) -> Option<u64> {
         self.files.map(u64::from)
     }
@@ -306,7 +306,7 @@ impl Decoder {
                     }
                     let length = u64::from(layout::word(self.gather.octets(), 0));
                     self.gather.clear();
-                    // Each term is far below 2^63: limits are checked as the content grows.
+                    // This check of every chunk keeps the sum within the limit, so that it cannot overflow.
                     if length > self.limits.file_octets.saturating_sub(self.content.read) {
                         return Err(DecodeError::FileTooLarge);
                     }
@@ -357,7 +357,7 @@ impl Decoder {
         }
     }
 
-    /// Begins the file that the entry describes.
+    /// Starts the file that the entry describes.
     fn start<'i>(&mut self) -> Event<'i> {
         let entry = self.started;
         self.started += 1;
@@ -375,7 +375,7 @@ impl Decoder {
         Event::Start { entry }
     }
 
-    /// Takes content; `None` when there is none to be had, or none to come.
+    /// Takes content; `None` if no bytes are available, or none are left.
     fn data<'i>(&mut self, input: &mut &'i [u8]) -> Option<&'i [u8]> {
         let length =
             usize::try_from(self.content.left).map_or(input.len(), |left| left.min(input.len()));
@@ -395,7 +395,7 @@ impl Decoder {
         (!content.is_empty()).then_some(content)
     }
 
-    /// What follows the last octet of a content of known size.
+    /// The state after the last byte of a content of known size.
     fn behind_content(&self) -> State {
         match self.version {
             Some(Version::Two) => State::Checksum,

@@ -1,11 +1,11 @@
-//! The heads of version 2.
+//! Reads the heads of version 2.
 
 use crate::package::layout::{
     self, ASCENDING, COUNTED, CRITICAL, DATED, FILE_FIXED, Fixed, KEPT, SIZED, Seals, long, word,
 };
 use crate::package::{Attributes, DecodeError, Entry, Limits, checks, name};
 
-/// What a header says.
+/// The values of a header.
 pub(super) struct Header {
     pub(super) ascending: bool,
     pub(super) files: Option<u32>,
@@ -29,8 +29,8 @@ pub(super) fn header(octets: &[u8], seals: Seals, limits: &Limits) -> Result<Hea
     })
 }
 
-/// Reads the fixed part of a file's record. Its checksum comes later, so only what bounds memory is
-/// refused here.
+/// Reads the fixed part of a file's record. Its checksum comes later, so only what would exceed memory bounds
+/// is refused here.
 pub(super) fn fixed(octets: &[u8], limits: &Limits) -> Result<Fixed, DecodeError> {
     let fixed = Fixed {
         flags: octets[1],
@@ -46,7 +46,7 @@ pub(super) fn fixed(octets: &[u8], limits: &Limits) -> Result<Fixed, DecodeError
     Ok(fixed)
 }
 
-/// Reads a whole head into `entry`.
+/// Reads a complete head into `entry`.
 pub(super) fn entry(
     fixed: Fixed,
     head: &[u8],
@@ -99,7 +99,7 @@ pub(super) fn entry(
     Ok(())
 }
 
-/// Sets a text that is left out when it is empty, in the memory it has.
+/// Sets a text, or `None` if it is empty. Reuses the allocated memory.
 fn set(text: &mut Option<String>, octets: &[u8]) -> Result<(), DecodeError> {
     if octets.is_empty() {
         *text = None;
@@ -112,7 +112,7 @@ fn set(text: &mut Option<String>, octets: &[u8]) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// The number of files that the end of a package states.
+/// The number of files in the end record of a package.
 pub(super) fn end(octets: &[u8], seals: Seals) -> Result<u32, DecodeError> {
     if !seals.hold(octets) {
         return Err(DecodeError::RecordDamaged);

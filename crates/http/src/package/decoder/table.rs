@@ -5,30 +5,30 @@ use crate::package::layout::{LEAST_ROW, Seals, long, word};
 use crate::package::roll::Roll;
 use crate::package::{Attributes, Class, DecodeError, Entry, Limits, name};
 
-/// The paper's management table, as it arrives and as it is used up.
+/// The paper's management table: first filled as it arrives, then consumed file by file.
 #[derive(Debug)]
 pub(super) struct Table {
     part: Part,
     seals: Seals,
     gather: Gather,
     checksum: crc32fast::Hasher,
-    /// The checksum that the header tells.
+    /// The checksum in the header.
     told: u32,
-    /// Octets of the table that have not been read.
+    /// Bytes of the table that have not been read.
     left: u64,
-    /// Octets of all contents that the sizes have not accounted for.
+    /// Bytes of all contents that are not covered by the sizes read so far.
     contents: u64,
     files: u32,
-    /// Each with its terminator.
+    /// Names, each with its terminator.
     names: Vec<u8>,
     sizes: Vec<u32>,
     attributes: Vec<Attributes>,
-    /// The file that is taken next, and the place of its name.
+    /// The file that is returned next, and the position of its name.
     next: usize,
     next_name: usize,
 }
 
-/// What of the table comes next.
+/// The next part of the table to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Count,
@@ -38,8 +38,8 @@ enum Part {
     Sizes,
     Attributes,
     Complete,
-    /// A fault was found. What is left is read for its checksum, which tells whether the table was made
-    /// like that or was damaged.
+    /// A fault was found. The rest is read to verify its checksum, which shows whether the table was written
+    /// like this or was damaged.
     Refused(DecodeError),
 }
 
@@ -53,7 +53,7 @@ impl Table {
             return Err(DecodeError::Reserved);
         }
         let length = u64::from(word(header, 8));
-        // The count, and for each file a size and an attribute beside its name.
+        // The count, and for each file a size and an attribute byte in addition to its name.
         let largest = 4 + limits.table_octets as u64 + 5 * limits.remembered_files as u64;
         if length > largest {
             return Err(DecodeError::TableTooLarge);
@@ -75,7 +75,7 @@ impl Table {
         })
     }
 
-    /// Takes octets from `input` up to the end of the table; whether it is complete and right.
+    /// Takes bytes from `input` up to the end of the table; returns whether the table is complete.
     pub(super) fn read(
         &mut self,
         input: &mut &[u8],
@@ -108,7 +108,7 @@ impl Table {
         }
     }
 
-    /// Takes what belongs to the present part; whether it went on to another one.
+    /// Takes bytes of the current part; returns whether the part made progress to the next step.
     fn step(
         &mut self,
         input: &mut &[u8],
@@ -136,7 +136,7 @@ impl Table {
                 }
             }
             Part::Names { .. } => {
-                // What is left is of known length now.
+                // The length of the remaining parts is known now.
                 if u64::from(self.files) * 5 != self.left {
                     return Err(DecodeError::WrongLength);
                 }
@@ -180,13 +180,13 @@ impl Table {
         Ok(true)
     }
 
-    /// Whether what was read is not what the header announced.
+    /// Whether the table does not match the checksum in the header.
     fn is_damaged(&mut self) -> bool {
         let computed = std::mem::take(&mut self.checksum).finalize();
         !self.seals.agree(self.told, computed)
     }
 
-    /// Moves the next file into `entry`; whether there is one.
+    /// Moves the next file into `entry`; returns whether there was one.
     pub(super) fn next(&mut self, entry: &mut Entry) -> bool {
         let (Some(&size), Some(&attributes)) =
             (self.sizes.get(self.next), self.attributes.get(self.next))
@@ -196,7 +196,7 @@ impl Table {
         let rest = &self.names[self.next_name..];
         let length = memchr::memchr(0, rest).unwrap_or(rest.len());
         entry.name.clear();
-        // Checked when it was read.
+        // The name was checked when it was read.
         entry
             .name
             .push_str(&String::from_utf8_lossy(&rest[..length]));
@@ -207,14 +207,14 @@ impl Table {
         true
     }
 
-    /// Collects the four octets of a number; whether they are there.
+    /// Collects the four bytes of a number; returns whether they are complete.
     fn number(&mut self, input: &mut &[u8]) -> Result<bool, DecodeError> {
         let missing = 4 - self.gather.octets().len();
         let mut taken = self.take(missing, input)?;
         Ok(self.gather.fill(&mut taken, 4))
     }
 
-    /// Takes a part of the name that begins at `start`; whether it is complete.
+    /// Takes a part of the name that begins at `start`; returns whether it is complete.
     fn name(
         &mut self,
         start: usize,
@@ -227,7 +227,7 @@ impl Table {
         }
         let end = memchr::memchr(0, input);
         let length = end.unwrap_or(input.len());
-        // The fault is that of the first octet which is too many, however many have arrived.
+        // The fault depends on the first byte above a bound, and not on how many bytes have arrived.
         let left = usize::try_from(self.left).unwrap_or(usize::MAX);
         let mut nearest = (
             DecodeError::NameTooLong,
@@ -263,7 +263,7 @@ impl Table {
         Ok(true)
     }
 
-    /// Takes as many octets of `input` as there are, at most `length`, as part of the table.
+    /// Takes at most `length` bytes of `input` as a part of the table.
     fn take<'i>(&mut self, length: usize, input: &mut &'i [u8]) -> Result<&'i [u8], DecodeError> {
         let (taken, rest) = input.split_at(length.min(input.len()));
         let left = self.left.checked_sub(taken.len() as u64);

@@ -1,4 +1,4 @@
-//! What is acknowledged at once: gaps, ends, repetitions, probes, and windows that open.
+//! Segments that are acknowledged at once: gaps, FINs, duplicates, probes, and opening windows.
 
 use super::packets::*;
 use super::*;
@@ -22,7 +22,7 @@ fn a_segment_that_fills_a_gap_is_acknowledged_at_once() {
     lab.passes(&from_host(0, 0));
     lab.gets(&from_peer(0, 0).data(100));
     lab.passes(&from_host(0, 200));
-    // Afterwards all is as before.
+    // Once the gap is filled, acknowledgements wait again.
     lab.gets(&from_peer(200, 0).data(100));
     lab.is_held(&from_host(0, 300));
 }
@@ -81,7 +81,7 @@ fn keep_alives_and_retransmissions_are_answered_at_once() {
         from_peer(0, 0).data(100),
     ] {
         lab.gets(&again);
-        // The program has read meanwhile, so this is no exact repetition.
+        // The program has read meanwhile, so the window differs and this is not an exact duplicate.
         lab.passes(&from_host(0, 100).window(WINDOW + 1));
         lab.gets(&again);
         lab.passes(&from_host(0, 100).window(WINDOW + 1));
@@ -95,7 +95,7 @@ fn a_probe_of_the_window_is_answered_at_once() {
     lab.is_held(&from_host(0, 100).window(0));
     lab.gets(&from_peer(100, 0).data(1));
     lab.passes(&from_host(0, 100).window(10));
-    // Once answered, what follows waits again.
+    // After the answer, later acknowledgements wait again.
     lab.is_held(&from_host(0, 100).window(20));
 }
 
@@ -138,7 +138,7 @@ fn a_full_segment_is_the_smaller_offer_without_time_stamps() {
             vec![2, 4, 5, 180],
             1460,
         ),
-        // What follows a broken option is not known.
+        // Options after a malformed one are ignored.
         (vec![2, 4, 5, 180], vec![3, 0, 2, 4, 5, 180], 536),
     ];
     for (host, peer, full) in cases {
@@ -162,7 +162,7 @@ fn windows_are_scaled_when_both_sides_offer_it() {
         let answer = if peer_offers { &offer[..] } else { &offer[..4] };
         lab.gets(&from_peer(0, 0).syn(SYN | ACK, answer));
         lab.passes(&from_host(0, 0).window(100));
-        // 23 more is 2944 octets more when scaled.
+        // With scaling, 23 more is 2944 bytes more.
         if at_once {
             lab.passes(&from_host(0, 0).window(123));
         } else {

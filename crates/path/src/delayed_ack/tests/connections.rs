@@ -1,4 +1,4 @@
-//! Connections beside one another, and how they begin and end.
+//! Several connections, and how connections open and close.
 
 use super::packets::*;
 use super::*;
@@ -15,7 +15,7 @@ fn connections_share_the_tick_and_leave_in_the_order_of_holding() {
     lab.is_held(&second);
     lab.now += Duration::from_millis(149);
     lab.is_held(&third);
-    // Replaced, it keeps its turn.
+    // When the held packet is replaced, it keeps its position in the queue.
     let first = from_host(0, 150).port(1026);
     lab.is_held(&first);
     assert_eq!(lab.machine.held(), 3);
@@ -38,7 +38,7 @@ fn what_comes_at_a_tick_waits_for_the_next() {
 fn a_reset_ends_what_is_held() {
     let mut lab = Lab::connected();
     lab.is_held(&from_host(0, 100));
-    // Outside the window the kernel does not believe it.
+    // The kernel ignores an RST outside the window.
     lab.gets(&from_peer(20_000, 0).flags(RST));
     assert_eq!(lab.machine.held(), 1);
     lab.gets(&from_peer(100, 0).flags(RST));
@@ -73,7 +73,7 @@ fn a_connection_is_forgotten_when_both_fins_are_acknowledged() {
             host_finishes(&mut lab, 1);
         }
         assert!(lab.machine.connections.is_empty() && lab.machine.ages.is_empty());
-        // The kernel's answer to the FIN sent again is nobody's any more.
+        // The kernel's answer to the retransmitted FIN belongs to no tracked connection.
         lab.passes(&from_host(1, 1));
     }
 }
@@ -98,7 +98,7 @@ fn the_oldest_connection_gives_way_and_what_it_held_leaves_at_once() {
     assert_eq!(lab.machine.next_due(), Some(lab.now));
     lab.releases(&from_host(0, 100).port(1024));
     lab.releases_nothing();
-    // Unknown now, it passes.
+    // The connection is not tracked now, so its packets are forwarded.
     lab.passes(&from_host(0, 200).port(1024));
     lab.tick();
     lab.releases(&from_host(0, 100).port(1025));
@@ -109,7 +109,7 @@ fn the_oldest_connection_gives_way_and_what_it_held_leaves_at_once() {
 fn a_port_used_again_is_a_new_connection() {
     let mut lab = Lab::connected();
     lab.is_held(&from_host(0, 100));
-    // The same SYN again is not.
+    // The same SYN again does not open a connection.
     lab.passes(&from_host(0, 0).syn(SYN, &[2, 4, 5, 180]));
     lab.gets(&from_peer(0, 0).syn(SYN | ACK, &[2, 4, 5, 180]));
     assert_eq!(lab.machine.held(), 1);

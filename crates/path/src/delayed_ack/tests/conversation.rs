@@ -1,4 +1,4 @@
-//! Whole conversations, by chance: nothing is lost, nothing is late, and no octets make it fail.
+//! Random conversations: no packet is lost or late, and no input bytes cause a panic.
 
 use proptest::prelude::*;
 
@@ -9,14 +9,14 @@ use super::*;
 #[derive(Debug, Clone)]
 enum Step {
     Wait(u16),
-    /// The peer sends octets that arrive, or are lost at first.
+    /// The peer sends bytes that arrive, or are lost at first.
     PeerSends(u16, bool),
-    /// The peer sends again all that was sent after the last octet without a gap, or before it.
+    /// The peer retransmits its first segment that has not arrived, or else its last segment.
     PeerRepeats,
     PeerProbes,
     PeerFinishes,
     HostSends(u16),
-    /// The program at the host reads, and a window that was closed opens.
+    /// The program at the host reads, and a closed window opens.
     HostReads,
     HostFinishes,
 }
@@ -35,16 +35,16 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A kernel that acknowledges every segment at once, with its peer. Octets count from the first.
+/// A kernel that acknowledges every segment at once, with its peer. Byte numbers start at the first byte.
 #[derive(Debug, Default)]
 struct Kernel {
     received: u32,
     read: u32,
-    /// The right edge that was announced last.
+    /// The right edge that was advertised last.
     edge: u32,
     sent: u32,
     finished: bool,
-    /// What the peer sent: first octet, length, whether it carries FIN, whether it has arrived.
+    /// The peer's segments: first byte, length, whether it carries FIN, whether it has arrived.
     segments: Vec<(u32, u32, bool, bool)>,
     peer_sent: u32,
     peer_finished: bool,
@@ -137,12 +137,12 @@ impl Kernel {
     }
 }
 
-/// What was seen of a conversation of several connections.
+/// The record of a conversation of several connections.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
-    /// What the kernel gave: when, which connection, octets.
+    /// The packets from the kernel: time, connection, bytes.
     given: Vec<(Instant, usize, Vec<u8>)>,
-    /// What left.
+    /// The packets that were sent.
     left: Vec<(Instant, usize, Vec<u8>)>,
 }
 
@@ -163,7 +163,7 @@ fn converse(seed: u64, steps: &[(usize, Step)]) -> Seen {
             machine.inbound(&octets);
             return;
         }
-        // A number of its own, as identification or in the flow label: no two are the same.
+        // A unique number, in the identification field or in the flow label, to tell packets apart.
         let number = (seen.given.len() as u16).to_be_bytes();
         let at = if packet.version == 4 { 4 } else { 2 };
         octets[at..at + 2].copy_from_slice(&number);
@@ -213,7 +213,7 @@ proptest! {
                 own.map(|(at, _, octets)| (*at, octets.clone())).collect()
             };
             let (given, left) = (of(&seen.given), of(&seen.left));
-            // What leaves is what was given, in that order, nothing twice.
+            // The packets sent are the packets given, in the same order, and none twice.
             let mut next = 0;
             let mut origins = Vec::new();
             for (at, octets) in &left {
@@ -227,7 +227,7 @@ proptest! {
                 let settled = left.iter().zip(&origins).find(|(_, origin)| **origin >= number);
                 prop_assert!(settled.is_some(), "{packet:?} is lost");
                 let ((when, _), origin) = settled.unwrap();
-                // A given number leaves itself, or a later packet that says as much; in time.
+                // Each given packet is sent in time, or a later packet that acknowledges as much is.
                 prop_assert!(*when <= *at + TICK, "{packet:?} waits too long");
                 if !packet.is_pure_ack {
                     prop_assert_eq!(*origin, number);
@@ -260,7 +260,7 @@ proptest! {
         lab.connect(1024, 6, &[2, 4, 5, 180]);
         let mut given = 0;
         for (inbound, mut octets, shape, flags) in packets {
-            // Random octets alone are hardly ever TCP: most begin like it.
+            // Random bytes are hardly ever valid TCP, so most packets begin with a valid header.
             let [low, high] = flags.to_le_bytes();
             let like = match shape {
                 0 => Vec::new(),

@@ -1,4 +1,4 @@
-//! What the machine is given: packets that are not understood, its clock, and its seed.
+//! Input of `DelayedAck`: packets that cannot be parsed, the clock, and the seed.
 
 use super::packets::*;
 use super::*;
@@ -71,7 +71,7 @@ fn an_acknowledgement_held_at_a_random_time_waits_half_a_tick_on_average() {
     let mut waited = Duration::ZERO;
     for n in 0..1000u32 {
         let port = 1024 + n as u16;
-        // 7.3 ms apart: every part of the tick is met as often.
+        // 7.3 ms apart: all phases of the tick occur equally often.
         let now = Instant::ZERO + Duration::from_micros(7300) * n;
         while machine.release(now).is_some() {}
         for (from_peer, packet) in [

@@ -30,7 +30,7 @@ impl Lab {
         Lab { machine, now }
     }
 
-    /// A host, 50 ms after a tick, that has connected with segments of 1460 octets.
+    /// A host, 50 ms after a tick, that has connected with segments of 1460 bytes.
     fn connected() -> Lab {
         let mut lab = Lab::new();
         lab.connect(1024, 4, &[2, 4, 5, 180]);
@@ -68,7 +68,7 @@ impl Lab {
         assert_eq!(outbound, Outbound::Held, "{packet:?}");
     }
 
-    /// Goes on to the next tick.
+    /// Advances to the next tick.
     fn tick(&mut self) {
         self.now = next_tick(self.now, self.machine.phase, TICK);
     }

@@ -1,18 +1,18 @@
-//! The packets of the tests: TCP of a host and its peer over IP of either version.
+//! The packets of the tests: TCP between a host and its peer over IPv4 or IPv6.
 
-/// The first octet of each side's data. The peer's numbers soon wrap around.
+/// The first byte of each side's data. The peer's sequence numbers soon wrap around.
 const HOST: u32 = 70_000;
 const PEER: u32 = u32::MAX - 2000;
 
-/// The window that a packet announces unless it is told another.
+/// The window that a packet advertises by default.
 pub(super) const WINDOW: u16 = 8760;
 
-/// A packet to build: by default an empty ACK of the host to the peer in version 4.
+/// A packet to build: by default an empty ACK from the host to the peer over IPv4.
 #[derive(Debug, Clone)]
 pub(super) struct Packet {
     pub(super) version: u8,
     pub(super) from_host: bool,
-    /// The host's port, by which connections differ.
+    /// The host's port, which identifies the connection.
     pub(super) port: u16,
     pub(super) sequence: u32,
     pub(super) acknowledgement: u32,
@@ -29,7 +29,7 @@ pub(super) const PSH: u8 = 0x08;
 pub(super) const ACK: u8 = 0x10;
 pub(super) const ECE: u8 = 0x40;
 
-/// `host` and `peer` count octets from the first of each side.
+/// `host` and `peer` are byte numbers from the first byte of each side.
 pub(super) fn from_host(host: u32, peer: u32) -> Packet {
     Packet {
         version: 4,
@@ -74,7 +74,7 @@ impl Packet {
         Packet { version, ..self }
     }
 
-    /// A SYN, whose number is the one before the first octet.
+    /// A SYN, whose sequence number is one before the first byte.
     pub(super) fn syn(self, flags: u8, options: &[u8]) -> Packet {
         Packet {
             sequence: self.sequence.wrapping_sub(1),

@@ -1,4 +1,4 @@
-//! What waits for the tick, and what it waits for no longer.
+//! Which acknowledgements wait for the tick, and which stop waiting.
 
 use super::packets::*;
 use super::*;
@@ -111,8 +111,8 @@ fn data_and_flags_never_wait() {
 
 #[test]
 fn the_third_packet_of_the_handshake_does_not_wait() {
-    // `connect` asserts it at the side that connects; at the other side it is an inbound packet,
-    // and SYN-ACK has acknowledged already.
+    // `connect` asserts this for the connecting side. On the other side the third packet is inbound, and the
+    // SYN-ACK has already acknowledged.
     let mut lab = Lab::new();
     lab.gets(&from_peer(0, 0).syn(SYN, &[2, 4, 5, 180]));
     lab.passes(&from_host(0, 0).syn(SYN | ACK, &[2, 4, 5, 180]));

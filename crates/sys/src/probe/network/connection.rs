@@ -1,4 +1,4 @@
-//! One connection, as the kernel describes it to whoever asks for all of them.
+//! One connection, as the kernel describes it in a list of all sockets.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use fathometer_model::Bytes;
 use super::diagnosis::{Answer, INFO, MEMORY, u32_at};
 use crate::tcp_info::TcpInfo;
 
-/// The state of a TCP socket (RFC 9293), as Linux tells them apart.
+/// The state of a TCP socket (RFC 9293), as Linux names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TcpState {
     /// ESTABLISHED.
     Established,
     /// SYN_SENT.
     SynSent,
-    /// SYN_RECV: half-open, not yet with a program.
+    /// SYN_RECV: half-open, not yet accepted by a program.
     SynReceived,
     /// FIN_WAIT1.
     FinWait1,
@@ -23,7 +23,7 @@ pub enum TcpState {
     FinWait2,
     /// TIME_WAIT.
     TimeWait,
-    /// CLOSE: neither bound nor connected, or just gone.
+    /// CLOSE: neither bound nor connected, or just closed.
     Closed,
     /// CLOSE_WAIT: the peer has closed, the program here has not.
     CloseWait,
@@ -36,12 +36,12 @@ pub enum TcpState {
 }
 
 impl TcpState {
-    /// By the kernel's number.
+    /// The state with the kernel's number.
     pub(super) fn of(number: u8) -> TcpState {
         match number {
             1 => TcpState::Established,
             2 => TcpState::SynSent,
-            // Half-open connections have a state of their own inside the kernel (12).
+            // Inside the kernel, half-open connections have a separate state (12).
             3 | 12 => TcpState::SynReceived,
             4 => TcpState::FinWait1,
             5 => TcpState::FinWait2,
@@ -55,22 +55,21 @@ impl TcpState {
     }
 }
 
-/// What the kernel holds for one socket, in octets, its own overhead counted in
-/// (`INET_DIAG_SKMEMINFO`).
+/// The kernel memory of one socket, in bytes, including overhead (`INET_DIAG_SKMEMINFO`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SocketMemory {
-    /// Received and not read yet.
+    /// Received data that has not been read.
     pub receive: Bytes,
-    /// To be sent or acknowledged.
+    /// Data to be sent or acknowledged.
     pub send: Bytes,
-    /// Set aside for what comes next, and so nobody else's.
+    /// Reserved for later data of this socket.
     pub reserved: Bytes,
-    /// Options and the like.
+    /// Socket options and similar data.
     pub options: Bytes,
 }
 
 impl SocketMemory {
-    /// All of it.
+    /// The sum of all kinds.
     pub fn total(&self) -> Bytes {
         self.receive + self.send + self.reserved + self.options
     }
@@ -87,26 +86,24 @@ impl SocketMemory {
     }
 }
 
-/// One TCP socket of a namespace: a connection, or a listener. Source: sock_diag, with
-/// `INET_DIAG_INFO` and `INET_DIAG_SKMEMINFO`. A figure that this kernel does not offer is `None`.
+/// One TCP socket of a namespace: a connection, or a listener. Source: sock_diag, with `INET_DIAG_INFO` and
+/// `INET_DIAG_SKMEMINFO`. A figure that this kernel does not offer is `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// Its own end. An address of version 4 is given as such, also in a socket of version 6.
+    /// The local endpoint. An IPv4 address is given as IPv4, also for an IPv6 socket.
     pub local: SocketAddr,
-    /// The peer's end.
+    /// The remote endpoint.
     pub remote: SocketAddr,
     /// Its state.
     pub state: TcpState,
-    /// Received data that no program has read, in octets of the stream; of a listener `None`.
+    /// Received data that no program has read, in bytes of the stream; `None` for a listener.
     pub unread: Option<Bytes>,
-    /// Data written and not acknowledged yet, sent or not, in octets of the stream; of a listener
-    /// `None`.
+    /// Data written and not acknowledged yet, sent or not, in bytes of the stream; `None` for a listener.
     pub unacknowledged: Option<Bytes>,
-    /// What the kernel holds for it. `None` in TIME_WAIT and for half-open connections, which are
-    /// no whole sockets.
+    /// Its kernel memory. `None` in TIME_WAIT and for half-open connections, which are not full sockets.
     pub memory: Option<SocketMemory>,
-    /// What TCP keeps of it, the same as a program is told of its own socket: congestion window,
-    /// round trips, octets, retransmissions, rates. `None` as for `memory`, and of listeners.
+    /// Its TCP state, the same as a program reads of its own socket: congestion window, round trips, bytes,
+    /// retransmissions, rates. `None` as for `memory`, and for listeners.
     pub tcp: Option<TcpInfo>,
 }
 
@@ -122,7 +119,7 @@ impl Connection {
             unread: queue(answer.receive_queue()),
             unacknowledged: queue(answer.send_queue()),
             memory: answer.attribute(MEMORY).and_then(SocketMemory::parse),
-            // What the kernel says of a listener in this place is of its queue.
+            // For a listener, the kernel's values here describe its queue.
             tcp: answer
                 .attribute(INFO)
                 .filter(|_| !listens)
@@ -147,7 +144,7 @@ mod tests {
     use super::super::diagnosis::tests::message;
     use super::*;
 
-    /// `struct tcp_info` with a congestion window, as an old kernel has it.
+    /// `struct tcp_info` with a congestion window, in an old kernel's layout.
     fn info(window: u32, round_trip: u32) -> Vec<u8> {
         let mut raw = vec![0; 104];
         raw[68..72].copy_from_slice(&round_trip.to_ne_bytes());

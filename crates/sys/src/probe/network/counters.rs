@@ -1,4 +1,4 @@
-//! What TCP has counted in a namespace, and how many sockets there are, from files of `/proc/net`.
+//! The TCP counters of a namespace, and its numbers of sockets, from files of `/proc/net`.
 
 use fathometer_model::Bytes;
 use serde::{Deserialize, Serialize};
@@ -9,54 +9,54 @@ use super::super::page_size;
 /// Counters of TCP.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpCounts {
-    /// Segments received, bad ones included (`InSegs`).
+    /// Segments received, including bad ones (`InSegs`).
     pub segments_in: Option<u64>,
-    /// Segments sent, retransmitted ones left out (`OutSegs`). One that is cut into several by the
-    /// device counts as several.
+    /// Segments sent, without retransmissions (`OutSegs`). A segment that the device splits counts as
+    /// several.
     pub segments_out: Option<u64>,
-    /// Segments sent again (`RetransSegs`).
+    /// Segments retransmitted (`RetransSegs`).
     pub retransmitted: Option<u64>,
-    /// Segments with RST sent (`OutRsts`).
+    /// RST segments sent (`OutRsts`).
     pub resets_out: Option<u64>,
-    /// Connections opened from here (`ActiveOpens`).
+    /// Connections opened locally (`ActiveOpens`).
     pub active_opens: Option<u64>,
-    /// Connections opened from elsewhere (`PassiveOpens`).
+    /// Connections opened by a peer (`PassiveOpens`).
     pub passive_opens: Option<u64>,
-    /// Connections that came to nothing (`AttemptFails`).
+    /// Failed connection attempts (`AttemptFails`).
     pub failed_opens: Option<u64>,
-    /// Connections broken off by either side (`EstabResets`).
+    /// Connections reset by either side (`EstabResets`).
     pub resets: Option<u64>,
-    /// Connections that are established or wait for their own side to close, now (`CurrEstab`).
+    /// Connections in ESTABLISHED or CLOSE_WAIT, now (`CurrEstab`).
     pub established: Option<u64>,
-    /// Connections that found the queue of a listener full (`ListenOverflows`).
+    /// Connections that arrived while a listener's queue was full (`ListenOverflows`).
     pub listen_overflows: Option<u64>,
-    /// Connections that a listener threw away, for that reason or another (`ListenDrops`).
+    /// Connections that a listener dropped, for that reason or another (`ListenDrops`).
     pub listen_drops: Option<u64>,
-    /// Requests for a connection that found the queue of half-open ones full, whether answered by
-    /// a cookie (`TCPReqQFullDoCookies`) or not at all (`TCPReqQFullDrop`).
+    /// Connection requests that arrived while the queue of half-open connections was full, answered by a
+    /// cookie (`TCPReqQFullDoCookies`) or dropped (`TCPReqQFullDrop`).
     pub half_open_overflows: Option<u64>,
     /// Retransmission time-outs (`TCPTimeouts`).
     pub timeouts: Option<u64>,
-    /// Sockets that entered TIME_WAIT and left it by its time running out (`TW`).
+    /// Sockets that entered TIME_WAIT and left it because its time expired (`TW`).
     pub time_waits_ended: Option<u64>,
 }
 
 /// Numbers of sockets, now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketCounts {
-    /// TCP sockets in use, of both families, TIME_WAIT left out.
+    /// TCP sockets in use, of both families, without TIME_WAIT.
     pub tcp_in_use: Option<u64>,
     /// Sockets in TIME_WAIT.
     pub time_wait: Option<u64>,
-    /// TCP sockets that belong to no program any more. Of all namespaces together.
+    /// TCP sockets that no program owns any more, in all namespaces together.
     pub orphans: Option<u64>,
-    /// Memory for TCP buffers. Of all namespaces together, to the page, and with up to a megabyte
-    /// of reserves a processor that are counted before they are used.
+    /// Memory for TCP buffers, in all namespaces together, to the page. It includes up to a megabyte of
+    /// unused reserves per processor.
     pub tcp_memory: Option<Bytes>,
 }
 
 impl TcpCounts {
-    /// What was counted since an earlier reading; `established` is as it is in `self`.
+    /// The difference to an earlier reading; `established` is as in `self`.
     pub(super) fn since(&self, then: &TcpCounts) -> TcpCounts {
         TcpCounts {
             segments_in: counted(self.segments_in, then.segments_in),
@@ -76,8 +76,8 @@ impl TcpCounts {
         }
     }
 
-    /// Takes what is of interest from `snmp` or `netstat`, where lines come in pairs: `Tcp:
-    /// names…` and `Tcp: values…`.
+    /// Takes the fields in use from `snmp` or `netstat`, in which lines come in pairs: `Tcp: names…` and
+    /// `Tcp: values…`.
     pub(super) fn take(&mut self, text: &str) {
         let mut lines = text.lines();
         while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
@@ -130,7 +130,7 @@ impl SocketCounts {
     }
 }
 
-/// The number after a key in the line of a protocol.
+/// The number after a key in a protocol's line.
 pub(super) fn socket_value(sockstat: &str, protocol: &str, key: &str) -> Option<u64> {
     let line = sockstat.lines().find_map(|line| {
         let (name, rest) = line.split_once(':')?;
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(tcp.listen_overflows, Some(1));
         assert_eq!(tcp.half_open_overflows, Some(5));
         assert_eq!((tcp.listen_drops, tcp.segments_out), (None, None));
-        // Lines that do not belong together say nothing.
+        // Lines that are not a pair are ignored.
         let mut odd = TcpCounts::default();
         odd.take("Tcp: InSegs\nUdp: 5\n");
         assert_eq!(odd, TcpCounts::default());

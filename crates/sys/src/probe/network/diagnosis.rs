@@ -1,6 +1,5 @@
-//! The kernel's own list of sockets (`sock_diag`, `man 7 sock_diag`): how it is asked for and how
-//! its answers are laid out. What they mean is read in [`table`](super::table) and
-//! [`connection`](super::connection).
+//! The kernel's list of sockets (`sock_diag`, `man 7 sock_diag`): the request and the layout of its answers.
+//! [`table`](super::table) and [`connection`](super::connection) interpret them.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,7 +9,7 @@ use crate::error::{Doing, Error, Result, check};
 
 /// `INET_DIAG_INFO`: the attribute with `struct tcp_info`.
 pub(super) const INFO: u16 = 2;
-/// `INET_DIAG_SKMEMINFO`: the attribute with what the kernel holds for a socket.
+/// `INET_DIAG_SKMEMINFO`: the attribute with the kernel memory of a socket.
 pub(super) const MEMORY: u16 = 7;
 
 /// Sockets in all states.
@@ -28,26 +27,26 @@ const HEADER: usize = 16;
 /// `struct inet_diag_msg`
 const DIAGNOSIS: usize = 72;
 
-/// Which sockets are wanted, and what of each besides its addresses and queues.
+/// Which sockets to list, and which attributes of each besides addresses and queues.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Question {
-    /// A bit for each state, by the kernel's number.
+    /// A bit for each state, at the kernel's number.
     pub(super) states: u32,
-    /// Attributes, of which each costs the kernel some time a socket.
+    /// Attributes; each takes the kernel some time per socket.
     pub(super) attributes: &'static [u16],
 }
 
-/// A connection to sock_diag. It stays with the namespace that it was opened in.
+/// A sock_diag socket. It stays in the namespace in which it was opened.
 #[derive(Debug)]
 pub(super) struct Diagnosis {
-    /// Or the reason why there is none: it is told to whoever asks.
+    /// Or the error of opening it, which every query then returns.
     socket: Result<OwnedFd, i32>,
     sequence: u32,
     buffer: Vec<u8>,
 }
 
 impl Diagnosis {
-    /// In the calling thread's namespace.
+    /// Opens it in the calling thread's namespace.
     pub(super) fn open() -> Diagnosis {
         Diagnosis {
             socket: open().map_err(|error| error.raw_os_error().unwrap_or(0)),
@@ -56,7 +55,7 @@ impl Diagnosis {
         }
     }
 
-    /// Hands over TCP sockets of both families, one by one.
+    /// Calls a function for each TCP socket of both families.
     pub(super) fn ask(
         &mut self,
         question: Question,
@@ -70,7 +69,7 @@ impl Diagnosis {
         for family in [libc::AF_INET, libc::AF_INET6] {
             self.sequence += 1;
             let request = request(family as u8, self.sequence, question);
-            // SAFETY: the buffer is of the length given.
+            // SAFETY: the length is that of the buffer.
             let sent = unsafe { libc::send(socket, request.as_ptr().cast(), request.len(), 0) };
             check(sent as libc::c_int).doing(doing)?;
             loop {
@@ -88,7 +87,7 @@ impl Diagnosis {
 }
 
 fn open() -> io::Result<OwnedFd> {
-    // SAFETY: no pointers; the descriptor is fresh and nobody else's.
+    // SAFETY: no pointers; the descriptor is new and has no other owner.
     unsafe {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         let socket = check(libc::socket(
@@ -116,7 +115,7 @@ fn request(family: u8, sequence: u32, question: Question) -> [u8; HEADER + 56] {
     bytes
 }
 
-/// Takes one datagram of the kernel's answer. Returns whether it was the last.
+/// Parses one datagram of the kernel's answer. Returns whether it was the last.
 fn take(mut bytes: &[u8], sequence: u32, each: &mut dyn FnMut(&Answer<'_>)) -> Result<bool> {
     let bad = || Error::BadAnswer {
         what: "the sockets of a host",
@@ -124,7 +123,7 @@ fn take(mut bytes: &[u8], sequence: u32, each: &mut dyn FnMut(&Answer<'_>)) -> R
     while bytes.len() >= HEADER {
         let length = u32_at(bytes, 0) as usize;
         let message = bytes.get(HEADER..length).ok_or_else(bad)?;
-        // What is left of an earlier answer that was given up is not meant.
+        // Skip the rest of an earlier, abandoned answer.
         if u32_at(bytes, 8) == sequence {
             match u16_at(bytes, 4) {
                 NLMSG_DONE => return Ok(true),
@@ -142,7 +141,7 @@ fn take(mut bytes: &[u8], sequence: u32, each: &mut dyn FnMut(&Answer<'_>)) -> R
     Ok(false)
 }
 
-/// What the kernel says of one socket: `struct inet_diag_msg`, and attributes after it.
+/// The kernel's answer about one socket: `struct inet_diag_msg`, and attributes after it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answer<'a> {
     message: &'a [u8],
@@ -171,12 +170,12 @@ impl<'a> Answer<'a> {
         SocketAddr::new(self.address_at(24), port)
     }
 
-    /// Octets that no program has read; of a listener, connections to be accepted.
+    /// Bytes that no program has read; for a listener, connections to be accepted.
     pub(super) fn receive_queue(&self) -> u32 {
         u32_at(self.message, 56)
     }
 
-    /// Octets not acknowledged, sent or not; of a listener, the most it lets wait.
+    /// Bytes not acknowledged, sent or not; for a listener, the limit of its queue.
     pub(super) fn send_queue(&self) -> u32 {
         u32_at(self.message, 60)
     }
@@ -194,7 +193,7 @@ impl<'a> Answer<'a> {
         None
     }
 
-    /// An address of the socket's family; one of version 4 in a socket of version 6 as the former.
+    /// An address of the socket's family; an IPv4-mapped IPv6 address is returned as IPv4.
     fn address_at(&self, at: usize) -> IpAddr {
         let mut octets = [0; 16];
         octets.copy_from_slice(&self.message[at..at + 16]);
@@ -218,7 +217,7 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 pub(super) mod tests {
     use super::*;
 
-    /// A message of the kernel's about one connection of version 4 from port 80, with attributes.
+    /// A message of the kernel about one IPv4 connection from port 80, with attributes.
     pub(in super::super) fn message(state: u8, attributes: &[(u16, Vec<u8>)]) -> Vec<u8> {
         let mut message = vec![0; DIAGNOSIS];
         message[0] = libc::AF_INET as u8;
@@ -249,14 +248,14 @@ pub(super) mod tests {
         assert_eq!(answer.attribute(INFO), Some([2, 3, 4].as_slice()));
         assert_eq!(answer.attribute(MEMORY), Some([5].as_slice()));
         assert_eq!(answer.attribute(9), None);
-        // A dual-stack listener's connections are of version 4 all the same.
+        // Connections of a dual-stack listener are reported as IPv4 too.
         let mut six = bytes.clone();
         six[0] = libc::AF_INET6 as u8;
         six[8..24].copy_from_slice(&Ipv4Addr::new(10, 0, 0, 2).to_ipv6_mapped().octets());
         let answer = Answer::new(&six).unwrap();
         assert_eq!(answer.local(), "10.0.0.2:80".parse().unwrap());
         assert!(Answer::new(&bytes[..71]).is_none());
-        // An attribute that claims to be longer than the message.
+        // An attribute whose length exceeds the message.
         let cut = &bytes[..bytes.len() - 4];
         assert_eq!(Answer::new(cut).unwrap().attribute(MEMORY), None);
     }
@@ -277,7 +276,7 @@ pub(super) mod tests {
         done[HEADER..HEADER + 4].copy_from_slice(&(-libc::EPERM).to_ne_bytes());
         let error = take(&done, 7, none).unwrap_err();
         assert_eq!(error.errno(), Some(libc::EPERM));
-        // Of a socket, but too short to describe one.
+        // The answer about a socket is too short to describe one.
         done[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
         assert!(take(&done, 7, none).is_err());
     }

@@ -1,5 +1,5 @@
-//! The network of a host: what TCP has counted, how many sockets there are, in which state, how
-//! much memory the kernel holds for them, and what TCP keeps of each connection.
+//! The network of a host: TCP counters, numbers of sockets by state, their kernel memory, and the TCP state
+//! of each connection.
 
 mod connection;
 mod counters;
@@ -20,22 +20,23 @@ pub use counters::{SocketCounts, TcpCounts};
 pub use table::SocketTable;
 pub use windows::Windows;
 
-/// The network of one namespace at one moment, counted since it was made; or, by
-/// [`Network::since`], what happened between two moments. `None` is what this kernel does not say.
+/// The network of one namespace at one moment, counted since the namespace was created; from
+/// [`Network::since`], the difference between two moments. `None` is a figure that this kernel does not
+/// report.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
-    /// What TCP has counted (`/proc/net/snmp` and `netstat`).
+    /// TCP counters (`/proc/net/snmp` and `netstat`).
     pub tcp: TcpCounts,
-    /// How many sockets there are (`/proc/net/sockstat`).
+    /// Numbers of sockets (`/proc/net/sockstat`).
     pub sockets: SocketCounts,
-    /// Every TCP socket looked at (sock_diag). Only in the readings that ask for it.
+    /// A summary of every TCP socket (sock_diag). Only in readings that include it.
     pub table: Option<SocketTable>,
-    /// The congestion windows of a server's connections (sock_diag), of all readings so far. Only
-    /// where they were asked for.
+    /// The congestion windows of a server's connections (sock_diag), from all readings so far. Only if
+    /// requested.
     pub windows: Option<Windows>,
 }
 
-/// Reads the network of one namespace, from whichever thread.
+/// Reads the network of one namespace, from any thread.
 #[derive(Debug)]
 pub struct NetworkProbe {
     snmp: KernelFile,
@@ -80,8 +81,8 @@ impl NetworkProbe {
         }
     }
 
-    /// Every TCP socket of the namespace, by state. The kernel goes through its whole table for
-    /// this, that of all namespaces: a millisecond or more, and one more for some thousand sockets.
+    /// Every TCP socket of the namespace, by state. The kernel walks its whole table, which is shared by all
+    /// namespaces: a millisecond or more, and one more for some thousand sockets.
     pub fn table(&mut self) -> Result<SocketTable> {
         let mut table = SocketTable::default();
         let question = Question {
@@ -93,10 +94,10 @@ impl NetworkProbe {
         Ok(table)
     }
 
-    /// Hands over every TCP socket of the namespace, listeners included, with all that the kernel
-    /// keeps of it. Costs as much as [`table`](Self::table), and some 2 µs more a connection.
+    /// Calls a function for every TCP socket of the namespace, listeners included, with all its TCP state.
+    /// Takes as long as [`table`](Self::table), and some 2 µs more per connection.
     ///
-    /// It is not one moment: connections come and go while the kernel goes through its table.
+    /// It is not one moment: connections open and close while the kernel walks its table.
     pub fn connections(&mut self, each: &mut dyn FnMut(&Connection)) -> Result<()> {
         let question = Question {
             states: ALL_STATES,
@@ -106,14 +107,13 @@ impl NetworkProbe {
             .ask(question, &mut |answer| each(&Connection::of(answer)))
     }
 
-    /// Takes the congestion windows of the established connections with this local port, as they
-    /// are now, into `windows`.
+    /// Adds the current congestion windows of the established connections with this local port to `windows`.
     pub fn windows(&mut self, port: u16, windows: &mut Windows) -> Result<()> {
         let question = Question {
             states: ESTABLISHED_ONLY,
             attributes: &[INFO],
         };
-        // What is found before an error stays out.
+        // A reading that fails adds nothing.
         let mut reading = windows.clone();
         reading.begin();
         self.diagnosis.ask(question, &mut |answer| {
@@ -129,8 +129,8 @@ impl NetworkProbe {
 }
 
 impl Network {
-    /// What was counted since an earlier reading. What is a state and no count (`established`,
-    /// `sockets`, `table`) is as it is in `self`.
+    /// The difference to an earlier reading. Figures that are states and not counters (`established`,
+    /// `sockets`, `table`) are as in `self`.
     pub fn since(&self, earlier: &Network) -> Network {
         Network {
             tcp: self.tcp.since(&earlier.tcp),

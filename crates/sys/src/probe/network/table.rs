@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::connection::{SocketMemory, TcpState};
 use super::diagnosis::{Answer, MEMORY};
 
-/// TCP sockets by state, and what the kernel holds for them. A count of 0 is a real one.
+/// TCP sockets by state, and their kernel memory. A count of 0 is a measured zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketTable {
     /// ESTABLISHED.
     pub established: u64,
     /// SYN_SENT.
     pub syn_sent: u64,
-    /// SYN_RECV: half-open, not yet with a program.
+    /// SYN_RECV: half-open, not yet accepted by a program.
     pub syn_received: u64,
     /// FIN_WAIT1.
     pub fin_wait_1: u64,
@@ -21,7 +21,7 @@ pub struct SocketTable {
     pub fin_wait_2: u64,
     /// TIME_WAIT.
     pub time_wait: u64,
-    /// CLOSE: neither bound nor connected, or just gone.
+    /// CLOSE: neither bound nor connected, or just closed.
     pub closed: u64,
     /// CLOSE_WAIT: the peer has closed, the program here has not.
     pub close_wait: u64,
@@ -31,20 +31,20 @@ pub struct SocketTable {
     pub listening: u64,
     /// CLOSING.
     pub closing: u64,
-    /// Received data that the kernel holds, its own overhead counted in.
+    /// Kernel memory for received data, including overhead.
     pub receive_memory: Bytes,
-    /// Data to be sent or acknowledged that the kernel holds, its own overhead counted in.
+    /// Kernel memory for data to be sent or acknowledged, including overhead.
     pub send_memory: Bytes,
-    /// Received data that no program has read yet, in octets of the stream.
+    /// Received data that no program has read yet, in bytes of the stream.
     pub unread: Bytes,
-    /// Data that the peer has not acknowledged yet, in octets of the stream.
+    /// Data that the peer has not acknowledged yet, in bytes of the stream.
     pub unacknowledged: Bytes,
     /// Connections that wait in listeners' queues to be accepted.
     pub to_be_accepted: u64,
 }
 
 impl SocketTable {
-    /// Counts one more.
+    /// Counts one more socket.
     pub(super) fn count(&mut self, answer: &Answer<'_>) {
         let state = TcpState::of(answer.state());
         *self.place(state) += 1;

@@ -1,40 +1,40 @@
-//! The congestion windows of a server's connections, found in reading after reading.
+//! The congestion windows of a server's connections, over many readings.
 
 use serde::{Deserialize, Serialize};
 
 use super::super::kernel_file::counted;
 
-/// How often a connection was found with which congestion window, of the established connections
-/// with one local port. Every reading looks at each of them once, so a connection that is there
-/// for long counts for more: this is the distribution over connection time.
+/// How often each congestion window was observed, for the established connections with one local port. Every
+/// reading observes each connection once, so a long connection counts more often: this is the distribution
+/// over connection time.
 ///
-/// Source: `tcpi_snd_cwnd` by sock_diag, in segments. Counted since the first reading; by
-/// [`Windows::since`], between two of them.
+/// Source: `tcpi_snd_cwnd` from sock_diag, in segments. Counted since the first reading; from
+/// [`Windows::since`], between two readings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Windows {
-    /// Connections found, by congestion window: the first place is of 0 segments, and the one after
-    /// [`Windows::LARGEST`] of all that are larger. Places after the last count are left out.
+    /// Observed connections by congestion window: index 0 is 0 segments, and the index after
+    /// [`Windows::LARGEST`] holds all larger ones. Trailing zeros are left out.
     histogram: Vec<u64>,
     /// Readings taken.
     pub readings: u64,
-    /// Connections found, all readings together.
+    /// Observed connections, all readings together.
     pub established: u64,
-    /// Their windows, all together, in segments.
+    /// The sum of their windows, in segments.
     pub segments: u64,
-    /// The greatest found.
+    /// The largest window observed.
     greatest: u32,
 }
 
 impl Windows {
-    /// The largest window, in segments, that has a place of its own.
+    /// The largest window, in segments, with an index of its own.
     pub const LARGEST: u32 = 512;
 
-    /// Begins a reading.
+    /// Starts a reading.
     pub(super) fn begin(&mut self) {
         self.readings += 1;
     }
 
-    /// Takes one connection into the reading.
+    /// Adds one connection to the reading.
     pub(super) fn found(&mut self, window: u32) {
         let place = window.min(Self::LARGEST + 1) as usize;
         if self.histogram.len() <= place {
@@ -46,20 +46,20 @@ impl Windows {
         self.greatest = self.greatest.max(window);
     }
 
-    /// How often each window was found: the index is its size in segments, and the one after
-    /// [`Windows::LARGEST`] stands for all that are larger. Ends with the last that is not 0.
+    /// How often each window was observed. The index is its size in segments, and the index after
+    /// [`Windows::LARGEST`] holds all larger ones. The last count is not 0.
     pub fn histogram(&self) -> &[u64] {
         &self.histogram
     }
 
-    /// The mean congestion window, in segments; `None` when no connection was found.
+    /// The mean congestion window, in segments; `None` when no connection was observed.
     pub fn mean(&self) -> Option<f64> {
         (self.established > 0).then(|| self.segments as f64 / self.established as f64)
     }
 
-    /// The smallest window, in segments, that at least this share of what was found does not
-    /// exceed; of windows beyond [`Windows::LARGEST`], the greatest. `None` when no connection was
-    /// found, or for a share outside of 0 to 1.
+    /// The smallest window, in segments, that at least this share of the observations does not exceed; beyond
+    /// [`Windows::LARGEST`], the largest window observed. `None` when no connection was observed, or for a
+    /// share outside 0 to 1.
     pub fn quantile(&self, share: f64) -> Option<u32> {
         if self.established == 0 || !(0.0..=1.0).contains(&share) {
             return None;
@@ -73,8 +73,8 @@ impl Windows {
         self.of_place(place)
     }
 
-    /// The share, 0 to 1, of what was found with at most this window, in segments; `None` when no
-    /// connection was found, and beyond [`Windows::LARGEST`] where windows are not told apart.
+    /// The share of observations, 0 to 1, with at most this window, in segments. `None` when no connection
+    /// was observed, and beyond [`Windows::LARGEST`], where windows are not counted separately.
     pub fn share_at_most(&self, window: u32) -> Option<f64> {
         if self.established == 0 || (window > Self::LARGEST && window < self.greatest) {
             return None;
@@ -89,19 +89,19 @@ impl Windows {
         })
     }
 
-    /// The greatest window found, in segments; `None` when no connection was found. Between two
-    /// readings, one beyond [`Windows::LARGEST`] may be an earlier one.
+    /// The largest window observed, in segments; `None` when no connection was observed. In a difference of
+    /// two readings, one beyond [`Windows::LARGEST`] may be from before the earlier reading.
     pub fn greatest(&self) -> Option<u32> {
         (self.established > 0).then_some(self.greatest)
     }
 
-    /// Connections found in a reading, on average; `None` without a reading.
+    /// Mean number of connections observed per reading; `None` without a reading.
     pub fn established_mean(&self) -> Option<f64> {
         (self.readings > 0).then(|| self.established as f64 / self.readings as f64)
     }
 
-    /// What was found since an earlier reading, which is not in it; `None` when these have begun
-    /// anew.
+    /// The observations since an earlier reading, without that reading; `None` when the counts were reset in
+    /// between.
     pub fn since(&self, earlier: &Windows) -> Option<Windows> {
         let less = |now: u64, then: u64| counted(Some(now), Some(then));
         let before = earlier.histogram.iter().chain(std::iter::repeat(&0));

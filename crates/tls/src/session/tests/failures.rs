@@ -1,4 +1,4 @@
-//! Every way of not getting along has a name.
+//! Every failure to agree has its own variant.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use super::pair::{NOW, Pair, TODAY, authority, client_options, server_options};
 use crate::certificate::{Authority, Issue, Lifetime};
 use crate::*;
 
-/// Carries until one side fails, then its alert; gives what each side failed with, the client first.
+/// Transfers bytes both ways until nothing is left to send; returns the failure of each side, the client's
+/// first.
 fn quarrel(mut pair: Pair) -> [Option<TlsFailure>; 2] {
     for _ in 0..10 {
         let _ = pair.up();
@@ -76,7 +77,7 @@ fn certificates_are_refused_for_what_is_wrong_with_them() {
             assert_eq!(failure.failure(), Failure::TlsFailed);
             assert_eq!(told, alert(number), "{version}");
         }
-        // Whoever does not verify takes them all.
+        // A client that does not verify accepts them all.
         let mut client = client_options();
         client.verification = Verification::Off;
         let mut pair = Pair::with(client, server);
@@ -178,7 +179,7 @@ fn a_changed_octet_is_a_bad_record() {
         octets[last] ^= 1;
         let failure = pair.server.receive(&octets, NOW).unwrap_err();
         assert_eq!(failure, TlsFailure::BadRecord);
-        // Once and for all.
+        // The failure is permanent.
         assert_eq!(pair.server.receive(b"", NOW), Err(TlsFailure::BadRecord));
         assert_eq!(pair.server.write(b"x"), 0);
         pair.client.transmitted(last + 1);
@@ -261,7 +262,7 @@ fn what_was_not_sealed_never_leaves() {
         let mut pair = Pair::with(client.clone(), server_options());
         pair.settle().unwrap();
         pair.client.write(b"secret");
-        // The server gives up before the client has sent it.
+        // The server fails before the client has sent the data.
         pair.server.inject(21, &[2, 80]);
         assert_eq!(pair.down(), Err(TlsFailure::Alert(Alert(80))));
         assert_eq!(pair.client.transmit(), b"");

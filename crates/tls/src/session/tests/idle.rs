@@ -1,9 +1,9 @@
-//! What an idle session keeps.
+//! Memory that an idle session keeps.
 
 use super::super::{Phase, Session};
 use super::pair::{NOW, Pair, client_options, server_options};
 
-/// Octets of memory in a session's buffers.
+/// Bytes of memory in a session's buffers.
 fn buffers(session: &Session) -> usize {
     let of_messages = match &session.phase {
         Phase::Established(established) => established.room_for_messages(),
@@ -26,7 +26,7 @@ fn buffers(session: &Session) -> usize {
 fn buffers_are_given_back_and_nothing_in_them_is_lost() {
     let mut pair = Pair::with(client_options(), server_options());
     pair.settle().unwrap();
-    // Tickets have come, and data both ways.
+    // Tickets and data in both directions have been received.
     pair.client.write(b"ping");
     pair.settle().unwrap();
     for session in [&mut pair.client, &mut pair.server] {
@@ -45,7 +45,7 @@ fn buffers_are_given_back_and_nothing_in_them_is_lost() {
         pair.client.open(&mut second, NOW).unwrap(),
         Some(&[7; 1000][..])
     );
-    // It was put together here, and has been given out.
+    // The record was assembled in this buffer, and its data has been returned.
     assert!(buffers(&pair.client) >= 1000);
     pair.client.rest();
     assert_eq!(buffers(&pair.client), 0);

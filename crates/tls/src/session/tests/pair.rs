@@ -1,4 +1,4 @@
-//! A client and a server, and what they agree on.
+//! A client and a server, and what they negotiate.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -26,11 +26,11 @@ pub(super) fn server_options() -> ServerOptions {
     ServerOptions::new(identity, TODAY)
 }
 
-/// Two sessions joined by a transport without delay.
+/// Two sessions connected by a transport without delay.
 pub(super) struct Pair {
     pub client: Session,
     pub server: Session,
-    /// Octets carried in each direction, the client's first.
+    /// Bytes transferred in each direction, the client's first.
     pub carried: [u64; 2],
     /// What each side read, the client first.
     pub read: [Vec<u8>; 2],
@@ -43,7 +43,7 @@ impl Pair {
         Pair::of(client, server, "origin.test")
     }
 
-    /// The same, of a client that asks for another name.
+    /// The same, with a client that requests another name.
     pub fn of(client: &Arc<ClientSettings>, server: &Arc<ServerSettings>, name: &str) -> Pair {
         Pair {
             client: Session::client(client, name, NOW).unwrap(),
@@ -60,7 +60,7 @@ impl Pair {
         Pair::new(&client, &server)
     }
 
-    /// Carries what the client has to send; gives what the server made of it.
+    /// Transfers the client's bytes to the server; returns the server's result.
     pub fn up(&mut self) -> Result<(), TlsFailure> {
         let mut octets = self.client.transmit().to_vec();
         self.client.transmitted(octets.len());
@@ -76,7 +76,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Carries what the server has to send.
+    /// Transfers the server's bytes to the client.
     pub fn down(&mut self) -> Result<(), TlsFailure> {
         let mut octets = self.server.transmit().to_vec();
         self.server.transmitted(octets.len());
@@ -88,7 +88,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Carries everything both ways until neither has anything to send.
+    /// Transfers all bytes in both directions until neither side has anything to send.
     pub fn settle(&mut self) -> Result<(), TlsFailure> {
         while self.client.wants_transmit() || self.server.wants_transmit() {
             self.up()?;
@@ -105,7 +105,7 @@ impl Pair {
         self.server.handshake().expect("the server is established")
     }
 
-    /// Both sides counted what was carried.
+    /// Asserts that both sides counted the transferred bytes.
     pub fn check_octets(&self) {
         let ways = [(&self.client, &self.server), (&self.server, &self.client)];
         for ((from, to), carried) in ways.into_iter().zip(self.carried) {
@@ -163,7 +163,7 @@ fn groups_and_keys_are_factors() {
         server.groups = vec![group];
         let pair = settled(client_options(), server);
         assert_eq!(pair.client_handshake().group, Some(group));
-        // A share is sent for X25519 alone; for the others the server asks.
+        // The client sends a key share for X25519 only; for other groups the server requests one.
         let asked = group != Group::X25519;
         for handshake in [pair.client_handshake(), pair.server_handshake()] {
             assert_eq!(handshake.hello_retry, asked);
@@ -363,7 +363,7 @@ fn the_first_records_fit_into_segments_and_again_after_a_pause() {
             pair.settle().unwrap();
             lengths
         };
-        // What was said while the connection was settled counts: four octets.
+        // The four bytes that were sent to settle the connection count too.
         let slow = [1000, 1000, 1000, 1000, 16_384, 9616];
         assert_eq!(records_at(10), slow);
         assert_eq!(records_at(10), [16_384, 13_616]);
@@ -388,7 +388,7 @@ fn what_waits_to_be_sent_is_bounded() {
     while written < content.len() {
         let taken = pair.server.write(&content[written..]);
         assert!(pair.server.transmit().len() < 66 * 1024);
-        // A transport that takes little at a time.
+        // A transport that accepts little at a time.
         if taken == 0 {
             let mut part = pair.server.transmit()[..10_000].to_vec();
             pair.server.transmitted(part.len());
@@ -462,7 +462,7 @@ fn keys_are_renewed_before_they_are_used_up() {
     assert_eq!(pair.read[0][4..], expected);
     assert_eq!(pair.read[1][4..], expected);
     pair.check_octets();
-    // Each of these is an update: header, message, type and tag.
+    // Each of these is a key update: header, message, type and tag.
     let updates = pair.client.sent().handshake - pair.client_handshake().sent;
     assert!(
         updates.0 >= 5 * 27 && updates.0.is_multiple_of(27),
@@ -486,7 +486,7 @@ fn a_used_up_key_of_tls_1_2_ends_the_connection_in_order() {
 }
 
 impl Pair {
-    /// Makes keys wear out after so many records.
+    /// Limits the number of records that a key may seal.
     fn limit_keys(&mut self, records: u64) {
         for session in [&mut self.client, &mut self.server] {
             session.limit_keys(records);

@@ -1,4 +1,4 @@
-//! Sessions that go on where an earlier one ended, and data sent before the handshake is over.
+//! Resumed sessions, and data sent before the handshake is complete.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ const STATEFUL: Tickets = Tickets::Stateful {
     capacity: 100,
 };
 
-/// One connection with settled handshake and tickets.
+/// One connection, with completed handshake and received tickets.
 fn connect(client: &Arc<ClientSettings>, server: &Arc<ServerSettings>) -> Pair {
     let mut pair = Pair::new(client, server);
     pair.settle().unwrap();
@@ -92,7 +92,7 @@ fn a_client_without_a_store_never_resumes() {
     }
 }
 
-/// Settings for early data, after a first connection that brought tickets.
+/// Settings for early data, after a first connection that received tickets.
 fn with_tickets(limit: Option<u32>) -> (Arc<ClientSettings>, Arc<ServerSettings>) {
     let (mut client, mut server) = (client_options(), server_options());
     client.early_data = true;
@@ -161,7 +161,7 @@ fn early_data_beyond_the_limit_is_not_taken() {
     pair.check_octets();
 }
 
-/// The server gives out tickets for early data and then forgets them all.
+/// The server issues tickets for early data and then loses them all.
 #[test]
 fn early_data_that_is_refused_is_written_again() {
     for octets in [6, 26, 4000] {
@@ -208,7 +208,7 @@ fn a_ticket_brings_early_data_once() {
     let replayed = first.client.transmit().to_vec();
     first.settle().unwrap();
     assert_eq!(first.early, b"once");
-    // Somebody who recorded it sends it again.
+    // An attacker who recorded it sends it again.
     let mut second = Session::server(&server, NOW).unwrap();
     let mut input = replayed;
     let mut input = &mut input[..];

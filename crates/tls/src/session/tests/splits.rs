@@ -1,4 +1,4 @@
-//! Any split of the octets gives the same plaintext and the same figures.
+//! Any split of the bytes gives the same plaintext and the same figures.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use super::pair::{NOW, TODAY, authority, client_options};
 use crate::certificate::{Issue, KeyKind};
 use crate::*;
 
-/// What came of a connection whose octets were cut as told.
+/// The result of a connection whose bytes were cut into given pieces.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     read: [Vec<u8>; 2],
@@ -18,7 +18,7 @@ struct Outcome {
     traffic: Vec<(Traffic, Traffic)>,
 }
 
-/// Cuts octets into pieces of these sizes, in turn.
+/// Cuts bytes into pieces of these sizes, repeated in turn.
 struct Cuts<'c> {
     sizes: &'c [usize],
     next: usize,
@@ -51,7 +51,7 @@ impl Cuts<'_> {
     }
 }
 
-/// A server all of whose signatures are of one length, so that handshakes are, too.
+/// A server whose signatures all have the same length, so that handshakes have too.
 fn server_options() -> ServerOptions {
     static IDENTITY: OnceLock<Identity> = OnceLock::new();
     let identity = IDENTITY.get_or_init(|| {
@@ -64,7 +64,7 @@ fn server_options() -> ServerOptions {
     ServerOptions::new(identity.clone(), TODAY)
 }
 
-/// A connection that resumes with early data after one that does not, both with data each way.
+/// A connection, then one that resumes it with early data; both with data in each direction.
 fn run(version: Version, sizes: &[usize], content: &[u8]) -> Outcome {
     let (mut client, mut server) = (client_options(), server_options());
     client.versions = vec![version];
@@ -151,14 +151,14 @@ fn reading_simply_gives_what_reading_in_place_gives() {
         let octets = client.transmit().to_vec();
         client.transmitted(octets.len());
         assert_eq!(server.receive(&octets, NOW), Ok(octets.len()));
-        // What is not read now stays for later.
+        // Unread data is kept for later.
         let length = server.read(&mut some);
         read.extend_from_slice(&some[..length]);
         let octets = server.transmit().to_vec();
         server.transmitted(octets.len());
         client.receive(&octets, NOW).unwrap();
     }
-    // The rest is read in place: nothing is lost between the two ways.
+    // The rest is read in place: no data is lost when the two ways are mixed.
     for _ in 0..5 {
         let length = server.read(&mut some);
         read.extend_from_slice(&some[..length]);

@@ -1,4 +1,4 @@
-//! GIF89a. Padding is a comment extension: sub-blocks of at most 255 octets, each behind its length.
+//! GIF89a. Padding is a comment extension: sub-blocks of at most 255 bytes, each after its length.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use fathometer_model::{Body, Seed, Stretch};
 use super::super::pool::{Framed, weave};
 use crate::content::noise;
 
-/// Octets of a file besides its pixels.
+/// Bytes of a file without its pixels.
 const SHELL: u64 = 35;
 /// One pixel.
 pub(super) const SMALLEST: u64 = SHELL + 1;
-/// The longest row: code words stay 8 bits wide while fewer than 126 follow a clear code.
+/// The longest row: code words stay 8 bits wide as long as fewer than 126 follow a clear code.
 const LONGEST_ROW: u64 = 120;
 /// Width and height of the picture in larger files.
 const SIDE: u16 = 10;
-/// Octets of a full sub-block: its length and 255 others.
+/// Bytes of a full sub-block: its length and 255 more.
 const FULL: u64 = 256;
 
-/// Makes GIFs.
+/// Generates GIFs.
 pub(in super::super) struct Gifs {
     seed: Seed,
     /// Everything before the comment's sub-blocks.
@@ -43,7 +43,7 @@ impl Gifs {
         }
     }
 
-    /// The `index`-th file, of `size` octets.
+    /// The `index`-th file, of `size` bytes.
     pub fn make(&self, index: u64, size: u64) -> Body {
         let own = self.seed.child(index);
         let width = size - SHELL;
@@ -54,8 +54,8 @@ impl Gifs {
             return file.into();
         }
         let comment = size - self.head.len() as u64 - 2;
-        // The last sub-blocks are the file's own. A length of nothing would end the comment, so
-        // one octet left over goes with a full sub-block and the two are split otherwise.
+        // The last sub-blocks belong to the file alone. A length of zero would end the comment, so a
+        // remaining single byte is merged with a full sub-block, and the sum is split differently.
         let (full, rest) = match (comment / FULL, comment % FULL) {
             (full, rest @ 0..9) if full > 0 => (full - 1, FULL + rest),
             other => other,
@@ -78,8 +78,8 @@ impl Gifs {
     }
 }
 
-/// A picture of two colours, without the trailer that ends a file. The lowest bit of each of
-/// `pixels` counts.
+/// A picture of two colours, without the trailer that ends a file. Only the lowest bit of each of `pixels` is
+/// used.
 fn picture(width: u16, height: u16, pixels: &[u8], colours: u64) -> Vec<u8> {
     let mut file = b"GIF89a".to_vec();
     let [width_low, width_high] = width.to_le_bytes();

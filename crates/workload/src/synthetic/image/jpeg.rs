@@ -1,4 +1,4 @@
-//! Baseline JPEG (ITU-T T.81). Padding is comment segments of at most 65 533 octets.
+//! Baseline JPEG (ITU-T T.81). Padding is comment segments of at most 65 533 bytes.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use fathometer_model::{Body, Seed, Stretch};
 use super::super::pool::{Framed, weave};
 use crate::content::noise;
 
-/// A grey picture of two by two blocks and nothing else.
+/// A grey picture of two by two blocks only.
 pub(super) const SMALLEST: u64 = 146;
-/// Octets of a comment segment besides its text: marker and length.
+/// Bytes of a comment segment without its text: marker and length.
 const FRAME: u64 = 4;
 /// The longest text of a comment segment.
 const PAYLOAD: usize = 65_533;
-/// Octets of a file's own in its last comment.
+/// Bytes of the last comment that belong to the file alone.
 const OWN: u64 = 8;
 
-/// Makes JPEGs.
+/// Generates JPEGs.
 pub(in super::super) struct Jpegs {
     seed: Seed,
     /// The picture after its first marker and any comments.
@@ -38,7 +38,7 @@ impl Jpegs {
         }
     }
 
-    /// The `index`-th file, of `size` octets.
+    /// The `index`-th file, of `size` bytes.
     pub fn make(&self, index: u64, size: u64) -> Body {
         let own = self.seed.child(index);
         let padding = size - SMALLEST;
@@ -51,7 +51,7 @@ impl Jpegs {
         let full = (padding - FRAME) / block;
         let mut text = padding - full * block - FRAME;
         let mut frame = vec![0xff, 0xd8];
-        // A few octets more than a comment holds: a short one goes before it.
+        // Slightly longer than a comment may be: a short comment goes before it.
         if text > PAYLOAD as u64 {
             frame.extend([0xff, 0xfe, 0, 2]);
             text -= FRAME;
@@ -79,14 +79,14 @@ impl Jpegs {
     }
 }
 
-/// A grey picture of 16 by 16 pixels, four blocks of one shade each, after the marker that begins a
-/// file. `spare` symbols that nothing uses stand in the second code table, an octet each.
+/// A grey picture of 16 by 16 pixels, four blocks of one shade each, without the marker that starts a file.
+/// The second code table also contains `spare` unused symbols of one byte each.
 fn picture(shades: u64, spare: u8) -> Vec<u8> {
     let mut file = vec![0xff, 0xdb, 0, 67, 0];
     file.extend([8; 64]);
-    // 8 bits a sample, 16 by 16, one component without subsampling.
+    // 8 bits per sample, 16 by 16, one component without subsampling.
     file.extend([0xff, 0xc0, 0, 11, 8, 0, 16, 0, 16, 1, 1, 0x11, 0]);
-    // Differences of no bits have the code 0, those of six bits 10.
+    // Differences of zero bits have the code 0, those of six bits 10.
     file.extend([0xff, 0xc4, 0, 21, 0x00, 1, 1]);
     file.extend([0; 14]);
     file.extend([0, 6]);
@@ -96,8 +96,8 @@ fn picture(shades: u64, spare: u8) -> Vec<u8> {
     file.push(0);
     file.extend(1..=spare);
     file.extend([0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0]);
-    // Four blocks of 9 bits: code, difference, end of block. The first goes up, the next down and
-    // so on, which keeps the shades in range.
+    // Four blocks of 9 bits: code, difference, end of block. Differences alternate up and down, which keeps
+    // the shades in range.
     let mut bits = 0u64;
     for block in 0..4 {
         let magnitude = (shades >> (6 * block)) & 31;

@@ -1,10 +1,9 @@
 //! Images of an exact size that any decoder accepts.
 //!
-//! Small ones are one row of pixels, as long as the size asks. Larger ones are a small picture
-//! followed by noise in the place where the format lets a file carry what is not pixels: a comment
-//! extension (GIF), a private ancillary chunk (PNG), a comment segment (JPEG), an unknown chunk
-//! (WebP). The noise is shared; a few octets of it are each file's own, so that two files of one
-//! size differ.
+//! Small ones are one row of pixels, as long as the size requires. Larger ones are a small picture, followed
+//! by noise in a part of the format that holds no pixels: a comment extension (GIF), a private ancillary
+//! chunk (PNG), a comment segment (JPEG), an unknown chunk (WebP). The noise is shared. A few bytes of it
+//! belong to each file alone, so that two files of one size differ.
 
 mod gif;
 mod jpeg;

@@ -8,7 +8,7 @@ use fathometer_model::{Body, Seed, Stretch};
 use super::super::pool::{Framed, weave};
 use crate::content::noise;
 
-/// Octets of a file besides its pixels.
+/// Bytes of a file without its pixels.
 const SHELL: u64 = 69;
 /// One pixel.
 pub(super) const SMALLEST: u64 = SHELL + 1;
@@ -16,23 +16,23 @@ pub(super) const SMALLEST: u64 = SHELL + 1;
 const LONGEST_ROW: u64 = 200;
 /// Width and height of the picture in larger files.
 const SIDE: u32 = 10;
-/// What stands around a chunk's data: length, type, CRC.
+/// Bytes around a chunk's data: length, type, CRC.
 const FRAME: u64 = 12;
-/// Octets of a chunk's data in the pool.
+/// Bytes of a chunk's data in the pool.
 const PAYLOAD: usize = 65_536;
-/// Octets between two known CRCs of a chunk's beginning.
+/// Distance in bytes between stored CRCs of a chunk's prefixes.
 const MARK: usize = 1024;
-/// Octets of a file's own at the end of its last chunk, at least.
+/// The minimum number of bytes at the end of the last chunk that belong to the file alone.
 const OWN: u64 = 8;
 const PADDING: [u8; 4] = *b"fmPd";
 
-/// Makes PNGs.
+/// Generates PNGs.
 pub(in super::super) struct Pngs {
     seed: Seed,
     head: Arc<[u8]>,
     chunks: Framed,
-    /// For each chunk of the pool, the CRC after each multiple of [`MARK`] of its data. Without
-    /// these a CRC over up to 64 KiB would be computed for every file.
+    /// For each chunk of the pool, the CRC after each multiple of [`MARK`] bytes of its data. Without these,
+    /// a CRC over up to 64 KiB would be computed for every file.
     marks: Vec<Vec<u32>>,
 }
 
@@ -65,7 +65,7 @@ impl Pngs {
         }
     }
 
-    /// The `index`-th file, of `size` octets.
+    /// The `index`-th file, of `size` bytes.
     pub fn make(&self, index: u64, size: u64) -> Body {
         let own = self.seed.child(index);
         let width = size - SHELL;
@@ -76,7 +76,7 @@ impl Pngs {
         }
         let padding = size - self.head.len() as u64 - FRAME;
         let block = self.chunks.block as u64;
-        // The last chunk is the file's own, and is never shorter than its frame and its own octets.
+        // The last chunk belongs to the file alone, and is at least as long as its frame and its own bytes.
         let full = (padding - FRAME - OWN) / block;
         let data = padding - full * block - FRAME;
         let first = self.chunks.choose(own.draw(0));
@@ -107,7 +107,7 @@ impl Pngs {
     }
 }
 
-/// A picture in shades of grey, one octet a pixel, without the chunk that ends a file.
+/// A greyscale picture, one byte per pixel, without the chunk that ends a file.
 fn picture(width: u32, height: u32, pixels: &[u8]) -> Vec<u8> {
     let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
     let mut header = width.to_be_bytes().to_vec();
@@ -141,7 +141,7 @@ fn chunk(file: &mut Vec<u8>, kind: [u8; 4], data: &[u8]) {
     file.extend(crc.finalize().to_be_bytes());
 }
 
-/// The checksum of RFC 1950 over a few octets.
+/// The checksum of RFC 1950 over a few bytes.
 fn adler32(bytes: &[u8]) -> u32 {
     let (a, b) = bytes.iter().fold((1, 0), |(a, b), &byte| {
         let a = (a + u32::from(byte)) % 65_521;

@@ -1,8 +1,7 @@
-//! WebP, lossless (RFC 9649). Padding is a chunk of a type that readers do not know and skip:
-//! `fmPd`.
+//! WebP, lossless (RFC 9649). Padding is a chunk of an unknown type, which readers skip: `fmPd`.
 //!
-//! The format pads chunks to an even length. A file of odd size ends with one octet that its
-//! header does not count; RFC 9649 has readers ignore it.
+//! The format pads chunks to an even length. A file of odd size ends with one byte that its header does not
+//! count; RFC 9649 requires readers to ignore it.
 
 use std::sync::Arc;
 
@@ -11,23 +10,23 @@ use fathometer_model::{Body, Seed, Stretch};
 use super::super::pool::weave;
 use crate::content::noise;
 
-/// Octets of a simple file besides its pixels: the file's header, the chunk's, and of the
-/// bitstream its header and five prefix codes.
+/// Bytes of a simple file without its pixels: the headers of the file and of the chunk, and the bitstream's
+/// header and its five prefix codes.
 const SHELL: u64 = 20 + HEADER;
-/// Octets of a bitstream before its pixels.
+/// Bytes of a bitstream before its pixels.
 const HEADER: u64 = 13;
 /// Eight pixels.
 pub(super) const SMALLEST: u64 = SHELL + 1;
-/// The longest row in octets of pixels, of which each holds eight.
+/// The longest row, in bytes of eight pixels each.
 const LONGEST_ROW: u64 = 200;
 /// Width and height of the picture in larger files.
 const SIDE: u32 = 16;
 /// A chunk's type and length.
 const FRAME: u64 = 8;
-/// Octets of a file's own at the beginning of its padding.
+/// Bytes at the start of the padding that belong to the file alone.
 const OWN: u64 = 8;
 
-/// Makes WebPs.
+/// Generates WebPs.
 pub(in super::super) struct WebPs {
     seed: Seed,
     pixels: Vec<u8>,
@@ -46,7 +45,7 @@ impl WebPs {
         }
     }
 
-    /// The `index`-th file, of `size` octets.
+    /// The `index`-th file, of `size` bytes.
     pub fn make(&self, index: u64, size: u64) -> Body {
         let own = self.seed.child(index);
         let even = size & !1;
@@ -63,7 +62,7 @@ impl WebPs {
             let stream = bitstream(SIDE, SIDE, self.seed.draw(0), &self.pixels);
             let mut file = riff(even);
             chunk(&mut file, *b"VP8X", 10);
-            // No features; the canvas is the picture's, each side less one in 24 bits.
+            // No features; the canvas has the picture's size, each side minus one in 24 bits.
             file.extend([0, 0, 0, 0]);
             for side in [SIDE, SIDE] {
                 file.extend(&(side - 1).to_le_bytes()[..3]);
@@ -100,7 +99,7 @@ fn chunk(file: &mut Vec<u8>, kind: [u8; 4], length: u32) {
     file.extend(length.to_le_bytes());
 }
 
-/// A picture of two shades of green, a bit a pixel.
+/// A picture of two shades of green, one bit per pixel.
 fn bitstream(width: u32, height: u32, shades: u64, pixels: &[u8]) -> Vec<u8> {
     let mut bits = Bits::default();
     bits.put(0x2f, 8);
@@ -113,7 +112,7 @@ fn bitstream(width: u32, height: u32, shades: u64, pixels: &[u8]) -> Vec<u8> {
     bits.put(0b111, 3);
     bits.put(low, 8);
     bits.put(low | 0x80, 8);
-    // Red, blue, alpha and distance: one symbol each, so that pixels spend no bit on them.
+    // Red, blue, alpha and distance: one symbol each, so that pixels use no bits for them.
     for symbol in [shades as u32 >> 8 & 0xff, shades as u32 >> 16 & 0xff, 0xff] {
         bits.put(0b101, 3);
         bits.put(symbol, 8);
@@ -124,7 +123,7 @@ fn bitstream(width: u32, height: u32, shades: u64, pixels: &[u8]) -> Vec<u8> {
     bits.bytes
 }
 
-/// Bits packed from the lowest.
+/// Bits packed from the lowest one up.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,
@@ -143,7 +142,7 @@ impl Bits {
         }
     }
 
-    /// The bits after the last code are pixels already, of the first shade.
+    /// The bits after the last code are already pixels, of the first shade.
     fn pad_to(&mut self, bytes: usize) {
         self.bytes.resize(bytes, 0);
     }

@@ -21,7 +21,7 @@ fn what_is_said_in_its_place_is_told() {
     );
     say(&mut bench, 1, "", "clear");
     assert_eq!(bench.deliver(), ["alternatives 0 \"\" clear"]);
-    // Each is told with its own text, however many come at once and in the midst of what.
+    // Each is reported with its own text, in any number and in the middle of a response.
     bench.headers(1, &[(":status", "200")], false);
     say(&mut bench, 1, "", "a");
     say(&mut bench, 0, "https://b", "b");
@@ -35,7 +35,7 @@ fn what_is_said_in_its_place_is_told() {
         "end 0",
     ];
     assert_eq!(bench.deliver(), all);
-    // They are counted as all frames are: 9 octets, 2 of a length, and the texts.
+    // They are counted like all frames: 9 bytes of header, 2 of length, and the texts.
     let received = bench.client.received();
     assert_eq!(received.frames(FrameType::ALTSVC), 4);
     let texts = 19 + VALUE.len() + 5 + 1 + 10;
@@ -50,7 +50,7 @@ fn what_is_out_of_place_or_malformed_is_ignored() {
     bench.get("/");
     say(&mut bench, 0, "", VALUE);
     say(&mut bench, 1, "https://example.org", VALUE);
-    // Streams that are not open: asked for later, pushed, never.
+    // Streams that are not open: requested later, pushed, never used.
     for stream in [3, 2, 0x7fff_ffff] {
         say(&mut bench, stream, "", VALUE);
     }

@@ -1,4 +1,4 @@
-//! How connections and requests end before their time.
+//! Connections and requests that end early.
 
 use std::time::Duration;
 
@@ -164,7 +164,7 @@ fn one_request_can_be_given_up() {
         ["failed 0 local-abort", "unanswered 1 timed-out sent"]
     );
     assert_eq!(bench.written(), ["reset 1 CANCEL", "reset 3 CANCEL"]);
-    // What was under way counts for the connection's window, and for nothing else.
+    // Content in flight counts only for the connection's window.
     bench.data(1, b"late", true);
     bench.headers(3, &[(":status", "200")], true);
     assert!(bench.deliver().is_empty());

@@ -1,4 +1,4 @@
-//! Requests and their answers.
+//! Requests and their responses.
 
 use fathometer_model::Bytes;
 
@@ -163,7 +163,7 @@ fn octets_are_counted_as_they_are_on_the_wire() {
     bench.headers(1, &[(":status", "200"), ("x", "y")], false);
     let head = bench.wire.len() - start;
     bench.data(1, b"abc", false);
-    // Five octets of content and four of padding, with its length before.
+    // Five bytes of content and four of padding, with its length before.
     let header = frame::Header {
         length: 10,
         kind: FrameType::DATA,
@@ -323,7 +323,7 @@ fn frames_of_the_connection_overtake_what_is_held() {
     assert!(bench.client.release(Bytes(1)).0 > 9, "a whole frame");
     assert_eq!(bench.written().len(), 1);
     assert_eq!(bench.client.first_unsent(), RequestId(1));
-    // A table that shrinks must not shrink under what was compressed with it.
+    // A table must not shrink before the blocks compressed with it are sent.
     bench.settings(&[(id::HEADER_TABLE_SIZE, 0)]);
     bench.deliver();
     assert!(bench.written().is_empty());
@@ -339,7 +339,7 @@ fn a_smaller_table_is_kept_to() {
     bench.deliver();
     assert_eq!(bench.written(), ["settings ack"]);
     bench.decoder.set_table_limit(0);
-    // The decoder insists on the change of size, and would not find anything in an empty table.
+    // The decoder requires the size update, and an empty table has no entries to reference.
     bench.get("/b");
     bench.get("/c");
 }
@@ -369,7 +369,7 @@ fn heads_repeated_by_reference_are_read_once_and_counted_each_time() {
     for number in 0..4 {
         bench.get("/a");
         bench.headers(2 * number + 1, &fields, true);
-        // Something else in between must not be taken for it.
+        // A different request in between must not be confused with it.
         bench.get("/b");
         let log = bench.deliver();
         assert_eq!(log[1], format!("head {number} 200"), "{log:?}");
@@ -411,7 +411,7 @@ fn a_connection_renewed_is_a_new_one() {
 }
 
 impl Bench {
-    /// Asks where the client's settings go out first.
+    /// Sends a request where the client's settings go out first.
     fn get_after_settings(&mut self, target: &str) -> RequestId {
         let request = self.ask("GET", target);
         let written = self.written();

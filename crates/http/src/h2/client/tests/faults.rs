@@ -1,4 +1,4 @@
-//! Servers that break the rules.
+//! Servers that violate the protocol.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::h2::flow::UpdateAt;
 use crate::h2::frame::{FrameType, HEADER_LENGTH, Header};
 use crate::h2::settings::id;
 
-/// What a server sends, told in words that fit a test's message.
+/// The invalid frames that a server sends; its name appears in the messages of a test.
 type Offence = fn(&mut Bench);
 
 fn raw(bench: &mut Bench, kind: FrameType, flags: u8, stream: u32, payload: &[u8]) {
@@ -108,7 +108,7 @@ fn content_before_a_head_is_no_answer() {
     bench.data(1, b"a", false);
     assert_eq!(bench.deliver(), ["unanswered 0 bad-response sent"]);
     assert_eq!(bench.written(), ["reset 1 PROTOCOL_ERROR"]);
-    // What was under way when the stream was reset is passed over.
+    // Frames in flight when the stream was reset are skipped.
     bench.headers(1, &[(":status", "200")], false);
     bench.data(1, b"a", true);
     assert!(bench.deliver().is_empty());
@@ -185,7 +185,7 @@ fn faults_of_the_connection_end_it_with_their_code() {
         bench.get("/a");
         bench.get("/b");
         offence(&mut bench);
-        // Nothing that follows is read.
+        // No later input is read.
         bench.headers(3, &[(":status", "204")], true);
         let log = bench.deliver();
         let end = [
@@ -273,7 +273,7 @@ fn floods_end_the_connection() {
             Fault::AnswerFlood => 20,
             _ => 100,
         };
-        // Time that passes forgives, and so does content.
+        // Time resets the count, and so does content.
         for forgive in [
             (|b: &mut Bench| b.now += Duration::from_secs(1)) as Offence,
             |b| b.data(1, b"x", false),
@@ -312,13 +312,13 @@ fn answers_that_nobody_takes_are_bounded() {
         ..Config::default()
     });
     for _ in 0..12 {
-        // A second apart they are no flood by themselves.
+        // A second apart they are not a flood.
         bench.now += Duration::from_secs(1);
         write::ping(&mut bench.wire, false, [0; 8]);
         bench.deliver();
     }
     assert_eq!(bench.client.error().unwrap().why, Fault::OutputFlood);
-    // A server that sends and does not read makes windows pile up.
+    // If a server sends and does not read, window updates pile up.
     let mut bench = Bench::new(Config {
         update_at: UpdateAt::Once,
         ..Config::default()
@@ -330,7 +330,7 @@ fn answers_that_nobody_takes_are_bounded() {
     }
     bench.deliver();
     assert_eq!(bench.client.error().unwrap().why, Fault::OutputFlood);
-    // One that reads may send as long as it likes, whatever else waits.
+    // A server that reads may send for any time, even if other output waits.
     let mut bench = Bench::silent(Config {
         update_at: UpdateAt::Once,
         ..Config::default()
@@ -345,7 +345,7 @@ fn answers_that_nobody_takes_are_bounded() {
     for _ in 0..6000 {
         bench.data(1, b"x", false);
         bench.deliver();
-        // Something always stays behind.
+        // Some output always stays behind.
         let taken = 2000.min(bench.client.transmit().len() - 1);
         bench.client.transmitted(taken, bench.now);
     }
@@ -367,7 +367,7 @@ fn heads_are_bounded_before_and_after_decompression() {
     let mut bench = Bench::new(config);
     bench.get("/a");
     bench.get("/b");
-    // In the table it is short, and fourfold it is more than allowed.
+    // It is short in the table, and four times it exceeds the limit.
     bench.headers(1, &[(":status", "200"), ("a", &long)], true);
     bench.headers(3, &[(":status", "200"), ("a", &long), ("a", &long)], true);
     let log = bench.deliver();
@@ -387,7 +387,7 @@ fn heads_are_bounded_before_and_after_decompression() {
     bench.headers(7, &many, true);
     let log = bench.deliver();
     assert_eq!(log[2..], ["end 2", "begin 3", "failed 3 too-large"]);
-    // A block too long for anything ends the connection, since its table would be lost.
+    // A compressed block above the limit ends the connection, since its table would be out of sync.
     bench.written();
     bench.get("/e");
     raw(&mut bench, FrameType::HEADERS, 0, 9, &[0; 600]);

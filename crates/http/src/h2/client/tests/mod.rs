@@ -1,4 +1,4 @@
-//! The client machine against frames written by hand.
+//! The client machine against hand-written frames.
 
 mod alternatives;
 mod close;
@@ -17,7 +17,7 @@ use crate::h2::frame::{self, Frame, Reader, write};
 use crate::h2::{PREFACE, StreamId};
 use crate::hpack::{Decoder, Encoder, Indexing};
 
-/// A connection, and a server that does what the test says.
+/// A connection, and a server controlled by the test.
 struct Bench {
     client: Connection,
     now: Instant,
@@ -29,7 +29,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Both sides have told their settings, and the client's are acknowledged.
+    /// Both sides have sent their settings, and the client's are acknowledged.
     fn new(config: Config) -> Bench {
         let mut bench = Bench::silent(config);
         bench.settings(&[]);
@@ -39,7 +39,7 @@ impl Bench {
         bench
     }
 
-    /// The server has said nothing yet; the client's preface is read.
+    /// The server has sent nothing yet; the client's preface is read.
     fn silent(config: Config) -> Bench {
         let limits = frame::Limits {
             frame: 1 << 20,
@@ -65,7 +65,7 @@ impl Bench {
         queued.request
     }
 
-    /// Asks, and lets the server read it.
+    /// Sends a request, and lets the server read it.
     fn get(&mut self, target: &str) -> RequestId {
         let request = self.ask("GET", target);
         let written = self.written();
@@ -125,7 +125,7 @@ impl Bench {
         write::go_away(&mut self.wire, StreamId::new(last), code, b"why not");
     }
 
-    /// Lets the client read what the server has written, and tells what it reports.
+    /// Lets the client read what the server has written, and returns its events.
     fn deliver(&mut self) -> Vec<String> {
         let wire = std::mem::take(&mut self.wire);
         let mut log = Vec::new();
@@ -137,7 +137,7 @@ impl Bench {
         log
     }
 
-    /// Lets the server read what the client may transmit, and tells which frames those are.
+    /// Lets the server read what the client may transmit, and returns the frames as text.
     fn written(&mut self) -> Vec<String> {
         let octets = self.client.transmit().to_vec();
         self.client.transmitted(octets.len(), self.now);
@@ -198,7 +198,7 @@ fn line<'a>(method: &'a str, target: &'a str) -> RequestLine<'a> {
     }
 }
 
-/// An event in few words.
+/// A short text of an event.
 fn told(client: &Connection, event: &Event<'_>) -> String {
     let number = |request: &RequestId| match request.is_pushed() {
         true => format!("p{}", request.0 & 0xffff),

@@ -50,7 +50,7 @@ impl Bench {
         self
     }
 
-    /// Takes turns of 1000 octets until nothing waits; the streams in order.
+    /// Takes turns of 1000 bytes until nothing waits; the streams in order.
     fn run(&mut self) -> Vec<u32> {
         let mut order = Vec::new();
         while let Some(slot) = self.schedule.next() {
@@ -167,7 +167,7 @@ fn weights_share_and_parents_go_first() {
         .add(11, urgency(3), 2)
         .add(13, urgency(3), 2);
     assert_eq!(bench.run(), [9, 11, 9, 13, 9, 11, 9, 13]);
-    // A parent goes before all that depends on it.
+    // A parent precedes all its dependents.
     let mut bench = Bench::new(Scheduling::Tree);
     bench.depend(1, 0, 15).depend(3, 1, 255).depend(5, 3, 255);
     bench
@@ -214,7 +214,7 @@ fn a_tree_is_bounded_and_forgets_the_idle() {
 
 #[test]
 fn what_was_promised_goes_behind_what_was_asked_for() {
-    // However the page may be sent, and whatever came first.
+    // For any priority of the page, and any order.
     for page in [urgency(3), incremental(3)] {
         let mut bench = Bench::new(Scheduling::AsAsked);
         bench
@@ -247,4 +247,14 @@ fn what_was_promised_depends_on_what_it_was_promised_with() {
         }
         assert_eq!(bench.run(), [1, 1, 1, 2, 4, 2, 4]);
     }
+}
+
+#[test]
+fn a_full_tree_forgets_no_stream_with_something_to_send() {
+    let mut bench = Bench::new(Scheduling::Tree);
+    bench.depend(1, 0, 15);
+    for number in 0..30 {
+        bench.add(2 * number + 1, urgency(3), 1);
+    }
+    assert_eq!(bench.run().len(), 30);
 }
