@@ -8,6 +8,7 @@ use crate::fit::{
 use crate::plan::PageId;
 
 use super::locality::Facts;
+use super::matching::BySize;
 use super::parameters::{BodyForm, LocalitySetting, PageOrder};
 use super::target::Target;
 use super::{Kind, Kinds, Summary, Surge, popularity};
@@ -38,6 +39,7 @@ pub(super) fn summary(surge: &Surge) -> Summary {
         .collect();
     let (mut file_requests, mut requested_octets) = (0, 0);
     for (page, &requests) in page_requests(surge).iter().enumerate() {
+        let requests = u64::from(requests);
         file_requests += requests * lengths[page];
         let octets: u64 = page_files(surge, page)
             .map(|file| surge.files[file].size.0)
@@ -188,7 +190,7 @@ fn page_files(surge: &Surge, page: usize) -> impl Iterator<Item = usize> {
 }
 
 /// How often the sequence asks for each page.
-fn page_requests(surge: &Surge) -> Vec<u64> {
+fn page_requests(surge: &Surge) -> Vec<u32> {
     let mut requests = vec![0; surge.pages.len()];
     for page in &surge.sequence {
         requests[page.0 as usize] += 1;
@@ -303,17 +305,16 @@ fn zipf(surge: &Surge) -> StageFit {
 /// The distance of request sizes from their law, when file *n* is asked for `requests(n)` times.
 pub(super) fn size_distance(surge: &Surge, requests: impl Fn(usize) -> u64) -> KolmogorovSmirnov {
     let law = &surge.parameters.request_sizes;
-    let mut sizes: Vec<(u64, u64)> = surge
-        .files
-        .iter()
-        .enumerate()
-        .map(|(file, about)| (about.size.0, requests(file)))
-        .filter(|&(_, requests)| requests > 0)
-        .collect();
-    sizes.sort_unstable();
-    let distance = KolmogorovSmirnov::new(sizes.chunk_by(|a, b| a.0 == b.0).map(|run| {
-        let times = run.iter().map(|&(_, requests)| requests).sum();
-        let size = run[0].0 as f64;
+    let sizes = BySize::new(
+        surge.files.len(),
+        surge.files.iter().map(|file| file.size.0),
+    );
+    let ascending = || {
+        let sizes = sizes.largest_first().rev();
+        sizes.map(|(size, file)| (size, requests(file as usize)))
+    };
+    let distance = KolmogorovSmirnov::new(runs(ascending()).map(|(size, times)| {
+        let size = size as f64;
         (
             times,
             1.0 - law.at_least(just_below(size)),
@@ -321,10 +322,9 @@ pub(super) fn size_distance(surge: &Surge, requests: impl Fn(usize) -> u64) -> K
         )
     }));
     // The law jumps at the cut, and between two sizes of files the distance may be largest there.
-    let below: u64 = sizes
-        .iter()
-        .filter(|&&(size, _)| (size as f64) < law.tail_scale)
-        .map(|&(_, requests)| requests)
+    let below: u64 = ascending()
+        .take_while(|&(size, _)| (size as f64) < law.tail_scale)
+        .map(|(_, requests)| requests)
         .sum();
     let share = below as f64 / distance.n.max(1) as f64;
     let at_cut = [law.tail_scale, just_below(law.tail_scale)]
@@ -333,6 +333,22 @@ pub(super) fn size_distance(surge: &Surge, requests: impl Fn(usize) -> u64) -> K
         distance: distance.distance.max(at_cut[0]).max(at_cut[1]),
         ..distance
     }
+}
+
+/// Adds up the requests of neighbours of the same size.
+fn runs(
+    mut sizes: impl Iterator<Item = (u64, u64)> + Clone,
+) -> impl Iterator<Item = (u64, u64)> + Clone {
+    let mut next = sizes.next();
+    std::iter::from_fn(move || {
+        let (size, mut times) = next.take()?;
+        next = sizes.find(|&(other, requests)| {
+            let another = other != size;
+            times += if another { 0 } else { requests };
+            another
+        });
+        Some((size, times))
+    })
 }
 
 fn request_law(surge: &Surge) -> String {
@@ -391,8 +407,8 @@ fn request_sizes(surge: &Surge, references: impl Fn(usize) -> u64, moved: bool) 
 }
 
 /// How often the sequence asks for each file.
-pub(super) fn file_requests(surge: &Surge) -> Vec<u64> {
-    let mut requests = vec![0u64; surge.files.len()];
+pub(super) fn file_requests(surge: &Surge) -> Vec<u32> {
+    let mut requests = vec![0; surge.files.len()];
     for (page, times) in page_requests(surge).into_iter().enumerate() {
         for file in page_files(surge, page) {
             requests[file] += times;
@@ -402,10 +418,10 @@ pub(super) fn file_requests(surge: &Surge) -> Vec<u64> {
 }
 
 /// Half of the share of the file that is asked for most: no sizes come nearer to a law than that.
-pub(super) fn unavoidable(requests: &[u64]) -> f64 {
+pub(super) fn unavoidable(requests: &[u32]) -> f64 {
     let most = requests.iter().max().copied().unwrap_or(0);
-    let total: u64 = requests.iter().sum();
-    most as f64 / (2.0 * total.max(1) as f64)
+    let total: u64 = requests.iter().map(|&requests| u64::from(requests)).sum();
+    f64::from(most) / (2.0 * total.max(1) as f64)
 }
 
 fn requested_sizes(surge: &Surge, served: Served) -> StageFit {

@@ -330,7 +330,7 @@ pub fn plan(
 fn match_again(surge: &mut Surge, kinds: Kinds) -> goodness::Served {
     let requests = goodness::file_requests(surge);
     let unavoidable = goodness::unavoidable(&requests);
-    let before = goodness::size_distance(surge, |file| requests[file]);
+    let before = goodness::size_distance(surge, |file| requests[file].into());
     let kept = goodness::Served {
         distance: before,
         unavoidable,
@@ -346,7 +346,7 @@ fn match_again(surge: &mut Surge, kinds: Kinds) -> goodness::Served {
         .unzip();
     let (base, paged) = (kinds.base as usize, (kinds.base + kinds.embedded) as usize);
     let ranges = [0..base, base..paged, paged..sizes.len()];
-    let by_kind: Vec<(&[u64], &[u64])> = ranges
+    let by_kind: Vec<(&[u64], &[u32])> = ranges
         .iter()
         .map(|range| (&sizes[range.clone()], &requests[range.clone()]))
         .collect();
@@ -358,7 +358,7 @@ fn match_again(surge: &mut Surge, kinds: Kinds) -> goodness::Served {
             surge.files[file].part = parts[from];
         }
     }
-    let after = goodness::size_distance(surge, |file| requests[file]);
+    let after = goodness::size_distance(surge, |file| requests[file].into());
     if after.distance < before.distance {
         return goodness::Served {
             distance: after,
