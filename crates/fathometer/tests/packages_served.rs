@@ -4,6 +4,8 @@
 //! Needs curl, python3, tar and unzip. Servers are children on loopback, at ports that the kernel chooses, and
 //! end with their test.
 
+#[path = "support/ports.rs"]
+mod ports;
 #[path = "support/serving.rs"]
 mod serving;
 #[path = "packages_served/turns.rs"]
@@ -566,10 +568,7 @@ fn nginx_sends_a_package_that_lies_in_a_folder() {
     let package = server.package("/").content;
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("page.objp"), &package).unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .unwrap()
-        .port();
+    let port = ports::free_address().port();
     let scratch = tempfile::tempdir().unwrap();
     let at = scratch.path().display();
     let config = format!(

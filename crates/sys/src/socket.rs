@@ -156,6 +156,13 @@ pub fn listen(address: SocketAddr, backlog: u32, options: &SocketOptions) -> Res
     Ok(TcpListener::from(socket))
 }
 
+/// From now on, listeners with [`reuse_port`](SocketOptions::reuse_port) of this user may bind to the address of
+/// this one. A listener that was bound without that option and is shared afterwards has a port that no other
+/// program shares.
+pub fn share_port(listener: &TcpListener) -> Result<()> {
+    set(listener, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).doing("set SO_REUSEPORT")
+}
+
 /// Starts a connection, in the calling thread's namespace, without waiting. When the socket becomes writable,
 /// [`TcpStream::take_error`] returns the result.
 ///
@@ -434,6 +441,30 @@ mod tests {
 
     fn loopback() -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], 0))
+    }
+
+    #[test]
+    fn a_port_of_its_own_can_be_shared_afterwards() {
+        let first = listen(loopback(), 64, &SocketOptions::default()).unwrap();
+        let address = first.local_addr().unwrap();
+        let shared = SocketOptions {
+            reuse_port: true,
+            ..SocketOptions::default()
+        };
+        let early = listen(address, 64, &shared);
+        assert!(matches!(early, Err(crate::Error::PortTaken { .. })));
+        share_port(&first).unwrap();
+        let second = listen(address, 64, &shared).unwrap();
+        let stranger = listen(address, 64, &SocketOptions::default());
+        assert!(matches!(stranger, Err(crate::Error::PortTaken { .. })));
+        // Each of 64 connections goes to either by a hash: that all go to one has a probability of 2^-63.
+        let clients: Vec<_> = (0..64)
+            .map(|_| std::net::TcpStream::connect(address).unwrap())
+            .collect();
+        let count = |listener: &TcpListener| std::iter::from_fn(|| listener.accept().ok()).count();
+        let counts = [count(&first), count(&second)];
+        assert_eq!(counts.iter().sum::<usize>(), clients.len());
+        assert!(!counts.contains(&0), "{counts:?}");
     }
 
     fn accepted(listener: &TcpListener) -> TcpStream {

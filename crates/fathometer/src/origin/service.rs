@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fathometer_http::origin::Origin;
-use fathometer_sys::{Clock, sched};
+use fathometer_sys::{Clock, sched, socket};
 
 use super::{
     LogFile, OriginHandle, OriginLoop, OriginSockets, OriginStatistics, Protocols, listen,
@@ -66,20 +66,32 @@ impl Service {
         let count = origins.len().max(1);
         let most_open = options.most_open / count;
         let mut addresses = Vec::new();
+        // The first loop's listeners are bound without SO_REUSEPORT: with it the port might be shared with another
+        // program. They stay open, so that no program takes the port before the other loops listen.
+        let mut first = Vec::new();
         for &address in &options.addresses {
             let failed = |error| ServiceError::Listen { address, error };
-            // First without SO_REUSEPORT: with it the port might be shared with another program.
-            let alone = listen(address, options.sockets, false).map_err(failed)?;
-            addresses.push(alone.local_addr()?);
+            let listener = listen(address, options.sockets, false).map_err(failed)?;
+            if shared {
+                socket::share_port(&listener).map_err(io::Error::other)?;
+            }
+            addresses.push(listener.local_addr()?);
+            first.push(listener);
         }
+        let mut first = Some(first);
         let processors = sched::processors().map_err(io::Error::other)?;
         let mut loops = Vec::with_capacity(origins.len());
         for origin in origins {
-            let mut listeners = Vec::with_capacity(addresses.len());
-            for &address in &addresses {
-                let failed = |error| ServiceError::Listen { address, error };
-                listeners.push(listen(address, options.sockets, shared).map_err(failed)?);
-            }
+            let listeners = match first.take() {
+                Some(listeners) => listeners,
+                None => addresses
+                    .iter()
+                    .map(|&address| {
+                        listen(address, options.sockets, true)
+                            .map_err(|error| ServiceError::Listen { address, error })
+                    })
+                    .collect::<Result<Vec<_>, _>>()?,
+            };
             let mut one = OriginLoop::with_listeners(listeners, origin, protocols.clone(), clock)?
                 .with_most_open(most_open);
             if let Some(most) = options.shed_above {

@@ -5,6 +5,8 @@
 //! `FATHOMETER_REQUIRE_TOOLS` is 1. Every server is a child process that ends with its test.
 
 mod host;
+#[path = "../support/ports.rs"]
+mod ports;
 mod servers;
 
 use fathometer_http::h2::client::{Config, Push, Scheme, Start};

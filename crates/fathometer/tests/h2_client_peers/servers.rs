@@ -1,7 +1,7 @@
 //! Third-party servers, each configured for HTTP/2 without TLS.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+use crate::ports::free_address;
 
 /// The served files, and the other files that a server needs.
 pub struct Folder {
@@ -141,8 +143,7 @@ pub fn nginx(folder: &Folder) -> Option<Server> {
 fn start(name: &'static str, command: impl Fn(&Path, SocketAddr) -> Command) -> Option<Server> {
     let program = tool(name)?;
     for _ in 0..3 {
-        let free = TcpListener::bind("127.0.0.1:0");
-        let address = free.and_then(|free| free.local_addr()).unwrap();
+        let address = free_address();
         let child = command(&program, address)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -11,6 +11,8 @@ mod hostile;
 #[path = "../support/nobody.rs"]
 mod nobody;
 mod ourselves;
+#[path = "../support/ports.rs"]
+mod ports;
 mod records;
 mod servers;
 mod support;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use fathometer_model::Failure;
 use fathometer_sys::Clock;
 
+use crate::ports::free_address;
 use crate::support::{
     Ask, NAME, PATIENCE, Process, Trust, Visit, aioquic, client_settings, content, script, sha256,
     tool, visit,
@@ -133,13 +134,8 @@ fn caddy_serves_us() {
     let clock = Clock::start();
     let trust = Trust::new(clock);
     let folder = write_site(&trust);
-    // Caddy uses the port for TCP as well, so it must be free for both.
-    let address = {
-        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = tcp.local_addr().unwrap();
-        std::net::UdpSocket::bind(address).expect("the port is free for UDP too");
-        address
-    };
+    // Caddy uses the port for TCP as well.
+    let address = free_address();
     let configuration = format!(
         "{{\n  admin off\n  auto_https disable_redirects\n  skip_install_trust\n}}\n\
          https://{NAME}:{} {{\n  bind 127.0.0.1\n  tls {} {}\n  root * {}\n  file_server\n}}\n",

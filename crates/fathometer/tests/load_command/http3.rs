@@ -2,7 +2,7 @@
 //! program must report a server that disappears or that was never there.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -10,20 +10,10 @@ use fathometer_analysis::load::Summary;
 
 use crate::nobody::Nobody;
 use crate::peer::{FATHOMETER, tool};
+use crate::ports::free_address;
 use crate::protocols::{Place, SIZE, Server, logged};
 use crate::quiet::in_a_quiet_moment;
 use crate::support::{Ended, load, valid_if_possible, wait_until};
-
-/// A loopback port that is free for TCP and UDP.
-fn free_address() -> SocketAddr {
-    loop {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        if UdpSocket::bind(address).is_ok() {
-            return address;
-        }
-    }
-}
 
 /// Starts a server that listens on TCP and UDP, in either order.
 fn started(command: &mut Command, address: SocketAddr) -> Server {

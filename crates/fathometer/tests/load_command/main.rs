@@ -16,6 +16,8 @@ mod outputs;
 #[expect(dead_code, reason = "peers need more of it")]
 #[path = "../peers/support.rs"]
 mod peer;
+#[path = "../support/ports.rs"]
+mod ports;
 mod printing;
 mod probes;
 mod protocols;

@@ -2,7 +2,7 @@
 //! the program must report what is not available.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,6 +13,7 @@ use fathometer_tls::certificate::{Authority, Issue, Lifetime};
 use tempfile::TempDir;
 
 use crate::peer::{FATHOMETER, tool};
+use crate::ports::free_address;
 use crate::support::{Ended, load, wait_until};
 
 pub const SIZE: usize = 1024;
@@ -85,11 +86,6 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
 }
 
 /// nghttpd, over TLS or in cleartext; its log has one line for each request.

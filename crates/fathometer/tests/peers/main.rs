@@ -8,6 +8,8 @@ mod clients;
 mod curl_http2;
 mod http2;
 mod load;
+#[path = "../support/ports.rs"]
+mod ports;
 mod servers;
 mod support;
 mod tls;

@@ -5,7 +5,7 @@ pub mod serving;
 
 use std::fs;
 use std::io::{BufReader, Read};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
+
+use crate::ports::free_address;
 
 /// The program under test.
 pub const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
@@ -241,13 +243,6 @@ impl Drop for Server {
             let _ = self.child.wait();
         }
     }
-}
-
-/// A port that was free a moment ago.
-fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0")
-        .and_then(|listener| listener.local_addr())
-        .unwrap()
 }
 
 /// The parts of a response to curl's `--include`.

@@ -152,6 +152,13 @@ impl UdpSocket {
         })
     }
 
+    /// From now on, sockets with [`reuse_port`](UdpOptions::reuse_port) of this user may bind to the same
+    /// address. A socket that was bound without that option and is shared afterwards has a port that no other
+    /// program shares.
+    pub fn share_port(&self) -> Result<()> {
+        set(&self.socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1).doing("set SO_REUSEPORT")
+    }
+
     /// A socket for one peer. It receives only from that peer, reports when no program listens there, and
     /// sends more cheaply. With a `source`, that address and, unless zero, that port are used.
     ///

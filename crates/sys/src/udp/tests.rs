@@ -197,6 +197,22 @@ fn a_port_is_shared_only_by_those_who_say_so() {
 }
 
 #[test]
+fn a_port_of_its_own_can_be_shared_afterwards() {
+    let alone = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+    let shared = UdpOptions {
+        reuse_port: true,
+        ..UdpOptions::default()
+    };
+    let early = UdpSocket::bind(alone.local_address(), &shared);
+    assert!(matches!(early, Err(crate::Error::PortTaken { .. })));
+    alone.share_port().unwrap();
+    let _second = UdpSocket::bind(alone.local_address(), &shared).unwrap();
+    let _third = UdpSocket::bind(alone.local_address(), &shared).unwrap();
+    let stranger = UdpSocket::bind(alone.local_address(), &UdpOptions::default());
+    assert!(matches!(stranger, Err(crate::Error::PortTaken { .. })));
+}
+
+#[test]
 fn a_peer_that_cannot_be_reached_does_not_end_segmentation() {
     let server = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
     // Where the kernel has no segmentation offload, there is none to end.

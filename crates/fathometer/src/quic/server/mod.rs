@@ -131,18 +131,28 @@ impl Service {
         });
         let count = origins.len().max(1);
         let shared = count > 1;
-        let addresses = options
-            .addresses
-            .iter()
-            .map(|&address| free_address(address, options))
-            .collect::<Result<Vec<_>, _>>()?;
+        // The first loop's sockets are bound without SO_REUSEPORT: with it the port might be shared with another
+        // program. They stay open, so that no program takes the port before the other loops bind it.
+        let mut first = Vec::new();
+        for &address in &options.addresses {
+            let socket = bind(address, options, false)?;
+            if shared {
+                socket.share_port().map_err(io::Error::other)?;
+            }
+            first.push(socket);
+        }
+        let addresses: Vec<_> = first.iter().map(UdpSocket::local_address).collect();
+        let mut first = first.into_iter();
         let processors = sched::processors().map_err(io::Error::other)?;
         let mut kept = Vec::new();
         let mut workers = Vec::with_capacity(count);
         for (n, origin) in origins.into_iter().enumerate() {
             let mut worker = Worker::new(origin, Arc::clone(&config), options, clock)?;
             for (m, &address) in addresses.iter().enumerate() {
-                let socket = bind(address, options, shared)?;
+                let socket = match first.next() {
+                    Some(socket) => socket,
+                    None => bind(address, options, true)?,
+                };
                 kept.push(socket.duplicate()?);
                 let settings = ServerSettings {
                     tls: Arc::clone(&tls),
@@ -264,12 +274,6 @@ impl Service {
             None => Ok(total),
         }
     }
-}
-
-/// The address with a free port. It is bound without SO_REUSEPORT: with it the port might be shared with
-/// another program.
-fn free_address(address: SocketAddr, options: &ServiceOptions) -> Result<SocketAddr, ServiceError> {
-    bind(address, options, false).map(|socket| socket.local_address())
 }
 
 fn bind(
