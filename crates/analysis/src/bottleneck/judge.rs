@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use fathometer_model::Seed;
 
-use super::suspicion::{is_starved, unexplained_wait};
+use super::suspicion::{is_starved, unexplained_wait, waited_for_processor};
 use super::words::{self, capital, list, percent};
 use super::{
     Basis, Confidence, Counts, Effect, Elasticity, Observation, Outcome, Ranked, Resource,
@@ -233,11 +233,12 @@ impl Case {
         }
         let idle = percent(self.signals.machine_idle?);
         let used = percent(self.signals.cpu_of_quota?);
+        let waited = percent(waited_for_processor(&self.signals));
         Some(undecided(format!(
             "the processors of this machine are used up ({idle} idle) while the host has {used} of the \
-             processor time that it may use: the generator, the path or other programs have the rest. Give \
-             the host less than it gets now (--cpu), so that its own limit is met first, or run on a machine \
-             with more processors or less to do"
+             processor time that it may use and waits for a processor for {waited} of the time: the generator, \
+             the path or other programs have the rest. Give the host less than it gets now (--cpu), so that its \
+             own limit is met first, or run on a machine with more processors or less to do"
         )))
     }
 

@@ -19,6 +19,10 @@ const FULL: f64 = 0.95;
 const NEARLY: f64 = 0.85;
 /// A machine that is idle for less than this share has no processor time left.
 const EXHAUSTED: f64 = 0.05;
+/// Below this idle share, threads that wake one another find no processor when they need it.
+const SCARCE: f64 = 0.25;
+/// A host whose processes wait for a processor for more than this share of the time lacks one.
+const WAITED: f64 = 0.10;
 /// From this use on, the use is worth mentioning.
 const MUCH: f64 = 0.70;
 
@@ -102,7 +106,15 @@ pub(super) fn unexplained_wait(signals: &Signals) -> Option<(Duration, f64)> {
 /// path or other programs use the rest. The server then waits for the machine.
 pub(super) fn is_starved(signals: &Signals) -> bool {
     let used = signals.cpu_of_quota.unwrap_or(0.0);
-    signals.machine_idle.is_some_and(|idle| idle < EXHAUSTED) && used < NEARLY
+    let idle = signals.machine_idle.unwrap_or(1.0);
+    used < NEARLY && (idle < EXHAUSTED || idle < SCARCE && waited_for_processor(signals) > WAITED)
+}
+
+/// The share of the time in which processes of the host waited for a processor that something else used. Without the
+/// time in which the host's own quota held them.
+pub(super) fn waited_for_processor(signals: &Signals) -> f64 {
+    let throttled = signals.throttled_periods.unwrap_or(0.0);
+    (signals.cpu_pressure.unwrap_or(0.0) - throttled).max(0.0)
 }
 
 /// The mean time of an exchange, as the sum of its parts. The time to connect may be absent (persistent

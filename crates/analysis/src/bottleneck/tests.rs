@@ -254,6 +254,13 @@ fn a_machine_without_processor_time_to_spare_is_no_server_that_waits() {
         .into_iter()
         .find(|suspicion| suspicion.resource == Resource::ServerItself);
     assert!(itself.is_none_or(|suspicion| suspicion.confidence == Confidence::Possible));
+    // Some time is left, and yet the processes wait: threads that wake each other never use the last of it.
+    let mut waits = sleep();
+    waits.signals.machine_idle = Some(0.15);
+    waits.signals.cpu_pressure = Some(0.37);
+    let verdict = waits.verdict();
+    assert_eq!(verdict.named(), None, "{verdict:#?}");
+    assert!(verdict.summary.contains("waits for a processor for 37 %"));
     // A host that uses up its own quota gets all it may use.
     let mut own = cpu();
     own.signals.machine_idle = Some(0.02);
