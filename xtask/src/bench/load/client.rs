@@ -13,7 +13,7 @@ use super::server::{self, Server, Tuning};
 use super::{Judgement, ROUNDS, SECONDS};
 
 /// Connections that each client opens.
-const CONNECTIONS: u32 = 64;
+pub(super) const CONNECTIONS: u32 = 64;
 /// Connections, and streams on each, of each HTTP/2 client.
 const HTTP2: (u32, u32) = (16, 16);
 /// Largest relative difference between the medians of two clients.

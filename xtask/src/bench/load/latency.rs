@@ -11,8 +11,9 @@
 //! - A server that reports the time of a request (nginx's `$request_time`) counts from reading it, in
 //!   milliseconds. A saturated server reads a request long after it arrived. So the server's own clock is the
 //!   kernel's on the server's interface: a capture shows when each request arrived there and when the last
-//!   packet of its response left. A capture counts when it lost no packet and contains the exchanges that nginx
-//!   counted.
+//!   packet of its response left. The program that captures needs processor time that server and clients then
+//!   lack, so the kernel hands it only every fourth exchange of each connection ([`Sampling`]). A capture counts
+//!   when it lost no packet and contains a fourth of the exchanges that nginx counted.
 //!
 //! A client that is slower than the server measures its own queue. nginx therefore opens the file for every
 //! request here, which leaves each client spare time.
@@ -35,7 +36,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::json;
 
 use super::super::trace::median;
-use super::client::{self, Client, Place, installed};
+use super::client::{self, CONNECTIONS, Client, Place, installed};
 use super::server::{Server, Tuning};
 use super::{FILE, Judgement, SECONDS};
 
@@ -49,7 +50,7 @@ const ROUNDS: (usize, usize) = (9, 25);
 /// Seconds that a capture lasts: the run of a client, the time to start it, and the time to write the last
 /// packets.
 const CAPTURED: u32 = SECONDS + 3;
-/// Least share of the exchanges that a capture must contain: exchanges at its end may lack an answer.
+/// Least share of the sampled exchanges that a capture must contain: exchanges at its end may lack an answer.
 const HELD: f64 = 0.99;
 /// Bytes kept of each packet: the headers.
 const KEPT: &str = "96";
@@ -204,6 +205,14 @@ pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, Stri
         })
         .collect();
     let mut lost = 0;
+    let mut sampling = [None; CLIENTS.len()];
+    for (client, sampling) in CLIENTS.into_iter().zip(&mut sampling) {
+        let Some(capture) = Capture::start(&place.folder, nginx.address(), None)? else {
+            continue;
+        };
+        client.run_timed(place, &url, 1)?;
+        *sampling = capture.sampling()?;
+    }
     for round in 0..ROUNDS.1 {
         let is_decided = beside.iter().chain(&captured).all(Comparison::is_decided);
         if round >= ROUNDS.0 && is_decided {
@@ -221,10 +230,16 @@ pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, Stri
             }
         }
         let mut by_clock = [None; CLIENTS.len()];
-        for ((client, comparison), by_clock) in
-            CLIENTS.into_iter().zip(&mut captured).zip(&mut by_clock)
+        for (((client, comparison), by_clock), sampling) in CLIENTS
+            .into_iter()
+            .zip(&mut captured)
+            .zip(&mut by_clock)
+            .zip(sampling)
         {
-            let Some(capture) = Capture::start(&place.folder, nginx.address())? else {
+            if sampling.is_none() {
+                continue;
+            }
+            let Some(capture) = Capture::start(&place.folder, nginx.address(), sampling)? else {
                 continue;
             };
             let before = nginx.requests()?;
@@ -233,7 +248,11 @@ pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, Stri
             let Some(of_client) = cost.and_then(|cost| cost.latency) else {
                 continue;
             };
-            let held = |samples: &Samples| samples.values().sum::<u64>() as f64;
+            // The last sampled exchange of a connection has no request after it that shows its end.
+            let held = |samples: &Samples| {
+                let ended = samples.values().sum::<u64>() + u64::from(CONNECTIONS);
+                ended as f64 * f64::from(EVERY)
+            };
             let samples = capture.finish()?;
             let samples = samples.filter(|samples| held(samples) >= HELD * served as f64);
             let Some(of_wire) = samples.as_ref().and_then(quantiles) else {
@@ -323,6 +342,28 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
     (is_met, told)
 }
 
+/// One of how many exchanges is captured: a power of two.
+const EVERY: u32 = 4;
+
+/// Which exchanges of a connection are captured. Where all requests have the same length, the sequence number of a
+/// request divided by that length counts the requests of its connection, and the acknowledgement number of each
+/// packet of its response, divided by it, is the next number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sampling {
+    request_bytes: u32,
+}
+
+impl Sampling {
+    /// The capture filter (pcap-filter(7)) of every fourth request to a port and of its response.
+    fn filter(self, port: u16) -> String {
+        let (bytes, mask) = (self.request_bytes, EVERY - 1);
+        format!(
+            "(tcp dst port {port} and tcp[4:4] / {bytes} & {mask} = 0) or \
+             (tcp src port {port} and tcp[8:4] / {bytes} & {mask} = 1)"
+        )
+    }
+}
+
 /// A running capture of the server's interface.
 struct Capture {
     child: Child,
@@ -332,15 +373,23 @@ struct Capture {
 }
 
 impl Capture {
-    /// Starts a capture that stops by itself; `None` when capturing is not possible.
-    fn start(folder: &Path, server: SocketAddr) -> Result<Option<Capture>, String> {
+    /// Starts a capture that stops by itself, of all exchanges or of a sample; `None` when capturing is not
+    /// possible.
+    fn start(
+        folder: &Path,
+        server: SocketAddr,
+        sampling: Option<Sampling>,
+    ) -> Result<Option<Capture>, String> {
         let Some(program) = installed("dumpcap") else {
             return Ok(None);
         };
         let file = folder.join("latency.pcap");
         let mut child = Command::new(program)
             .args(["-i", "lo", "-P", "-s", KEPT, "-B", "256", "-f"])
-            .arg(format!("tcp port {}", server.port()))
+            .arg(sampling.map_or_else(
+                || format!("tcp port {}", server.port()),
+                |sampling| sampling.filter(server.port()),
+            ))
             .args(["-a", &format!("duration:{CAPTURED}"), "-w"])
             .arg(&file)
             .stdin(Stdio::null())
@@ -364,6 +413,25 @@ impl Capture {
             file,
             server,
         }))
+    }
+
+    /// Waits for the end of the capture. Returns how to sample exchanges like those in it; `None` if it has none.
+    fn sampling(self) -> Result<Option<Sampling>, String> {
+        let (port, file) = (self.server.port(), self.file.clone());
+        if self.finish()?.is_none() {
+            return Ok(None);
+        }
+        let octets = fs::read(&file)
+            .map_err(|error| format!("failed to read {}: {error}", file.display()))?;
+        let mut sampling = None;
+        packets(&octets, |_, packet| {
+            if packet.to == port && packet.payload > 0 {
+                sampling = sampling.or(Some(Sampling {
+                    request_bytes: packet.payload as u32,
+                }));
+            }
+        })?;
+        Ok(sampling)
     }
 
     /// Waits for the end of the capture. Returns its latencies in nanoseconds, or `None` if packets were lost.
@@ -390,9 +458,28 @@ fn kept_all(said: &str) -> bool {
     counts.is_some_and(|(_, dropped)| dropped == "0")
 }
 
-/// The latency of each exchange in a capture (pcap format, Ethernet, IPv4): from the packet with its request to
-/// the last packet of its response.
+/// The latency of each exchange in a capture: from the packet with its request to the last packet of its response.
 fn exchanges(octets: &[u8], port: u16) -> Result<Samples, String> {
+    let mut samples = Samples::new();
+    // For each connection, by client port: time of its request, and time of the last packet of the response.
+    let mut open: HashMap<u16, (u64, Option<u64>)> = HashMap::new();
+    packets(octets, |time, packet| {
+        if packet.payload == 0 {
+            return;
+        }
+        if packet.to == port {
+            if let Some((begun, Some(ended))) = open.insert(packet.from, (time, None)) {
+                *samples.entry(ended.saturating_sub(begun)).or_default() += 1;
+            }
+        } else if let Some((_, ended)) = open.get_mut(&packet.to) {
+            *ended = Some(time);
+        }
+    })?;
+    Ok(samples)
+}
+
+/// Passes each TCP packet of a capture (pcap format, Ethernet, IPv4) to `each`, with its time in nanoseconds.
+fn packets(octets: &[u8], mut each: impl FnMut(u64, Packet)) -> Result<(), String> {
     let word = |at: usize| -> Option<u32> {
         let bytes = octets.get(at..at + 4)?;
         Some(u32::from_le_bytes(bytes.try_into().ok()?))
@@ -402,29 +489,16 @@ fn exchanges(octets: &[u8], port: u16) -> Result<Samples, String> {
         Some(0xa1b2_3c4d) => 1,
         _ => return Err("dumpcap wrote no pcap file of this machine's byte order".to_owned()),
     };
-    let mut samples = Samples::new();
-    // For each connection, by client port: time of its request, and time of the last packet of the response.
-    let mut open: HashMap<u16, (u64, Option<u64>)> = HashMap::new();
     let mut at = 24;
     while let (Some(seconds), Some(fraction), Some(kept)) = (word(at), word(at + 4), word(at + 8)) {
         let time = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit;
         let packet = octets.get(at + 16..at + 16 + kept as usize);
         at += 16 + kept as usize;
-        let Some(Packet { from, to, payload }) = packet.and_then(Packet::read) else {
-            continue;
-        };
-        if payload == 0 {
-            continue;
-        }
-        if to == port {
-            if let Some((begun, Some(ended))) = open.insert(from, (time, None)) {
-                *samples.entry(ended.saturating_sub(begun)).or_default() += 1;
-            }
-        } else if let Some((_, ended)) = open.get_mut(&to) {
-            *ended = Some(time);
+        if let Some(packet) = packet.and_then(Packet::read) {
+            each(time, packet);
         }
     }
-    Ok(samples)
+    Ok(())
 }
 
 struct Packet {
