@@ -27,7 +27,6 @@ use super::run::{Findings, Request, Skipped, now};
 use super::setup::{Demand, Setup};
 use crate::command::Failure;
 use crate::progress::say;
-use crate::study::run::machine_facts;
 use crate::whole_file;
 
 /// The set-up, the machine and the parameters of a search.
@@ -97,7 +96,7 @@ impl Record {
         let facts = Facts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: crate::secrets::command_line(),
-            machine: machine_facts(&Machine::read()),
+            machine: Machine::read().facts(),
             started: now(),
             seed: request.seed.0,
             step: request.step,
