@@ -24,6 +24,7 @@ pub mod quic;
 pub mod run_folder;
 pub mod secrets;
 pub mod server;
+pub mod sha256;
 pub mod site_cache;
 pub mod site_folder;
 pub mod study;
