@@ -22,6 +22,7 @@ pub mod program;
 pub mod progress;
 pub mod quic;
 pub mod run_folder;
+pub mod scratch;
 pub mod secrets;
 pub mod server;
 pub mod sha256;

@@ -8,7 +8,7 @@ use fathometer_workload::plan::{Choice, Pages, Plan, Sessions, Target, Weights};
 use fathometer_workload::webstone;
 
 use crate::command::Failure;
-use crate::server::Scratch;
+use crate::scratch::Scratch;
 use crate::site_folder;
 use crate::workload;
 

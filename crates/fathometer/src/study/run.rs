@@ -30,8 +30,9 @@ use crate::lab::Side;
 use crate::leftovers;
 use crate::progress::Progress;
 use crate::run_folder::{OpenError, RunFolder, WriteError};
+use crate::scratch::{Scratch, ScratchError};
+use crate::server::Installed;
 use crate::server::definition::DefinitionError;
-use crate::server::{Installed, Scratch, ScratchError};
 use crate::site_folder::{self, SiteFolderError};
 use crate::workload;
 
