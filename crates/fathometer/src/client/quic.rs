@@ -10,9 +10,8 @@ use fathometer_http::driver::{ConnectionId, HostedRequest, PageDriver, Version};
 use fathometer_http::h3;
 use fathometer_model::{Instant, Seed, TlsRecord};
 use fathometer_quic::{EarlyData, Handshake};
-use fathometer_sys::udp::ReceiveBuffer;
+use fathometer_sys::udp::{Batches, ReceiveBuffer};
 
-use crate::quic::Batches;
 use crate::quic::client::{ClientSettings, Event, Http3Client};
 
 /// One connection.

@@ -31,12 +31,12 @@ use fathometer_quic::{
     ClientTls, CloseKind, Closed, Closer, ConnectionKey, EarlyData, Endpoint, Event as QuicEvent,
     Handshake, QlogWriter, ReadEnd, Statistics, TransportSettings,
 };
-use fathometer_sys::udp::ReceiveBuffer;
+use fathometer_sys::udp::{Batches, ReceiveBuffer};
 use fathometer_sys::{UdpSocket, socket};
 
 use super::feed::{FileBuffer, feed};
 use super::outbox::{LocalLosses, Outbox, Progress};
-use super::{ALPN, Batches, SettingsError, Sockets};
+use super::{ALPN, SettingsError, Sockets};
 
 /// Bytes of one stream read before events are returned.
 const READ_AT_ONCE: usize = 64 * 1024;
