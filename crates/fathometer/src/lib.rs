@@ -11,6 +11,7 @@ pub mod client;
 pub mod command;
 pub mod data;
 pub mod era;
+pub mod http3_client;
 pub mod key_log;
 pub mod lab;
 pub mod leftovers;

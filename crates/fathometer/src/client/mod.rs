@@ -24,7 +24,7 @@ use fathometer_tls::ClientSettings;
 
 use self::quic::QuicTransport;
 use self::transport::Transport;
-use crate::quic::client::ClientSettings as QuicSettings;
+use crate::http3_client::ClientSettings as QuicSettings;
 
 /// The options of the client's sockets.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ use fathometer_model::{Instant, Seed, TlsRecord};
 use fathometer_quic::{EarlyData, Handshake};
 use fathometer_sys::udp::{Batches, ReceiveBuffer};
 
-use crate::quic::client::{ClientSettings, Event, Http3Client};
+use crate::http3_client::{ClientSettings, Event, Http3Client};
 
 /// One connection.
 pub(super) struct QuicTransport {

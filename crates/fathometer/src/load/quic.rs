@@ -27,8 +27,8 @@ use super::timers::Timer;
 use super::transfer::note_sent;
 use super::worker::Worker;
 use super::{LoadError, Options, security};
+use crate::http3_client::{ClientSettings, Event, Http3Client};
 use crate::quic::Sockets;
-use crate::quic::client::{ClientSettings, Event, Http3Client};
 
 /// The settings of a test's connections.
 pub(super) struct QuicPlan {

@@ -1,17 +1,16 @@
-//! HTTP/3 on kernel sockets: hosts of the machines of QUIC (`fathometer_quic`) and HTTP/3
-//! (`fathometer_http::h3`).
+//! HTTP/3 on kernel sockets: what hosts of the machines of QUIC (`fathometer_quic`) and HTTP/3
+//! (`fathometer_http::h3`) share, and the host of servers.
 //!
-//! - [`client`]: one connection with a socket of its own, for the loops of page retrievals and of load
-//!   tests;
+//! - [`feed`]: from a machine into streams;
+//! - [`outbox`]: from a connection into a socket;
 //! - [`server`]: loops that serve an origin.
 //!
-//! Neither adds policy: the machines decide when a request is made and what the response is. This module
+//! A host adds no policy: the machines decide when a request is made and what the response is. This module
 //! decides the socket options ([`Sockets`]), because the offloads determine most of the CPU time of HTTP/3 and
 //! are factors of experiments.
 
-pub mod client;
-mod feed;
-mod outbox;
+pub mod feed;
+pub mod outbox;
 pub mod server;
 
 use std::fmt;
@@ -78,7 +77,8 @@ impl Sockets {
         }
     }
 
-    fn options(&self) -> UdpOptions {
+    /// The options of a socket that is not shared.
+    pub fn options(&self) -> UdpOptions {
         UdpOptions {
             segmentation: self.segmentation,
             coalescing: self.coalescing,
@@ -92,7 +92,7 @@ impl Sockets {
     }
 
     /// Datagrams per call, limited by what the socket supports.
-    fn segments_of(&self, socket: &fathometer_sys::UdpSocket) -> usize {
+    pub fn segments_of(&self, socket: &fathometer_sys::UdpSocket) -> usize {
         usize::from(self.segments).clamp(1, socket.segments())
     }
 }
