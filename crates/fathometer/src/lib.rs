@@ -29,6 +29,7 @@ pub mod server;
 pub mod sha256;
 pub mod site_cache;
 pub mod site_folder;
+pub mod stderr;
 pub mod study;
 pub mod tap_file;
 pub mod trial;

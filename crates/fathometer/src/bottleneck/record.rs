@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::run::{Findings, Request, Skipped, now};
 use super::setup::{Demand, Setup};
 use crate::command::Failure;
-use crate::progress::say;
+use crate::stderr::say;
 use crate::whole_file;
 
 /// The set-up, the machine and the parameters of a search.

@@ -11,7 +11,7 @@ use super::plants::{PLANTS, Plant};
 use super::record::{Found, Record, WIDTH};
 use super::run::{self, Repetitions, Request};
 use crate::command::Failure;
-use crate::progress::say;
+use crate::stderr::say;
 use crate::whole_file;
 
 /// Minimum number of replicates: two that agree are enough for a clear bottleneck.

@@ -26,7 +26,7 @@ use crate::bottleneck::slow_server::{self, Faults};
 use crate::data;
 use crate::era::Era;
 use crate::leftovers;
-use crate::progress::say;
+use crate::stderr::say;
 use crate::workload::SEED;
 
 /// Arguments of `bottleneck`.

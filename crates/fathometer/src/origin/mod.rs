@@ -45,7 +45,7 @@ pub use self::protocols::Protocols;
 pub use self::service::{Service, ServiceError, ServiceOptions};
 use self::timers::{Alarm, Timers};
 use self::wall_clock::WallClock;
-use crate::progress::say;
+use crate::stderr::say;
 
 const WAKE: Token = Token(usize::MAX);
 const LISTENER: usize = usize::MAX / 2;
