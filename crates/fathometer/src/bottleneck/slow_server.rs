@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use fathometer_http::h1::server::{Action, Connection, ServerConfig};
 use fathometer_http::origin::Origin;
-use fathometer_model::Seed;
+use fathometer_model::{Seed, quantity};
 use fathometer_sys::Clock;
 
 use crate::command::Failure;
@@ -65,7 +65,7 @@ impl FromStr for Faults {
             Some((fault, number)) => (fault, Some(number.parse().map_err(|_| wrong())?)),
         };
         let (kind, amount) = fault.split_once('=').ok_or_else(wrong)?;
-        let time = || crate::command::arguments::some_time(amount);
+        let time = || quantity::some_time(amount).map_err(|error| error.to_string());
         let rounds = || amount.parse().map_err(|_| wrong());
         let fault = match kind {
             "sleep" => Fault::Sleep(time()?),
