@@ -18,7 +18,7 @@ use fathometer_http::origin::Origin;
 use fathometer_model::{Seed, quantity};
 use fathometer_sys::Clock;
 
-use crate::command::Failure;
+use super::error::SearchError;
 use crate::server;
 use crate::server::definition::Definition;
 use crate::site_folder;
@@ -80,10 +80,10 @@ impl FromStr for Faults {
 }
 
 /// Serves a folder until the process is killed.
-pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), Failure> {
+pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), SearchError> {
     let definition = Definition::load("embedded")?;
     let Some(embedded) = &definition.embedded else {
-        return Err("the embedded origin is not embedded".into());
+        return Err(SearchError::NotEmbedded);
     };
     let clock = Clock::start();
     let site = Arc::new(site_folder::read(folder)?);
