@@ -270,7 +270,7 @@ pub fn media_type(path: &Path) -> &'static str {
 }
 
 /// Bytes to escape in the path of a URI: all except `pchar` and the slash (RFC 3986 section 3.3).
-pub(crate) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+pub const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
