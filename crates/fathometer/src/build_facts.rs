@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use fathometer_analysis::run::Build;
 
-use crate::study::hash;
+use crate::sha256;
 
 /// The version, and the commit if known: `0.1.0 (0123456789ab, modified)`.
 pub const VERSION: &str = env!("FATHOMETER_VERSION");
@@ -31,7 +31,7 @@ pub fn facts() -> Build {
 fn program_hash() -> &'static str {
     static HASH: OnceLock<String> = OnceLock::new();
     // The link refers to the file that was started, even if its path now has another file.
-    HASH.get_or_init(|| hash::of_file("/proc/self/exe".as_ref()).unwrap_or_default())
+    HASH.get_or_init(|| sha256::of_file("/proc/self/exe".as_ref()).unwrap_or_default())
 }
 
 #[cfg(test)]

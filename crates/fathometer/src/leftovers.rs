@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use fathometer_sys::cgroup::{self, Removal};
 
-use crate::server;
+use crate::scratch;
 
 /// Removes the control groups and temporary folders of killed programs.
 pub fn remove() -> Removal {
     let mut all = cgroup::remove_stale();
-    let folders = server::remove_stale_folders();
+    let folders = scratch::remove_stale();
     all.removed.extend(folders.removed);
     all.in_use.extend(folders.in_use);
     all.refused.extend(folders.refused);

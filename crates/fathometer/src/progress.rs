@@ -1,7 +1,6 @@
 //! Progress on stderr: a bar on a terminal, a line from time to time elsewhere.
 
-use std::fmt;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -9,14 +8,10 @@ use fathometer_model::Instant;
 use fathometer_sys::clock::Clock;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::stderr::say;
+
 /// Interval of lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
-
-/// Writes a line to stderr. A failure (stderr is closed, or on a full disk) is ignored, so that the measurement
-/// continues.
-pub fn say(line: fmt::Arguments<'_>) {
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
 
 /// The progress of a run, shared by all its workers.
 #[derive(Debug)]

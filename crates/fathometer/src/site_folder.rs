@@ -14,6 +14,8 @@ use fathometer_model::{Body, ContentCoding, File, FileId, Page, Site};
 use fathometer_sys::page_cache;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
+use crate::scratch;
+
 /// Codings and the endings of their files. Files are written with the first ending of a coding.
 pub const CODINGS: [(ContentCoding, &str); 3] = [
     (ContentCoding::Deflate, "deflate"),
@@ -69,7 +71,7 @@ pub enum SiteFolderError {
 /// Advice for a full disk. Most sites are written to temporary folders.
 fn advice(path: &Path, error: &io::Error) -> &'static str {
     match path.starts_with(std::env::temp_dir()) {
-        true => crate::server::no_room(error),
+        true => scratch::no_room(error),
         false => "",
     }
 }
@@ -109,7 +111,7 @@ pub fn write(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
 /// As [`write()`], for servers that may run as another user: every user may read the files, whatever the umask.
 pub fn write_for_servers(site: &Site, folder: &Path) -> Result<usize, SiteFolderError> {
     let written = write(site, folder)?;
-    crate::server::open_to_all(folder).map_err(system("set the permissions below", folder))?;
+    scratch::open_to_all(folder).map_err(system("set the permissions below", folder))?;
     Ok(written)
 }
 
@@ -268,7 +270,7 @@ pub fn media_type(path: &Path) -> &'static str {
 }
 
 /// Bytes to escape in the path of a URI: all except `pchar` and the slash (RFC 3986 section 3.3).
-pub(crate) const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+pub const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')

@@ -28,6 +28,23 @@ pub struct QuantityError {
     range: &'static str,
 }
 
+/// Why a text is not a time with a unit.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum TimeTextError {
+    /// The number is missing or malformed.
+    #[error("write a number and a unit, as in 10s, 500ms or 2m")]
+    Number,
+    /// The unit is unknown.
+    #[error("{0:?} is no unit of time: us, ms, s, m or h")]
+    Unit(String),
+    /// The time is out of range.
+    #[error(transparent)]
+    Range(#[from] QuantityError),
+    /// The time is zero and must not be.
+    #[error("it must be longer than nothing")]
+    Zero,
+}
+
 /// Checks that a number is finite and in a range.
 fn within(value: f64, least: f64, most: f64, range: &'static str) -> Result<f64, QuantityError> {
     // NaN is outside every range.
@@ -189,6 +206,38 @@ impl TimeSpan {
     }
 }
 
+/// Parses a length of time: `10` and `10s` are seconds; `250us`, `500ms`, `2m`, `1h`.
+///
+/// # Errors
+/// When the text has another form, or the time is longer than thirty days.
+pub fn time(text: &str) -> Result<Duration, TimeTextError> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit {
+        "" | "s" => 1.0,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(TimeTextError::Unit(unit.to_owned())),
+    };
+    let number: f64 = number.parse().map_err(|_| TimeTextError::Number)?;
+    Ok(TimeSpan::try_from(number * seconds)?.into())
+}
+
+/// Like [`time`], but longer than zero.
+///
+/// # Errors
+/// As for [`time`], and when the time is zero.
+pub fn some_time(text: &str) -> Result<Duration, TimeTextError> {
+    match time(text)? {
+        Duration::ZERO => Err(TimeTextError::Zero),
+        time => Ok(time),
+    }
+}
+
 impl From<TimeSpan> for Duration {
     fn from(time: TimeSpan) -> Duration {
         Duration::from_secs_f64(time.0)
@@ -263,5 +312,35 @@ mod tests {
         assert_eq!(Duration::from(short), Duration::from_micros(2500));
         let least = PositiveTimeSpan::try_from(1e-6).unwrap();
         assert_eq!(Duration::from(least), Duration::from_micros(1));
+    }
+
+    #[test]
+    fn times_are_read_with_their_unit() {
+        for (text, nanos) in [
+            ("10", 10_000_000_000_u128),
+            ("1.5s", 1_500_000_000),
+            ("250us", 250_000),
+            ("500ms", 500_000_000),
+            ("2m", 120_000_000_000),
+            ("1h", 3_600_000_000_000),
+        ] {
+            assert_eq!(time(text).unwrap().as_nanos(), nanos, "{text}");
+        }
+        for bad in [
+            "",
+            "s",
+            "10 s",
+            "1d",
+            "-1s",
+            "1e3",
+            "1..2s",
+            "nan",
+            "inf",
+            "999999999h",
+        ] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+        assert_eq!(time("0s").unwrap(), Duration::ZERO);
+        assert!(some_time("0s").is_err());
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here is confidential: no host name, no address, no user.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
@@ -77,6 +78,26 @@ impl Machine {
                 .collect(),
             open_files: (soft, hard),
         }
+    }
+
+    /// The properties as text, by the names that records of runs use.
+    pub fn facts(&self) -> BTreeMap<String, String> {
+        let mut facts = BTreeMap::new();
+        let mut put = |name: &str, value: String| {
+            facts.insert(name.to_owned(), value);
+        };
+        put("cpu", self.processor.clone());
+        put("cores", self.processors.to_string());
+        put("memory", self.memory.to_string());
+        put("kernel", self.kernel.clone());
+        put("architecture", self.architecture.clone());
+        put("os", self.distribution.clone());
+        put("clock_source", self.clock_source.clone());
+        put("steal_pct", format!("{:.2}", 100.0 * self.steal));
+        if let Some(hypervisor) = &self.hypervisor {
+            put("hypervisor", hypervisor.clone());
+        }
+        facts
     }
 }
 

@@ -8,7 +8,9 @@
 //! - [`record`]: the output of a search on the screen and in a folder
 //! - [`plants`], [`self_test`]: planted bottlenecks, set-ups with a known limit that test the method
 //! - [`slow_server`]: their server, which has a fault in its handler
+//! - [`error`]: why a search failed
 
+pub mod error;
 pub mod plants;
 pub mod record;
 pub mod run;

@@ -10,10 +10,10 @@ use fathometer_http::driver::Policy;
 use fathometer_model::{Bytes, Seed};
 use fathometer_path::Profile;
 
+use super::error::SearchError;
 use super::server::Server;
 use super::setup::{Demand, HostLimits, Load, Setup};
 use super::site::SiteOnDisk;
-use crate::command::Failure;
 use crate::era::Era;
 
 /// A set-up with a planted bottleneck.
@@ -26,7 +26,7 @@ pub struct Plant {
     pub limit: Resource,
     /// The factor by which limits are varied.
     pub step: f64,
-    make: fn(Bed) -> Result<Setup, Failure>,
+    make: fn(Bed) -> Result<Setup, SearchError>,
 }
 
 /// The settings that most planted bottlenecks share.
@@ -216,13 +216,13 @@ pub const PLANTS: [Plant; 13] = [
 
 impl Plant {
     /// Builds the set-up.
-    pub fn setup(&self, seed: Seed) -> Result<Setup, Failure> {
+    pub fn setup(&self, seed: Seed) -> Result<Setup, SearchError> {
         (self.make)(Bed::new(seed)?)
     }
 }
 
 impl Bed {
-    fn new(seed: Seed) -> Result<Bed, Failure> {
+    fn new(seed: Seed) -> Result<Bed, SearchError> {
         let setup = Setup {
             server: Arc::new(Server::named("embedded")?),
             site: Arc::new(SiteOnDisk::alike(20, 1_000, seed)?),
@@ -235,9 +235,7 @@ impl Bed {
             },
             load: Load {
                 demand: Demand::Busy(12),
-                policy: "h1.1"
-                    .parse::<Policy>()
-                    .map_err(|error| error.to_string())?,
+                policy: "h1.1".parse::<Policy>()?,
             },
             warm: true,
             warm_up: QUICK[0],
@@ -247,17 +245,17 @@ impl Bed {
         Ok(Bed { setup, seed })
     }
 
-    fn with_files(mut self, count: u32, octets: u64) -> Result<Bed, Failure> {
+    fn with_files(mut self, count: u32, octets: u64) -> Result<Bed, SearchError> {
         self.setup.site = Arc::new(SiteOnDisk::alike(count, octets, self.seed)?);
         Ok(self)
     }
 
-    fn with_server(mut self, faults: &str) -> Result<Bed, Failure> {
+    fn with_server(mut self, faults: &str) -> Result<Bed, SearchError> {
         self.setup.server = Arc::new(Server::slow(faults)?);
         Ok(self)
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Setup)) -> Result<Setup, Failure> {
+    fn with(mut self, change: impl FnOnce(&mut Setup)) -> Result<Setup, SearchError> {
         change(&mut self.setup);
         Ok(self.setup)
     }

@@ -13,21 +13,19 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use fathometer_analysis::bottleneck::{
-    Named, Observation, Outcome, Verdict, html, json, json::Document, judge, screen,
+    Named, Observation, Verdict, html, json, json::Document, judge, screen,
 };
 use fathometer_model::Seed;
 use fathometer_sys::Machine;
 use fathometer_sys::cgroup::AppliedLimit;
 use serde::{Deserialize, Serialize};
 
+use super::error::SearchError;
 use super::run::{Findings, Request, Skipped, now};
 use super::setup::{Demand, Setup};
-use crate::command::Failure;
-use crate::progress::say;
-use crate::study::run::machine_facts;
+use crate::stderr::say;
 use crate::whole_file;
 
 /// The set-up, the machine and the parameters of a search.
@@ -93,11 +91,11 @@ const VERDICT: &str = "verdict.json";
 
 impl Record {
     /// Starts a record, in a new folder if one is given. The folder must not exist yet.
-    pub fn begin(request: &Request, folder: Option<&Path>) -> Result<Record, Failure> {
+    pub fn begin(request: &Request, folder: Option<&Path>) -> Result<Record, SearchError> {
         let facts = Facts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: crate::secrets::command_line(),
-            machine: machine_facts(&Machine::read()),
+            machine: Machine::read().facts(),
             started: now(),
             seed: request.seed.0,
             step: request.step,
@@ -108,11 +106,9 @@ impl Record {
         let folder = match folder {
             None => None,
             Some(folder) => {
-                let refused = |error| {
-                    format!(
-                        "failed to make the folder {}: {error}: name another with --output",
-                        folder.display()
-                    )
+                let refused = |error| SearchError::Folder {
+                    folder: folder.to_owned(),
+                    error,
                 };
                 fs::create_dir(folder).map_err(refused)?;
                 let lines = File::create(folder.join(OBSERVATIONS)).map_err(refused)?;
@@ -129,19 +125,22 @@ impl Record {
     }
 
     /// Writes an observation.
-    pub fn keep(&mut self, observation: &Observation) -> Result<(), Failure> {
+    pub fn keep(&mut self, observation: &Observation) -> Result<(), SearchError> {
         if let Some((folder, lines)) = &mut self.folder {
             let mut line = serde_json::to_vec(observation)?;
             line.push(b'\n');
             lines
                 .write_all(&line)
-                .map_err(|error| format!("failed to write to {}: {error}", folder.display()))?;
+                .map_err(|error| SearchError::Observation {
+                    folder: folder.clone(),
+                    error,
+                })?;
         }
         Ok(())
     }
 
     /// Derives the verdict and writes it.
-    pub fn end(self, findings: Findings) -> Result<Found, Failure> {
+    pub fn end(self, findings: Findings) -> Result<Found, SearchError> {
         let found = Found {
             verdict: judge(&findings.observations, Seed(self.facts.seed)),
             facts: self.facts,
@@ -159,14 +158,13 @@ impl Record {
 }
 
 /// Reads a folder and derives the verdict from its observations, also if the search was interrupted.
-pub fn read(folder: &Path) -> Result<Found, Failure> {
+pub fn read(folder: &Path) -> Result<Found, SearchError> {
     let text = |name: &str| {
         let path = folder.join(name);
-        fs::read_to_string(&path)
-            .map_err(|error| format!("failed to read {}: {error}", path.display()))
+        fs::read_to_string(&path).map_err(|error| SearchError::Read { path, error })
     };
     let facts: Facts = serde_json::from_str(&text(SETUP)?)
-        .map_err(|error| format!("{SETUP} is not of the form: {error}"))?;
+        .map_err(|error| SearchError::Form { file: SETUP, error })?;
     let lines = text(OBSERVATIONS)?;
     // If the writer was killed, the last line may be truncated.
     let whole = lines.rfind('\n').map_or("", |end| &lines[..end]);
@@ -174,10 +172,13 @@ pub fn read(folder: &Path) -> Result<Found, Failure> {
         .lines()
         .enumerate()
         .map(|(n, line)| {
-            serde_json::from_str(line)
-                .map_err(|error| format!("line {} of {OBSERVATIONS}: {error}", n + 1))
+            serde_json::from_str(line).map_err(|error| SearchError::Line {
+                line: n + 1,
+                file: OBSERVATIONS,
+                error,
+            })
         })
-        .collect::<Result<Vec<Observation>, String>>()?;
+        .collect::<Result<Vec<Observation>, SearchError>>()?;
     let (skipped, limits) = match text(VERDICT) {
         Err(_) => (Vec::new(), Vec::new()),
         Ok(text) => match serde_json::from_str::<Published>(&text) {
@@ -219,24 +220,21 @@ impl Found {
         self.verdict.as_named()
     }
 
-    /// Prints the verdict and returns the exit code of its outcome.
-    pub fn publish(&self, json: bool) -> Result<ExitCode, Failure> {
-        if json {
-            println!("{}", serde_json::to_string_pretty(&self.published())?);
-        } else {
-            print!("{}", screen::render(&self.verdict, WIDTH));
-            if !self.skipped.is_empty() {
-                println!("\nnot varied");
-            }
-            for Skipped { resource, reason } in &self.skipped {
-                println!("  {:16} {reason}", resource.name());
-            }
+    /// The verdict as JSON: the content of `verdict.json`.
+    pub fn json(&self) -> Result<String, SearchError> {
+        Ok(serde_json::to_string_pretty(&self.published())?)
+    }
+
+    /// The verdict as text for the screen.
+    pub fn text(&self) -> String {
+        let mut text = screen::render(&self.verdict, WIDTH);
+        if !self.skipped.is_empty() {
+            text.push_str("\nnot varied\n");
         }
-        Ok(match self.verdict.outcome {
-            Outcome::Limited { .. } | Outcome::Together { .. } => ExitCode::SUCCESS,
-            Outcome::Undecided { .. } => ExitCode::from(4),
-            Outcome::Invalid { .. } => ExitCode::from(3),
-        })
+        for Skipped { resource, reason } in &self.skipped {
+            text.push_str(&format!("  {:16} {reason}\n", resource.name()));
+        }
+        text
     }
 }
 
@@ -341,15 +339,17 @@ fn words(setup: &Setup) -> Vec<(String, String)> {
     parts.into()
 }
 
-fn write_json(path: &Path, value: &impl Serialize) -> Result<(), Failure> {
+fn write_json(path: &Path, value: &impl Serialize) -> Result<(), SearchError> {
     let mut text = serde_json::to_vec_pretty(value)?;
     text.push(b'\n');
     write(path, &text)
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    whole_file::write(path, bytes)
-        .map_err(|error| format!("failed to write {}: {error}", path.display()).into())
+fn write(path: &Path, bytes: &[u8]) -> Result<(), SearchError> {
+    whole_file::write(path, bytes).map_err(|error| SearchError::Write {
+        path: path.to_owned(),
+        error,
+    })
 }
 
 #[cfg(test)]

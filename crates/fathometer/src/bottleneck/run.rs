@@ -15,9 +15,9 @@ use fathometer_sys::Clock;
 use fathometer_sys::cgroup::AppliedLimit;
 use serde::{Deserialize, Serialize};
 
+use super::error::SearchError;
 use super::setup::{How, Setup};
 use super::signals;
-use crate::command::Failure;
 use crate::progress::Progress;
 use crate::trial::{Measured, TrialError};
 
@@ -142,8 +142,8 @@ struct Variant {
 pub fn explore(
     request: &Request,
     interrupted: &(dyn Fn() -> bool + Sync),
-    record: &mut dyn FnMut(&Observation) -> Result<(), Failure>,
-) -> Result<Findings, Failure> {
+    record: &mut dyn FnMut(&Observation) -> Result<(), SearchError>,
+) -> Result<Findings, SearchError> {
     let _awake = fathometer_sys::awake::in_a_guest(&fathometer_sys::Machine::read());
     let mut findings = Findings::default();
     let mut variants = vec![Variant {
@@ -257,7 +257,7 @@ fn order(count: usize, seed: Seed, replicate: u32) -> Vec<usize> {
 struct Trials<'a> {
     request: &'a Request,
     interrupted: &'a (dyn Fn() -> bool + Sync),
-    record: &'a mut dyn FnMut(&Observation) -> Result<(), Failure>,
+    record: &'a mut dyn FnMut(&Observation) -> Result<(), SearchError>,
     building: Mutex<()>,
     clock: Clock,
 }
@@ -269,7 +269,7 @@ impl Trials<'_> {
         variant: &Variant,
         replicate: u32,
         observations: &mut Vec<Observation>,
-    ) -> Result<Option<Measured>, Failure> {
+    ) -> Result<Option<Measured>, SearchError> {
         // Common random numbers: the seed does not depend on the varied resource.
         let seed = self.request.seed.child(u64::from(replicate));
         for chance in 0.. {
@@ -277,7 +277,12 @@ impl Trials<'_> {
             let measured = match trial.run(&self.building, self.interrupted) {
                 Ok(measured) => measured,
                 Err(TrialError::Interrupted) => return Ok(None),
-                Err(error) => return Err(format!("{variant}: {error}").into()),
+                Err(error) => {
+                    return Err(SearchError::Trial {
+                        variant: variant.to_string(),
+                        error: Box::new(error),
+                    });
+                }
             };
             let observation =
                 signals::observation(&variant.setup, variant.change, replicate, &measured);

@@ -1,17 +1,16 @@
 //! The self-test: runs every planted bottleneck and compares the verdict with it.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use fathometer_analysis::bottleneck::{Confusion, Named, Resource, Verdict, html};
 use fathometer_model::Seed;
 use serde::Serialize;
 
+use super::error::SearchError;
 use super::plants::{PLANTS, Plant};
 use super::record::{Found, Record, WIDTH};
 use super::run::{self, Repetitions, Request};
-use crate::command::Failure;
-use crate::progress::say;
+use crate::stderr::say;
 use crate::whole_file;
 
 /// Minimum number of replicates: two that agree are enough for a clear bottleneck.
@@ -75,25 +74,24 @@ impl Became {
     }
 }
 
-/// Runs the planted bottlenecks and prints the table. Exit code 4 if a verdict was wrong, 3 if a set-up could
-/// not be measured.
+/// Runs the planted bottlenecks and writes the table to the folder; `None` if the user interrupts.
 pub fn run(
     options: &Options,
-    json: bool,
     interrupted: &(dyn Fn() -> bool + Sync),
-) -> Result<ExitCode, Failure> {
+) -> Result<Option<Vec<Tried>>, SearchError> {
     for name in &options.only {
         if PLANTS.iter().all(|plant| plant.name != name) {
             let known: Vec<&str> = PLANTS.iter().map(|plant| plant.name).collect();
-            return Err(format!("there is no plant {name}: there are {}", known.join(", ")).into());
+            return Err(SearchError::UnknownPlant {
+                name: name.clone(),
+                known: known.join(", "),
+            });
         }
     }
     if let Some(folder) = &options.folder {
-        std::fs::create_dir(folder).map_err(|error| {
-            format!(
-                "failed to make the folder {}: {error}: name another with --output",
-                folder.display()
-            )
+        std::fs::create_dir(folder).map_err(|error| SearchError::Folder {
+            folder: folder.clone(),
+            error,
         })?;
     }
     let mut tried = Vec::new();
@@ -110,11 +108,9 @@ pub fn run(
             .extend(verdict.map(|verdict| (format!("{}: {}", one.plant, one.built_in), verdict)));
         tried.push(one);
         if interrupted() {
-            say(format_args!("interrupted"));
-            return Ok(ExitCode::from(1));
+            return Ok(None);
         }
     }
-    let in_json = serde_json::to_string_pretty(&tried)?;
     if let Some(folder) = &options.folder {
         let table = confusion(&tried);
         let verdicts: Vec<(String, &Verdict)> = verdicts
@@ -124,7 +120,7 @@ pub fn run(
         for (file, content) in [
             ("confusion.txt", &text(&tried)),
             ("confusion.csv", &table.csv()),
-            ("confusion.json", &in_json),
+            ("confusion.json", &json(&tried)?),
             (
                 "confusion.html",
                 &html::page("Planted bottlenecks", &verdicts, Some(&table)),
@@ -133,16 +129,7 @@ pub fn run(
             whole_file::write(&folder.join(file), content.as_bytes())?;
         }
     }
-    match json {
-        true => println!("{in_json}"),
-        false => print!("{}", text(&tried)),
-    }
-    let any = |became| tried.iter().any(|one| one.outcome == became);
-    Ok(match (any(Became::Wrong), any(Became::Invalid)) {
-        (true, _) => ExitCode::from(4),
-        (false, true) => ExitCode::from(3),
-        (false, false) => ExitCode::SUCCESS,
-    })
+    Ok(Some(tried))
 }
 
 /// Runs one planted bottleneck.
@@ -150,7 +137,7 @@ pub fn attempt(
     plant: &Plant,
     options: &Options,
     interrupted: &(dyn Fn() -> bool + Sync),
-) -> Result<(Tried, Option<Verdict>), Failure> {
+) -> Result<(Tried, Option<Verdict>), SearchError> {
     let became = |named, verdict: String, outcome| Tried {
         plant: plant.name.to_owned(),
         built_in: plant.built_in.to_owned(),
@@ -159,7 +146,8 @@ pub fn attempt(
         verdict,
         outcome,
     };
-    let impossible = |error: Failure| (became(None, error.to_string(), Became::Impossible), None);
+    let impossible =
+        |error: SearchError| (became(None, error.to_string(), Became::Impossible), None);
     let setup = match plant.setup(options.seed) {
         Ok(setup) => setup,
         Err(error) => return Ok(impossible(error)),
@@ -203,6 +191,11 @@ pub fn confusion(tried: &[Tried]) -> Confusion {
         }
     }
     table
+}
+
+/// The outcomes as JSON.
+pub fn json(tried: &[Tried]) -> Result<String, SearchError> {
+    Ok(serde_json::to_string_pretty(tried)?)
 }
 
 /// The table, and the reasons for all outcomes other than right.

@@ -1,6 +1,6 @@
 //! The server under test: one of `servers/`, or a command line of the user.
 
-use crate::command::Failure;
+use super::error::SearchError;
 use crate::server::definition::Definition;
 use crate::server::{self, Installed, Throttle};
 
@@ -13,15 +13,14 @@ pub struct Server {
 
 impl Server {
     /// A server of `servers/`.
-    pub fn named(name: &str) -> Result<Server, Failure> {
+    pub fn named(name: &str) -> Result<Server, SearchError> {
         let definition = Definition::load(name)?;
         let installed = definition.program.as_ref().and_then(server::find);
         if let (Some(program), None) = (&definition.program, &installed) {
-            return Err(format!(
-                "{} is not on this machine: install the package {}",
-                definition.title, program.package
-            )
-            .into());
+            return Err(SearchError::NotInstalled {
+                title: definition.title.clone(),
+                package: program.package.clone(),
+            });
         }
         Ok(Server {
             definition,
@@ -32,7 +31,7 @@ impl Server {
     /// A command line. `{address}` and `{port}` are where it must listen, `{root}` is the folder to serve,
     /// `{runtime}` a folder for its own use, and `{connections}` the number of connections to serve at a time,
     /// if the program has such a setting.
-    pub fn command(line: &[String]) -> Result<Server, Failure> {
+    pub fn command(line: &[String]) -> Result<Server, SearchError> {
         let title = line.first().cloned().unwrap_or_default();
         let mut capabilities = toml::Table::new();
         let able = |setting: &str, value: toml::Value| {
@@ -65,7 +64,7 @@ impl Server {
         let definition: Definition = definition.try_into()?;
         let installed = definition.program.as_ref().and_then(server::find);
         if installed.is_none() {
-            return Err("there is no env(1) on this machine to start a command with".into());
+            return Err(SearchError::NoEnv);
         }
         Ok(Server {
             definition,
@@ -74,7 +73,7 @@ impl Server {
     }
 
     /// A server with a fault in its handler. `faults` may contain `{connections}`.
-    pub fn slow(faults: &str) -> Result<Server, Failure> {
+    pub fn slow(faults: &str) -> Result<Server, SearchError> {
         let program = std::env::current_exe()?;
         let line = [
             &program.display().to_string(),

@@ -7,8 +7,8 @@ use fathometer_model::{Bytes, Seed};
 use fathometer_workload::plan::{Choice, Pages, Plan, Sessions, Target, Weights};
 use fathometer_workload::webstone;
 
-use crate::command::Failure;
-use crate::server::Scratch;
+use super::error::SearchError;
+use crate::scratch::Scratch;
 use crate::site_folder;
 use crate::workload;
 
@@ -31,7 +31,7 @@ pub struct SiteOnDisk {
 
 impl SiteOnDisk {
     /// The folder of this name if it exists, else the workload of this name.
-    pub fn of(name: &str, seed: Seed) -> Result<SiteOnDisk, Failure> {
+    pub fn of(name: &str, seed: Seed) -> Result<SiteOnDisk, SearchError> {
         let path = Path::new(name);
         if path.is_dir() {
             return SiteOnDisk::folder(name, path);
@@ -43,7 +43,7 @@ impl SiteOnDisk {
     }
 
     /// `count` files of `octets` bytes each, with equal probability.
-    pub fn alike(count: u32, octets: u64, seed: Seed) -> Result<SiteOnDisk, Failure> {
+    pub fn alike(count: u32, octets: u64, seed: Seed) -> Result<SiteOnDisk, SearchError> {
         let lines: String = (0..count)
             .map(|n| format!("/file{n}.bin 1 #{octets}\n"))
             .collect();
@@ -58,7 +58,7 @@ impl SiteOnDisk {
         site: &fathometer_model::Site,
         plan: Plan,
         notes: Vec<String>,
-    ) -> Result<SiteOnDisk, Failure> {
+    ) -> Result<SiteOnDisk, SearchError> {
         let scratch = Scratch::new()?;
         // A subfolder, so that a server's own files can be beside the site and not in it.
         let folder = scratch.path().join("site");
@@ -74,7 +74,7 @@ impl SiteOnDisk {
     }
 
     /// Every file of the folder is a page, with equal probability.
-    fn folder(name: &str, path: &Path) -> Result<SiteOnDisk, Failure> {
+    fn folder(name: &str, path: &Path) -> Result<SiteOnDisk, SearchError> {
         let site = site_folder::read(path)?;
         let targets: Vec<Target> = site
             .files
@@ -87,7 +87,7 @@ impl SiteOnDisk {
             pages: Pages::single(count),
             targets,
             choice: Choice::Weighted(
-                Weights::new((0..count).map(|_| 1)).ok_or("there is no file to ask for")?,
+                Weights::new((0..count).map(|_| 1)).ok_or(SearchError::NoFile)?,
             ),
             sessions: Sessions::ENDLESS,
             recorded: None,

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 use fathometer_http::h1::server::{Action, Connection, ServerConfig};
 use fathometer_http::origin::Origin;
-use fathometer_model::Seed;
+use fathometer_model::{Seed, quantity};
 use fathometer_sys::Clock;
 
-use crate::command::Failure;
+use super::error::SearchError;
 use crate::server;
 use crate::server::definition::Definition;
 use crate::site_folder;
@@ -65,7 +65,7 @@ impl FromStr for Faults {
             Some((fault, number)) => (fault, Some(number.parse().map_err(|_| wrong())?)),
         };
         let (kind, amount) = fault.split_once('=').ok_or_else(wrong)?;
-        let time = || crate::command::arguments::some_time(amount);
+        let time = || quantity::some_time(amount).map_err(|error| error.to_string());
         let rounds = || amount.parse().map_err(|_| wrong());
         let fault = match kind {
             "sleep" => Fault::Sleep(time()?),
@@ -80,10 +80,10 @@ impl FromStr for Faults {
 }
 
 /// Serves a folder until the process is killed.
-pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), Failure> {
+pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), SearchError> {
     let definition = Definition::load("embedded")?;
     let Some(embedded) = &definition.embedded else {
-        return Err("the embedded origin is not embedded".into());
+        return Err(SearchError::NotEmbedded);
     };
     let clock = Clock::start();
     let site = Arc::new(site_folder::read(folder)?);

@@ -18,14 +18,13 @@ use fathometer_http::driver::{Action, ConnectionId, PageDriver, Protocol};
 use fathometer_model::{Instant, Seed};
 use fathometer_sys::clock::thread_cpu_time;
 use fathometer_sys::poller::{Poller, Ready};
-use fathometer_sys::udp::ReceiveBuffer;
+use fathometer_sys::udp::{Batches, ReceiveBuffer};
 use fathometer_sys::{Clock, SocketOptions, socket};
 use fathometer_tls::ClientSettings;
 
 use self::quic::QuicTransport;
 use self::transport::Transport;
-use crate::quic::Batches;
-use crate::quic::client::ClientSettings as QuicSettings;
+use crate::http3_client::ClientSettings as QuicSettings;
 
 /// The options of the client's sockets.
 #[derive(Debug, Clone)]

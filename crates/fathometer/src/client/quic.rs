@@ -10,10 +10,9 @@ use fathometer_http::driver::{ConnectionId, HostedRequest, PageDriver, Version};
 use fathometer_http::h3;
 use fathometer_model::{Instant, Seed, TlsRecord};
 use fathometer_quic::{EarlyData, Handshake};
-use fathometer_sys::udp::ReceiveBuffer;
+use fathometer_sys::udp::{Batches, ReceiveBuffer};
 
-use crate::quic::Batches;
-use crate::quic::client::{ClientSettings, Event, Http3Client};
+use crate::http3_client::{ClientSettings, Event, Http3Client};
 
 /// One connection.
 pub(super) struct QuicTransport {

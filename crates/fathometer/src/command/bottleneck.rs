@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, value_parser};
-use fathometer_analysis::bottleneck::Resource;
+use fathometer_analysis::bottleneck::{Outcome, Resource};
 use fathometer_http::driver::Policy;
 use fathometer_model::{Bytes, Rate, Seed};
 use fathometer_path::Profile;
@@ -16,9 +16,9 @@ use fathometer_workload::plan::{Choice, Sessions};
 
 use super::Failure;
 use super::arguments::{some_time, time};
-use crate::bottleneck::record::{self, Record};
+use crate::bottleneck::record::{self, Found, Record};
 use crate::bottleneck::run::{self, Repetitions, Request};
-use crate::bottleneck::self_test;
+use crate::bottleneck::self_test::{self, Became, Tried};
 use crate::bottleneck::server::Server;
 use crate::bottleneck::setup::{Demand, HostLimits, Load, Setup};
 use crate::bottleneck::site::SiteOnDisk;
@@ -26,7 +26,7 @@ use crate::bottleneck::slow_server::{self, Faults};
 use crate::data;
 use crate::era::Era;
 use crate::leftovers;
-use crate::progress::say;
+use crate::stderr::say;
 use crate::workload::SEED;
 
 /// Arguments of `bottleneck`.
@@ -178,8 +178,7 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(folder) = &arguments.judge {
-        let read = record::read(folder)?;
-        return read.publish(arguments.json);
+        return publish(&record::read(folder)?, arguments.json);
     }
     // Must run first: the kernel does not move a process with several threads into a namespace.
     privilege::acquire()?;
@@ -196,7 +195,15 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
             folder: arguments.output.clone(),
             quiet: arguments.quiet,
         };
-        return self_test::run(&options, arguments.json, &interrupted);
+        let Some(tried) = self_test::run(&options, &interrupted)? else {
+            say(format_args!("interrupted"));
+            return Ok(ExitCode::from(1));
+        };
+        match arguments.json {
+            true => println!("{}", self_test::json(&tried)?),
+            false => print!("{}", self_test::text(&tried)),
+        }
+        return Ok(code_of_self_test(&tried));
     }
     let request = Request {
         setup: setup(arguments)?,
@@ -218,7 +225,7 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
     }
     let findings = run::explore(&request, &interrupted, &mut |seen| record.keep(seen))?;
     let found = record.end(findings)?;
-    let code = found.publish(arguments.json)?;
+    let code = publish(&found, arguments.json)?;
     if interrupted() {
         say(format_args!(
             "interrupted: the verdict is about what had been measured"
@@ -226,6 +233,29 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(1));
     }
     Ok(code)
+}
+
+/// Prints the verdict and returns the exit code of its outcome.
+fn publish(found: &Found, json: bool) -> Result<ExitCode, Failure> {
+    match json {
+        true => println!("{}", found.json()?),
+        false => print!("{}", found.text()),
+    }
+    Ok(match found.verdict.outcome {
+        Outcome::Limited { .. } | Outcome::Together { .. } => ExitCode::SUCCESS,
+        Outcome::Undecided { .. } => ExitCode::from(4),
+        Outcome::Invalid { .. } => ExitCode::from(3),
+    })
+}
+
+/// 4 if a verdict was wrong, 3 if a set-up could not be measured.
+fn code_of_self_test(tried: &[Tried]) -> ExitCode {
+    let any = |became| tried.iter().any(|one| one.outcome == became);
+    match (any(Became::Wrong), any(Became::Invalid)) {
+        (true, _) => ExitCode::from(4),
+        (false, true) => ExitCode::from(3),
+        (false, false) => ExitCode::SUCCESS,
+    }
 }
 
 fn setup(arguments: &BottleneckArguments) -> Result<Setup, Failure> {

@@ -22,8 +22,8 @@ use super::Failure;
 use super::arguments::whole_seconds;
 use super::load::security::SecurityArguments;
 use crate::client::{self, ClientSockets, LoopStatistics};
+use crate::http3_client::ClientSettings as QuicSettings;
 use crate::key_log::KeyLogFile;
-use crate::quic::client::ClientSettings as QuicSettings;
 use crate::quic::{Sockets as QuicSockets, UdpOffload};
 use crate::url::Url;
 

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::bottleneck::error::SearchError;
 use crate::load::LoadError;
 use crate::url::UrlError;
 use crate::workload;
@@ -46,7 +47,8 @@ pub fn code_of(failure: &Failure) -> ExitCode {
     let is_usage = failure.is::<UsageError>()
         || matches!(failure.downcast_ref(), Some(error) if UrlError::is_usage(error))
         || matches!(failure.downcast_ref(), Some(error) if LoadError::is_usage(error))
-        || matches!(failure.downcast_ref(), Some(error) if workload::LoadError::is_usage(error));
+        || matches!(failure.downcast_ref(), Some(error) if workload::LoadError::is_usage(error))
+        || matches!(failure.downcast_ref(), Some(error) if SearchError::is_usage(error));
     ExitCode::from(if is_usage { 2 } else { 1 })
 }
 

@@ -15,7 +15,7 @@ use fathometer_analysis::tables::Column;
 use fathometer_analysis::{summary, terminal};
 
 use super::Failure;
-use crate::progress::say;
+use crate::stderr::say;
 use crate::study::files::StudyFiles;
 use crate::whole_file;
 

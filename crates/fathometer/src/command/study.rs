@@ -9,7 +9,7 @@ use fathometer_model::{Instant, Seed};
 use fathometer_sys::{Clock, Interrupt, privilege};
 
 use super::{Failure, report};
-use crate::progress::say;
+use crate::stderr::say;
 use crate::study::files::StudyFiles;
 use crate::study::run::{self, Request, RunError};
 use crate::workload::SEED;

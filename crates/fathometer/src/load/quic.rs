@@ -18,6 +18,7 @@ use fathometer_model::{Bytes, Failure, Instant, Seed};
 use fathometer_quic::{Handshake, Statistics, TransportSettings};
 use fathometer_sys::clock::thread_cpu_time;
 use fathometer_sys::poller::Ready;
+use fathometer_sys::udp::Batches;
 
 use super::machine::Machine;
 use super::slot::{End, State};
@@ -26,8 +27,8 @@ use super::timers::Timer;
 use super::transfer::note_sent;
 use super::worker::Worker;
 use super::{LoadError, Options, security};
-use crate::quic::client::{ClientSettings, Event, Http3Client};
-use crate::quic::{Batches, Sockets};
+use crate::http3_client::{ClientSettings, Event, Http3Client};
+use crate::quic::Sockets;
 
 /// The settings of a test's connections.
 pub(super) struct QuicPlan {

@@ -549,7 +549,7 @@ impl Test<'_> {
             defaults: Vec::new(),
             command: crate::secrets::command_line(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            machine: crate::study::run::machine_facts(machine),
+            machine: machine.facts(),
             started: started.as_secs_f64(),
         }
     }

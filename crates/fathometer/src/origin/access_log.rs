@@ -21,7 +21,7 @@ use fathometer_model::Instant;
 use fathometer_sys::Clock;
 use fathometer_tls::{Handshake, Resumption};
 
-use crate::progress::say;
+use crate::stderr::say;
 
 /// A buffer of this many bytes is written out.
 const FULL: usize = 64 * 1024;

@@ -17,7 +17,7 @@ use super::access_log::AccessLog;
 use super::machine::{Action, Common, Machine};
 use super::secure::{Flow, Secure};
 use super::timers::Alarm;
-use crate::progress::say;
+use crate::stderr::say;
 
 /// Slices handed to the kernel in one call.
 pub(super) const SLICES: usize = 64;

@@ -11,7 +11,7 @@ use fathometer_http::origin::store::{Lookup, Store as _, Work, WriteAll};
 use fathometer_model::Instant;
 
 use super::folder::FolderStore;
-use crate::server::Scratch;
+use crate::scratch::Scratch;
 
 /// The folder of packages. Clones are the same folder.
 #[derive(Debug, Clone)]

@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use fathometer_http::origin::Origin;
 use fathometer_model::Instant;
+use fathometer_sys::udp::Batches;
 use fathometer_sys::{Clock, heap, socket};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -44,8 +45,7 @@ pub use self::protocols::Protocols;
 pub use self::service::{Service, ServiceError, ServiceOptions};
 use self::timers::{Alarm, Timers};
 use self::wall_clock::WallClock;
-use crate::progress::say;
-use crate::quic::Batches;
+use crate::stderr::say;
 
 const WAKE: Token = Token(usize::MAX);
 const LISTENER: usize = usize::MAX / 2;

@@ -15,18 +15,25 @@ const AT_ONCE: usize = 64 * 1024;
 /// Bytes given to a connection before others get a turn.
 const TURN: usize = 512 * 1024;
 
-/// What the machines of client and server share.
-pub(super) trait Machine {
+/// The methods for sending that the machines of client and server share.
+pub trait Http3Machine {
+    /// A stream that the machine needs.
     fn wants_stream(&self) -> Option<Direction>;
+    /// Handles a stream that was opened for it.
     fn handle_opened(&mut self, stream: u64, now: Instant);
+    /// The next bytes to send: at most `most`, in `slices` or of a file.
     fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>>;
+    /// Notes that a stream took `octets` bytes.
     fn transmitted(&mut self, stream: u64, octets: usize, now: Instant);
+    /// Handles that a stream takes nothing now.
     fn handle_blocked(&mut self, stream: u64);
+    /// The priority of a stream.
     fn priority(&self, stream: u64) -> Priority;
+    /// Handles that a file has fewer bytes than announced.
     fn handle_truncated_file(&mut self, stream: u64, now: Instant);
 }
 
-impl Machine for h3::client::Connection {
+impl Http3Machine for h3::client::Connection {
     fn wants_stream(&self) -> Option<Direction> {
         self.wants_stream()
     }
@@ -55,7 +62,7 @@ impl Machine for h3::client::Connection {
     fn handle_truncated_file(&mut self, _: u64, _: Instant) {}
 }
 
-impl Machine for h3::server::Connection {
+impl Http3Machine for h3::server::Connection {
     fn wants_stream(&self) -> Option<Direction> {
         self.wants_stream()
     }
@@ -90,7 +97,7 @@ impl Machine for h3::server::Connection {
 ///
 /// `watch` receives every stream that is opened, all bytes from memory that it is given, and whether it has
 /// ended.
-pub(super) fn feed<M: Machine>(
+pub fn feed<M: Http3Machine>(
     machine: &mut M,
     connection: &mut Connection,
     file_buffer: &mut FileBuffer,
@@ -164,7 +171,7 @@ pub(super) fn feed<M: Machine>(
 
 /// Buffer for bytes of files, allocated when the first are read.
 #[derive(Debug, Default)]
-pub(super) struct FileBuffer {
+pub struct FileBuffer {
     octets: Vec<u8>,
     /// Calls that read bytes of files.
     pub reads: u64,

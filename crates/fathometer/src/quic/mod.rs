@@ -1,24 +1,22 @@
-//! HTTP/3 on kernel sockets: hosts of the machines of QUIC (`fathometer_quic`) and HTTP/3
-//! (`fathometer_http::h3`).
+//! HTTP/3 on kernel sockets: what hosts of the machines of QUIC (`fathometer_quic`) and HTTP/3
+//! (`fathometer_http::h3`) share, and the host of servers.
 //!
-//! - [`client`]: one connection with a socket of its own, for the loops of page retrievals and of load
-//!   tests;
+//! - [`feed`]: from a machine into streams;
+//! - [`outbox`]: from a connection into a socket;
 //! - [`server`]: loops that serve an origin.
 //!
-//! Neither adds policy: the machines decide when a request is made and what the response is. This module
+//! A host adds no policy: the machines decide when a request is made and what the response is. This module
 //! decides the socket options ([`Sockets`]), because the offloads determine most of the CPU time of HTTP/3 and
 //! are factors of experiments.
 
-pub mod client;
-mod feed;
-mod outbox;
+pub mod feed;
+pub mod outbox;
 pub mod server;
 
 use std::fmt;
 use std::str::FromStr;
 
 use fathometer_sys::UdpOptions;
-use fathometer_sys::udp::Received;
 
 /// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +77,8 @@ impl Sockets {
         }
     }
 
-    fn options(&self) -> UdpOptions {
+    /// The options of a socket that is not shared.
+    pub fn options(&self) -> UdpOptions {
         UdpOptions {
             segmentation: self.segmentation,
             coalescing: self.coalescing,
@@ -93,7 +92,7 @@ impl Sockets {
     }
 
     /// Datagrams per call, limited by what the socket supports.
-    fn segments_of(&self, socket: &fathometer_sys::UdpSocket) -> usize {
+    pub fn segments_of(&self, socket: &fathometer_sys::UdpSocket) -> usize {
         usize::from(self.segments).clamp(1, socket.segments())
     }
 }
@@ -150,52 +149,6 @@ impl FromStr for UdpOffload {
         let named = |one: &UdpOffload| one.name() == text;
         let one = UdpOffload::ALL.into_iter().find(named);
         one.ok_or_else(|| ParseUdpOffloadError(text.to_owned()))
-    }
-}
-
-/// The number of system calls and buffers that carried datagrams.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Batches {
-    /// Calls that sent datagrams.
-    pub send_calls: u64,
-    /// Datagrams that they sent.
-    pub sent: u64,
-    /// Calls that received datagrams.
-    pub receive_calls: u64,
-    /// Buffers that they filled, each with one datagram or with several that arrived together.
-    pub receive_buffers: u64,
-    /// Datagrams in these.
-    pub received: u64,
-}
-
-impl Batches {
-    /// The sum of both.
-    #[must_use]
-    pub fn and(self, other: Batches) -> Batches {
-        Batches {
-            send_calls: self.send_calls + other.send_calls,
-            sent: self.sent + other.sent,
-            receive_calls: self.receive_calls + other.receive_calls,
-            receive_buffers: self.receive_buffers + other.receive_buffers,
-            received: self.received + other.received,
-        }
-    }
-
-    /// The difference to an `earlier` value.
-    #[must_use]
-    pub fn since(self, earlier: Batches) -> Batches {
-        Batches {
-            send_calls: self.send_calls - earlier.send_calls,
-            sent: self.sent - earlier.sent,
-            receive_calls: self.receive_calls - earlier.receive_calls,
-            receive_buffers: self.receive_buffers - earlier.receive_buffers,
-            received: self.received - earlier.received,
-        }
-    }
-
-    fn note_received(&mut self, received: &Received<'_>) {
-        self.receive_buffers += 1;
-        self.received += received.octets.len().div_ceil(received.segment.max(1)) as u64;
     }
 }
 

@@ -17,7 +17,7 @@ pub struct LocalLosses {
 
 /// The result of an attempt to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
+pub enum SendProgress {
     /// There is room for more.
     Clear,
     /// The socket takes nothing now; the rest is kept.
@@ -28,13 +28,15 @@ pub(super) enum Progress {
 
 /// The datagrams to send next, and those left when the socket was full.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub struct Outbox {
     /// The bytes that [`Outbox::send`] will send; empty before they are filled in.
     pub octets: Vec<u8>,
     unsent: Option<(Transmit, usize)>,
+    /// Datagrams that were not sent.
     pub losses: LocalLosses,
-    /// Calls that sent something, and the datagrams that they sent.
+    /// Calls that sent something.
     pub calls: u64,
+    /// The datagrams that they sent.
     pub datagrams: u64,
 }
 
@@ -45,15 +47,21 @@ impl Outbox {
     }
 
     /// Sends the bytes in `octets`, which is empty afterwards unless the socket is full.
-    pub fn send(&mut self, socket: &UdpSocket, transmit: Transmit) -> io::Result<Progress> {
+    ///
+    /// # Errors
+    /// When the socket failed: an error that does not concern one datagram.
+    pub fn send(&mut self, socket: &UdpSocket, transmit: Transmit) -> io::Result<SendProgress> {
         self.send_from(socket, transmit, 0)
     }
 
     /// Continues where the socket was full.
-    pub fn resume(&mut self, socket: &UdpSocket) -> io::Result<Progress> {
+    ///
+    /// # Errors
+    /// As for [`Outbox::send`].
+    pub fn resume(&mut self, socket: &UdpSocket) -> io::Result<SendProgress> {
         match self.unsent.take() {
             Some((transmit, start)) => self.send_from(socket, transmit, start),
-            None => Ok(Progress::Clear),
+            None => Ok(SendProgress::Clear),
         }
     }
 
@@ -62,7 +70,7 @@ impl Outbox {
         socket: &UdpSocket,
         transmit: Transmit,
         start: usize,
-    ) -> io::Result<Progress> {
+    ) -> io::Result<SendProgress> {
         let sent = socket.send(&Datagrams {
             to: transmit.to,
             from: transmit.from,
@@ -81,17 +89,17 @@ impl Outbox {
         match sent {
             Sent::Blocked { taken } => {
                 self.unsent = Some((transmit, start + taken));
-                return Ok(Progress::Blocked);
+                return Ok(SendProgress::Blocked);
             }
             Sent::Lost(Loss::Refused) => {
                 self.octets.clear();
-                return Ok(Progress::Refused);
+                return Ok(SendProgress::Refused);
             }
             Sent::Lost(Loss::TooLarge) => self.losses.too_large += 1,
             Sent::Lost(_) => self.losses.others += 1,
             Sent::Whole => {}
         }
         self.octets.clear();
-        Ok(Progress::Clear)
+        Ok(SendProgress::Clear)
     }
 }

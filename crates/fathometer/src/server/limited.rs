@@ -13,10 +13,11 @@ use super::probe::Ready;
 use super::processes::{Processes, Start};
 use super::program::{self, Place};
 pub use super::throttle::Throttle;
-use super::{Access, Door, Installed, Scratch, ServerError};
+use super::{Access, Door, Installed, ServerError};
 use crate::lab::Host;
 use crate::program as own_program;
 use crate::quic::UdpOffload;
+use crate::scratch::Scratch;
 
 /// A running server within limits. Dropping it kills it.
 #[derive(Debug)]

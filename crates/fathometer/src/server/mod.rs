@@ -6,7 +6,6 @@ pub mod limited;
 mod probe;
 mod processes;
 mod program;
-mod scratch;
 mod throttle;
 
 use std::net::{IpAddr, SocketAddr};
@@ -31,13 +30,13 @@ use self::probe::Ready;
 use self::processes::{Processes, Start};
 use self::program::Place;
 pub use self::program::{Installed, command, find};
-pub use self::scratch::{Scratch, ScratchError, no_room, open_to_all, remove_stale_folders};
 pub use self::throttle::{Capabilities, Capability, Throttle};
 use crate::lab::Host;
 use crate::origin::folder::{Bounds, FolderStore};
 use crate::origin::{
     OriginHandle, OriginLoop, OriginSockets, OriginStatistics, PackageFolder, Protocols,
 };
+use crate::scratch::{Scratch, ScratchError, no_room};
 
 /// The port of servers under test without TLS; see [`Access::port`].
 pub const PORT: u16 = 80;

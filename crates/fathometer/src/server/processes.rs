@@ -9,10 +9,11 @@ use std::time::Duration;
 use fathometer_sys::Clock;
 use fathometer_sys::process::{Exit, HostProcess, Session};
 
+use super::ServerError;
 use super::definition::StopSignal;
 use super::probe::Ready;
-use super::{Scratch, ServerError};
 use crate::lab::Host;
+use crate::scratch::Scratch;
 
 /// Longest wait until a server answers: its host may have little CPU time.
 const READY_WITHIN: Duration = Duration::from_secs(20);

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::definition::{Definition, Program};
-use super::scratch::open_to_all;
 use super::throttle::Throttle;
 use super::{Access, Door, ServerError};
+use crate::scratch::open_to_all;
 
 /// The address of the program behind another one, for the first or second server of the host.
 pub(super) fn behind_address(door: Door) -> SocketAddr {

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use fathometer_analysis::run::RunInfo;
 use fathometer_analysis::study::{StudyData, StudySources};
 
-use super::hash;
 use super::spec::{SpecError, Study};
 use crate::data::{self, DataError};
 use crate::run_folder::{RunFolder, WriteError};
+use crate::sha256;
 
 /// The name of the study's own file in its folder and in a run.
 const STUDY: &str = "study.toml";
@@ -205,7 +205,7 @@ impl StudyFiles {
     /// The SHA-256 of each file, by name.
     pub fn hashes(&self) -> BTreeMap<String, String> {
         self.texts()
-            .map(|(name, text)| (name.to_owned(), hash::of(text.as_bytes())))
+            .map(|(name, text)| (name.to_owned(), sha256::of(text.as_bytes())))
             .collect()
     }
 

@@ -7,7 +7,6 @@ use std::path::Path;
 use fathometer_analysis::run::LeftOut;
 use fathometer_path::Profile;
 
-use super::hash;
 use super::load::ability::{self, Lacking};
 use super::run::RunError;
 use super::spec::{Cell, Study};
@@ -15,6 +14,7 @@ use crate::data;
 use crate::era::Era;
 use crate::server::definition::Definition;
 use crate::server::{self, Installed};
+use crate::sha256;
 
 /// The cells of a mode that have the requested levels.
 pub(super) fn wanted_cells(
@@ -98,13 +98,13 @@ impl Materials {
         for name in levels("path") {
             let text = data::load("paths", "path profile", &name)?;
             let profile = Profile::from_toml(&text, &name)?;
-            data.insert(format!("path {name}"), hash::of(text.as_bytes()));
+            data.insert(format!("path {name}"), sha256::of(text.as_bytes()));
             profiles.insert(name, (profile, text));
         }
         let mut eras = BTreeMap::new();
         for name in levels("era") {
             let text = data::load("eras", "era", &name)?;
-            data.insert(format!("era {name}"), hash::of(text.as_bytes()));
+            data.insert(format!("era {name}"), sha256::of(text.as_bytes()));
             eras.insert(name.clone(), Era::load(&name)?);
         }
         let mut servers = BTreeMap::new();
@@ -114,7 +114,7 @@ impl Materials {
             let definition = Definition::load(&name)?;
             let installed = definition.program.as_ref().and_then(server::find);
             for (file, text) in definition.texts()? {
-                data.insert(format!("server {file}"), hash::of(text.as_bytes()));
+                data.insert(format!("server {file}"), sha256::of(text.as_bytes()));
             }
             if let Some(installed) = &installed {
                 data.insert(format!("program {name}"), installed.version.clone());
@@ -124,7 +124,7 @@ impl Materials {
         for name in levels("workload") {
             // Only names such as `log:access.log` and `har:page.har` refer to a file.
             let file = name.split_once(':').map(|(_, file)| Path::new(file));
-            if let Some(hash) = file.and_then(|file| hash::of_file(file).ok()) {
+            if let Some(hash) = file.and_then(|file| sha256::of_file(file).ok()) {
                 data.insert(format!("workload {name}"), hash);
             }
         }

@@ -3,7 +3,6 @@
 //! interruption ([`past`]).
 
 pub mod files;
-pub mod hash;
 pub mod load;
 mod materials;
 pub mod page;

@@ -30,8 +30,9 @@ use crate::lab::Side;
 use crate::leftovers;
 use crate::progress::Progress;
 use crate::run_folder::{OpenError, RunFolder, WriteError};
+use crate::scratch::{Scratch, ScratchError};
+use crate::server::Installed;
 use crate::server::definition::DefinitionError;
-use crate::server::{Installed, Scratch, ScratchError};
 use crate::site_folder::{self, SiteFolderError};
 use crate::workload;
 
@@ -393,7 +394,7 @@ fn info(
         build: Some(build_facts::facts()),
         study_files: request.files.hashes(),
         data: materials.data.clone(),
-        machine: machine_facts(&Machine::read()),
+        machine: Machine::read().facts(),
         seed: request.seed,
         started: clock.realtime_of(Instant::ZERO).as_secs_f64(),
         finished: None,
@@ -427,26 +428,6 @@ fn info(
         notes,
         left_out: Vec::new(),
     }
-}
-
-/// The facts about the machine as text, for the record.
-pub fn machine_facts(machine: &Machine) -> BTreeMap<String, String> {
-    let mut facts = BTreeMap::new();
-    let mut put = |name: &str, value: String| {
-        facts.insert(name.to_owned(), value);
-    };
-    put("cpu", machine.processor.clone());
-    put("cores", machine.processors.to_string());
-    put("memory", machine.memory.to_string());
-    put("kernel", machine.kernel.clone());
-    put("architecture", machine.architecture.clone());
-    put("os", machine.distribution.clone());
-    put("clock_source", machine.clock_source.clone());
-    put("steal_pct", format!("{:.2}", 100.0 * machine.steal));
-    if let Some(hypervisor) = &machine.hypervisor {
-        put("hypervisor", hypervisor.clone());
-    }
-    facts
 }
 
 fn era_info(era: &Era, applied: Option<&[AppliedSettings; 2]>) -> EraInfo {

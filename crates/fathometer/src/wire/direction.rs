@@ -29,7 +29,7 @@ const IDLE: Duration = Duration::from_millis(100);
 const BUFFERS: usize = 64;
 
 /// Packets dropped because the receiving host's ring was full.
-pub(crate) const RING_FULL: &str = "host-ring-full";
+pub const RING_FULL: &str = "host-ring-full";
 
 /// Maximum number of buffers kept for reuse.
 const POOL: usize = 4096;

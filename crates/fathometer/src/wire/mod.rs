@@ -38,7 +38,7 @@ use self::receiver::Receiver;
 use self::taps::Taps;
 
 pub use self::counts::PacketCounts;
-pub(crate) use self::direction::RING_FULL;
+pub use self::direction::RING_FULL;
 
 /// Longer than 90 % of wake-ups take, also on virtual machines.
 pub const USUAL_SPIN: Duration = Duration::from_micros(100);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer::client::{self, ClientSockets};
+use fathometer::http3_client::ClientSettings as QuicSettings;
 use fathometer::quic::Sockets;
-use fathometer::quic::client::ClientSettings as QuicSettings;
 use fathometer_http::driver::{
     Options, PageDriver, PageList, Policy, Retrieval, Service, ValidatorCache, Visit,
 };

@@ -9,8 +9,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use fathometer::http3_client::{ClientSettings, Event, Http3Client};
 use fathometer::quic::Sockets;
-use fathometer::quic::client::{ClientSettings, Event, Http3Client};
 use fathometer::quic::server::{Service, ServiceOptions};
 use fathometer_http::client::{Event as HttpEvent, Received, RequestId};
 use fathometer_http::h1::client::Content;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer::client::{self, ClientSockets};
+use fathometer::http3_client::{ClientSettings as QuicSettings, Event, Http3Client};
 use fathometer::lab::{Lab, Side};
 use fathometer::quic::Sockets;
-use fathometer::quic::client::{ClientSettings as QuicSettings, Event, Http3Client};
 use fathometer::quic::server::{Service, ServiceOptions};
 use fathometer::server::definition::Definition;
 use fathometer::server::{self, Content, Credentials, Storage};

@@ -16,6 +16,7 @@
 //! protocol above decides what to do about it.
 
 mod address;
+mod batches;
 mod control;
 mod receive;
 mod send;
@@ -30,6 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::error::{Doing, Result, check};
 use crate::socket::{get, set};
 
+pub use batches::Batches;
 pub use receive::{ReceiveBuffer, Received};
 pub use send::{Datagrams, Loss, Sent};
 

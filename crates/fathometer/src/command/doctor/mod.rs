@@ -14,7 +14,6 @@ use super::Failure;
 use crate::data;
 use crate::leftovers;
 use crate::server::{self, definition::Definition};
-use crate::study::run::machine_facts;
 use crate::trial;
 
 /// Arguments of `doctor`.
@@ -52,7 +51,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
             false => ExitCode::from(1),
         });
     }
-    let facts = machine_facts(&Machine::read());
+    let facts = Machine::read().facts();
     let controllers = cgroup::controllers();
     let group = |name, title, abilities| Group {
         name,

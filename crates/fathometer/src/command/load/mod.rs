@@ -28,7 +28,6 @@ use crate::load::{self, Limit, Live, Options, Phase, Users, Windows};
 use crate::load_view::{self, Kind, LoadView, Outline, Reading};
 use crate::quic::UdpOffload;
 use crate::secrets;
-use crate::study::run::machine_facts;
 use crate::url::{self, Url};
 use crate::workload::SEED;
 
@@ -485,7 +484,7 @@ fn describe(
     setup.url.clone_from(&arguments.url);
     setup.command = crate::secrets::command_line();
     setup.version = env!("CARGO_PKG_VERSION").to_owned();
-    setup.machine = machine_facts(&Machine::read());
+    setup.machine = Machine::read().facts();
     let mut defaults = Vec::new();
     let mut tell = |asked: bool, name: &str, value: String| {
         if !asked {

@@ -12,9 +12,9 @@ use fathometer_sys::poller::Poller;
 use fathometer_tls::ClientSettings;
 
 use super::super::Failure;
+use crate::http3_client::{self, Event, Http3Client};
 use crate::load::security::agreement_of_quic;
 use crate::quic::Sockets;
-use crate::quic::client::{self, Event, Http3Client};
 
 /// The longest wait between two checks of the clock.
 const LOOK: Duration = Duration::from_millis(50);
@@ -31,7 +31,7 @@ pub fn meet(
     let failed = |why: String| -> Failure {
         format!("failed to establish HTTP/3 with {authority} ({address}, UDP): {why}").into()
     };
-    let settings = client::ClientSettings::new(
+    let settings = http3_client::ClientSettings::new(
         settings,
         TransportSettings::client(),
         Sockets::default(),

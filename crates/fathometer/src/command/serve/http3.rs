@@ -12,9 +12,9 @@ use fathometer_tls::ServerSettings;
 
 use crate::command::Failure;
 use crate::origin::OriginStatistics;
-use crate::progress::say;
 use crate::quic::server::{Service, ServiceError, ServiceOptions, guarded_transport};
 use crate::quic::{Sockets, UdpOffload};
+use crate::stderr::say;
 
 /// Number of attempts to find a port that is free for both TCP and UDP.
 const TRIES: usize = 16;

@@ -30,9 +30,9 @@ use crate::origin::folder::{Bounds, FolderStore};
 use crate::origin::{
     LogFile, LogFormat, OriginSockets, OriginStatistics, Service, ServiceError, ServiceOptions,
 };
-use crate::progress::say;
 use crate::server::definition::{Definition, Embedded};
 use crate::server::{self, Demands};
+use crate::stderr::say;
 use crate::workload::SEED;
 
 /// Memory for caching small files of a folder, shared by all event loops.

@@ -10,7 +10,7 @@ use fathometer_model::Bytes;
 
 use crate::command::Failure;
 use crate::origin::{OriginStatistics, PackageFolder};
-use crate::progress::say;
+use crate::stderr::say;
 
 /// Arguments of `serve` about packages.
 #[derive(Debug, Args)]

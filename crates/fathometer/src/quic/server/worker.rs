@@ -13,7 +13,7 @@ use fathometer_http::origin::Origin;
 use fathometer_model::Instant;
 use fathometer_quic::{ConnectionKey, Endpoint, Transmit};
 use fathometer_sys::poller::{Poller, Ready};
-use fathometer_sys::udp::ReceiveBuffer;
+use fathometer_sys::udp::{Batches, ReceiveBuffer};
 use fathometer_sys::{Clock, UdpSocket, heap};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -25,9 +25,9 @@ use crate::origin::crowd::Crowd;
 use crate::origin::timers::{Alarm, Timers};
 use crate::origin::wall_clock::WallClock;
 use crate::origin::{YIELDS_AFTER, longest};
+use crate::quic::Sockets;
 use crate::quic::feed::FileBuffer;
-use crate::quic::outbox::{Outbox, Progress};
-use crate::quic::{Batches, Sockets};
+use crate::quic::outbox::{Outbox, SendProgress};
 
 const WAKE: u64 = u64::MAX - 1;
 /// Calls to receive from one socket before connections are served.
@@ -369,7 +369,7 @@ impl Worker {
         let port = &mut self.ports[place];
         if port.writable {
             let progress = port.outbox.resume(&port.socket)?;
-            port.writable = progress != Progress::Blocked;
+            port.writable = progress != SendProgress::Blocked;
         }
         if port.writable {
             while let Some(key) = port.stalled.pop_front() {
@@ -576,7 +576,7 @@ impl Port {
     }
 
     fn send(&mut self, transmit: Transmit) -> io::Result<()> {
-        if self.outbox.send(&self.socket, transmit)? == Progress::Blocked {
+        if self.outbox.send(&self.socket, transmit)? == SendProgress::Blocked {
             self.writable = false;
         }
         Ok(())

@@ -12,9 +12,9 @@ use fathometer_tls::{ClientSettings, ServerOptions, ServerSettings, Tickets};
 use super::super::replicate::ReplicateError;
 use super::levels::Levels;
 use super::serving::Where;
+use crate::http3_client::ClientSettings as QuicSettings;
 use crate::lab::Side;
 use crate::quic::Sockets;
-use crate::quic::client::ClientSettings as QuicSettings;
 use crate::quic::server::{Service, ServiceOptions};
 use crate::server::{self, Content, Credentials};
 

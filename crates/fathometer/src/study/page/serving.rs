@@ -18,7 +18,8 @@ use crate::lab::Host;
 use crate::origin::OriginStatistics;
 use crate::origin::folder::Bounds;
 use crate::quic::server::Service;
-use crate::server::{self, Access, Content, Running, Scratch, ServerError, ServerReport, Storage};
+use crate::scratch::Scratch;
+use crate::server::{self, Access, Content, Running, ServerError, ServerReport, Storage};
 
 /// Cache nothing between requests: every request opens its file.
 const NOTHING_KEPT: Bounds = Bounds {

@@ -60,7 +60,7 @@ impl Scratch {
 
     fn below(parent: &Path) -> Result<Scratch, ScratchError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        remove_stale(parent);
+        remove_stale_below(parent);
         let refused = |error| ScratchError {
             folder: parent.to_owned(),
             error,
@@ -123,11 +123,11 @@ fn permit(path: &Path, permissions: u32) -> io::Result<()> {
 }
 
 /// Removes the temporary folders of killed programs.
-pub fn remove_stale_folders() -> Removal {
-    remove_stale(&std::env::temp_dir())
+pub fn remove_stale() -> Removal {
+    remove_stale_below(&std::env::temp_dir())
 }
 
-fn remove_stale(parent: &Path) -> Removal {
+fn remove_stale_below(parent: &Path) -> Removal {
     let mut removal = Removal::default();
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let is_ours = entry
@@ -181,11 +181,11 @@ mod tests {
         let Taken::Ours(lock) = Lock::directory(&path).unwrap() else {
             panic!("its lock is held");
         };
-        let removal = remove_stale(parent.path());
+        let removal = remove_stale_below(parent.path());
         assert!(path.exists());
         assert_eq!(removal.in_use, std::slice::from_ref(&path));
         drop(lock);
-        assert_eq!(remove_stale(parent.path()).removed, [path]);
+        assert_eq!(remove_stale_below(parent.path()).removed, [path]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! SHA-256 of the inputs of a run, in hexadecimal.
+//! SHA-256 of the program and of the inputs of a run, in hexadecimal.
 
 use std::fs::File;
 use std::io::{self, Read as _};

@@ -31,12 +31,12 @@ use fathometer_quic::{
     ClientTls, CloseKind, Closed, Closer, ConnectionKey, EarlyData, Endpoint, Event as QuicEvent,
     Handshake, QlogWriter, ReadEnd, Statistics, TransportSettings,
 };
-use fathometer_sys::udp::ReceiveBuffer;
+use fathometer_sys::udp::{Batches, ReceiveBuffer};
 use fathometer_sys::{UdpSocket, socket};
 
-use super::feed::{FileBuffer, feed};
-use super::outbox::{LocalLosses, Outbox, Progress};
-use super::{ALPN, Batches, SettingsError, Sockets};
+use crate::quic::feed::{FileBuffer, feed};
+use crate::quic::outbox::{LocalLosses, Outbox, SendProgress};
+use crate::quic::{ALPN, SettingsError, Sockets};
 
 /// Bytes of one stream read before events are returned.
 const READ_AT_ONCE: usize = 64 * 1024;
@@ -675,12 +675,12 @@ impl Http3Client {
         let mut sent = self.outbox.resume(&self.socket);
         loop {
             match sent {
-                Ok(Progress::Clear) => {}
-                Ok(Progress::Blocked) => {
+                Ok(SendProgress::Clear) => {}
+                Ok(SendProgress::Blocked) => {
                     self.writable = false;
                     return false;
                 }
-                Ok(Progress::Refused) => {
+                Ok(SendProgress::Refused) => {
                     self.fail(Failure::Refused, "nobody listens at the server's port", now);
                     return false;
                 }
