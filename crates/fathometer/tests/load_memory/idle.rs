@@ -14,8 +14,9 @@ use fathometer_workload::arrivals::Arrivals;
 use fathometer_workload::distribution::Law;
 use fathometer_workload::plan::{Choice, PageId, Pages, Plan, Sessions, Target, TargetId};
 
-use crate::serving;
-use crate::{LIVE, alone};
+use crate::LIVE;
+use crate::support::alone::alone;
+use crate::support::serving;
 
 /// Files of a page, and so the number of simultaneous HTTP/2 streams.
 const MEMBERS: u32 = 60;

@@ -1,0 +1,19 @@
+//! `fathometer load`, run as a user runs it, against real servers on loopback.
+//!
+//! Every load is bounded by a count or by a few seconds. Every server is a child or a thread that ends with its
+//! test, and every file is in a temporary folder. A test whose peer is not installed prints a message to stderr
+//! and passes, unless `FATHOMETER_REQUIRE_TOOLS` is 1.
+
+mod agreement;
+mod counts;
+mod endings;
+mod heads;
+mod http3;
+mod idle;
+mod outputs;
+mod printing;
+mod probes;
+mod protocols;
+mod support;
+mod usage;
+mod workloads;

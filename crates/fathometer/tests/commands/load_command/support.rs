@@ -1,0 +1,155 @@
+//! The program under test, and our origin with its log.
+
+use std::fs;
+use std::io::BufReader;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use fathometer_analysis::load::Summary;
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::support::programs::{FATHOMETER, run};
+use crate::support::serving;
+
+/// How a run of the program exited.
+pub struct Ended {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ended {
+    /// The summary that it printed with `--json`.
+    pub fn summary(&self) -> Summary {
+        serde_json::from_str(&self.out)
+            .unwrap_or_else(|error| panic!("{error}: {} {}", self.out, self.err))
+    }
+
+    /// The same, and asserts this exit code, or code 3 when a busy machine made the result INVALID.
+    pub fn ended_with(&self, code: i32) -> Summary {
+        let summary = self.summary();
+        let expected = if summary.validity.valid { code } else { 3 };
+        let reasons = &summary.validity.reasons;
+        assert_eq!(self.code, Some(expected), "{} {reasons:?}", self.err);
+        summary
+    }
+}
+
+/// Runs `fathometer load` to its end.
+pub fn load(url: &str, arguments: &[&str]) -> Ended {
+    let mut command = Command::new(FATHOMETER);
+    // The server's counts are compared with one window, so a noisy window must not be repeated.
+    command.args(["load", "--quiet", "--repeats", "0", url]);
+    command.args(arguments);
+    fathometer(&command)
+}
+
+/// Runs the program to its end.
+pub fn fathometer(command: &Command) -> Ended {
+    let output = run(command);
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    Ended {
+        code: output.status.code(),
+        out: text(&output.stdout),
+        err: text(&output.stderr),
+    }
+}
+
+/// The first valid result of up to five attempts, or the last one. On a shared machine the generator is
+/// sometimes late by its own fault and reports it; then the test is repeated.
+pub fn valid_if_possible(mut test: impl FnMut() -> Ended) -> Ended {
+    for _ in 0..4 {
+        let ended = test();
+        if ended.code != Some(3) {
+            return ended;
+        }
+    }
+    test()
+}
+
+/// `fathometer serve` with a log, killed when dropped.
+pub struct Origin {
+    child: Child,
+    address: SocketAddr,
+    log: PathBuf,
+    _folder: TempDir,
+}
+
+impl Origin {
+    /// Serves a workload's site from memory, with one event loop, so the log is in the order of the responses.
+    pub fn of(workload: &str, seed: u64) -> Origin {
+        Origin::with(&["--site", workload, "--seed", &seed.to_string()])
+    }
+
+    /// The same without a seed, as a user starts it.
+    pub fn by_default(workload: &str) -> Origin {
+        Origin::with(&["--site", workload])
+    }
+
+    fn with(arguments: &[&str]) -> Origin {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut child = Command::new(FATHOMETER)
+            .args(["serve", "--listen", "127.0.0.1:0", "--threads", "1"])
+            .args(arguments)
+            .arg("--log")
+            .arg(&log)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let address = serving::address(&mut BufReader::new(child.stdout.take().unwrap()));
+        Origin {
+            child,
+            address,
+            log,
+            _folder: folder,
+        }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// Stops it; returns the requests in its log, such as `GET /a.html`.
+    pub fn end(mut self) -> Vec<String> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        logged(&self.log)
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The requests in an access log in the Common Log Format, such as `GET /a.html`.
+pub fn logged(log: &Path) -> Vec<String> {
+    let text = fs::read_to_string(log).unwrap();
+    text.lines()
+        // The connection that tested whether the server listens may be logged without a request.
+        .filter(|line| line.contains(" HTTP/1."))
+        .map(|line| {
+            let request = line.split('"').nth(1).expect(line);
+            request.rsplit_once(' ').expect(line).0.to_owned()
+        })
+        .collect()
+}
+
+/// Writes a file with this text to a folder; returns its path.
+pub fn written(folder: &TempDir, name: &str, text: &str) -> String {
+    let path = folder.path().join(name);
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}

@@ -1,0 +1,27 @@
+//! The commands of `fathometer`, run as a user runs them: what they print, serve, fetch and leave behind.
+//!
+//! Tests run beside each other, so none changes or measures the state of this process, with one exception: a
+//! test of `serve` raises the limit of open files as far as permitted, which restricts no other test.
+
+mod endings;
+mod h2spec;
+mod load_command;
+mod package_command;
+mod packages_fetched_command;
+mod packages_served;
+mod path_command;
+mod peers;
+mod serve;
+mod small_disk;
+#[path = "../support"]
+mod support {
+    pub mod laboratory;
+    pub mod nobody;
+    pub mod ports;
+    pub mod programs;
+    pub mod quiet;
+    #[expect(dead_code, reason = "the engine's tests need more of it")]
+    pub mod scripted_server;
+    pub mod serving;
+    pub mod waiting;
+}

@@ -1,0 +1,117 @@
+//! Interruptions and full disks.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::place::{Place, noise, tree};
+use crate::small_disk::SmallDisk;
+use crate::support::waiting::wait_until;
+
+fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id() as i32).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+fn said(child: &mut Child) -> String {
+    let mut text = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap();
+    text
+}
+
+#[test]
+fn an_interrupted_unpacking_keeps_what_was_whole() {
+    let place = Place::new();
+    place.write("in/a", "first");
+    place.write("in/b", noise(500_000, 1));
+    let package = place.run(&["pack", "in"]).done().out;
+    for ending in [Signal::INT, Signal::TERM] {
+        let out = format!("out-{}", ending.as_raw());
+        let mut unpack = place.start(&["unpack", "-", &out]);
+        let mut pipe = unpack.stdin.take().unwrap();
+        pipe.write_all(&package[..300_000]).unwrap();
+        wait_until("the second file has begun", || {
+            fs::read_dir(place.path(&out)).is_ok_and(|entries| {
+                entries.flatten().any(|entry| {
+                    entry.file_name() != "a"
+                        && entry.metadata().is_ok_and(|data| data.len() > 200_000)
+                })
+            })
+        });
+        signal(&unpack, ending);
+        assert_eq!(unpack.wait().unwrap().code(), Some(1));
+        let told = said(&mut unpack);
+        assert!(
+            told.contains("interrupted") && told.contains("whole before that: 1 file,"),
+            "{told}"
+        );
+        let names: Vec<PathBuf> = place.tree(&out).into_keys().collect();
+        assert_eq!(names, [Path::new("a")]);
+        drop(pipe);
+    }
+}
+
+#[test]
+fn an_interrupted_packing_leaves_no_package() {
+    let place = Place::new();
+    place.write("in/a", "first");
+    let mut pack = place.start(&["pack", "in", "--names", "-", "-o", "x.objp"]);
+    let mut list = pack.stdin.take().unwrap();
+    list.write_all(b"a\n").unwrap();
+    wait_until("the package has begun", || {
+        let entries = fs::read_dir(place.path("")).unwrap().flatten();
+        entries
+            .filter(|entry| entry.metadata().is_ok_and(|data| data.is_file()))
+            .count()
+            == 1
+    });
+    signal(&pack, Signal::INT);
+    assert_eq!(pack.wait().unwrap().code(), Some(1));
+    assert!(said(&mut pack).contains("interrupted"));
+    let names: Vec<PathBuf> = place.tree("").into_keys().collect();
+    assert_eq!(names, [Path::new("in/a")]);
+    drop(list);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_told_of() {
+    let place = Place::new();
+    place.write("in/a", noise(2_000_000, 1));
+    let mut pack = place.start(&["pack", "in"]);
+    drop(pack.stdout.take());
+    assert_eq!(pack.wait().unwrap().code(), Some(1));
+    assert!(said(&mut pack).contains("went away"));
+}
+
+#[test]
+fn a_full_disk_leaves_what_was_whole() {
+    let place = Place::new();
+    let Some(disk) = SmallDisk::mount(&place.path("disk"), "1m") else {
+        return;
+    };
+    for name in ["a", "b", "c"] {
+        place.write(format!("in/{name}"), noise(400_000, 1));
+    }
+    place.run(&["pack", "in", "-o", "x.objp"]).done();
+    let full = "No space left on device";
+    place.run(&["unpack", "x.objp", "disk/out"]).failed(&[
+        "disk/out/c",
+        full,
+        "whole before that: 2 files",
+    ]);
+    let names: Vec<PathBuf> = tree(&disk.0).into_keys().collect();
+    assert_eq!(names, [Path::new("out/a"), Path::new("out/b")]);
+    fs::remove_dir_all(disk.0.join("out")).unwrap();
+    place
+        .run(&["pack", "in", "-o", "disk/y.objp"])
+        .failed(&["disk/y.objp", full]);
+    assert!(tree(&disk.0).is_empty());
+}

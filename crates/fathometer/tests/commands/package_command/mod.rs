@@ -1,0 +1,9 @@
+//! `fathometer pack` and `fathometer unpack`: packed files must come out byte for byte, and nothing may be
+//! written anywhere else. Archives are compared with tar, zip and Python.
+
+mod archives;
+mod endings;
+mod hostile;
+mod place;
+mod round_trips;
+mod sources;

@@ -1,0 +1,13 @@
+//! Our origin with third-party clients, and our clients with third-party servers, on loopback, at ports that
+//! the kernel chooses.
+//!
+//! A test whose peer is not installed prints a message to stderr and passes, unless `FATHOMETER_REQUIRE_TOOLS`
+//! is 1. Every process is a child that ends with its test.
+
+mod clients;
+mod curl_http2;
+mod http2;
+mod load;
+mod servers;
+pub mod support;
+mod tls;

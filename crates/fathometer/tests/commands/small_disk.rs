@@ -1,0 +1,33 @@
+//! Disks that fill up.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A file system with little room, unmounted when dropped.
+pub struct SmallDisk(pub PathBuf);
+
+impl SmallDisk {
+    /// Mounts it; `None`, with a message, where that is not allowed.
+    pub fn mount(at: &Path, size: &str) -> Option<SmallDisk> {
+        fs::create_dir(at).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(at)
+            .output()
+            .is_ok_and(|output| output.status.success());
+        if !mounted {
+            let required = std::env::var_os("FATHOMETER_REQUIRE_LAB").is_some_and(|v| v == "1");
+            assert!(!required, "a lab is required and no small disk can be had");
+            eprintln!("SKIPPED: a small disk cannot be had: only root may mount one");
+            return None;
+        }
+        Some(SmallDisk(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}

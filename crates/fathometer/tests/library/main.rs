@@ -1,0 +1,15 @@
+//! The library's interface, without a laboratory: its engine, its clients and its servers on real sockets, and
+//! the data of a study.
+
+mod h2_client_peers;
+mod http3_peers;
+mod leucht15;
+mod load_engine;
+#[path = "../support"]
+mod support {
+    pub mod nobody;
+    pub mod ports;
+    pub mod programs;
+    pub mod quiet;
+    pub mod scripted_server;
+}

@@ -1,0 +1,28 @@
+//! Tests whose results depend on the time that the machine has for them: an emulated path, verdicts on planted
+//! bottlenecks, and loads on limited hosts.
+//!
+//! A program of its own, whose tests that measure run one at a time: two laboratories on two processors would
+//! delay each other, and the test of the planted bottlenecks counts the CPU time of this process and its
+//! children.
+
+mod bottleneck;
+mod load_study;
+mod packages_fetched;
+mod path_proof;
+#[path = "../support"]
+mod support {
+    pub mod alone;
+    pub mod laboratory;
+    pub mod quiet;
+}
+
+use std::sync::MutexGuard;
+
+use support::alone::alone;
+use support::laboratory::possible;
+
+/// Permission to run a laboratory while no other test does, or `None` where that is not possible.
+fn ground(test: &str) -> Option<MutexGuard<'static, ()>> {
+    let guard = alone();
+    possible(test).then_some(guard)
+}
