@@ -1,16 +1,13 @@
-//! Lists the data folders (papers, paths, eras, servers) into the binary, so that adding a
-//! paper, a path profile, an era or a server touches no Rust and one file is all a user needs. And tells the
-//! program which commit it is built from, where git knows it.
+//! Sets the commit that the program is built from, where git knows it.
 
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
+/// Data folders that `fathometer-lab` embeds.
 const FOLDERS: [&str; 4] = ["papers", "paths", "eras", "servers"];
 /// Besides the crates and the data folders.
 const SOURCES: [&str; 2] = ["Cargo.toml", "Cargo.lock"];
-const KINDS: [&str; 4] = ["toml", "csv", "conf", "md"];
 
 fn main() {
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"))
@@ -18,28 +15,6 @@ fn main() {
         .canonicalize()
         .expect("the workspace is two folders up");
     name_commit(&root);
-    let mut files = Vec::new();
-    for folder in FOLDERS {
-        println!("cargo::rerun-if-changed={}", root.join(folder).display());
-        collect(&root.join(folder), &mut files);
-    }
-    files.sort();
-    let mut code = String::from("pub(crate) static FILES: &[(&str, &str)] = &[\n");
-    for file in files {
-        let name = file
-            .strip_prefix(&root)
-            .expect("it was found below the root");
-        writeln!(
-            code,
-            "    ({:?}, include_str!({:?})),",
-            name.to_str().expect("data files have plain names"),
-            file.to_str().expect("data files have plain names")
-        )
-        .expect("a String takes any text");
-    }
-    code.push_str("];\n");
-    let out = Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join("embedded.rs");
-    fs::write(out, code).expect("cargo's own output folder is writable");
 }
 
 /// Sets `FATHOMETER_VERSION`, `FATHOMETER_COMMIT` and `FATHOMETER_MODIFIED` for the compiler. Without git, or
@@ -119,21 +94,4 @@ fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let output = command.output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_owned())
-}
-
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return;
-    };
-    for path in entries.flatten().map(|entry| entry.path()) {
-        if path.is_dir() {
-            collect(&path, files);
-        } else if path
-            .extension()
-            .and_then(|e| e.to_str())
-            .is_some_and(|e| KINDS.contains(&e))
-        {
-            files.push(path);
-        }
-    }
 }

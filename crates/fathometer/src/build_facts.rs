@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use fathometer_analysis::run::Build;
 
-use crate::sha256;
+use fathometer_files::sha256;
 
 /// The version, and the commit if known: `0.1.0 (0123456789ab, modified)`.
 pub const VERSION: &str = env!("FATHOMETER_VERSION");

@@ -54,6 +54,7 @@ pub mod reclaim;
 pub mod sched;
 pub mod signal;
 pub mod socket;
+pub mod stderr;
 pub mod tcp_info;
 pub mod terminal;
 pub mod tun;

@@ -52,6 +52,7 @@
 pub mod certificate;
 mod failure;
 mod handshake;
+pub mod key_log;
 mod session;
 mod settings;
 

@@ -16,18 +16,18 @@ use fathometer_workload::plan::{Choice, Sessions};
 
 use super::Failure;
 use super::arguments::{some_time, time};
-use crate::bottleneck::record::{self, Found, Record};
-use crate::bottleneck::run::{self, Repetitions, Request};
-use crate::bottleneck::self_test::{self, Became, Tried};
-use crate::bottleneck::server::Server;
-use crate::bottleneck::setup::{Demand, HostLimits, Load, Setup};
-use crate::bottleneck::site::SiteOnDisk;
-use crate::bottleneck::slow_server::{self, Faults};
-use crate::data;
-use crate::era::Era;
-use crate::leftovers;
-use crate::stderr::say;
-use crate::workload::SEED;
+use fathometer_lab::data;
+use fathometer_lab::era::Era;
+use fathometer_lab::leftovers;
+use fathometer_load::workload::SEED;
+use fathometer_study::bottleneck::record::{self, Found, Record};
+use fathometer_study::bottleneck::run::{self, Repetitions, Request};
+use fathometer_study::bottleneck::self_test::{self, Became, Tried};
+use fathometer_study::bottleneck::server::Server;
+use fathometer_study::bottleneck::setup::{Demand, HostLimits, Load, Setup};
+use fathometer_study::bottleneck::site::SiteOnDisk;
+use fathometer_study::bottleneck::slow_server::{self, Faults};
+use fathometer_sys::stderr::say;
 
 /// Arguments of `bottleneck`.
 #[derive(Debug, Args)]

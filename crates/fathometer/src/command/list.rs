@@ -6,11 +6,11 @@ use clap::Args;
 use fathometer_path::Profile;
 
 use super::Failure;
-use crate::data;
-use crate::era::Era;
-use crate::server::{self, definition::Definition};
-use crate::study::spec::Study;
-use crate::workload;
+use fathometer_lab::data;
+use fathometer_lab::era::Era;
+use fathometer_lab::server::{self, definition::Definition};
+use fathometer_load::workload;
+use fathometer_study::spec::Study;
 
 /// Arguments of `list`.
 #[derive(Debug, Args)]

@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::bottleneck::error::SearchError;
-use crate::load::LoadError;
-use crate::url::UrlError;
-use crate::workload;
+use fathometer_load::LoadError;
+use fathometer_load::url::UrlError;
+use fathometer_load::workload;
+use fathometer_study::bottleneck::error::SearchError;
 
 pub mod arguments;
 pub mod bottleneck;
@@ -93,7 +93,7 @@ enum Command {
     /// Test what this machine can and cannot do
     Doctor(doctor::DoctorArguments),
     /// Receive a host's packets, in a separate process that this program starts
-    #[command(name = crate::wire::receiver::ARGUMENT, hide = true)]
+    #[command(name = fathometer_lab::wire::receiver::ARGUMENT, hide = true)]
     ReceivePackets,
 }
 
@@ -121,6 +121,6 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
 /// Receives until the peer closes the socket that is the standard input.
 fn receive_packets() -> Result<ExitCode, Failure> {
     let control = std::io::stdin().as_fd().try_clone_to_owned()?;
-    crate::wire::receiver::serve(&UnixStream::from(control))?;
+    fathometer_lab::wire::receiver::serve(&UnixStream::from(control))?;
     Ok(ExitCode::SUCCESS)
 }

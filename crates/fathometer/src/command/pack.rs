@@ -10,11 +10,11 @@ use fathometer_model::{Bytes, ContentCoding};
 use fathometer_sys::Interrupt;
 
 use super::Failure;
-use crate::package::output::Output;
-use crate::package::pack::{self, Packed};
-use crate::package::progress::{All, Progress};
-use crate::package::source::{Folder, Items, Known, List};
-use crate::package::{Flow, PackageError, har};
+use fathometer_pack::output::Output;
+use fathometer_pack::pack::{self, Packed};
+use fathometer_pack::progress::{All, Progress};
+use fathometer_pack::source::{Folder, Items, Known, List};
+use fathometer_pack::{Flow, PackageError, har};
 
 /// Maximum number of notes that are printed individually.
 const NOTES: usize = 10;

@@ -17,10 +17,10 @@ use fathometer_sys::{HostProcess, Interrupt, Session, priority, privilege};
 use serde::Serialize;
 
 use super::Failure;
-use crate::data;
-use crate::era::Era;
-use crate::lab::{Host, Lab, Side};
-use crate::wire::WireOptions;
+use fathometer_lab::data;
+use fathometer_lab::era::Era;
+use fathometer_lab::hosts::{Host, Lab, Side};
+use fathometer_lab::wire::WireOptions;
 
 /// Longest wait for the server to listen. After it the command starts anyway.
 const READY: Duration = Duration::from_secs(5);

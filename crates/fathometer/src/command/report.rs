@@ -15,9 +15,9 @@ use fathometer_analysis::tables::Column;
 use fathometer_analysis::{summary, terminal};
 
 use super::Failure;
-use crate::stderr::say;
-use crate::study::files::StudyFiles;
-use crate::whole_file;
+use fathometer_files::whole_file;
+use fathometer_study::files::StudyFiles;
+use fathometer_sys::stderr::say;
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]

@@ -8,8 +8,8 @@ use fathometer_model::{Seed, Site};
 use fathometer_workload::microscape::{self, Variant};
 
 use super::Failure;
-use crate::site_folder;
-use crate::workload::{self, Loaded, SEED};
+use fathometer_files::site_folder;
+use fathometer_load::workload::{self, Loaded, SEED};
 
 /// Arguments of `site`.
 #[derive(Debug, Args)]

@@ -9,10 +9,10 @@ use fathometer_model::{Instant, Seed};
 use fathometer_sys::{Clock, Interrupt, privilege};
 
 use super::{Failure, report};
-use crate::stderr::say;
-use crate::study::files::StudyFiles;
-use crate::study::run::{self, Request, RunError};
-use crate::workload::SEED;
+use fathometer_load::workload::SEED;
+use fathometer_study::files::StudyFiles;
+use fathometer_study::run::{self, Request, RunError};
+use fathometer_sys::stderr::say;
 
 /// Arguments of `study`.
 #[derive(Debug, Args)]
@@ -92,7 +92,8 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         replicates: arguments.replicates,
         seed: Seed(arguments.seed),
         folder: folder.clone(),
-        command: crate::secrets::command_line(),
+        command: fathometer_load::secrets::command_line(),
+        build: crate::build_facts::facts(),
         quiet: arguments.quiet,
         resume: arguments.resume,
     };
@@ -180,7 +181,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data;
+    use fathometer_lab::data;
 
     #[test]
     fn days_are_told_as_dates() {

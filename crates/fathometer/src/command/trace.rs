@@ -17,7 +17,7 @@ use fathometer_model::Bytes;
 use serde::Serialize;
 
 use super::Failure;
-use crate::tap_file::TapFile;
+use fathometer_lab::tap_file::TapFile;
 
 /// Maximum number of connections in one graph: the first ones of the capture.
 const DRAWN: usize = 256;

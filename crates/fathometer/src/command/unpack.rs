@@ -11,10 +11,10 @@ use fathometer_sys::Interrupt;
 use serde_json::json;
 
 use super::Failure;
-use crate::package::extract::{Bounds, Target};
-use crate::package::progress::{All, Progress};
-use crate::package::unpack::{self, Extractor, Held, Sink};
-use crate::package::{Flow, PackageError};
+use fathometer_pack::extract::{Bounds, Target};
+use fathometer_pack::progress::{All, Progress};
+use fathometer_pack::unpack::{self, Extractor, Held, Sink};
+use fathometer_pack::{Flow, PackageError};
 
 /// Arguments of `unpack`.
 #[derive(Debug, Args)]

@@ -77,7 +77,8 @@ fn lines<T: DeserializeOwned>(path: &Path) -> Vec<T> {
 
 /// Lengths of the files of the group, by path.
 fn files() -> BTreeMap<String, u64> {
-    let loaded = fathometer::workload::load("pareto:mean=4k", Seed(1), &mut |_, _| {}).unwrap();
+    let loaded =
+        fathometer_load::workload::load("pareto:mean=4k", Seed(1), &mut |_, _| {}).unwrap();
     let site = loaded.site(Seed(1));
     let files = site.files.iter();
     files

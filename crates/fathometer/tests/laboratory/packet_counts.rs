@@ -7,10 +7,10 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use fathometer::lab::{Lab, Side};
-use fathometer::wire::WireOptions;
-use fathometer::wire::counts::Course;
 use fathometer_analysis::packets::{Accounting, Class, Options, TapChoice, account_file};
+use fathometer_lab::hosts::{Lab, Side};
+use fathometer_lab::wire::WireOptions;
+use fathometer_lab::wire::counts::Course;
 use fathometer_model::{Bytes, Seed};
 use fathometer_path::Profile;
 use fathometer_sys::era::TcpSettings;
@@ -88,7 +88,7 @@ fn counts_are_those_of_a_capture() {
         server_receives: true,
         ..WireOptions::new(Seed(5))
     };
-    fathometer::program::is_at(env!("CARGO_BIN_EXE_fathometer").into());
+    fathometer_lab::program::is_at(env!("CARGO_BIN_EXE_fathometer").into());
     let profile = Profile::from_toml(PROFILE, "test").unwrap();
     let lab = Lab::start(&profile, &options, |_| TcpSettings::default()).unwrap();
     traffic(&lab);

@@ -75,7 +75,7 @@ fn lines<T: DeserializeOwned>(path: &Path) -> Vec<T> {
 
 /// Lengths of the files of a workload's page, by path.
 fn files(workload: &str) -> BTreeMap<String, u64> {
-    let loaded = fathometer::workload::load(workload, Seed(1), &mut |_, _| {}).unwrap();
+    let loaded = fathometer_load::workload::load(workload, Seed(1), &mut |_, _| {}).unwrap();
     let site = loaded.site(Seed(1));
     let page = &site.pages[0];
     let members = std::iter::once(page.base).chain(page.embedded.iter().copied());

@@ -4,14 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use fathometer::data::embedded;
-use fathometer::study::spec::Study;
 use fathometer_analysis::claims;
 use fathometer_analysis::run::{Cell, Run, RunInfo};
 use fathometer_analysis::statistics::Bootstrap;
 use fathometer_analysis::study::{StudyData, StudySources};
 use fathometer_analysis::{sweep, tables};
+use fathometer_lab::data::embedded;
 use fathometer_model::{PathCertificate, ReplicateRecord, Seed, Validity};
+use fathometer_study::spec::Study;
 
 fn file(name: &str) -> &'static str {
     embedded(&format!("papers/leucht15/{name}")).unwrap()

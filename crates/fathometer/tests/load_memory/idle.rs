@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fathometer::load::{Limit, Options, Users, run};
+use fathometer_load::{Limit, Options, Users, run};
 use fathometer_sys::Clock;
 use fathometer_tls::{ClientOptions, ClientSettings, Verification};
 use fathometer_workload::arrivals::Arrivals;

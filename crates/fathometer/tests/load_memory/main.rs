@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fathometer::load::timeline::{Part, Spares, Timeline};
-use fathometer::load::{Limit, MOST_INTERVALS, Options, Users, run};
 use fathometer_analysis::load::LoadResult;
 use fathometer_http::h2;
 use fathometer_http::h2::frame::{FrameType, Header, flags, write};
+use fathometer_load::timeline::{Part, Spares, Timeline};
+use fathometer_load::{Limit, MOST_INTERVALS, Options, Users, run};
 use fathometer_sys::poller::Poller;
 use fathometer_sys::{Clock, SocketOptions, machine, socket};
 use fathometer_workload::arrivals::{Arrivals, Profile};

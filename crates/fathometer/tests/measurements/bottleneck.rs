@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use fathometer::bottleneck::plants::{PLANTS, Plant};
+use fathometer_study::bottleneck::plants::{PLANTS, Plant};
 use fathometer_sys::probe::{Detail, ProcessTree, System};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use fathometer::lab::{Lab, Side};
-use fathometer::wire::{Limits, Wire, WireOptions};
+use fathometer_lab::hosts::{Lab, Side};
+use fathometer_lab::wire::{Limits, Wire, WireOptions};
 use fathometer_model::{Bytes, Seed};
 use fathometer_path::{Direction, Framing, Profile, predict};
 use fathometer_sys::cgroup::{Group, Limits as GroupLimits};
@@ -518,7 +518,7 @@ fn lateness_beyond_the_limits_invalidates() {
 }
 
 fn receiving() -> WireOptions {
-    fathometer::program::is_at(env!("CARGO_BIN_EXE_fathometer").into());
+    fathometer_lab::program::is_at(env!("CARGO_BIN_EXE_fathometer").into());
     WireOptions {
         server_receives: true,
         ..WireOptions::new(Seed(1))

@@ -11,10 +11,10 @@ use fathometer_sys::privilege::{self, Ability};
 use fathometer_sys::{Machine, Namespace};
 
 use super::Failure;
-use crate::data;
-use crate::leftovers;
-use crate::server::{self, definition::Definition};
-use crate::trial;
+use fathometer_lab::data;
+use fathometer_lab::leftovers;
+use fathometer_lab::server::{self, definition::Definition};
+use fathometer_lab::trial;
 
 /// Arguments of `doctor`.
 #[derive(Debug, Args)]

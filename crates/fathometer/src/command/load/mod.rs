@@ -24,12 +24,12 @@ use self::probes::{Probes, Target};
 use self::security::SecurityArguments;
 use super::arguments::{factor, some_time, time};
 use super::{Failure, usage};
-use crate::load::{self, Limit, Live, Options, Phase, Users, Windows};
 use crate::load_view::{self, Kind, LoadView, Outline, Reading};
-use crate::quic::UdpOffload;
-use crate::secrets;
-use crate::url::{self, Url};
-use crate::workload::SEED;
+use fathometer_load::secrets;
+use fathometer_load::url::{self, Url};
+use fathometer_load::workload::SEED;
+use fathometer_load::{Limit, Live, Options, Phase, Users, Windows};
+use fathometer_quic_sockets::UdpOffload;
 
 /// Default number of users of a closed loop, and of connections of an open loop.
 const USERS: u32 = 50;
@@ -276,7 +276,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         let options = options();
         let outline = outline(title.clone(), &options);
         let mut view = LoadView::new(Kind::detect(arguments.quiet), outline);
-        let result = load::run(options, clock, &|| interrupt.is_raised(), &mut |live| {
+        let result = fathometer_load::run(options, clock, &|| interrupt.is_raised(), &mut |live| {
             show(&mut view, live);
         });
         view.finish();
@@ -322,7 +322,7 @@ fn repeated<T, E>(
     let mut repeated = 0;
     loop {
         let (validity, result) = measure()?;
-        if repeated == most || interrupted() || !load::is_noise(&validity) {
+        if repeated == most || interrupted() || !fathometer_load::is_noise(&validity) {
             return Ok((result, repeated));
         }
         repeated += 1;
@@ -482,7 +482,7 @@ fn describe(
 ) {
     let setup = &mut result.setup;
     setup.url.clone_from(&arguments.url);
-    setup.command = crate::secrets::command_line();
+    setup.command = fathometer_load::secrets::command_line();
     setup.version = env!("CARGO_PKG_VERSION").to_owned();
     setup.machine = Machine::read().facts();
     let mut defaults = Vec::new();

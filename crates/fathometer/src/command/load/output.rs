@@ -12,7 +12,7 @@ use fathometer_model::ExchangeRow;
 use fathometer_workload::plan::Plan;
 
 use super::super::{Failure, usage};
-use crate::load::{Recorder, RecorderError};
+use fathometer_load::{Recorder, RecorderError};
 
 /// Rows per part of a record: a killed test loses at most the part being written.
 const ROWS_PER_PART: u64 = 4_000_000;

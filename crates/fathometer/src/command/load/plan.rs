@@ -15,9 +15,9 @@ use super::super::site::stages;
 use super::super::{Failure, usage};
 use super::rate::{self, Stretch};
 use super::{ArrivalsChoice, LoadArguments, USERS};
-use crate::load::Users;
-use crate::url::Url;
-use crate::workload;
+use fathometer_load::Users;
+use fathometer_load::url::Url;
+use fathometer_load::workload;
 
 /// The plan of a test.
 pub struct Planned {

@@ -12,9 +12,9 @@ use fathometer_sys::poller::Poller;
 use fathometer_tls::ClientSettings;
 
 use super::super::Failure;
-use crate::http3_client::{self, Event, Http3Client};
-use crate::load::security::agreement_of_quic;
-use crate::quic::Sockets;
+use fathometer_load::http3_client::{self, Event, Http3Client};
+use fathometer_load::security::agreement_of_quic;
+use fathometer_quic_sockets::Sockets;
 
 /// The longest wait between two checks of the clock.
 const LOOK: Duration = Duration::from_millis(50);

@@ -19,9 +19,9 @@ use fathometer_tls::{
 
 use super::super::{Failure, usage};
 use super::quic;
-use crate::key_log::KeyLogFile;
-use crate::load::security::{agreement, agrees, without_port};
-use crate::url::Url;
+use fathometer_load::security::{agreement, agrees, without_port};
+use fathometer_load::url::Url;
+use fathometer_tls::key_log::KeyLogFile;
 
 /// The list of authorities that this system trusts: first the path of Debian and its derivatives, then that of
 /// Fedora.

@@ -11,10 +11,10 @@ use fathometer_sys::Clock;
 use fathometer_tls::ServerSettings;
 
 use crate::command::Failure;
-use crate::origin::OriginStatistics;
-use crate::quic::server::{Service, ServiceError, ServiceOptions, guarded_transport};
-use crate::quic::{Sockets, UdpOffload};
-use crate::stderr::say;
+use fathometer_origin::OriginStatistics;
+use fathometer_origin::http3::{Service, ServiceError, ServiceOptions, guarded_transport};
+use fathometer_quic_sockets::{Sockets, UdpOffload};
+use fathometer_sys::stderr::say;
 
 /// Number of attempts to find a port that is free for both TCP and UDP.
 const TRIES: usize = 16;
@@ -30,7 +30,7 @@ impl Http3 {
 
     /// Starts HTTP/3 on the addresses of the other versions, with the configuration of HTTP/1.
     pub fn start(
-        others: &crate::origin::ServiceOptions,
+        others: &fathometer_origin::ServiceOptions,
         origins: Vec<Arc<Origin>>,
         tls: &Arc<ServerSettings>,
         http1: &h1::server::ServerConfig,
@@ -59,7 +59,7 @@ impl Http3 {
         self.0.as_ref().is_some_and(Service::has_ended)
     }
 
-    /// Same as [`crate::origin::Service::drain`].
+    /// Same as [`fathometer_origin::Service::drain`].
     pub fn drain(&self, within: Duration) {
         if let Some(service) = &self.0 {
             service.drain(within);

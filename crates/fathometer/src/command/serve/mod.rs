@@ -26,14 +26,14 @@ use self::packages::PackageArguments;
 use self::protocols::ProtocolArguments;
 use super::Failure;
 use super::arguments::{some_time, time};
-use crate::origin::folder::{Bounds, FolderStore};
-use crate::origin::{
+use fathometer_lab::server::definition::{Definition, Embedded};
+use fathometer_lab::server::{self, Demands};
+use fathometer_load::workload::SEED;
+use fathometer_origin::folder::{Bounds, FolderStore};
+use fathometer_origin::{
     LogFile, LogFormat, OriginSockets, OriginStatistics, Service, ServiceError, ServiceOptions,
 };
-use crate::server::definition::{Definition, Embedded};
-use crate::server::{self, Demands};
-use crate::stderr::say;
-use crate::workload::SEED;
+use fathometer_sys::stderr::say;
 
 /// Memory for caching small files of a folder, shared by all event loops.
 const CACHE: Bytes = Bytes(256 * 1024 * 1024);

@@ -9,8 +9,8 @@ use fathometer_http::origin::packages::{Formats, Making, Packages, Shared};
 use fathometer_model::Bytes;
 
 use crate::command::Failure;
-use crate::origin::{OriginStatistics, PackageFolder};
-use crate::stderr::say;
+use fathometer_origin::{OriginStatistics, PackageFolder};
+use fathometer_sys::stderr::say;
 
 /// Arguments of `serve` about packages.
 #[derive(Debug, Args)]

@@ -20,11 +20,11 @@ use fathometer_tls::{
 
 use super::http3;
 use crate::command::Failure;
-use crate::key_log::KeyLogFile;
-use crate::origin::Protocols;
-use crate::quic::UdpOffload;
-use crate::server::definition::Spoken;
-use crate::server::{self, Credentials};
+use fathometer_lab::server::definition::Spoken;
+use fathometer_lab::server::{self, Credentials};
+use fathometer_origin::Protocols;
+use fathometer_quic_sockets::UdpOffload;
+use fathometer_tls::key_log::KeyLogFile;
 
 /// Limit of early data per connection, in bytes: enough for any realistic burst of requests.
 const EARLY_DATA: u32 = 64 * 1024;

@@ -5,8 +5,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use fathometer::server::{self, definition::Definition};
 use fathometer_analysis::load::Summary;
+use fathometer_lab::server::{self, definition::Definition};
 
 use super::support::{Origin, load, logged};
 use crate::peers::support::Server;

@@ -6,8 +6,8 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use fathometer::workload;
 use fathometer_analysis::load::Summary;
+use fathometer_load::workload;
 use fathometer_model::Seed;
 
 use super::support::{Origin, fathometer, load, written};

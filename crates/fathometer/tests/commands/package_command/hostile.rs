@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use fathometer::package::name;
 use fathometer_http::package::{Encoder, Entry, Limits, Piece, Version};
 use fathometer_model::ContentCoding;
+use fathometer_pack::name;
 
 use super::place::{Place, independent_reader};
 

@@ -15,16 +15,16 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use fathometer::origin::folder::Bounds;
-use fathometer::server::definition::Definition;
-use fathometer::server::{Content, Storage, origin_of};
 use fathometer_http::h1::server::{Connection, ServerConfig};
 use fathometer_http::origin::companions::Plan;
 use fathometer_http::origin::packages::{Format, Formats, Making, Packages};
 use fathometer_http::origin::store::Work;
 use fathometer_http::package::have::{Keys, key};
 use fathometer_http::package::{Decoder, Event, Limits, Version};
+use fathometer_lab::server::definition::Definition;
+use fathometer_lab::server::{Content, Storage, origin_of};
 use fathometer_model::Seed;
+use fathometer_origin::folder::Bounds;
 use fathometer_sys::Clock;
 use fathometer_workload::microscape;
 use rustix::process::{Pid, Signal, kill_process};
@@ -510,7 +510,7 @@ fn a_package_that_was_made_from_a_folder_is_one_open() {
     let definition = Definition::load("embedded").unwrap();
     let site = Arc::new(microscape::site(Seed(1997), microscape::Variant::LowerCase));
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    fathometer::site_folder::write(&site, folders[0].path()).unwrap();
+    fathometer_files::site_folder::write(&site, folders[0].path()).unwrap();
     let packages = Packages {
         making: Making::Made,
         formats: Formats::only(Format::Package(Version::Two)),

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use fathometer::origin::folder::{Bounds, FolderStore};
-use fathometer::origin::{OriginLoop, OriginSockets};
 use fathometer_http::h1::server::ServerConfig;
 use fathometer_http::h2;
 use fathometer_http::origin::packages::{Making, Packages};
 use fathometer_http::origin::store::Work;
 use fathometer_http::origin::{Origin, OriginConfig};
 use fathometer_http::package::{Decoder, Event, Limits, Version};
+use fathometer_origin::folder::{Bounds, FolderStore};
+use fathometer_origin::{OriginLoop, OriginSockets};
 use fathometer_sys::Clock;
 
 /// Files of the package that are read from descriptors, and the bytes of each. Together they are far larger
@@ -82,7 +82,7 @@ fn others_are_answered_while_a_package_is_being_made() {
         ..OriginConfig::default()
     };
     let origin = Arc::new(Origin::of_store(Box::new(store), config).unwrap());
-    let protocols = fathometer::origin::Protocols {
+    let protocols = fathometer_origin::Protocols {
         http1: Some(Arc::new(ServerConfig::default())),
         http2: Some(Arc::new(h2::server::ServerConfig::default())),
         tls: None,

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use fathometer::origin::{OriginLoop, OriginSockets};
 use fathometer_http::h1::server::ServerConfig;
 use fathometer_http::origin::{Origin, OriginConfig};
+use fathometer_origin::{OriginLoop, OriginSockets};
 use fathometer_sys::Clock;
 
 use super::support::{IMAGES, PAGE, Response, Server, SiteFolder, inflate};
@@ -271,7 +271,7 @@ fn curl_asks_before_it_sends() {
 
     // An origin with a resource that accepts content.
     let clock = Clock::start();
-    let site = fathometer::site_folder::read(curl.site.path()).unwrap();
+    let site = fathometer_files::site_folder::read(curl.site.path()).unwrap();
     let config = OriginConfig {
         discard: Some("/sink".to_owned()),
         ..OriginConfig::default()

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
-use fathometer::origin::{OriginLoop, OriginSockets};
-use fathometer::server::{self, Access, Credentials};
 use fathometer_http::h1::server::ServerConfig;
 use fathometer_http::origin::{Origin, OriginConfig};
+use fathometer_lab::server::{self, Access, Credentials};
 use fathometer_model::{Instant, Seed};
+use fathometer_origin::{OriginLoop, OriginSockets};
 use fathometer_sys::Clock;
 use fathometer_tls::certificate::{Authority, Issue, Lifetime};
 use fathometer_workload::microscape;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use fathometer::server::{self, definition::Definition};
+use fathometer_lab::server::{self, definition::Definition};
 use serde_json::Value;
 
 use super::support::{IMAGES, PAGE, SITE_BYTES, Server, SiteFolder};

@@ -3,8 +3,8 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use fathometer::server::Throttle;
-use fathometer::server::definition::Definition;
+use fathometer_lab::server::Throttle;
+use fathometer_lab::server::definition::Definition;
 use fathometer_sys::Clock;
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use fathometer::server::definition::Definition;
-use fathometer::server::{self, Content, Demands, Storage};
 use fathometer_http::origin::companions::Plan;
 use fathometer_http::origin::packages::Packages;
+use fathometer_lab::server::definition::Definition;
+use fathometer_lab::server::{self, Content, Demands, Storage};
 use fathometer_sys::Clock;
 
 use super::support::{self, Asking, Files, PATIENCE, address};

@@ -3,9 +3,9 @@
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
-use fathometer::server::definition::{Definition, Spoken};
-use fathometer::server::limited::{self, Service};
-use fathometer::server::{Access, Credentials, Door, Throttle};
+use fathometer_lab::server::definition::{Definition, Spoken};
+use fathometer_lab::server::limited::{self, Service};
+use fathometer_lab::server::{Access, Credentials, Door, Throttle};
 use fathometer_model::Instant;
 use fathometer_sys::Clock;
 use fathometer_tls::{ClientOptions, ClientSettings, Session, Verification};

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathometer::lab::{Host, Lab};
-use fathometer::server::definition::Definition;
-use fathometer::server::limited::{self, Limited};
-use fathometer::server::{self, Installed, PORT, ServerError, Throttle};
-use fathometer::site_folder;
-use fathometer::wire::WireOptions;
+use fathometer_files::site_folder;
+use fathometer_lab::hosts::{Host, Lab};
+use fathometer_lab::server::definition::Definition;
+use fathometer_lab::server::limited::{self, Limited};
+use fathometer_lab::server::{self, Installed, PORT, ServerError, Throttle};
+use fathometer_lab::wire::WireOptions;
 use fathometer_model::{Bytes, File, Seed, Site};
 use fathometer_path::Profile;
 use fathometer_sys::cgroup::{CpuLimit, Group, Limits};
@@ -311,7 +311,7 @@ fn required(name: &str) -> bool {
 
 /// Whether this machine allows a lab and a control group; prints a message where it does not.
 pub fn possible(what: &str) -> bool {
-    fathometer::program::is_at(PathBuf::from(env!("CARGO_BIN_EXE_fathometer")));
+    fathometer_lab::program::is_at(PathBuf::from(env!("CARGO_BIN_EXE_fathometer")));
     let device =
         Namespace::new().and_then(|namespace| namespace.run(|| Tun::create("try0", 1500, 8)));
     let limits = Limits {

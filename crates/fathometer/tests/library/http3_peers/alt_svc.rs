@@ -8,15 +8,15 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathometer::client::{self, ClientSockets};
-use fathometer::http3_client::ClientSettings as QuicSettings;
-use fathometer::quic::Sockets;
 use fathometer_http::driver::{
     Options, PageDriver, PageList, Policy, Retrieval, Service, ValidatorCache, Visit,
 };
 use fathometer_http::h3;
+use fathometer_load::client::{self, ClientSockets};
+use fathometer_load::http3_client::ClientSettings as QuicSettings;
 use fathometer_model::{Failure, Outcome, ServiceNews};
 use fathometer_quic::TransportSettings;
+use fathometer_quic_sockets::Sockets;
 use fathometer_sys::Clock;
 use fathometer_tls::{ClientOptions, ClientSettings, Verification};
 

@@ -3,9 +3,9 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use fathometer::quic::server::guarded_transport;
 use fathometer_http::h3::server::{Limits, ServerConfig};
 use fathometer_model::{Bytes, Instant, Seed};
+use fathometer_origin::http3::guarded_transport;
 use fathometer_quic::{ClientTls, ConnectionKey, Endpoint, TransportSettings};
 use fathometer_sys::Clock;
 

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fathometer::quic::Sockets;
 use fathometer_model::{Bytes, CloseReason, Failure, Seed};
 use fathometer_quic::{Closer, Congestion, EarlyData, TransportSettings};
+use fathometer_quic_sockets::Sockets;
 use fathometer_sys::Clock;
 
 use super::support::{

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use fathometer::quic::Sockets;
 use fathometer_quic::TransportSettings;
+use fathometer_quic_sockets::Sockets;
 use fathometer_sys::Clock;
 use serde_json::Value;
 

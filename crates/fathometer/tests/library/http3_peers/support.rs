@@ -9,16 +9,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use fathometer::http3_client::{ClientSettings, Event, Http3Client};
-use fathometer::quic::Sockets;
-use fathometer::quic::server::{Service, ServiceOptions};
 use fathometer_http::client::{Event as HttpEvent, Received, RequestId};
 use fathometer_http::h1::client::Content;
 use fathometer_http::h3;
 use fathometer_http::h3::client::{RequestLine, Version};
 use fathometer_http::origin::{Origin, OriginConfig};
+use fathometer_load::http3_client::{ClientSettings, Event, Http3Client};
 use fathometer_model::{Body, Bytes, CloseReason, Failure, File, Instant, Seed, Site};
+use fathometer_origin::http3::{Service, ServiceOptions};
 use fathometer_quic::{Closed, Handshake, QlogWriter, Statistics, TransportSettings};
+use fathometer_quic_sockets::Sockets;
 use fathometer_sys::Clock;
 use fathometer_sys::poller::Poller;
 use fathometer_tls::certificate::{Authority, Issue, Lifetime};
@@ -200,7 +200,7 @@ impl Running {
     }
 
     /// Stops it in order.
-    pub fn end(mut self) -> fathometer::origin::OriginStatistics {
+    pub fn end(mut self) -> fathometer_origin::OriginStatistics {
         let service = self.0.take().unwrap();
         service.drain(PATIENCE);
         service.join().unwrap()

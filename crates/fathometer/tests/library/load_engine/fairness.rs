@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use fathometer::load::{Limit, Options, Users};
+use fathometer_load::{Limit, Options, Users};
 
 use super::{MILLI, carry_out, single};
 

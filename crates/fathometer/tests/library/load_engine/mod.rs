@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use fathometer::load::{Limit, Live, Options, Phase, Recorder, RecorderError, Users, run};
 use fathometer_analysis::load::LoadResult;
+use fathometer_load::{Limit, Live, Options, Phase, Recorder, RecorderError, Users, run};
 use fathometer_model::{Bytes, ExchangeRow, Failure, Outcome, Seed};
 use fathometer_sys::Clock;
 use fathometer_workload::arrivals::{Arrivals, Profile};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathometer::load::{Limit, LoadError, Options, Users, run};
 use fathometer_http::h2::error::ErrorCode;
 use fathometer_http::h2::settings::id;
+use fathometer_load::{Limit, LoadError, Options, Users, run};
 use fathometer_model::{Bytes, Failure, Seed};
 use fathometer_sys::Clock;
 use fathometer_workload::arrivals::{Arrivals, Profile};

@@ -8,14 +8,6 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathometer::client::{self, ClientSockets};
-use fathometer::http3_client::{ClientSettings as QuicSettings, Event, Http3Client};
-use fathometer::lab::{Lab, Side};
-use fathometer::quic::Sockets;
-use fathometer::quic::server::{Service, ServiceOptions};
-use fathometer::server::definition::Definition;
-use fathometer::server::{self, Content, Credentials, Storage};
-use fathometer::wire::{Carried, WireOptions};
 use fathometer_http::client::{Event as HttpEvent, RequestLine};
 use fathometer_http::driver::{
     BundleAnswer, Options, PageDriver, PageList, Retrieval, ValidatorCache, Version, Visit,
@@ -24,9 +16,17 @@ use fathometer_http::h3;
 use fathometer_http::origin::companions::Plan;
 use fathometer_http::origin::packages::{Making, Packages};
 use fathometer_http::package;
+use fathometer_lab::hosts::{Lab, Side};
+use fathometer_lab::server::definition::Definition;
+use fathometer_lab::server::{self, Content, Credentials, Storage};
+use fathometer_lab::wire::{Carried, WireOptions};
+use fathometer_load::client::{self, ClientSockets};
+use fathometer_load::http3_client::{ClientSettings as QuicSettings, Event, Http3Client};
 use fathometer_model::{Bytes, Delivery, Instant, Seed, Site};
+use fathometer_origin::http3::{Service, ServiceOptions};
 use fathometer_path::Profile;
 use fathometer_quic::TransportSettings;
+use fathometer_quic_sockets::Sockets;
 use fathometer_sys::Clock;
 use fathometer_sys::era::TcpSettings;
 use fathometer_sys::poller::Poller;
@@ -47,7 +47,7 @@ struct Ground {
 
 impl Ground {
     fn new(path: &str, site: &Arc<Site>, capture: &Path) -> Ground {
-        let text = fathometer::data::load("paths", "path", path).unwrap();
+        let text = fathometer_lab::data::load("paths", "path", path).unwrap();
         let profile = Profile::from_toml(&text, path).unwrap();
         let options = WireOptions {
             capture: Some(capture.to_owned()),

@@ -14,16 +14,16 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathometer::client::{self, ClientSockets};
-use fathometer::lab::{Lab, Side};
-use fathometer::server::definition::Definition;
-use fathometer::server::{self, Content, Demands, Storage};
-use fathometer::wire::{Carried, WireOptions};
 use fathometer_http::driver::{
     BundleAnswer, Options, PageDriver, PageList, Retrieval, ValidatorCache, Visit,
 };
 use fathometer_http::origin::companions::Plan;
 use fathometer_http::origin::packages::{Making, Packages};
+use fathometer_lab::hosts::{Lab, Side};
+use fathometer_lab::server::definition::Definition;
+use fathometer_lab::server::{self, Content, Demands, Storage};
+use fathometer_lab::wire::{Carried, WireOptions};
+use fathometer_load::client::{self, ClientSockets};
 use fathometer_model::{Bytes, Delivery, File, Seed, Site};
 use fathometer_path::Profile;
 use fathometer_sys::SocketOptions;
@@ -68,7 +68,7 @@ fn fetch(
     cache: ValidatorCache,
     folder: &Path,
 ) -> Fetched {
-    let text = fathometer::data::load("paths", "path", path).unwrap();
+    let text = fathometer_lab::data::load("paths", "path", path).unwrap();
     let profile = Profile::from_toml(&text, path).unwrap();
     let capture = folder.join(format!("{path}-{policy}-{}.pcapng", cache.len()));
     let options = WireOptions {

@@ -1,0 +1,164 @@
+//! Eras: TCP profiles as data (`eras/*.toml`), one set of settings for each host.
+
+use fathometer_path::DelayedAckClock;
+use fathometer_sys::TcpSettings;
+use serde::Deserialize;
+
+use crate::data::{self, DataError};
+use crate::hosts::Side;
+
+/// A TCP profile.
+#[derive(Debug, Clone)]
+pub struct Era {
+    /// The name of the era.
+    pub name: String,
+    /// Its description.
+    pub title: String,
+    /// The source of its settings.
+    pub source: String,
+    /// Properties of that time that the kernel cannot reproduce, and their effect on results.
+    pub limits: Vec<String>,
+    /// The setting of quick acknowledgements of the client's sockets, set after connecting and after every
+    /// read; `None`: the kernel's default.
+    pub client_quick_ack: Option<bool>,
+    /// The same for the server's listening socket, which its connections inherit.
+    pub server_quick_ack: Option<bool>,
+    /// The clock that delays the client's acknowledgements outside its kernel.
+    pub client_delayed_ack: Option<DelayedAckClock>,
+    client: TcpSettings,
+    server: TcpSettings,
+}
+
+/// Why an era cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum EraError {
+    /// The era is not available.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// Its file is malformed.
+    #[error("failed to read the era {name:?}: {error}")]
+    Syntax {
+        /// Its name.
+        name: String,
+        /// What is wrong, and in which line.
+        error: toml::de::Error,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EraFile {
+    name: String,
+    title: String,
+    source: String,
+    #[serde(default)]
+    limits: Vec<String>,
+    client_quick_ack: Option<bool>,
+    server_quick_ack: Option<bool>,
+    client_delayed_ack: Option<DelayedAckClock>,
+    #[serde(default)]
+    both: TcpSettings,
+    #[serde(default)]
+    client: TcpSettings,
+    #[serde(default)]
+    server: TcpSettings,
+}
+
+impl Era {
+    /// The built-in era of this name, or the era in this file.
+    pub fn load(name: &str) -> Result<Era, EraError> {
+        Era::parse(name, &data::load("eras", "era", name)?)
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Era, EraError> {
+        let file: EraFile = toml::from_str(text).map_err(|error| EraError::Syntax {
+            name: name.to_owned(),
+            error,
+        })?;
+        Ok(Era {
+            name: file.name,
+            title: file.title,
+            source: file.source,
+            limits: file.limits,
+            client_quick_ack: file.client_quick_ack,
+            server_quick_ack: file.server_quick_ack,
+            client_delayed_ack: file.client_delayed_ack,
+            client: file.client.overlaid_on(&file.both),
+            server: file.server.overlaid_on(&file.both),
+        })
+    }
+
+    /// The settings of one host. `initial_window`, in segments, replaces the era's own.
+    pub fn settings(&self, side: Side, initial_window: Option<u32>) -> TcpSettings {
+        let mut settings = match side {
+            Side::Client => self.client.clone(),
+            Side::Server => self.server.clone(),
+        };
+        if initial_window.is_some() {
+            settings.route.initial_window_segments = initial_window;
+        }
+        settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_embedded_era_reads() {
+        let names = data::names("eras");
+        assert!(
+            names.contains(&"1997") && names.contains(&"today"),
+            "{names:?}"
+        );
+        for name in names {
+            let era = Era::load(name).unwrap();
+            assert_eq!(era.name, name);
+            assert!(!era.source.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_host_overrides_what_both_share() {
+        let era = Era::parse(
+            "test",
+            r#"
+            name = "test"
+            title = "t"
+            source = "s"
+            [both.route]
+            initial_window_segments = 1
+            window_bytes = 8760
+            [both.sysctl]
+            "net.ipv4.tcp_sack" = "0"
+            [server.route]
+            initial_window_segments = 2
+            [client.sysctl]
+            "net.ipv4.tcp_sack" = "1"
+            "#,
+        )
+        .unwrap();
+        let server = era.settings(Side::Server, None);
+        assert_eq!(server.route.initial_window_segments, Some(2));
+        assert_eq!(server.route.window_bytes, Some(8760));
+        assert_eq!(server.sysctl["net.ipv4.tcp_sack"], "0");
+        assert_eq!(
+            era.settings(Side::Client, None).sysctl["net.ipv4.tcp_sack"],
+            "1"
+        );
+        let wide = era.settings(Side::Server, Some(10));
+        assert_eq!(wide.route.initial_window_segments, Some(10));
+    }
+
+    #[test]
+    fn an_unknown_setting_is_refused_with_its_line() {
+        let error = Era::parse(
+            "test",
+            "name='t'\ntitle='t'\nsource='s'\n[both]\nmystery = 1\n",
+        )
+        .unwrap_err()
+        .to_string();
+        assert!(error.contains("mystery") && error.contains('5'), "{error}");
+    }
+}

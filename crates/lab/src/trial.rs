@@ -1,0 +1,460 @@
+//! A trial: one load on one server whose host has limits, over an emulated path, with probes.
+//!
+//! The server's host is a namespace and a control group: its programs, and the process that receives its
+//! packets, share one budget. The generator is outside of it. Probes read the group, the server's processes and
+//! its namespace. Load studies and the search for a bottleneck consist of trials.
+//!
+//! A trial may have two loads at the same time ([`Beside`]). Each has its own server, generator and result.
+//! Both servers share one host, one budget and one path, so figures of the host and the path cover both loads.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use fathometer_analysis::load::LoadResult;
+use fathometer_http::driver::{Policy, Protocol};
+use fathometer_model::{Instant, PathCertificate, Seed, Validity};
+use fathometer_path::Profile;
+use fathometer_sys::Clock;
+use fathometer_sys::cgroup::{AppliedLimit, CpuLimit, DiskLimit, Group, Limits};
+use fathometer_sys::era::{AppliedSettings, TcpSettings};
+use fathometer_sys::priority;
+use fathometer_sys::probe::{Detail, Plan as ProbePlan, Sampler, Samples};
+use fathometer_tls::{ClientOptions, ClientSettings, SettingsError, Verification};
+
+use crate::era::Era;
+use crate::hosts::{Host, Lab, Side};
+use crate::server::definition::Definition;
+use crate::server::limited::{self, Limited, Service, Throttle};
+use crate::server::{Access, Credentials, Door, Installed, ServerError};
+use crate::wire::{self, Carried, PacketCounts, WireOptions};
+use fathometer_files::site_cache::SiteCache;
+use fathometer_files::site_folder::{self, SiteFolderError};
+use fathometer_load::security::without_port;
+use fathometer_load::{LoadError, Options};
+
+/// The period of the probes. The ends of a window of three seconds are accurate to a thirtieth of it.
+const PROBE_PERIOD: Duration = Duration::from_millis(100);
+
+/// The name of the probed server.
+const SERVER: &str = "server";
+
+/// The name of the second server, if there is one.
+const OTHER: &str = "beside";
+
+/// Two loads are simultaneous if their starts differ by at most this part of the measured window.
+const APART: f64 = 0.05;
+
+/// The parameters of a trial.
+pub struct Trial<'a> {
+    /// The server.
+    pub definition: &'a Definition,
+    /// The installed program of the server, if it is not built in.
+    pub installed: Option<&'a Installed>,
+    /// The site on disk.
+    pub folder: &'a Path,
+    /// The path between the hosts.
+    pub profile: &'a Profile,
+    /// The TCP profile of both hosts.
+    pub era: &'a Era,
+    /// The initial congestion window of both hosts, in segments, if not the era's.
+    pub initial_window: Option<u32>,
+    /// The limits of the server's host.
+    pub limits: Limits,
+    /// The limits of the server's connections.
+    pub throttle: Throttle,
+    /// Limits of the path's lateness; `None`: the defaults for the path.
+    pub wire_limits: Option<wire::Limits>,
+    /// The seed of the path's random decisions.
+    pub seed: Seed,
+    /// The clock of all instants.
+    pub clock: Clock,
+    /// A load that runs first and is not measured, so that the cache is warm as far as the site fits; `None`:
+    /// the measured load starts with a cold cache.
+    pub warm_cache: Option<Options>,
+    /// The load. The address of the server is filled in.
+    pub load: Options,
+    /// A second load on the same host at the same time.
+    pub beside: Option<Beside<'a>>,
+}
+
+/// A second load, on another server of the same host.
+pub struct Beside<'a> {
+    /// The server.
+    pub definition: &'a Definition,
+    /// The installed program of the server, if it is not built in.
+    pub installed: Option<&'a Installed>,
+    /// The load, with the same warm-up and measured window as the first.
+    pub load: Options,
+}
+
+/// The result of a trial.
+pub struct Measured {
+    /// The figures of the clients.
+    pub result: LoadResult,
+    /// The figures of the clients of the second load.
+    pub beside: Option<LoadResult>,
+    /// The readings of the probes.
+    pub samples: Samples,
+    /// The start of the measured window.
+    pub from: Instant,
+    /// Its end.
+    pub to: Instant,
+    /// The path's certificate, for the whole trial.
+    pub certificate: PathCertificate,
+    /// The validity, with the reasons of the path and of the generator.
+    pub validity: Validity,
+    /// How the era's settings were applied at the client and at the server.
+    pub applied: [AppliedSettings; 2],
+    /// The host's limits, as read back from the kernel.
+    pub limits: Vec<AppliedLimit>,
+    /// The packets that the path delivered in the measured window.
+    pub packets: Option<PacketCounts>,
+}
+
+/// Why a trial could not run at all. A bad measurement is not an error.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The laboratory could not be built.
+    #[error("failed to build the laboratory: {0}")]
+    Lab(#[from] fathometer_sys::Error),
+    /// The server failed.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The site's folder failed.
+    #[error(transparent)]
+    Site(#[from] SiteFolderError),
+    /// The load engine failed.
+    #[error("failed to make the load: {0}")]
+    Load(#[from] LoadError),
+    /// The user interrupted the trial.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Trial<'_> {
+    /// Builds the laboratory, runs the load and removes the laboratory.
+    ///
+    /// `building` is held while the laboratory is built, so that only one is built at a time: while the kernel
+    /// creates namespaces and devices, no other thread runs on that processor.
+    pub fn run(
+        self,
+        building: &Mutex<()>,
+        interrupted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Measured, TrialError> {
+        let clock = self.clock;
+        let warm_up = self.load.warm_up;
+        // Evict pages that this program, or an earlier server, left in the page cache: they are not charged to
+        // the host.
+        site_folder::forget(self.folder)?;
+        // With a limit of memory or disk, only the host's limits may determine which pages are read again.
+        let _nobody_else = (self.limits.memory.is_some() || self.limits.disk.is_some())
+            .then(|| SiteCache::follow(self.folder))
+            .transpose()?;
+        let (mut group, lab) = host(&self.limits, || self.laboratory(building))?;
+        let applied = [lab.client.applied.clone(), lab.server.applied.clone()];
+        // Limits the listen queue of the host, whatever backlog the server requests.
+        let mut limits = match self.throttle.backlog {
+            Some(connections) => lab.server.namespace.set_listen_backlog(connections)?,
+            None => Vec::new(),
+        };
+        let credentials = self.credentials().map_err(ServerError::from)?;
+        let serve = |definition: &Definition,
+                     installed: Option<&Installed>,
+                     load: &Options,
+                     door|
+         -> Result<Station, TrialError> {
+            let policy = load.policy;
+            let credentials = credentials.as_ref().filter(|_| policy.tls);
+            let service = Service {
+                definition,
+                installed,
+                root: self.folder,
+                throttle: self.throttle,
+                access: credentials.map_or(Access::Clear, Access::Tls),
+                http3: (policy.protocol == Protocol::Http3).then_some(load.udp_offload),
+                door,
+            };
+            let tls = credentials.map(|credentials| self.client_settings(credentials, policy));
+            Ok(Station {
+                server: limited::start_service(&service, &lab.server, &group)?,
+                name: definition.name.clone(),
+                port: service.access.port_at(door),
+                tls: tls.transpose().map_err(ServerError::from)?,
+            })
+        };
+        let first = serve(self.definition, self.installed, &self.load, Door::Usual)?;
+        let second = match &self.beside {
+            None => None,
+            Some(beside) => {
+                let load = &beside.load;
+                let (definition, installed) = (beside.definition, beside.installed);
+                Some(serve(definition, installed, load, Door::Beside)?)
+            }
+        };
+        let stations: Vec<&Station> = [Some(&first), second.as_ref()]
+            .into_iter()
+            .flatten()
+            .collect();
+        let load = &|mut options: Options, station: &Station| {
+            options.address = SocketAddr::new(Side::Server.ipv4().into(), station.port);
+            options.tls.clone_from(&station.tls);
+            lab.client.namespace.run(move || {
+                // The event loops inherit this priority, so that other programs do not limit the generator.
+                let _ = priority::put_before_others();
+                fathometer_load::run(options, clock, interrupted, &mut |_| {})
+            })
+        };
+        if let Some(warming) = self.warm_cache {
+            load(warming, &first)??;
+        }
+        let alive = || match stations.iter().find_map(|s| s.server.ended(&s.name)) {
+            Some(_) if interrupted() => Err(TrialError::Interrupted),
+            Some(error) => Err(TrialError::Server(error)),
+            None => Ok(()),
+        };
+        alive()?;
+        group.change(&self.limits)?;
+        let sampler = Sampler::start(clock, probes(&lab, &group, &stations));
+        alive()?;
+        let sampler = sampler?;
+        let other = second.as_ref().zip(self.beside);
+        let (result, beside) = thread::scope(|scope| {
+            let other =
+                other.map(|(station, beside)| scope.spawn(move || load(beside.load, station)));
+            let result = load(self.load, &first);
+            let joined = other.map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            (result, joined)
+        });
+        let (result, beside) = (result?, beside.transpose()?);
+        let samples = sampler.stop();
+        // The group's accounting shows why a server was killed, but the clients' figures without the server are
+        // not a valid measurement.
+        alive()?;
+        for station in &stations {
+            limits.extend(group.verify_process(station.server.pid())?);
+        }
+        drop(stations);
+        for station in [Some(first), second].into_iter().flatten() {
+            station.server.stop()?;
+        }
+        limits.extend(group.verify()?);
+        let Carried {
+            certificate,
+            mut validity,
+            packets,
+        } = lab.end();
+        if interrupted() {
+            return Err(TrialError::Interrupted);
+        }
+        let (result, beside) = (result?, beside.transpose()?);
+        for reason in &result.validity.reasons {
+            validity.invalidate(reason.clone());
+        }
+        if let Some(beside) = &beside {
+            for reason in &beside.validity.reasons {
+                validity.invalidate(format!("the load beside: {reason}"));
+            }
+            let apart = (beside.setup.started - result.setup.started).abs();
+            let limit = APART * result.measured.duration.as_secs_f64();
+            if apart > limit {
+                validity.invalidate(format!(
+                    "the two loads began {:.0} ms after each other (limit {:.0} ms)",
+                    1e3 * apart,
+                    1e3 * limit
+                ));
+            }
+        }
+        for limit in limits.iter().filter(|limit| !limit.holds) {
+            validity.invalidate(format!(
+                "the host's limit {} is {} and should be {}",
+                limit.what, limit.got, limit.wanted
+            ));
+        }
+        let origin = clock.realtime_of(Instant::ZERO).as_secs_f64();
+        let began = Duration::from_secs_f64((result.setup.started - origin).max(0.0));
+        let from = Instant::ZERO + began + warm_up;
+        let to = from + result.measured.duration;
+        Ok(Measured {
+            from,
+            to,
+            packets: packets.map(|packets| packets.between(from, to)),
+            result,
+            beside,
+            samples,
+            certificate,
+            validity,
+            applied,
+            limits,
+        })
+    }
+
+    /// A certificate for the host, if a load's policy uses TLS.
+    fn credentials(&self) -> Result<Option<Credentials>, SettingsError> {
+        let beside = self.beside.as_ref().is_some_and(|b| b.load.policy.tls);
+        if !self.load.policy.tls && !beside {
+            return Ok(None);
+        }
+        let names = [
+            without_port(&self.load.host).to_owned(),
+            Side::Server.ipv4().to_string(),
+        ];
+        let now = self.clock.realtime_of(Instant::ZERO);
+        Credentials::make(&names, now).map(Some)
+    }
+
+    /// Client settings that trust the server and do not resume sessions: every connection has a full handshake.
+    fn client_settings(
+        &self,
+        credentials: &Credentials,
+        policy: Policy,
+    ) -> Result<Arc<ClientSettings>, SettingsError> {
+        let trust = Verification::Roots(credentials.roots());
+        let mut options = ClientOptions::new(trust, self.clock.realtime_of(Instant::ZERO));
+        options.alpn = vec![match policy.protocol {
+            Protocol::Http1(_) => b"http/1.1".to_vec(),
+            Protocol::Http2 => b"h2".to_vec(),
+            Protocol::Http3 => b"h3".to_vec(),
+        }];
+        options.resumption = None;
+        ClientSettings::new(options)
+    }
+
+    fn laboratory(&self, building: &Mutex<()>) -> Result<Lab, TrialError> {
+        let mut options = wire_options(self.seed);
+        options.clock = self.clock;
+        options.limits = self.wire_limits;
+        options.client_acks = self.era.client_delayed_ack;
+        let _building = building.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Lab::start(self.profile, &options, |side| {
+            self.era.settings(side, self.initial_window)
+        })?)
+    }
+}
+
+/// The options of a trial's path.
+fn wire_options(seed: Seed) -> WireOptions {
+    let mut options = WireOptions::new(seed);
+    options.server_receives = true;
+    options.count_packets = true;
+    // There are tens of thousands of packets: busy-waiting for each would use up a processor.
+    options.spin = Duration::ZERO;
+    options
+}
+
+/// The server's host: its control group, with the limits that apply while it starts, and the laboratory, whose
+/// receiving process is in the group.
+fn host(
+    limits: &Limits,
+    laboratory: impl FnOnce() -> Result<Lab, TrialError>,
+) -> Result<(Group, Lab), TrialError> {
+    let group = Group::create("server", &while_starting(limits))?;
+    // Other programs of this machine must not limit the host. If the priority is not available, the host waits
+    // for them, which its pressure figures show.
+    let _ = group.put_before_others();
+    let lab = laboratory()?;
+    if let Some(receiver) = lab.server_receiver() {
+        group.add_process(receiver)?;
+    }
+    Ok((group, lab))
+}
+
+/// Builds the host of a trial without limits, sends it a datagram, and removes it again. Returns a description
+/// of the result.
+///
+/// Requires the right to create namespaces.
+pub fn rehearse() -> Result<String, TrialError> {
+    let system = |doing: &str| {
+        let doing = doing.to_owned();
+        move |source| fathometer_sys::Error::System { doing, source }
+    };
+    let limits = Limits::default();
+    let (mut group, lab) = host(&limits, || {
+        let profile =
+            Profile::from_toml(REHEARSED, "rehearsal").expect("the text above is a profile");
+        let settings = |_| TcpSettings::default();
+        Ok(Lab::start(&profile, &wire_options(Seed(1)), settings)?)
+    })?;
+    let bound = |host: &Host| -> Result<UdpSocket, TrialError> {
+        let bind = || UdpSocket::bind((host.side.ipv4(), 9));
+        let socket = host.namespace.run(bind)?;
+        Ok(socket.map_err(system("make a socket in a host"))?)
+    };
+    let (client, server) = (bound(&lab.client)?, bound(&lab.server)?);
+    let mut text = [0; 16];
+    let received = server
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .and_then(|()| client.send_to(b"rehearsal", (Side::Server.ipv4(), 9)))
+        .and_then(|_| server.recv(&mut text))
+        .map_err(system("receive a datagram in a host"))?;
+    group.change(&limits)?;
+    let used = group.cpu_usage().map_err(TrialError::Lab)?.total;
+    drop(lab.end());
+    Ok(format!(
+        "received {received} bytes, its processor time accounted: {used:.1?}"
+    ))
+}
+
+/// Any path is sufficient.
+const REHEARSED: &str = "name = \"rehearsal\"\nsource = \"none\"\n[both]\npropagation = \"1ms\"";
+
+/// A host's limits while its server starts and its cache is warmed, which would take long with a tenth of a
+/// core. The memory limit is already the final one, because it determines what stays in the cache.
+fn while_starting(limits: &Limits) -> Limits {
+    let plenty = |rate: Option<u64>| rate.map(|_| 1 << 30);
+    Limits {
+        cpu: limits.cpu.map(|_| CpuLimit::cores(1.0)),
+        disk: limits.disk.as_ref().map(|disk| DiskLimit {
+            device: disk.device,
+            read_bytes_per_s: plenty(disk.read_bytes_per_s),
+            write_bytes_per_s: plenty(disk.write_bytes_per_s),
+            read_ops_per_s: plenty(disk.read_ops_per_s),
+            write_ops_per_s: plenty(disk.write_ops_per_s),
+        }),
+        ..limits.clone()
+    }
+}
+
+/// A running server, and how its clients connect to it.
+struct Station {
+    server: Limited,
+    name: String,
+    port: u16,
+    tls: Option<Arc<ClientSettings>>,
+}
+
+/// The plan of the probes. Congestion windows are those of the first server's connections.
+fn probes(lab: &Lab, group: &Group, stations: &[&Station]) -> ProbePlan {
+    // A process that waits for the disk may hold locks on what is queried: its memory map, or the socket to
+    // which it writes a file. With a disk limit, such queries would return too seldom to be useful.
+    let answers_at_once = group.limits().disk.is_none();
+    ProbePlan {
+        period: PROBE_PERIOD,
+        dear_every: 1,
+        trees: [SERVER, OTHER]
+            .into_iter()
+            .zip(stations)
+            .map(|(name, station)| (name.to_owned(), station.server.pid()))
+            .collect(),
+        detail: Detail {
+            switches: true,
+            proportional: answers_at_once,
+        },
+        networks: vec![(SERVER.to_owned(), lab.server.namespace.clone())],
+        tables: true,
+        windows: stations.first().filter(|_| answers_at_once).map(|s| s.port),
+        // Without the right to create control groups there is nothing to read.
+        groups: group
+            .cpu_usage()
+            .map(|_| (SERVER.to_owned(), group.usage_probe()))
+            .into_iter()
+            .collect(),
+        ..ProbePlan::default()
+    }
+}

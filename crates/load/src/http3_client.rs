@@ -1,0 +1,717 @@
+//! One HTTP/3 connection to a server, with a UDP socket of its own, for any event loop.
+//!
+//! An [`Http3Client`] never blocks. Its host registers the socket once, edge-triggered, for reading and
+//! writing, and then makes these calls in this order:
+//!
+//! 1. [`handle_ready`](Http3Client::handle_ready) with what the poll reported;
+//! 2. [`receive`](Http3Client::receive);
+//! 3. [`poll_event`](Http3Client::poll_event) until `None`, with new requests to [`http`](Http3Client::http) at
+//!    any time;
+//! 4. [`flush`](Http3Client::flush);
+//! 5. [`poll_timeout`](Http3Client::poll_timeout), and when that time has come
+//!    [`handle_timeout`](Http3Client::handle_timeout), events and a flush again.
+//!
+//! After [`connect`](Http3Client::connect) only a flush is needed.
+//!
+//! Early data (0-RTT) is sent where the TLS settings allow it and a ticket exists. A server that rejects early
+//! data has discarded it. Then the same bytes are sent again, on streams of the same numbers, and the machine
+//! of HTTP/3 is not affected.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use fathometer_http::client::{Event as HttpEvent, RequestId};
+use fathometer_http::h3::client::{Config, Connection as Http};
+use fathometer_http::h3::{Action, ErrorCode};
+use fathometer_model::{Failure, Instant, Seed};
+use fathometer_quic::{
+    ClientTls, CloseKind, Closed, Closer, ConnectionKey, EarlyData, Endpoint, Event as QuicEvent,
+    Handshake, QlogWriter, ReadEnd, Statistics, TransportSettings,
+};
+use fathometer_sys::udp::{Batches, ReceiveBuffer};
+use fathometer_sys::{UdpSocket, socket};
+
+use fathometer_quic_sockets::feed::{FileBuffer, feed};
+use fathometer_quic_sockets::outbox::{LocalLosses, Outbox, SendProgress};
+use fathometer_quic_sockets::{ALPN, SettingsError, Sockets};
+
+/// Bytes of one stream read before events are returned.
+const READ_AT_ONCE: usize = 64 * 1024;
+/// Calls to receive before other connections get a turn.
+const TURN: usize = 8;
+
+/// The settings of connections. Connections that share them share their session tickets.
+#[derive(Debug, Clone)]
+pub struct ClientSettings {
+    /// Kept to set their time; QUIC has no TLS session that does it.
+    tls: Arc<fathometer_tls::ClientSettings>,
+    quic_tls: ClientTls,
+    transport: TransportSettings,
+    sockets: Sockets,
+    http: Config,
+}
+
+impl ClientSettings {
+    /// Settings with these TLS settings. The protocol (ALPN) is always `h3`, whatever they name.
+    pub fn new(
+        tls: &Arc<fathometer_tls::ClientSettings>,
+        transport: TransportSettings,
+        sockets: Sockets,
+        http: Config,
+    ) -> Result<ClientSettings, SettingsError> {
+        Ok(ClientSettings {
+            tls: Arc::clone(tls),
+            quic_tls: ClientTls::new(tls.quic_config(&[ALPN])?)?,
+            transport,
+            sockets,
+            http,
+        })
+    }
+
+    /// Memory to receive into that suits the sockets; one per loop is enough.
+    pub fn receive_buffer(&self) -> ReceiveBuffer {
+        ReceiveBuffer::new(self.sockets.coalescing)
+    }
+}
+
+/// An event of a connection.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The handshake is complete. With early data, responses may have arrived before.
+    Established(&'a Handshake),
+    /// An event of the machine of HTTP/3; its `Closed` comes before the connection's.
+    Http(HttpEvent<'a>),
+    /// The connection has ended: the last event. Call [`Http3Client::flush`] once more to send what is left;
+    /// then the client can be dropped.
+    Closed(&'a Closed),
+}
+
+/// One connection.
+pub struct Http3Client {
+    socket: UdpSocket,
+    endpoint: Endpoint,
+    key: ConnectionKey,
+    http: Http,
+    settings: Arc<ClientSettings>,
+    outbox: Outbox,
+    readable: bool,
+    writable: bool,
+    /// Streams that may be read further.
+    unread: VecDeque<u64>,
+    /// Bytes that were read from a stream and not handled yet.
+    input: Input,
+    /// Data of streams that wait for the peer's field table, with the streams' ends.
+    parked: BTreeMap<u64, Parked>,
+    /// Data sent before the handshake was complete, in case the server rejects it.
+    early: Option<Vec<EarlyWrite>>,
+    /// All data waits for the handshake, even if early data is possible.
+    is_patient: bool,
+    closed: Option<Closed>,
+    /// All events were taken, including the connection's last one.
+    is_over: bool,
+    overflowed: u32,
+    received: Batches,
+    handshake: Option<Handshake>,
+    statistics: Statistics,
+}
+
+/// The bytes of a stream that are being handled.
+#[derive(Debug, Default)]
+struct Input {
+    stream: u64,
+    octets: Vec<u8>,
+    used: usize,
+    end: StreamEnd,
+    /// Whether the machine can still take some of it.
+    is_offered: bool,
+}
+
+/// What follows the bytes that were read from a stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum StreamEnd {
+    /// There may be more.
+    #[default]
+    Open,
+    /// It has ended.
+    Finished,
+    /// The peer has reset it.
+    Reset(u64),
+}
+
+#[derive(Debug)]
+struct Parked {
+    octets: Vec<u8>,
+    end: StreamEnd,
+}
+
+#[derive(Debug)]
+struct EarlyWrite {
+    stream: u64,
+    octets: Vec<u8>,
+    end: bool,
+}
+
+/// An event without its borrowed data.
+enum Step {
+    Established,
+    Http(HttpEvent<'static>),
+    Content {
+        request: RequestId,
+        start: usize,
+        length: usize,
+    },
+    Closed,
+}
+
+impl std::fmt::Debug for Http3Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Http3Client")
+            .field("local", &self.socket.local_address())
+            .field("closed", &self.closed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsFd for Http3Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Http3Client {
+    /// Begins a connection, in the calling thread's namespace. Nothing is sent before [`flush`](Self::flush).
+    /// `name` is the server's name, for its certificate. `source` sets the local address and, unless zero, the
+    /// local port. `qlog` gets the connection's qlog (JSON-SEQ).
+    pub fn connect(
+        settings: &Arc<ClientSettings>,
+        server: SocketAddr,
+        source: Option<SocketAddr>,
+        name: &str,
+        seed: Seed,
+        qlog: Option<QlogWriter>,
+        now: Instant,
+    ) -> io::Result<Http3Client> {
+        let socket = UdpSocket::connect(server, source, &settings.sockets.options())?;
+        settings.tls.tell_time(now);
+        let length = settings.transport.identifier_length;
+        // Servers distinguish connections by the identifiers that clients draw first. Two clients with the same
+        // seed at the same time differ in address or port.
+        let seed = seed.stream(&socket.local_address().to_string());
+        let mut endpoint = Endpoint::client(length, socket.is_unfragmented(), seed);
+        let key = endpoint
+            .connect(
+                &settings.quic_tls,
+                &settings.transport,
+                server,
+                name,
+                qlog,
+                now,
+            )
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let can_send_early = endpoint
+            .get(key)
+            .is_some_and(fathometer_quic::Connection::can_send_early);
+        Ok(Http3Client {
+            socket,
+            endpoint,
+            key,
+            http: Http::new(settings.http, now),
+            settings: Arc::clone(settings),
+            outbox: Outbox::default(),
+            readable: false,
+            writable: true,
+            unread: VecDeque::new(),
+            input: Input::default(),
+            parked: BTreeMap::new(),
+            early: can_send_early.then(Vec::new),
+            is_patient: false,
+            closed: None,
+            is_over: false,
+            overflowed: 0,
+            received: Batches::default(),
+            handshake: None,
+            statistics: Statistics::default(),
+        })
+    }
+
+    /// Records the readiness that the poll reported.
+    pub fn handle_ready(&mut self, readable: bool, writable: bool) {
+        self.readable |= readable;
+        self.writable |= writable;
+    }
+
+    /// Receives what has arrived, for one turn. Returns whether there may be more.
+    pub fn receive(&mut self, buffer: &mut ReceiveBuffer, now: Instant) -> bool {
+        if !self.is_established() {
+            self.settings.tls.tell_time(now);
+        }
+        for _ in 0..TURN {
+            if !self.readable {
+                return false;
+            }
+            match self.socket.receive(buffer) {
+                Ok(None) => self.readable = false,
+                Ok(Some(more)) => {
+                    // A call that did not fill the memory has emptied the socket, and the poll reports later
+                    // datagrams.
+                    self.readable = more;
+                    self.received.receive_calls += 1;
+                    for received in buffer.iter() {
+                        self.received.note_received(&received);
+                        self.endpoint.handle_datagrams(
+                            received.from,
+                            None,
+                            received.ecn.bits(),
+                            received.segment,
+                            received.octets,
+                            now,
+                        );
+                    }
+                    self.overflowed = buffer.overflowed().unwrap_or(self.overflowed);
+                }
+                Err(error) => {
+                    self.readable = false;
+                    self.fail(socket::classify(&error), &error.to_string(), now);
+                }
+            }
+        }
+        self.readable
+    }
+
+    /// The machine of HTTP/3, to make requests with at any time. They leave with the next
+    /// [`flush`](Self::flush), or as soon as the handshake is complete.
+    pub fn http(&mut self) -> &mut Http {
+        &mut self.http
+    }
+
+    /// The machine of HTTP/3, for reading its state.
+    pub fn http_ref(&self) -> &Http {
+        &self.http
+    }
+
+    /// Whether requests made now can leave before the handshake is complete (0-RTT).
+    pub fn can_send_early(&self) -> bool {
+        self.early.is_some() && !self.is_patient
+    }
+
+    /// Makes all data that is not sent yet wait for the handshake. Early data may be replayed, which is not
+    /// safe for every request.
+    pub fn wait_for_handshake(&mut self) {
+        self.is_patient = true;
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self, now: Instant) -> Option<Event<'_>> {
+        Some(match self.advance(now)? {
+            Step::Established => Event::Established(self.handshake.as_ref()?),
+            Step::Http(event) => Event::Http(event),
+            Step::Content {
+                request,
+                start,
+                length,
+            } => Event::Http(HttpEvent::Content {
+                request,
+                bytes: &self.input.octets[start..start + length],
+            }),
+            Step::Closed => Event::Closed(self.closed.as_ref()?),
+        })
+    }
+
+    /// Sends what may be sent now.
+    pub fn flush(&mut self, now: Instant) {
+        self.act(now);
+        loop {
+            let has_more = self.feed(now);
+            if !self.transmit(now) || !has_more {
+                return;
+            }
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) must be called if nothing else happens before. The time
+    /// changes with every event. Pacing makes it a matter of microseconds.
+    pub fn poll_timeout(&mut self) -> Option<Instant> {
+        if self.is_over {
+            return None;
+        }
+        let quic = self.endpoint.poll_timeout(self.key);
+        [quic, self.http.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Handles timeouts that are due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.endpoint.handle_timeout(self.key, now);
+        if self.http.poll_timeout().is_some_and(|due| due <= now) {
+            self.http.handle_timeout(now);
+        }
+    }
+
+    /// Closes the connection; the next [`flush`](Self::flush) notifies the server. Unanswered requests fail as
+    /// aborted by this client.
+    pub fn close(&mut self, now: Instant) {
+        self.close_with(ErrorCode::NO_ERROR, now);
+    }
+
+    /// The figures of the handshake, once it is complete.
+    pub fn handshake(&self) -> Option<&Handshake> {
+        self.handshake.as_ref()
+    }
+
+    /// Figures from the start until now, or until the connection ended.
+    pub fn statistics(&self) -> Statistics {
+        match self.endpoint.get(self.key) {
+            Some(connection) => connection.statistics(),
+            None => self.statistics,
+        }
+    }
+
+    /// Datagrams that the kernel has discarded because this client did not fetch them in time: losses that no
+    /// path caused.
+    pub fn overflowed(&self) -> u32 {
+        self.overflowed
+    }
+
+    /// The number of system calls and buffers that carried datagrams so far.
+    pub fn batches(&self) -> Batches {
+        Batches {
+            send_calls: self.outbox.calls,
+            sent: self.outbox.datagrams,
+            ..self.received
+        }
+    }
+
+    /// Datagrams that the kernel did not send.
+    pub fn local_losses(&self) -> LocalLosses {
+        self.outbox.losses
+    }
+
+    /// Whether the connection has ended, even if some of its events were not taken yet.
+    pub fn has_ended(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// Why the connection failed; `None` also if this side ended it.
+    pub fn failure(&self) -> Option<Failure> {
+        self.closed.as_ref()?.failure
+    }
+
+    /// Whether it is established.
+    pub fn is_established(&self) -> bool {
+        self.handshake.is_some()
+    }
+
+    /// The local address and port.
+    pub fn local_address(&self) -> SocketAddr {
+        self.socket.local_address()
+    }
+
+    /// Advances until there is an event.
+    fn advance(&mut self, now: Instant) -> Option<Step> {
+        if self.is_over {
+            return None;
+        }
+        loop {
+            if let Some(step) = self.poll_input(now) {
+                return Some(step);
+            }
+            if let Some(event) = self.http.poll_event(now) {
+                return Some(Step::Http(event));
+            }
+            self.act(now);
+            if self.take_up_parked() || self.read_next() {
+                continue;
+            }
+            match self.endpoint.poll_event(self.key) {
+                Some(event) => {
+                    if let Some(step) = self.handle(event, now) {
+                        return Some(step);
+                    }
+                }
+                None if self.closed.is_some() => {
+                    self.is_over = true;
+                    return Some(Step::Closed);
+                }
+                None => return None,
+            }
+        }
+    }
+
+    /// Lets the machine handle what was read, until it takes no more.
+    fn poll_input(&mut self, now: Instant) -> Option<Step> {
+        if !self.input.is_offered {
+            return None;
+        }
+        let stream = self.input.stream;
+        let mut rest = &self.input.octets[self.input.used..];
+        let event = self.http.poll(stream, &mut rest, now);
+        self.input.used = self.input.octets.len() - rest.len();
+        if let Some(event) = event {
+            return Some(detach(event, &self.input.octets));
+        }
+        self.input.is_offered = false;
+        let end = std::mem::take(&mut self.input.end);
+        if self.input.used < self.input.octets.len() {
+            let octets = self.input.octets.split_off(self.input.used);
+            self.parked.insert(stream, Parked { octets, end });
+            return None;
+        }
+        match end {
+            StreamEnd::Open => {}
+            StreamEnd::Finished => self.http.handle_fin(stream, now),
+            StreamEnd::Reset(code) => self.http.handle_reset(stream, code, now),
+        }
+        None
+    }
+
+    /// Continues with a stream that need not wait any longer, from its bytes that were left.
+    fn take_up_parked(&mut self) -> bool {
+        let Some(stream) = self.http.poll_unblocked() else {
+            return false;
+        };
+        let (octets, end) = match self.parked.remove(&stream) {
+            Some(parked) => (parked.octets, parked.end),
+            None => (Vec::new(), StreamEnd::Open),
+        };
+        // It may have more than was read before.
+        self.unread.push_back(stream);
+        self.input = Input {
+            stream,
+            octets,
+            used: 0,
+            end,
+            is_offered: true,
+        };
+        true
+    }
+
+    /// Reads the next stream that may have data. Returns whether it had any.
+    fn read_next(&mut self) -> bool {
+        while let Some(stream) = self.unread.pop_front() {
+            if self.parked.contains_key(&stream) {
+                continue;
+            }
+            let Some(connection) = self.endpoint.get_mut(self.key) else {
+                return false;
+            };
+            let input = &mut self.input;
+            input.octets.clear();
+            input.used = 0;
+            input.stream = stream;
+            let end = connection.read(stream, READ_AT_ONCE, |octets, _| {
+                input.octets.extend_from_slice(octets);
+            });
+            input.end = match end {
+                ReadEnd::Finished => StreamEnd::Finished,
+                ReadEnd::Reset(code) => StreamEnd::Reset(code),
+                ReadEnd::Blocked | ReadEnd::Closed => StreamEnd::Open,
+                ReadEnd::Full => {
+                    self.unread.push_front(stream);
+                    StreamEnd::Open
+                }
+            };
+            input.is_offered = !input.octets.is_empty() || input.end != StreamEnd::Open;
+            if input.is_offered {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Handles an event of the connection.
+    fn handle(&mut self, event: QuicEvent, now: Instant) -> Option<Step> {
+        match event {
+            QuicEvent::Established(handshake) => {
+                let early = self.early.take();
+                if handshake.early_data == EarlyData::Rejected {
+                    self.say_again(early.unwrap_or_default(), now);
+                }
+                self.handshake = Some(handshake);
+                return Some(Step::Established);
+            }
+            QuicEvent::Opened { stream } | QuicEvent::Readable { stream } => {
+                self.unread.push_back(stream);
+            }
+            QuicEvent::Writable { stream } => self.http.handle_writable(stream),
+            QuicEvent::Stopped { stream, code } => {
+                self.http.handle_stop_sending(stream, code, now);
+            }
+            // The next flush opens the streams that are now allowed.
+            QuicEvent::StreamsAvailable { .. } | QuicEvent::Finished { .. } => {}
+            QuicEvent::Closed(closed) => self.note_closed(closed, now),
+            QuicEvent::Drained => {}
+        }
+        None
+    }
+
+    fn note_closed(&mut self, closed: Closed, now: Instant) {
+        match (closed.by, closed.kind) {
+            (Closer::Peer, CloseKind::Application) => self.http.handle_peer_close(closed.code, now),
+            // Both sides have agreed on an idle timeout; it ended a connection without requests.
+            (Closer::Silence, _) if self.is_established() && self.http.outstanding() == 0 => {
+                self.http.handle_peer_close(ErrorCode::NO_ERROR.0, now);
+            }
+            _ => {
+                let failure = closed.failure.unwrap_or(Failure::LocalAbort);
+                self.http.handle_failure(failure, now);
+            }
+        }
+        self.statistics = self.statistics();
+        self.closed.get_or_insert(closed);
+    }
+
+    /// Carries out the machine's actions on streams and the connection.
+    fn act(&mut self, now: Instant) {
+        while let Some(action) = self.http.poll_action() {
+            let connection = self.endpoint.get_mut(self.key);
+            match (action, connection) {
+                (Action::Reset { stream, code }, Some(connection)) => {
+                    connection.reset(stream, code.0);
+                }
+                (Action::StopSending { stream, code }, Some(connection)) => {
+                    connection.stop(stream, code.0);
+                    self.parked.remove(&stream);
+                }
+                (Action::Close { code }, _) => self.close_with(code, now),
+                (_, None) => {}
+            }
+        }
+    }
+
+    fn close_with(&mut self, code: ErrorCode, now: Instant) {
+        self.endpoint.close(self.key, code.0, "", now);
+    }
+
+    /// The transport of the connection failed.
+    fn fail(&mut self, failure: Failure, why: &str, now: Instant) {
+        if self.closed.is_some() {
+            return;
+        }
+        // The program that listened there has ended, and its state of the connection is lost.
+        let failure = match failure {
+            Failure::Refused if self.is_established() => Failure::Reset,
+            other => other,
+        };
+        self.note_closed(
+            Closed {
+                by: Closer::Peer,
+                kind: CloseKind::None,
+                code: 0,
+                reason: why.to_owned(),
+                failure: Some(failure),
+            },
+            now,
+        );
+    }
+
+    /// Sends early data again that the server has rejected.
+    fn say_again(&mut self, early: Vec<EarlyWrite>, now: Instant) {
+        let Some(connection) = self.endpoint.get_mut(self.key) else {
+            return;
+        };
+        let mut streams: Vec<u64> = early.iter().map(|write| write.stream).collect();
+        streams.sort_unstable();
+        streams.dedup();
+        let mut is_said = streams.iter().all(|&stream| {
+            let bidirectional = fathometer_quic::stream::is_bidirectional(stream);
+            connection.open(bidirectional) == Some(stream)
+        });
+        for write in early {
+            let piece = [IoSlice::new(&write.octets)];
+            is_said = is_said
+                && connection.write(write.stream, &piece) == Ok(write.octets.len())
+                && (!write.end || connection.finish(write.stream).is_ok());
+        }
+        if !is_said {
+            // The server allows less than when it issued the ticket, which it must not (RFC 9000 section
+            // 7.4.1).
+            self.fail(
+                Failure::BadResponse,
+                "the server takes back what it allowed",
+                now,
+            );
+        }
+    }
+
+    /// Gives QUIC what HTTP/3 sends, for one turn. Returns whether there is more than fits into the turn.
+    fn feed(&mut self, now: Instant) -> bool {
+        if self.closed.is_some() {
+            return false;
+        }
+        let may_speak = self.handshake.is_some() || self.can_send_early();
+        let Some(connection) = self.endpoint.get_mut(self.key).filter(|_| may_speak) else {
+            return false;
+        };
+        let early = &mut self.early;
+        feed(
+            &mut self.http,
+            connection,
+            &mut FileBuffer::default(),
+            now,
+            |stream, pieces, taken, end| {
+                if let Some(early) = early {
+                    let mut octets = Vec::with_capacity(taken);
+                    for piece in pieces {
+                        let room = taken - octets.len();
+                        octets.extend_from_slice(&piece[..piece.len().min(room)]);
+                    }
+                    early.push(EarlyWrite {
+                        stream,
+                        octets,
+                        end,
+                    });
+                }
+            },
+        )
+    }
+
+    /// Sends what QUIC has to send. Returns whether the socket can take more.
+    fn transmit(&mut self, now: Instant) -> bool {
+        if !self.writable {
+            return false;
+        }
+        let mut sent = self.outbox.resume(&self.socket);
+        loop {
+            match sent {
+                Ok(SendProgress::Clear) => {}
+                Ok(SendProgress::Blocked) => {
+                    self.writable = false;
+                    return false;
+                }
+                Ok(SendProgress::Refused) => {
+                    self.fail(Failure::Refused, "nobody listens at the server's port", now);
+                    return false;
+                }
+                Err(error) => {
+                    self.fail(socket::classify(&error), &error.to_string(), now);
+                    return false;
+                }
+            }
+            let segments = self.settings.sockets.segments_of(&self.socket);
+            let octets = &mut self.outbox.octets;
+            let Some(transmit) = self.endpoint.poll_transmit(self.key, segments, octets, now)
+            else {
+                return true;
+            };
+            sent = self.outbox.send(&self.socket, transmit);
+        }
+    }
+}
+
+/// An event without the data that it borrows from `input`.
+fn detach(event: HttpEvent<'_>, input: &[u8]) -> Step {
+    match event {
+        HttpEvent::Content { request, bytes } => Step::Content {
+            request,
+            start: bytes.as_ptr() as usize - input.as_ptr() as usize,
+            length: bytes.len(),
+        },
+        other => Step::Http(
+            other
+                .without_content()
+                .expect("content was dealt with, and nothing else borrows"),
+        ),
+    }
+}

@@ -1,0 +1,270 @@
+//! The access log: one line for every response that was handed to the kernel, complete or cut short.
+//!
+//! Each loop collects its lines in a buffer of its own. It writes complete lines every second, when the buffer
+//! is large, and at the end. Text from clients is escaped, so that each line of the log is one response, and a
+//! quoted field ends at its closing quote.
+//!
+//! To rotate the log, move the file away and reopen the log; lines that were collected before go to the new
+//! file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fathometer_http::h1::server::{RequestText, Served};
+use fathometer_http::origin::date::format_date;
+use fathometer_model::Instant;
+use fathometer_sys::Clock;
+use fathometer_tls::{Handshake, Resumption};
+
+use fathometer_sys::stderr::say;
+
+/// A buffer of this many bytes is written out.
+const FULL: usize = 64 * 1024;
+
+/// The longest time that a line waits to be written.
+pub(crate) const FLUSH_AFTER: Duration = Duration::from_secs(1);
+
+/// The fields of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// `host - - [time] "request line" status bytes`: the Common Log Format. The last field is the number of
+    /// content bytes sent.
+    Common,
+    /// The same, then `"referer" "user agent"`.
+    Combined,
+    /// The same, then TLS version, cipher suite and whether the session was `full` or `resumed`; `-` three
+    /// times without TLS.
+    Tls,
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LogFormat, String> {
+        match text {
+            "common" => Ok(LogFormat::Common),
+            "combined" => Ok(LogFormat::Combined),
+            "tls" => Ok(LogFormat::Tls),
+            _ => Err("give common, combined or tls".to_owned()),
+        }
+    }
+}
+
+/// The destination of lines. Shared by all loops.
+#[derive(Debug)]
+pub struct LogFile {
+    file: Mutex<File>,
+    /// The file to reopen; `None` is standard output.
+    path: Option<PathBuf>,
+    format: LogFormat,
+}
+
+impl LogFile {
+    /// Appends to a file, which is created if it is missing; `-` is standard output.
+    pub fn open(path: &Path, format: LogFormat) -> io::Result<LogFile> {
+        let path = (path != Path::new("-")).then(|| path.to_owned());
+        let file = match &path {
+            Some(path) => append_to(path)?,
+            None => File::from(rustix::io::fcntl_dupfd_cloexec(io::stdout(), 0)?),
+        };
+        Ok(LogFile {
+            file: Mutex::new(file),
+            path,
+            format,
+        })
+    }
+
+    /// The path of the file that can be reopened; `None` for standard output.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Reopens the file of that name, as log rotation needs after it has moved the old one. After a failure
+    /// lines continue to go to the old one.
+    pub fn reopen(&self) -> io::Result<()> {
+        if let Some(path) = &self.path {
+            let file = append_to(path)?;
+            *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        }
+        Ok(())
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// The lines of one loop.
+#[derive(Debug)]
+pub(crate) struct AccessLog {
+    to: Arc<LogFile>,
+    /// Since the Unix epoch, at [`Instant::ZERO`].
+    wall_clock: Duration,
+    lines: Vec<u8>,
+    count: u64,
+    oldest: Instant,
+    /// Lines that could not be written.
+    lost: u64,
+    second: u64,
+    time: [u8; 28],
+}
+
+impl AccessLog {
+    pub fn new(to: Arc<LogFile>, clock: Clock) -> AccessLog {
+        AccessLog {
+            to,
+            wall_clock: clock.realtime_of(Instant::ZERO),
+            lines: Vec::with_capacity(2 * FULL),
+            count: 0,
+            oldest: Instant::ZERO,
+            lost: 0,
+            second: 0,
+            time: log_time(0),
+        }
+    }
+
+    /// The wall clock was stepped: this is the time since the Unix epoch at [`Instant::ZERO`].
+    pub fn set_wall_clock(&mut self, at_zero: Duration) {
+        self.wall_clock = at_zero;
+    }
+
+    /// Logs a response, with the handshake of its connection.
+    pub fn note(
+        &mut self,
+        peer: SocketAddr,
+        served: &Served,
+        text: &RequestText<'_>,
+        handshake: Option<&Handshake>,
+    ) {
+        let second = (self.wall_clock + served.received.since(Instant::ZERO)).as_secs();
+        if second != self.second {
+            self.second = second;
+            self.time = log_time(second);
+        }
+        if self.lines.is_empty() {
+            self.oldest = served.at;
+        }
+        let line = &mut self.lines;
+        // Writing to a vector does not fail.
+        let _ = write!(line, "{} - - ", peer.ip());
+        line.extend_from_slice(&self.time);
+        line.push(b' ');
+        quoted(line, text.line);
+        let _ = write!(line, " {} {}", served.status, served.body.0);
+        if self.to.format != LogFormat::Common {
+            for text in [text.referer, text.user_agent] {
+                line.push(b' ');
+                quoted(line, text);
+            }
+        }
+        if self.to.format == LogFormat::Tls {
+            let _ = match handshake {
+                Some(handshake) => write!(
+                    line,
+                    " {} {} {}",
+                    handshake.version,
+                    handshake.cipher_suite,
+                    match handshake.resumption {
+                        Resumption::Full => "full",
+                        Resumption::SessionId | Resumption::Ticket | Resumption::Psk => "resumed",
+                    }
+                ),
+                None => write!(line, " - - -"),
+            };
+        }
+        line.push(b'\n');
+        self.count += 1;
+        if self.lines.len() >= FULL {
+            self.flush();
+        }
+    }
+
+    /// The time until lines are due to be written.
+    pub fn due(&self, now: Instant) -> Option<Duration> {
+        (!self.lines.is_empty()).then(|| (self.oldest + FLUSH_AFTER).since(now))
+    }
+
+    /// Writes the lines if they are due.
+    pub fn flush_due(&mut self, now: Instant) {
+        if self.due(now).is_some_and(|due| due.is_zero()) {
+            self.flush();
+        }
+    }
+
+    /// Writes all lines.
+    pub fn flush(&mut self) {
+        if self.lines.is_empty() {
+            return;
+        }
+        let mut file = self.to.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = file.write_all(&self.lines) {
+            if self.lost == 0 {
+                say(format_args!(
+                    "failed to write to the access log, lines are lost: {error}"
+                ));
+            }
+            self.lost += self.count;
+        }
+        self.lines.clear();
+        self.count = 0;
+    }
+
+    /// Lines that could not be written.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// `[10/Oct/2000:13:55:36 +0000]`, in UTC.
+fn log_time(second: u64) -> [u8; 28] {
+    let date = format_date(second);
+    let mut time = *b"[00/Jan/1970:00:00:00 +0000]";
+    time[1..3].copy_from_slice(&date[5..7]);
+    time[4..7].copy_from_slice(&date[8..11]);
+    time[8..12].copy_from_slice(&date[12..16]);
+    time[13..21].copy_from_slice(&date[17..25]);
+    time
+}
+
+/// In quotes. Bytes that would end the quotes or the line, or disturb a terminal, are written as `\xHH`; `"-"`
+/// for nothing.
+fn quoted(line: &mut Vec<u8>, text: &[u8]) {
+    line.push(b'"');
+    if text.is_empty() {
+        line.push(b'-');
+    }
+    for &byte in text {
+        if matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\' {
+            line.push(byte);
+        } else {
+            let digit = |value: u8| b"0123456789ABCDEF"[usize::from(value)];
+            line.extend_from_slice(&[b'\\', b'x', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+    line.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clients_send_cannot_leave_its_quotes() {
+        let mut line = Vec::new();
+        quoted(&mut line, b"GET /\"a\\b\x1b[2J\r\n\xff HTTP/1.1");
+        assert_eq!(line, br#""GET /\x22a\x5Cb\x1B[2J\x0D\x0A\xFF HTTP/1.1""#);
+        line.clear();
+        quoted(&mut line, b"");
+        assert_eq!(line, b"\"-\"");
+    }
+
+    #[test]
+    fn times_are_those_of_the_common_log_format() {
+        assert_eq!(&log_time(784_111_777), b"[06/Nov/1994:08:49:37 +0000]");
+    }
+}

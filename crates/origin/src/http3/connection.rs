@@ -1,0 +1,300 @@
+//! One connection of a loop: moves data between QUIC and its machine of HTTP/3.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use fathometer_http::h3::server::{Connection as Http, Limits, Served};
+use fathometer_http::h3::{Action, ErrorCode};
+use fathometer_model::Instant;
+use fathometer_quic::{
+    CloseKind, Closer, Connection as Quic, ConnectionKey, Endpoint, Event, ReadEnd,
+};
+
+use super::delivery::Delivery;
+use crate::OriginStatistics;
+use crate::access_log::AccessLog;
+use crate::timers::Alarm;
+use fathometer_quic_sockets::feed::{FileBuffer, feed};
+
+/// Bytes of one stream read before other streams get a turn.
+const READ_AT_ONCE: usize = 64 * 1024;
+
+/// What a connection needs next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Datagrams, or its alarm.
+    Waits,
+    /// Another turn.
+    HasMore,
+    /// Nothing: it has ended.
+    Over,
+}
+
+/// A connection.
+pub(super) struct Open {
+    pub http: Http,
+    pub peer: SocketAddr,
+    pub alarm: Alarm,
+    /// Whether it is in the queue of those to be served.
+    pub is_due: bool,
+    /// Whether it is in the queue of those that wait for the socket.
+    pub is_stalled: bool,
+    /// Streams that may be read further.
+    unread: VecDeque<u64>,
+    /// Streams from which the machine accepts no data at present.
+    unwanted: Vec<u64>,
+    /// Unidirectional streams that this side has opened, and that stay open.
+    own_streams: usize,
+    /// The code to close the connection with, when all data that was written has been delivered.
+    closes_with: Option<ErrorCode>,
+    is_closed: bool,
+    delivery: Delivery,
+    limits: Limits,
+}
+
+impl Open {
+    pub fn new(http: Http, peer: SocketAddr, limits: Limits) -> Open {
+        Open {
+            http,
+            peer,
+            alarm: Alarm::default(),
+            is_due: false,
+            is_stalled: false,
+            unread: VecDeque::new(),
+            unwanted: Vec::new(),
+            own_streams: 0,
+            closes_with: None,
+            is_closed: false,
+            delivery: Delivery::default(),
+            limits,
+        }
+    }
+
+    /// Advances as far as possible without waiting, for one turn. Data to send is then in QUIC.
+    pub fn serve(
+        &mut self,
+        endpoint: &mut Endpoint,
+        key: ConnectionKey,
+        file_buffer: &mut FileBuffer,
+        now: Instant,
+        log: Option<&mut AccessLog>,
+        statistics: &mut OriginStatistics,
+    ) -> Outcome {
+        let mut has_more = false;
+        while let Some(event) = endpoint.poll_event(key) {
+            match event {
+                Event::Drained => return Outcome::Over,
+                Event::Established(handshake) => {
+                    statistics.handshakes += 1;
+                    statistics.resumed += u64::from(handshake.resumed);
+                }
+                event => self.handle(event, now),
+            }
+        }
+        if self.http.poll_timeout().is_some_and(|due| due <= now) {
+            self.http.handle_timeout(now);
+        }
+        if let Some(connection) = endpoint.get_mut(key) {
+            self.read(connection, now);
+            if !self.is_closed {
+                let own_streams = &mut self.own_streams;
+                has_more = feed(
+                    &mut self.http,
+                    connection,
+                    file_buffer,
+                    now,
+                    |stream, pieces, _, end| {
+                        if pieces.is_empty()
+                            && !end
+                            && !fathometer_quic::stream::is_bidirectional(stream)
+                        {
+                            *own_streams += 1;
+                        }
+                    },
+                );
+            }
+        }
+        self.take_events(log, statistics);
+        while let Some(action) = self.http.poll_action() {
+            match (action, endpoint.get_mut(key)) {
+                (Action::Close { code }, _) => self.closes_with = Some(code),
+                (action, Some(connection)) => carry_out(action, connection),
+                (_, None) => {}
+            }
+        }
+        if self.http.is_finished() {
+            self.closes_with.get_or_insert(ErrorCode::NO_ERROR);
+        }
+        self.close_when_delivered(endpoint, key, now);
+        self.close_when_stalled(endpoint, key, now, statistics);
+        // Responses that were sent may allow the machine to accept data again.
+        let wanted_again = self
+            .unwanted
+            .iter()
+            .any(|&stream| self.http.wants_data(stream));
+        match has_more || wanted_again || !self.unread.is_empty() {
+            true => Outcome::HasMore,
+            false => Outcome::Waits,
+        }
+    }
+
+    /// Closes the connection if it is to be closed: at once after an error, otherwise when the peer has
+    /// acknowledged all responses.
+    fn close_when_delivered(&mut self, endpoint: &mut Endpoint, key: ConnectionKey, now: Instant) {
+        let Some(code) = self.closes_with.filter(|_| !self.is_closed) else {
+            return;
+        };
+        let own_streams = self.own_streams;
+        let is_delivered = endpoint
+            .get_mut(key)
+            .is_none_or(|connection| connection.sending_streams() <= own_streams);
+        if code != ErrorCode::NO_ERROR || is_delivered {
+            endpoint.close(key, code.0, "", now);
+            self.is_closed = true;
+        }
+    }
+
+    /// Closes the connection if its client acknowledges too little of what was sent.
+    fn close_when_stalled(
+        &mut self,
+        endpoint: &mut Endpoint,
+        key: ConnectionKey,
+        now: Instant,
+        statistics: &mut OriginStatistics,
+    ) {
+        let Some(connection) = endpoint.get_mut(key).filter(|_| !self.is_closed) else {
+            return;
+        };
+        let waits = connection.sending_streams() > self.own_streams;
+        let acknowledged = || connection.acknowledged();
+        if self
+            .delivery
+            .is_stalled(waits, acknowledged, &self.limits, now)
+        {
+            statistics.stalled += 1;
+            endpoint.close(
+                key,
+                ErrorCode::EXCESSIVE_LOAD.0,
+                "nothing is acknowledged",
+                now,
+            );
+            self.is_closed = true;
+        }
+    }
+
+    /// When HTTP/3 needs a turn even if nothing happens before.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let delivery = self
+            .delivery
+            .deadline(&self.limits)
+            .filter(|_| !self.is_closed);
+        [delivery, self.http.poll_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Whether it has ended, and only waits until none of its packets can be in flight any more.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Logs the responses that were sent in part when the connection ended.
+    pub fn log_cut_short(
+        &mut self,
+        now: Instant,
+        log: &mut AccessLog,
+        statistics: &mut OriginStatistics,
+    ) {
+        while let Some((served, text)) = self.http.cut_short(now) {
+            count(statistics, &served);
+            log.note(self.peer, &served.exchange, &text, None);
+        }
+    }
+
+    fn handle(&mut self, event: Event, now: Instant) {
+        match event {
+            Event::Opened { stream } | Event::Readable { stream } => self.unread.push_back(stream),
+            Event::Writable { stream } => self.http.handle_writable(stream),
+            Event::Stopped { stream, code } => self.http.handle_stop_sending(stream, code, now),
+            Event::Closed(closed) => {
+                self.is_closed = true;
+                match (closed.by, closed.kind) {
+                    (Closer::Peer, CloseKind::Application) => {
+                        self.http.handle_peer_close(closed.code, now);
+                    }
+                    _ => self.http.handle_failure(),
+                }
+            }
+            Event::Established(_)
+            | Event::StreamsAvailable { .. }
+            | Event::Finished { .. }
+            | Event::Drained => {}
+        }
+    }
+
+    /// Reads what has arrived, each stream for one turn.
+    fn read(&mut self, connection: &mut Quic, now: Instant) {
+        let http = &mut self.http;
+        self.unwanted.retain(|&stream| {
+            let stays = !http.wants_data(stream);
+            if !stays {
+                self.unread.push_back(stream);
+            }
+            stays
+        });
+        for _ in 0..self.unread.len() {
+            let Some(stream) = self.unread.pop_front() else {
+                return;
+            };
+            if !self.http.wants_data(stream) {
+                self.unwanted.push(stream);
+                continue;
+            }
+            let http = &mut self.http;
+            let end = connection.read(stream, READ_AT_ONCE, |octets, _| {
+                if !octets.is_empty() {
+                    http.handle_data(stream, octets, now);
+                }
+            });
+            match end {
+                ReadEnd::Finished => self.http.handle_fin(stream, now),
+                ReadEnd::Reset(code) => self.http.handle_reset(stream, code, now),
+                ReadEnd::Full => self.unread.push_back(stream),
+                ReadEnd::Blocked | ReadEnd::Closed => {}
+            }
+        }
+    }
+
+    fn take_events(&mut self, log: Option<&mut AccessLog>, statistics: &mut OriginStatistics) {
+        match log {
+            Some(log) => {
+                while let Some((served, text)) = self.http.poll_event_with_text() {
+                    count(statistics, &served);
+                    log.note(self.peer, &served.exchange, &text, None);
+                }
+            }
+            None => {
+                while let Some(served) = self.http.poll_event() {
+                    count(statistics, &served);
+                }
+            }
+        }
+    }
+}
+
+/// Counts a response that was handed over completely.
+fn count(statistics: &mut OriginStatistics, served: &Served) {
+    if served.reset.is_none() {
+        statistics.responses += 1;
+        statistics.content += served.exchange.body.0;
+    }
+}
+
+fn carry_out(action: Action, connection: &mut Quic) {
+    match action {
+        Action::Reset { stream, code } => connection.reset(stream, code.0),
+        Action::StopSending { stream, code } => connection.stop(stream, code.0),
+        Action::Close { .. } => {}
+    }
+}

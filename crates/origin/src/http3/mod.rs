@@ -1,0 +1,293 @@
+//! Serves an origin over HTTP/3.
+//!
+//! A [`Service`] is several event loops on one port, each on a thread of its own with a socket of its own
+//! (SO_REUSEPORT). They share nothing: the kernel distributes datagrams by the hash of both addresses and
+//! ports. So all datagrams of a connection come to one loop, as long as its client's address and the set of
+//! sockets on the port do not change. Therefore clients cannot migrate to another address while there are
+//! several loops, all sockets exist before the first loop runs, and none is closed before the last loop has
+//! ended. With one loop, clients may migrate.
+
+mod connection;
+mod delivery;
+mod worker;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fathometer_http::h2;
+use fathometer_http::h3::server::ServerConfig;
+use fathometer_http::origin::Origin;
+use fathometer_http::waiting::{ENOUGH_WAITING, MOST_WAITING};
+use fathometer_model::{Bytes, Seed};
+use fathometer_quic::{Endpoint, HalfOpen, QlogWriter, ServerSettings, TransportSettings, Waiting};
+use fathometer_sys::usage::ThreadClock;
+use fathometer_sys::{Clock, UdpOptions, UdpSocket, sched};
+
+pub use self::worker::Handle;
+use self::worker::Worker;
+use crate::{LogFile, OriginStatistics};
+use fathometer_quic_sockets::{ALPN, SettingsError, Sockets};
+
+/// The transport of a public server: what clients may send before it is read is bounded as in HTTP/2. Without a
+/// bound for the connection, a client that leaves a gap in each of a hundred streams makes the server keep all
+/// data behind the gaps.
+pub fn guarded_transport() -> TransportSettings {
+    let windows = h2::server::ReceiveWindows::default();
+    TransportSettings {
+        stream_window: Bytes(windows.stream.into()),
+        connection_window: Some(Bytes(windows.connection.into())),
+        ..TransportSettings::default()
+    }
+}
+
+/// The options of a service.
+#[derive(Clone)]
+pub struct ServiceOptions {
+    /// The addresses to receive on; port 0 takes a free one.
+    pub addresses: Vec<SocketAddr>,
+    /// TLS settings. The protocol (ALPN) is always `h3`, whatever they name. Loops share its tickets.
+    pub tls: Arc<fathometer_tls::ServerSettings>,
+    /// The transport of all connections.
+    pub transport: TransportSettings,
+    /// The options of its sockets.
+    pub sockets: Sockets,
+    /// Whether a client must prove that its address is its own before the server does any work for it, which
+    /// takes a round trip (Retry).
+    pub validates_addresses: bool,
+    /// Whether each loop is pinned to one processor.
+    pub pinned: bool,
+    /// The most connections that may be open at a time, in all loops together; more are refused.
+    pub most_open: usize,
+    /// The access log.
+    pub log: Option<Arc<LogFile>>,
+    /// The seed of connection identifiers and other random values.
+    pub seed: Seed,
+}
+
+impl std::fmt::Debug for ServiceOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServiceOptions")
+            .field("addresses", &self.addresses)
+            .field("transport", &self.transport)
+            .field("sockets", &self.sockets)
+            .field("validates_addresses", &self.validates_addresses)
+            .field("pinned", &self.pinned)
+            .field("most_open", &self.most_open)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a service does not start, or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// An address that cannot be listened on.
+    #[error("{address} (UDP): {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// The settings.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// Anything else.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// Running loops.
+#[derive(Debug)]
+pub struct Service {
+    addresses: Vec<SocketAddr>,
+    loops: Vec<(Handle, JoinHandle<io::Result<OriginStatistics>>)>,
+    /// Kept open until all loops have ended: closing one changes how the kernel distributes datagrams.
+    sockets: Vec<OwnedFd>,
+}
+
+impl Service {
+    /// Starts a loop for each of the origins, which may be one and the same. `qlog` is called for each loop and
+    /// address, and returns `None` where nothing is to be logged.
+    pub fn start(
+        options: &ServiceOptions,
+        origins: Vec<Arc<Origin>>,
+        config: &Arc<ServerConfig>,
+        clock: Clock,
+        mut qlog: impl FnMut() -> Option<QlogWriter>,
+    ) -> Result<Service, ServiceError> {
+        let tls = options
+            .tls
+            .quic_config(&[ALPN])
+            .map_err(SettingsError::from)?;
+        // Events report what was served; request text is needed only for the log.
+        let config = Arc::new(ServerConfig {
+            events: true,
+            request_text: options.log.is_some(),
+            ..(**config).clone()
+        });
+        let count = origins.len().max(1);
+        let shared = count > 1;
+        // The first loop's sockets are bound without SO_REUSEPORT: with it the port might be shared with another
+        // program. They stay open, so that no program takes the port before the other loops bind it.
+        let mut first = Vec::new();
+        for &address in &options.addresses {
+            let socket = bind(address, options, false)?;
+            if shared {
+                socket.share_port().map_err(io::Error::other)?;
+            }
+            first.push(socket);
+        }
+        let addresses: Vec<_> = first.iter().map(UdpSocket::local_address).collect();
+        let mut first = first.into_iter();
+        let processors = sched::processors().map_err(io::Error::other)?;
+        let mut kept = Vec::new();
+        let mut workers = Vec::with_capacity(count);
+        for (n, origin) in origins.into_iter().enumerate() {
+            let mut worker = Worker::new(origin, Arc::clone(&config), options, clock)?;
+            for (m, &address) in addresses.iter().enumerate() {
+                let socket = match first.next() {
+                    Some(socket) => socket,
+                    None => bind(address, options, true)?,
+                };
+                kept.push(socket.duplicate()?);
+                let settings = ServerSettings {
+                    tls: Arc::clone(&tls),
+                    transport: options.transport,
+                    validates_addresses: options.validates_addresses,
+                    migration: !shared,
+                    most_connections: (options.most_open / count / addresses.len()).max(1),
+                    half_open: HalfOpen::default(),
+                    waiting: Waiting {
+                        each: ENOUGH_WAITING,
+                        all: Bytes(MOST_WAITING.0 / (count * addresses.len()) as u64),
+                    },
+                    qlog: qlog(),
+                };
+                let seed = options.seed.child(n as u64).child(m as u64);
+                let endpoint = Endpoint::server(settings, socket.is_unfragmented(), seed)
+                    .map_err(SettingsError::from)?;
+                worker.add(socket, endpoint)?;
+            }
+            workers.push(worker);
+        }
+        // The loops start after all sockets exist: a failure above leaves no thread running.
+        let loops = workers
+            .into_iter()
+            .enumerate()
+            .map(|(n, worker)| {
+                let handle = worker.handle();
+                let processor = options
+                    .pinned
+                    .then(|| processors[n % processors.len().max(1)]);
+                let thread = std::thread::Builder::new()
+                    .name(format!("origin h3 {n}"))
+                    .spawn(move || {
+                        if let Some(processor) = processor {
+                            sched::pin(processor).map_err(io::Error::other)?;
+                        }
+                        worker.run()
+                    })?;
+                Ok((handle, thread))
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        Ok(Service {
+            addresses,
+            loops,
+            sockets: kept,
+        })
+    }
+
+    /// The addresses that it receives on.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Responses that were handed to QUIC completely so far.
+    pub fn responses(&self) -> u64 {
+        self.loops
+            .iter()
+            .map(|(handle, _)| handle.responses())
+            .sum()
+    }
+
+    /// The CPU clocks of its threads.
+    pub fn threads(&self) -> Vec<ThreadClock> {
+        let threads = self.loops.iter().map(|(_, thread)| thread);
+        threads.filter_map(ThreadClock::of).collect()
+    }
+
+    /// Datagrams that the kernel has discarded so far because the loops did not fetch them in time: losses that
+    /// no path caused.
+    pub fn overflowed(&self) -> u64 {
+        self.loops
+            .iter()
+            .map(|(handle, _)| handle.overflowed())
+            .sum()
+    }
+
+    /// Accepts no more connections, answers requests in flight, and closes connections that are open after
+    /// `within`.
+    pub fn drain(&self, within: Duration) {
+        for (handle, _) in &self.loops {
+            handle.drain(within);
+        }
+    }
+
+    /// Closes all connections.
+    pub fn stop(&self) {
+        for (handle, _) in &self.loops {
+            handle.stop();
+        }
+    }
+
+    /// Whether a loop has ended.
+    pub fn has_ended(&self) -> bool {
+        self.loops.iter().any(|(_, thread)| thread.is_finished())
+    }
+
+    /// Waits for all loops to end, and returns their statistics. If one fails, the others are stopped.
+    pub fn join(self) -> Result<OriginStatistics, ServiceError> {
+        let mut total = OriginStatistics::default();
+        let mut failure = None;
+        let handles: Vec<Handle> = self
+            .loops
+            .iter()
+            .map(|(handle, _)| handle.clone())
+            .collect();
+        for (_, thread) in self.loops {
+            match thread.join() {
+                Ok(Ok(statistics)) => total = total.and(statistics),
+                Ok(Err(error)) => {
+                    failure.get_or_insert(error);
+                    handles.iter().for_each(Handle::stop);
+                }
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        drop(self.sockets);
+        match failure {
+            Some(error) => Err(error.into()),
+            None => Ok(total),
+        }
+    }
+}
+
+fn bind(
+    address: SocketAddr,
+    options: &ServiceOptions,
+    shared: bool,
+) -> Result<UdpSocket, ServiceError> {
+    let udp = UdpOptions {
+        reuse_port: shared,
+        packet_info: address.ip().is_unspecified(),
+        ..options.sockets.options()
+    };
+    UdpSocket::bind(address, &udp).map_err(|error| ServiceError::Listen {
+        address,
+        error: io::Error::other(error),
+    })
+}

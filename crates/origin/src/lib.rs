@@ -1,0 +1,669 @@
+//! Hosts origin connections on kernel sockets: one thread, one poll loop, any number of connections.
+//! A [`Service`] is several such loops that share nothing but their port.
+//!
+//! A loop adds no policy: the connection machine decides when responses leave, and when and how a connection is
+//! closed. Bodies go from the site's memory, or from a file's pages, to the kernel without an extra copy.
+//!
+//! When the program or the system is out of descriptors, the connections that have waited longest for their
+//! clients are closed, if they have waited long enough. If there are none, a loop stops accepting for a while
+//! and reports that; connections then wait in the kernel's queue.
+
+pub(crate) mod access_log;
+mod connection;
+pub(crate) mod crowd;
+pub mod folder;
+pub mod http3;
+mod kept;
+mod listing;
+mod machine;
+mod protocols;
+mod root;
+mod secure;
+mod service;
+pub(crate) mod timers;
+pub(crate) mod wall_clock;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdTcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use fathometer_http::origin::Origin;
+use fathometer_model::Instant;
+use fathometer_sys::udp::Batches;
+use fathometer_sys::{Clock, heap, socket};
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use self::access_log::AccessLog;
+pub use self::access_log::{LogFile, LogFormat};
+use self::connection::{Buffers, Lent, Open, Outcome};
+use self::crowd::Crowd;
+pub use self::kept::PackageFolder;
+use self::machine::{Common, Handed};
+pub use self::protocols::Protocols;
+pub use self::service::{Service, ServiceError, ServiceOptions};
+use self::timers::{Alarm, Timers};
+use self::wall_clock::WallClock;
+use fathometer_sys::stderr::say;
+
+const WAKE: Token = Token(usize::MAX);
+const LISTENER: usize = usize::MAX / 2;
+/// Connections that may wait to be accepted; the kernel may allow fewer.
+pub const BACKLOG: u32 = 4096;
+/// Connections accepted before others are served.
+const ACCEPTED_AT_ONCE: usize = 128;
+/// How long accepting pauses when there are no descriptors, unless a connection ends earlier.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long a connection must have waited for its client before it may be closed to free its descriptor.
+pub(crate) const YIELDS_AFTER: Duration = Duration::from_secs(2);
+/// One of this many waiting connections is closed at a time, so that not every new connection needs a search of
+/// all.
+pub(crate) const YIELDS_OF: usize = 64;
+/// The shortest time between two messages about a pause.
+const REPEATED_AFTER: Duration = Duration::from_secs(60);
+/// A connection that is idle for this long frees its buffers.
+const REST_AFTER: Duration = Duration::from_secs(5);
+
+/// The options of the origin's sockets.
+#[derive(Debug, Clone, Copy)]
+pub struct OriginSockets {
+    /// TCP_NODELAY on accepted connections.
+    pub nodelay: bool,
+    /// TCP_QUICKACK of the listening sockets, which accepted connections inherit; `None`: the kernel's default.
+    pub quick_ack: Option<bool>,
+    /// Connections that may wait to be accepted; the kernel may allow fewer. `None`: [`BACKLOG`].
+    pub backlog: Option<u32>,
+}
+
+/// The work of an origin, counted over all its connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OriginStatistics {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Responses that were handed to the kernel completely.
+    pub responses: u64,
+    /// Bytes of the content of these.
+    pub content: u64,
+    /// Responses among these that were pushed.
+    pub pushed: u64,
+    /// Packages and archives that were sent as responses.
+    pub packages: u64,
+    /// Files that were opened.
+    pub disk_opens: u64,
+    /// Calls that read bytes of files, into memory or directly into a socket.
+    pub disk_reads: u64,
+    /// Connections that were, or became, HTTP/2.
+    pub http2: u64,
+    /// Handshakes of TLS that were completed.
+    pub handshakes: u64,
+    /// Those that resumed an earlier session.
+    pub resumed: u64,
+    /// Those with early data that was accepted.
+    pub early: u64,
+    /// Those that failed.
+    pub handshakes_failed: u64,
+    /// Connections that were reset when the loop ended.
+    pub reset_at_end: u64,
+    /// Connections that were reset because too many were open.
+    pub shed: u64,
+    /// Connections that had waited longest for their clients and were closed to make room for others.
+    pub yielded: u64,
+    /// Connections of HTTP/3 that were closed because their clients acknowledged too little.
+    pub stalled: u64,
+    /// Times that accepting paused because there were no descriptors.
+    pub pauses: u64,
+    /// Lines of the access log that could not be written.
+    pub log_lines_lost: u64,
+    /// Longest time from the return of a poll to the next one, in nanoseconds.
+    pub busy_max_ns: u64,
+    /// The number of system calls and buffers that carried QUIC datagrams.
+    pub datagrams: Batches,
+}
+
+impl OriginStatistics {
+    fn count(&mut self, handed: &Handed) {
+        if handed.whole {
+            self.responses += 1;
+            self.content += handed.exchange.body.0;
+            self.pushed += u64::from(handed.pushed);
+        }
+    }
+
+    /// Adds the counts of an origin that were not taken before: several loops may share one origin.
+    pub(crate) fn take_from(&mut self, origin: &Origin) {
+        let work = origin.take_work();
+        self.packages += origin.take_packages();
+        self.disk_opens += work.opens;
+        self.disk_reads += work.reads;
+    }
+
+    /// The sum of both.
+    #[must_use]
+    pub fn and(self, other: OriginStatistics) -> OriginStatistics {
+        OriginStatistics {
+            connections: self.connections + other.connections,
+            responses: self.responses + other.responses,
+            content: self.content + other.content,
+            pushed: self.pushed + other.pushed,
+            packages: self.packages + other.packages,
+            disk_opens: self.disk_opens + other.disk_opens,
+            disk_reads: self.disk_reads + other.disk_reads,
+            http2: self.http2 + other.http2,
+            handshakes: self.handshakes + other.handshakes,
+            resumed: self.resumed + other.resumed,
+            early: self.early + other.early,
+            handshakes_failed: self.handshakes_failed + other.handshakes_failed,
+            reset_at_end: self.reset_at_end + other.reset_at_end,
+            shed: self.shed + other.shed,
+            yielded: self.yielded + other.yielded,
+            stalled: self.stalled + other.stalled,
+            pauses: self.pauses + other.pauses,
+            log_lines_lost: self.log_lines_lost + other.log_lines_lost,
+            busy_max_ns: self.busy_max_ns.max(other.busy_max_ns),
+            datagrams: self.datagrams.and(other.datagrams),
+        }
+    }
+}
+
+/// Stops an origin that runs on another thread.
+#[derive(Debug, Clone)]
+pub struct OriginHandle {
+    shared: Arc<Shared>,
+    waker: Arc<Waker>,
+}
+
+/// What a loop and its handles share.
+#[derive(Debug, Default)]
+struct Shared {
+    stop: AtomicBool,
+    drain: AtomicBool,
+    /// How long a drain may take, in nanoseconds.
+    drain_for: AtomicU64,
+    responses: AtomicU64,
+}
+
+impl OriginHandle {
+    /// Tells the loop to end; connections that are still open are reset.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+        // A waker fails only when its poller is closed, and then the loop has ended.
+        let _ = self.waker.wake();
+    }
+
+    /// Tells the loop to accept no more connections, to answer requests in flight and then to end. Connections
+    /// that are open after `within` are reset.
+    pub fn drain(&self, within: Duration) {
+        let nanoseconds = u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
+        self.shared.drain_for.store(nanoseconds, Ordering::Release);
+        self.shared.drain.store(true, Ordering::Release);
+        // See `stop`.
+        let _ = self.waker.wake();
+    }
+
+    /// Responses that were handed to the kernel completely so far.
+    pub fn responses(&self) -> u64 {
+        self.shared.responses.load(Ordering::Acquire)
+    }
+}
+
+/// The loop with its listeners, ready to run.
+pub struct OriginLoop {
+    poll: Poll,
+    listeners: Vec<TcpListener>,
+    common: Common,
+    clock: Clock,
+    shared: Arc<Shared>,
+    waker: Arc<Waker>,
+    /// Boxed, so that a free place, or a larger vector, costs one word per place.
+    open: Vec<Option<Box<Open>>>,
+    free: Vec<usize>,
+    most_open: usize,
+    /// While this many connections are open, new ones are reset.
+    shed_above: usize,
+    timers: Timers,
+    crowd: Crowd,
+    /// Connections whose turn is over and that have more to do.
+    again: Vec<usize>,
+    /// Whether a listener may have more connections, or until when accepting is paused.
+    accepting: Accepting,
+    spoken: Option<Instant>,
+    /// When connections that are still open are reset; set while the loop drains.
+    drained_by: Option<Instant>,
+    log: Option<AccessLog>,
+    wall_clock: WallClock,
+    statistics: OriginStatistics,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Accepting {
+    /// The poll reports it.
+    WhenReady,
+    /// More connections wait.
+    Now,
+    PausedUntil(Instant),
+}
+
+impl OriginLoop {
+    /// Listens on the given addresses, in the calling thread's namespace. Port 0 takes a free one.
+    pub fn bind(
+        addresses: &[SocketAddr],
+        origin: Arc<Origin>,
+        protocols: impl Into<Protocols>,
+        sockets: OriginSockets,
+        clock: Clock,
+    ) -> Result<OriginLoop, io::Error> {
+        let listeners = addresses
+            .iter()
+            .map(|address| listen(*address, sockets, false))
+            .collect::<Result<Vec<_>, _>>()?;
+        OriginLoop::with_listeners(listeners, origin, protocols.into(), clock)
+    }
+
+    /// A loop for listening sockets.
+    fn with_listeners(
+        listeners: Vec<StdTcpListener>,
+        origin: Arc<Origin>,
+        protocols: Protocols,
+        clock: Clock,
+    ) -> Result<OriginLoop, io::Error> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        let mut registered = Vec::with_capacity(listeners.len());
+        for (n, listener) in listeners.into_iter().enumerate() {
+            let mut listener = TcpListener::from_std(listener);
+            poll.registry()
+                .register(&mut listener, Token(LISTENER + n), Interest::READABLE)?;
+            registered.push(listener);
+        }
+        Ok(OriginLoop {
+            poll,
+            listeners: registered,
+            common: Common { origin, protocols },
+            clock,
+            shared: Arc::default(),
+            waker,
+            open: Vec::new(),
+            free: Vec::new(),
+            most_open: LISTENER,
+            shed_above: usize::MAX,
+            timers: Timers::default(),
+            crowd: Crowd::default(),
+            again: Vec::new(),
+            accepting: Accepting::WhenReady,
+            spoken: None,
+            drained_by: None,
+            log: None,
+            wall_clock: WallClock::new(clock),
+            statistics: OriginStatistics::default(),
+        })
+    }
+
+    /// Bounds the connections that are open at a time; others wait in the kernel's queue.
+    fn with_most_open(mut self, most: usize) -> OriginLoop {
+        self.most_open = most.clamp(1, LISTENER);
+        self
+    }
+
+    /// Resets new connections while this many are open: a server that prefers to serve some clients well over
+    /// all of them badly.
+    fn shedding_above(mut self, most: usize) -> OriginLoop {
+        self.shed_above = most;
+        self
+    }
+
+    /// Keeps an access log.
+    fn with_log(mut self, log: Arc<LogFile>) -> OriginLoop {
+        self.log = Some(AccessLog::new(log, self.clock));
+        self
+    }
+
+    /// The addresses that it listens on.
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, io::Error> {
+        self.listeners.iter().map(TcpListener::local_addr).collect()
+    }
+
+    /// A handle to stop it from another thread.
+    pub fn handle(&self) -> OriginHandle {
+        OriginHandle {
+            shared: Arc::clone(&self.shared),
+            waker: Arc::clone(&self.waker),
+        }
+    }
+
+    /// Serves until the handle stops it, or until a drain is complete.
+    pub fn run(mut self) -> Result<OriginStatistics, io::Error> {
+        let ended = self.serve_all();
+        for place in 0..self.open.len() {
+            if let Some(open) = &self.open[place] {
+                let _ = socket::set_linger(&open.stream, Some(Duration::ZERO));
+                self.statistics.reset_at_end += 1;
+                self.remove(place);
+            }
+        }
+        if let Some(log) = &mut self.log {
+            log.flush();
+            self.statistics.log_lines_lost = log.lost();
+        }
+        self.statistics.take_from(&self.common.origin);
+        ended.map(|()| self.statistics)
+    }
+
+    fn serve_all(&mut self) -> Result<(), io::Error> {
+        let mut events = Events::with_capacity(1024);
+        let mut buffers = Buffers::default();
+        let mut now = self.clock.now();
+        while !self.shared.stop.load(Ordering::Acquire) {
+            if self.shared.drain.load(Ordering::Acquire) && self.drained_by.is_none() {
+                self.begin_drain(&mut buffers, now);
+            }
+            if let Some(by) = self.drained_by {
+                if self.open_now() == 0 || now >= by {
+                    break;
+                }
+                // A second signal may end the program at any moment.
+                if let Some(log) = &mut self.log {
+                    log.flush();
+                }
+            }
+            let timeout = self.next_timeout(now);
+            match self.poll.poll(&mut events, timeout) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            let woken = self.clock.now();
+            self.wall_clock
+                .follow(woken, &self.common.origin, self.log.as_mut());
+            for event in &events {
+                let Token(token) = event.token();
+                if event.token() == WAKE {
+                    continue;
+                }
+                if token >= LISTENER {
+                    self.accepting = match self.accepting {
+                        Accepting::WhenReady => Accepting::Now,
+                        accepting => accepting,
+                    };
+                    continue;
+                }
+                if let Some(Some(open)) = self.open.get_mut(token) {
+                    open.note(event);
+                    self.serve(token, &mut buffers);
+                }
+            }
+            for place in std::mem::take(&mut self.again) {
+                self.serve(place, &mut buffers);
+            }
+            self.accept(woken, &mut buffers);
+            self.serve_alarms(woken, &mut buffers);
+            if self.crowd.has_gone(self.open_now(), woken) {
+                heap::give_back();
+            }
+            if let Some(log) = &mut self.log {
+                log.flush_due(woken);
+            }
+            self.shared
+                .responses
+                .store(self.statistics.responses, Ordering::Release);
+            now = self.clock.now();
+            let busy = now.since(woken).as_nanos() as u64;
+            self.statistics.busy_max_ns = self.statistics.busy_max_ns.max(busy);
+        }
+        Ok(())
+    }
+
+    fn open_now(&self) -> usize {
+        self.open.len() - self.free.len()
+    }
+
+    fn next_timeout(&self, now: Instant) -> Option<Duration> {
+        if !self.again.is_empty() || self.accepting == Accepting::Now {
+            return Some(Duration::ZERO);
+        }
+        let resumed = match self.accepting {
+            Accepting::PausedUntil(at) => Some(at.since(now)),
+            _ => None,
+        };
+        [
+            self.timers.next(now),
+            resumed,
+            self.drained_by.map(|by| by.since(now)),
+            self.crowd.due(self.open_now(), now),
+            self.log.as_ref().and_then(|log| log.due(now)),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Accepts waiting connections: some now, and the rest after others had their turn.
+    fn accept(&mut self, now: Instant, buffers: &mut Buffers) {
+        match self.accepting {
+            Accepting::WhenReady => return,
+            Accepting::PausedUntil(at) if now < at => return,
+            _ => {}
+        }
+        self.accepting = Accepting::WhenReady;
+        let mut accepted = 0;
+        for listener in 0..self.listeners.len() {
+            loop {
+                if self.open_now() >= self.most_open && !self.make_room(now) {
+                    self.pause(now, "as many connections are open as there may be");
+                    return;
+                }
+                if accepted == ACCEPTED_AT_ONCE {
+                    self.accepting = Accepting::Now;
+                    return;
+                }
+                match self.listeners[listener].accept() {
+                    Ok((stream, _)) if self.open_now() >= self.shed_above => {
+                        accepted += 1;
+                        self.statistics.shed += 1;
+                        // Closing resets it, whatever data has arrived.
+                        let _ = socket::set_linger(&stream, Some(Duration::ZERO));
+                    }
+                    Ok((stream, peer)) => {
+                        accepted += 1;
+                        self.add(stream, peer, buffers);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    // The system is out of descriptors or of memory for them.
+                    Err(error)
+                        if socket::classify(&error) == fathometer_model::Failure::LocalLimit =>
+                    {
+                        if self.make_room(now) {
+                            self.accepting = Accepting::Now;
+                        } else {
+                            self.pause(now, &error.to_string());
+                        }
+                        return;
+                    }
+                    // The connection was closed before it was accepted: accept(2) passes its errors on.
+                    Err(_) => accepted += 1,
+                }
+            }
+        }
+    }
+
+    /// Closes some of the connections that have waited longest for their clients; false if none has waited long
+    /// enough.
+    fn make_room(&mut self, now: Instant) -> bool {
+        let waits = |(place, open): (usize, &Option<Box<Open>>)| {
+            let since = open.as_ref()?.waits_since()?;
+            (now.since(since) >= YIELDS_AFTER).then_some((since, place))
+        };
+        let places = self.open.iter().enumerate();
+        let yielding = longest(places.filter_map(waits).collect());
+        for &place in &yielding {
+            if let Some(open) = &self.open[place]
+                && open.is_sending()
+            {
+                // The kernel would hold unsent data forever if the client does not take it.
+                let _ = socket::set_linger(&open.stream, Some(Duration::ZERO));
+            }
+            self.statistics.yielded += 1;
+            self.remove(place);
+        }
+        !yielding.is_empty()
+    }
+
+    fn pause(&mut self, now: Instant, why: &str) {
+        self.accepting = Accepting::PausedUntil(now + PAUSE);
+        self.statistics.pauses += 1;
+        if self
+            .spoken
+            .is_none_or(|spoken| now.since(spoken) >= REPEATED_AFTER)
+        {
+            self.spoken = Some(now);
+            say(format_args!(
+                "new connections wait: {why} ({} are open); allow more with `ulimit -n` or --max-connections",
+                self.open_now()
+            ));
+        }
+    }
+
+    fn add(&mut self, mut stream: mio::net::TcpStream, peer: SocketAddr, buffers: &mut Buffers) {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.open.push(None);
+            self.open.len() - 1
+        });
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = self
+            .poll
+            .registry()
+            .register(&mut stream, Token(place), interest);
+        if registered.is_err() {
+            // The system watches no more descriptors: this connection is closed.
+            self.free.push(place);
+            return;
+        }
+        self.statistics.connections += 1;
+        let Some(open) = Open::new(stream, peer, &self.common, self.clock.now()) else {
+            self.statistics.handshakes_failed += 1;
+            self.free.push(place);
+            return;
+        };
+        self.statistics.http2 += u64::from(open.is_http2());
+        self.open[place] = Some(Box::new(open));
+        // A request has often arrived with the connection. And a connection that is accepted while the loop
+        // drains gets one response.
+        self.serve(place, buffers);
+    }
+
+    /// Advances one connection as far as possible in one turn.
+    fn serve(&mut self, place: usize, buffers: &mut Buffers) {
+        let Some(Some(open)) = self.open.get_mut(place) else {
+            return;
+        };
+        let now = self.clock.now();
+        let mut lent = Lent {
+            common: &self.common,
+            buffers,
+            log: self.log.as_mut(),
+            statistics: &mut self.statistics,
+        };
+        match open.serve(&mut lent, now) {
+            Outcome::Waits => {}
+            Outcome::HasMore => self.again.push(place),
+            Outcome::Over => {
+                self.remove(place);
+                return;
+            }
+        }
+        open.rested = false;
+        open.served_at = now;
+        let at = open.poll_timeout().map(|at| at.min(now + REST_AFTER));
+        self.timers.set(&mut open.alarm, place, at);
+    }
+
+    fn serve_alarms(&mut self, now: Instant, buffers: &mut Buffers) {
+        while let Some(place) = self.timers.rung(now) {
+            let Some(Some(open)) = self.open.get_mut(place) else {
+                continue;
+            };
+            open.alarm = Alarm::default();
+            if open.poll_timeout().is_some_and(|due| due <= now) {
+                open.handle_timeout(now);
+                self.serve(place, buffers);
+                continue;
+            }
+            if !open.rested && now.since(open.served_at) >= REST_AFTER {
+                open.rest();
+                open.rested = true;
+            }
+            let mut at = open.poll_timeout();
+            if !open.rested {
+                at = at.map(|at| at.min(open.served_at + REST_AFTER));
+            }
+            self.timers.set(&mut open.alarm, place, at);
+        }
+    }
+
+    fn remove(&mut self, place: usize) {
+        let Some(mut open) = self.open[place].take() else {
+            return;
+        };
+        self.timers.clear(open.alarm, place);
+        if let Some(log) = &mut self.log {
+            open.log_cut_short(self.clock.now(), log);
+        }
+        self.free.push(place);
+        if let Accepting::PausedUntil(at) = &mut self.accepting {
+            // There is room again.
+            *at = Instant::ZERO;
+        }
+    }
+
+    /// Accepts waiting connections, closes the listeners and lets every connection end.
+    fn begin_drain(&mut self, buffers: &mut Buffers, now: Instant) {
+        let within = self.shared.drain_for.load(Ordering::Acquire);
+        self.drained_by = Some(now + Duration::from_nanos(within));
+        loop {
+            self.accepting = Accepting::Now;
+            self.accept(now, buffers);
+            // Clients that connect faster than connections are accepted must not prevent the end.
+            let is_late = self.drained_by.is_some_and(|by| self.clock.now() >= by);
+            let is_stopped = self.shared.stop.load(Ordering::Acquire);
+            if self.accepting != Accepting::Now || is_late || is_stopped {
+                break;
+            }
+        }
+        self.accepting = Accepting::WhenReady;
+        self.listeners.clear();
+        for place in 0..self.open.len() {
+            if let Some(open) = &mut self.open[place] {
+                open.announce_end();
+                self.serve(place, buffers);
+            }
+            if let Some(open) = &mut self.open[place] {
+                open.end(now);
+                self.serve(place, buffers);
+            }
+        }
+    }
+}
+
+/// The places that have waited longest: one in [`YIELDS_OF`], at least one.
+pub(crate) fn longest(mut waiting: Vec<(Instant, usize)>) -> Vec<usize> {
+    let count = (waiting.len() / YIELDS_OF).max(1).min(waiting.len());
+    if count > 0 {
+        waiting.select_nth_unstable(count - 1);
+    }
+    waiting[..count].iter().map(|&(_, place)| place).collect()
+}
+
+fn listen(
+    address: SocketAddr,
+    sockets: OriginSockets,
+    reuse_port: bool,
+) -> Result<StdTcpListener, io::Error> {
+    let options = socket::SocketOptions {
+        no_delay: Some(sockets.nodelay),
+        quick_ack: sockets.quick_ack,
+        reuse_port,
+        ..socket::SocketOptions::default()
+    };
+    let backlog = sockets.backlog.unwrap_or(BACKLOG);
+    socket::listen(address, backlog, &options).map_err(io::Error::other)
+}

@@ -1,0 +1,265 @@
+//! A folder from which files are opened. No path leads out of it.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fathometer_http::origin::store::{EntityTag, digest_of};
+use fathometer_model::ContentCoding;
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+use super::folder::SETTLED;
+use fathometer_files::site_folder::CODINGS;
+
+/// The folder, from which all paths start.
+#[derive(Debug)]
+pub(super) struct Root {
+    folder: OwnedFd,
+    path: PathBuf,
+    /// Files opened so far.
+    pub opens: AtomicU64,
+}
+
+/// An opened file, and its identity at that time.
+pub(super) struct Opened {
+    pub file: OwnedFd,
+    pub identity: Identity,
+}
+
+/// The file of a path and the precompressed files beside it.
+pub(super) struct Found {
+    pub name: PathBuf,
+    pub plain: Opened,
+    pub coded: Vec<(ContentCoding, Opened)>,
+}
+
+pub(super) enum Refused {
+    Missing,
+    Folder,
+    Forbidden,
+    Overloaded,
+}
+
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOCTTY)
+    // Opening a pipe without a writer must not block.
+    .union(OFlags::NONBLOCK);
+
+impl Root {
+    pub fn open(folder: &Path) -> io::Result<Root> {
+        let path = folder.canonicalize()?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Root {
+            folder: fs::open(&path, flags, Mode::empty())?,
+            path,
+            opens: AtomicU64::new(0),
+        })
+    }
+
+    /// A number for the state of the file that a canonical path names, found without opening it; another state
+    /// gives another number.
+    pub fn state(&self, path: &[u8]) -> Option<u64> {
+        let name = name_of(path)?;
+        // This follows links out of the folder too. A client can learn at most that their target has changed.
+        let stat = fs::statat(&self.folder, OsStr::from_bytes(&name), AtFlags::empty()).ok()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        is_file.then(|| Identity::of(&stat).digest())
+    }
+
+    /// Finds the file that a canonical path names.
+    pub fn look(&self, path: &[u8]) -> Result<Found, Refused> {
+        let mut name = name_of(path).ok_or(Refused::Missing)?;
+        let plain = match self.open_beneath(&name) {
+            Ok(opened) => opened,
+            Err(error) => return Err(Refused::from(error)),
+        };
+        let plain = match plain {
+            Some(plain) => plain,
+            None => {
+                name.extend_from_slice(b"/index.html");
+                return Err(match self.open_beneath(&name) {
+                    Ok(Some(_)) => Refused::Folder,
+                    _ => Refused::Missing,
+                });
+            }
+        };
+        let mut coded: Vec<(ContentCoding, Opened)> = Vec::new();
+        for (coding, ending) in CODINGS {
+            if coded.iter().any(|(known, _)| *known == coding) {
+                continue;
+            }
+            let whole = name.len();
+            name.push(b'.');
+            name.extend_from_slice(ending.as_bytes());
+            if let Ok(Some(opened)) = self.open_beneath(&name)
+                && opened.identity.modified >= plain.identity.modified
+            {
+                coded.push((coding, opened));
+            }
+            name.truncate(whole);
+        }
+        Ok(Found {
+            name: PathBuf::from(OsStr::from_bytes(&name)),
+            plain,
+            coded,
+        })
+    }
+
+    /// Opens a folder beneath this one; an empty name opens this one.
+    pub fn open_folder(&self, name: &[u8]) -> Result<OwnedFd, Errno> {
+        let name = match name {
+            [] => b".",
+            name if name.starts_with(b"/") || name.windows(2).any(|pair| pair == b"//") => {
+                return Err(Errno::NOENT);
+            }
+            name => name,
+        };
+        self.open_at(Path::new(OsStr::from_bytes(name)), READ | OFlags::DIRECTORY)
+    }
+
+    /// Opens a regular file beneath the folder; `None` when it is a folder.
+    fn open_beneath(&self, name: &[u8]) -> Result<Option<Opened>, Errno> {
+        let file = self.open_at(Path::new(OsStr::from_bytes(name)), READ)?;
+        let stat = fs::fstat(&file)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {
+                self.opens.fetch_add(1, Ordering::Relaxed);
+                Ok(Some(Opened {
+                    file,
+                    identity: Identity::of(&stat),
+                }))
+            }
+            FileType::Directory => Ok(None),
+            _ => Err(Errno::NOENT),
+        }
+    }
+
+    /// Opens the target of a path beneath the folder.
+    fn open_at(&self, name: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let mut beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut tries = 0;
+        loop {
+            match fs::openat2(&self.folder, name, flags, Mode::empty(), beneath) {
+                // A rename happened while the kernel resolved the path.
+                Err(Errno::AGAIN) if tries < 8 => tries += 1,
+                // A link to an absolute path, which may still lead into the folder.
+                Err(Errno::XDEV) if !beneath.contains(ResolveFlags::NO_SYMLINKS) => {
+                    let inside = self.inside(name)?;
+                    beneath |= ResolveFlags::NO_SYMLINKS;
+                    return fs::openat2(&self.folder, &inside, flags, Mode::empty(), beneath);
+                }
+                // A kernel before 5.6, or a sandbox that does not have the call. Anyone who may write in the
+                // folder can then replace a file by a link between the check and the opening.
+                Err(Errno::NOSYS | Errno::PERM) => {
+                    let inside = self.inside(name)?;
+                    let flags = flags | OFlags::NOFOLLOW;
+                    return fs::openat(&self.folder, &inside, flags, Mode::empty());
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Where a path leads when all links are followed, relative to the folder; an error if that is outside.
+    fn inside(&self, name: &Path) -> Result<PathBuf, Errno> {
+        let real = self
+            .path
+            .join(name)
+            .canonicalize()
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOENT))?;
+        real.strip_prefix(&self.path)
+            .map(Path::to_owned)
+            .map_err(|_| Errno::NOENT)
+    }
+}
+
+/// The file name of a canonical path, relative to the folder; the index if the path is a folder's. A path with
+/// an empty segment names no file; if its first segment is empty, it would be absolute.
+fn name_of(path: &[u8]) -> Option<Vec<u8>> {
+    let relative = path.strip_prefix(b"/").unwrap_or(path);
+    if relative.starts_with(b"/") || relative.windows(2).any(|pair| pair == b"//") {
+        return None;
+    }
+    let mut name = relative.to_vec();
+    if name.is_empty() || name.ends_with(b"/") {
+        name.extend_from_slice(b"index.html");
+    }
+    Some(name)
+}
+
+impl From<Errno> for Refused {
+    fn from(error: Errno) -> Refused {
+        match error {
+            Errno::ACCESS | Errno::PERM => Refused::Forbidden,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO | Errno::AGAIN => {
+                Refused::Overloaded
+            }
+            _ => Refused::Missing,
+        }
+    }
+}
+
+/// Identifies the state of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    number: u64,
+    pub size: u64,
+    pub modified: (i64, u64),
+    pub changed: (i64, u64),
+}
+
+impl Identity {
+    // The kernel's types differ between architectures.
+    #[allow(clippy::unnecessary_cast, trivial_numeric_casts)]
+    pub fn of(stat: &Stat) -> Identity {
+        Identity {
+            device: stat.st_dev as u64,
+            number: stat.st_ino as u64,
+            size: stat.st_size as u64,
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u64),
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u64),
+        }
+    }
+
+    pub fn now(file: &OwnedFd) -> Option<Identity> {
+        fs::fstat(file).ok().map(|stat| Identity::of(&stat))
+    }
+
+    pub fn is_settled(&self, wall_clock: Duration) -> bool {
+        let (seconds, nanoseconds) = self.changed;
+        u64::try_from(seconds).is_ok_and(|seconds| {
+            wall_clock >= Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds) + SETTLED
+        })
+    }
+
+    pub fn tag(&self, coding: Option<ContentCoding>, wall_clock: Duration) -> EntityTag {
+        let mut words = [0; 8];
+        words[..7].copy_from_slice(&self.words());
+        words[7] = coding.map_or(0, |coding| coding as u64 + 1);
+        EntityTag::of_metadata(&words, self.is_settled(wall_clock))
+    }
+
+    fn words(&self) -> [u64; 7] {
+        [
+            self.device,
+            self.number,
+            self.size,
+            self.modified.0 as u64,
+            self.modified.1,
+            self.changed.0 as u64,
+            self.changed.1,
+        ]
+    }
+
+    /// 64 bits that differ for another state, except with probability 2^-64.
+    pub fn digest(&self) -> u64 {
+        digest_of(&self.words())
+    }
+}

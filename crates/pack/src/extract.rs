@@ -1,0 +1,415 @@
+//! Writes files below a folder, and nowhere else. Each file appears under its name only when it is complete.
+//!
+//! Folders are opened one by one, starting at the target, and a symbolic link among them is an error. Nothing
+//! is therefore written outside, whatever the target contains and even if it changes meanwhile. A file is
+//! written under a temporary name next to its destination, and renamed when its content is complete and
+//! verified.
+//!
+//! Two files of one package may have the same destination: their names may differ only in percent-encoding, or
+//! a coded file may get the name of another one. Then the first one stays, whether or not existing files are
+//! overwritten.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::collections::hash_map::RandomState;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::hash::BuildHasher as _;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use fathometer_http::package::Entry;
+use fathometer_model::{Bytes, ContentCoding};
+use flate2::write::{MultiGzDecoder, ZlibDecoder};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, futimens,
+    mkdirat, openat, renameat, renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::{PackageError, name};
+use fathometer_files::site_folder::CODINGS;
+
+/// Number of coded bytes to decode at once. Their decoded form, at most about a thousand times as long, is in
+/// memory until it is written.
+const DECODED_AT_ONCE: usize = 4 * 1024;
+
+/// For files larger than this, the destination is checked before writing starts, in bytes.
+const LOOK_BEFORE: u64 = 64 * 1024;
+
+/// Bytes that may be written regardless of the ratio: a small file may compress extremely well.
+const ALWAYS: u64 = 16 << 20;
+
+/// Limits of the extracted size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Total bytes of all files.
+    pub total: u64,
+    /// Maximum ratio of written bytes to content bytes in the package.
+    pub ratio: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds {
+            total: 64 << 30,
+            ratio: 100,
+        }
+    }
+}
+
+/// The bytes read and written so far, with their limits.
+#[derive(Debug)]
+struct Budget {
+    bounds: Bounds,
+    read: Cell<u64>,
+    written: Cell<u64>,
+}
+
+impl Budget {
+    /// Counts bytes of the package, before they are decoded.
+    fn reads(&self, length: usize) {
+        self.read.set(self.read.get() + length as u64);
+    }
+
+    /// Counts bytes about to be written; fails if a limit is exceeded.
+    fn writes(&self, length: usize, path: &Path) -> Result<(), PackageError> {
+        let written = self.written.get() + length as u64;
+        self.written.set(written);
+        let Bounds { total, ratio } = self.bounds;
+        let why = if written > total {
+            format!("the files take more than {} (--max-size)", Bytes(total))
+        } else if written > ALWAYS.max(self.read.get().saturating_mul(ratio)) {
+            format!(
+                "decoded, the files take more than {ratio} times their bytes in the package (--max-ratio)"
+            )
+        } else {
+            return Ok(());
+        };
+        let path = path.to_owned();
+        Err(PackageError::Expands { path, why })
+    }
+}
+
+/// A folder to extract files to.
+#[derive(Debug)]
+pub struct Target {
+    root: Rc<OwnedFd>,
+    path: PathBuf,
+    overwrite: bool,
+    /// The open folder of the last file, by relative path: the next file is usually in the same folder.
+    last: Option<(PathBuf, Rc<OwnedFd>)>,
+    /// Number of files started so far.
+    begun: u64,
+    /// Whether the file system supports renaming without overwriting.
+    knows_noreplace: bool,
+    /// Hashes of the relative paths of all files so far. Used with overwriting: these files must not be
+    /// overwritten.
+    written: HashSet<u64>,
+    hashing: RandomState,
+    /// Whether content codings are decoded.
+    decode: bool,
+    budget: Rc<Budget>,
+}
+
+/// A file that is not complete yet. It is removed if dropped.
+#[derive(Debug)]
+pub struct Growing {
+    file: File,
+    folder: Rc<OwnedFd>,
+    temporary: String,
+    name: OsString,
+    path: PathBuf,
+    last_modified: Option<u64>,
+    /// The hash of its relative path.
+    hash: u64,
+    coding: Decoder,
+    renamed: bool,
+    budget: Rc<Budget>,
+}
+
+/// The decoder of a content coding. Its output is written to the file and cleared at once.
+#[derive(Debug)]
+enum Decoder {
+    None,
+    Gzip(MultiGzDecoder<Vec<u8>>),
+    Deflate(ZlibDecoder<Vec<u8>>),
+}
+
+impl Target {
+    /// Opens the folder at this path; creates it if needed.
+    pub fn open(path: &Path, overwrite: bool) -> Result<Target, PackageError> {
+        std::fs::create_dir_all(path).map_err(PackageError::system("make the folder", path))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|error| PackageError::system("open the folder", path)(error.into()))?;
+        Ok(Target {
+            root: Rc::new(root),
+            path: path.to_owned(),
+            overwrite,
+            last: None,
+            begun: 0,
+            knows_noreplace: true,
+            written: HashSet::new(),
+            hashing: RandomState::new(),
+            decode: false,
+            budget: Rc::new(Budget {
+                bounds: Bounds::default(),
+                read: Cell::new(0),
+                written: Cell::new(0),
+            }),
+        })
+    }
+
+    /// Sets the limits of the extracted size.
+    pub fn within(mut self, bounds: Bounds) -> Target {
+        self.budget = Rc::new(Budget {
+            bounds,
+            read: Cell::new(0),
+            written: Cell::new(0),
+        });
+        self
+    }
+
+    /// Decodes content codings; file names then have no ending for the coding.
+    pub fn decoding(mut self) -> Target {
+        self.decode = true;
+        self
+    }
+
+    /// Starts a file.
+    pub fn begin(&mut self, entry: &Entry) -> Result<Growing, PackageError> {
+        let mut relative = name::to_path(&entry.name).ok_or_else(|| PackageError::Climbs {
+            name: entry.name.clone(),
+        })?;
+        // A coded file is stored beside the plain one with the coding's ending, as in a site's folder.
+        if let Some(coding) = entry.coding.filter(|_| !self.decode)
+            && let Some((_, ending)) = CODINGS.iter().find(|(known, _)| *known == coding)
+        {
+            relative.as_mut_os_string().push(format!(".{ending}"));
+        }
+        let path = self.path.join(&relative);
+        let hash = self.hashing.hash_one(relative.as_os_str());
+        if self.written.contains(&hash) {
+            return Err(PackageError::SamePath {
+                name: entry.name.clone(),
+                path,
+            });
+        }
+        let folder = self.folder(relative.parent().unwrap_or(Path::new("")))?;
+        let name = relative.file_name().unwrap_or_default().to_owned();
+        if entry.size.is_none_or(|size| size > LOOK_BEFORE) {
+            self.look(&folder, &name, &path)?;
+        }
+        let mode = match (entry.attributes.executable, entry.attributes.read_only) {
+            (false, false) => 0o666,
+            (false, true) => 0o444,
+            (true, false) => 0o777,
+            (true, true) => 0o555,
+        };
+        let (file, temporary) = self
+            .create(&folder, Mode::from_raw_mode(mode))
+            .map_err(PackageError::system("make", &path))?;
+        Ok(Growing {
+            file: File::from(file),
+            folder,
+            temporary,
+            name,
+            path,
+            last_modified: entry.last_modified,
+            hash,
+            coding: match entry.coding.filter(|_| self.decode) {
+                None => Decoder::None,
+                Some(ContentCoding::Gzip) => Decoder::Gzip(MultiGzDecoder::new(Vec::new())),
+                Some(ContentCoding::Deflate) => Decoder::Deflate(ZlibDecoder::new(Vec::new())),
+            },
+            renamed: false,
+            budget: Rc::clone(&self.budget),
+        })
+    }
+
+    /// Gives a complete file its name.
+    pub fn finish(&mut self, mut file: Growing) -> Result<(), PackageError> {
+        file.end_of_coding()?;
+        if let Some(second) = file.last_modified {
+            let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+            let times = Timestamps {
+                last_access: time(0, UTIME_NOW),
+                last_modification: time(i64::try_from(second).unwrap_or(i64::MAX), 0),
+            };
+            // A time that the file system cannot store is ignored.
+            let _ = futimens(&file.file, &times);
+        }
+        self.rename(&file)?;
+        file.renamed = true;
+        if self.overwrite {
+            self.written.insert(file.hash);
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self, file: &Growing) -> Result<(), PackageError> {
+        let (folder, from, to) = (&*file.folder, &file.temporary, &file.name);
+        if !self.overwrite && self.knows_noreplace {
+            match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
+                Err(Errno::INVAL | Errno::NOSYS) => self.knows_noreplace = false,
+                Err(Errno::EXIST) => {
+                    return Err(self.in_place(file.folder.as_fd(), to, &file.path));
+                }
+                result => {
+                    return result
+                        .map_err(|error| PackageError::system("write", &file.path)(error.into()));
+                }
+            }
+        }
+        self.look(folder, to, &file.path)?;
+        match renameat(folder, from, folder, to) {
+            Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) => {
+                Err(self.in_place(file.folder.as_fd(), to, &file.path))
+            }
+            result => {
+                result.map_err(|error| PackageError::system("write", &file.path)(error.into()))
+            }
+        }
+    }
+
+    /// Fails if the destination exists and must not be overwritten.
+    fn look(&self, folder: &OwnedFd, name: &OsStr, path: &Path) -> Result<(), PackageError> {
+        match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(_) => Ok(()),
+            Ok(data) if FileType::from_raw_mode(data.st_mode) == FileType::Directory => {
+                Err(PackageError::IsFolder(path.to_owned()))
+            }
+            Ok(_) if self.overwrite => Ok(()),
+            Ok(_) => Err(PackageError::Exists(path.to_owned())),
+        }
+    }
+
+    /// The error for an existing destination.
+    fn in_place(&self, folder: BorrowedFd<'_>, name: &OsStr, path: &Path) -> PackageError {
+        let data = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        match data.map(|data| FileType::from_raw_mode(data.st_mode)) {
+            Ok(FileType::Directory) => PackageError::IsFolder(path.to_owned()),
+            _ => PackageError::Exists(path.to_owned()),
+        }
+    }
+
+    /// The folder at a relative path, created if needed.
+    fn folder(&mut self, relative: &Path) -> Result<Rc<OwnedFd>, PackageError> {
+        if let Some((last, folder)) = &self.last
+            && last == relative
+        {
+            return Ok(Rc::clone(folder));
+        }
+        let mut folder = Rc::clone(&self.root);
+        let mut path = self.path.clone();
+        for segment in relative {
+            path.push(segment);
+            folder = Rc::new(step(&folder, segment, &path)?);
+        }
+        self.last = Some((relative.to_owned(), Rc::clone(&folder)));
+        Ok(folder)
+    }
+
+    /// Creates a file with a unique temporary name.
+    fn create(&mut self, folder: &OwnedFd, mode: Mode) -> io::Result<(OwnedFd, String)> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        loop {
+            let name = format!(".fathometer-{}-{}.partial", std::process::id(), self.begun);
+            self.begun += 1;
+            match openat(folder, &name, flags, mode) {
+                Ok(file) => return Ok((file, name)),
+                // Left by another program with the same process ID.
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Opens a folder within a folder, or creates it; never follows a link.
+fn step(folder: &OwnedFd, segment: &OsStr, path: &Path) -> Result<OwnedFd, PackageError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let open = || openat(folder, segment, flags, Mode::empty());
+    let opened = match open() {
+        Err(Errno::NOENT) => match mkdirat(folder, segment, Mode::from_raw_mode(0o777)) {
+            // Another program may have created it meanwhile.
+            Ok(()) | Err(Errno::EXIST) => open(),
+            Err(error) => {
+                return Err(PackageError::system("make the folder", path)(error.into()));
+            }
+        },
+        opened => opened,
+    };
+    opened.map_err(|error| match error {
+        Errno::NOTDIR | Errno::LOOP => {
+            let data = statat(folder, segment, AtFlags::SYMLINK_NOFOLLOW);
+            let kind = data.map(|data| FileType::from_raw_mode(data.st_mode));
+            PackageError::InTheWay {
+                path: path.to_owned(),
+                what: match kind {
+                    Ok(FileType::Symlink) => "a symbolic link",
+                    Ok(FileType::RegularFile) => "a file",
+                    _ => "something else",
+                },
+            }
+        }
+        error => PackageError::system("open the folder", path)(error.into()),
+    })
+}
+
+impl Growing {
+    /// Appends to the file's content.
+    pub fn write(&mut self, octets: &[u8]) -> Result<(), PackageError> {
+        self.budget.reads(octets.len());
+        self.put(octets)
+    }
+
+    /// Decodes bytes if needed, and writes them.
+    fn put(&mut self, octets: &[u8]) -> Result<(), PackageError> {
+        // Small parts, so that their decoded form stays small.
+        for part in octets.chunks(DECODED_AT_ONCE) {
+            let decoded = match &mut self.coding {
+                Decoder::None => {
+                    self.budget.writes(octets.len(), &self.path)?;
+                    return self
+                        .file
+                        .write_all(octets)
+                        .map_err(PackageError::system("write", &self.path));
+                }
+                Decoder::Gzip(decoder) => decoder.write_all(part).map(|()| decoder.get_mut()),
+                Decoder::Deflate(decoder) => decoder.write_all(part).map(|()| decoder.get_mut()),
+            };
+            let decoded = decoded.map_err(PackageError::system("decode", &self.path))?;
+            self.budget.writes(decoded.len(), &self.path)?;
+            self.file
+                .write_all(decoded)
+                .map_err(PackageError::system("write", &self.path))?;
+            decoded.clear();
+        }
+        Ok(())
+    }
+
+    /// Writes the remaining output of the decoder.
+    fn end_of_coding(&mut self) -> Result<(), PackageError> {
+        let rest = match std::mem::replace(&mut self.coding, Decoder::None) {
+            Decoder::None => return Ok(()),
+            Decoder::Gzip(decoder) => decoder.finish(),
+            Decoder::Deflate(decoder) => decoder.finish(),
+        };
+        let rest = rest.map_err(PackageError::system("decode", &self.path))?;
+        self.put(&rest)
+    }
+}
+
+impl Drop for Growing {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // If it cannot be removed, its name marks it as incomplete.
+            let _ = unlinkat(&*self.folder, &self.temporary, AtFlags::empty());
+        }
+    }
+}

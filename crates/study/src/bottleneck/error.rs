@@ -1,0 +1,150 @@
+//! The errors of a search.
+
+use std::io;
+use std::path::PathBuf;
+
+use fathometer_http::driver::ParsePolicyError;
+use fathometer_path::ProfileError;
+use fathometer_workload::fault::Fault;
+
+use fathometer_files::scratch::ScratchError;
+use fathometer_files::site_folder::SiteFolderError;
+use fathometer_lab::era::EraError;
+use fathometer_lab::server::ServerError;
+use fathometer_lab::server::definition::DefinitionError;
+use fathometer_lab::trial::TrialError;
+use fathometer_load::workload;
+
+/// Why a search, its set-up, its record or the self-test failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    /// The server's definition is not available or invalid.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// The server's command line cannot be made a definition.
+    #[error(transparent)]
+    CommandLine(#[from] toml::de::Error),
+    /// The server's program is not installed.
+    #[error("{title} is not on this machine: install the package {package}")]
+    NotInstalled {
+        /// The server.
+        title: String,
+        /// The Debian packages.
+        package: String,
+    },
+    /// There is no program that starts a command line.
+    #[error("there is no env(1) on this machine to start a command with")]
+    NoEnv,
+    /// The origin of the server with a fault cannot be set up.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// The definition of the embedded origin is that of a program.
+    #[error("the embedded origin is not embedded")]
+    NotEmbedded,
+    /// The site's folder cannot be written or read.
+    #[error(transparent)]
+    SiteFolder(#[from] SiteFolderError),
+    /// The workload could not be loaded.
+    #[error(transparent)]
+    Workload(#[from] workload::LoadError),
+    /// The file list of a planted bottleneck is malformed.
+    #[error(transparent)]
+    FileList(#[from] Fault),
+    /// The site has no file to request.
+    #[error("there is no file to ask for")]
+    NoFile,
+    /// A temporary folder could not be created.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
+    /// The path's profile is invalid.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The connection policy is invalid.
+    #[error(transparent)]
+    Policy(#[from] ParsePolicyError),
+    /// The era is not available or invalid.
+    #[error(transparent)]
+    Era(#[from] EraError),
+    /// An error of `fathometer-sys`.
+    #[error(transparent)]
+    Sys(#[from] fathometer_sys::Error),
+    /// A trial could not run.
+    #[error("{variant}: {error}")]
+    Trial {
+        /// The set-up, as varied.
+        variant: String,
+        /// The cause.
+        error: Box<TrialError>,
+    },
+    /// There is no planted bottleneck of this name.
+    #[error("there is no plant {name}: there are {known}")]
+    UnknownPlant {
+        /// The given name.
+        name: String,
+        /// The known names.
+        known: String,
+    },
+    /// The folder of a record could not be created.
+    #[error("failed to make the folder {folder}: {error}: name another with --output", folder = folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// An observation could not be written.
+    #[error("failed to write to {folder}: {error}", folder = folder.display())]
+    Observation {
+        /// The folder of the record.
+        folder: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// A file of a record could not be written.
+    #[error("failed to write {path}: {error}", path = path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// A file of a record could not be read.
+    #[error("failed to read {path}: {error}", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// A file of a record is malformed.
+    #[error("{file} is not of the form: {error}")]
+    Form {
+        /// The file's name.
+        file: &'static str,
+        /// What is wrong.
+        error: serde_json::Error,
+    },
+    /// A line of a record is malformed.
+    #[error("line {line} of {file}: {error}")]
+    Line {
+        /// The line, counted from 1.
+        line: usize,
+        /// The file's name.
+        file: &'static str,
+        /// What is wrong.
+        error: serde_json::Error,
+    },
+    /// A result cannot be written as JSON.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// A system call failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl SearchError {
+    /// Whether the command line is invalid, rather than a file or the machine.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, SearchError::Workload(error) if error.is_usage())
+    }
+}

@@ -1,0 +1,262 @@
+//! Planted bottlenecks: set-ups with a known limit, which test the method.
+//!
+//! In each, one resource is far too small, or the server's handler has a fault; everything else is sufficient.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fathometer_analysis::bottleneck::Resource;
+use fathometer_http::driver::Policy;
+use fathometer_model::{Bytes, Seed};
+use fathometer_path::Profile;
+
+use super::error::SearchError;
+use super::server::Server;
+use super::setup::{Demand, HostLimits, Load, Setup};
+use super::site::SiteOnDisk;
+use fathometer_lab::era::Era;
+
+/// A set-up with a planted bottleneck.
+pub struct Plant {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// A description of the planted bottleneck.
+    pub built_in: &'static str,
+    /// The resource that limits it.
+    pub limit: Resource,
+    /// The factor by which limits are varied.
+    pub step: f64,
+    make: fn(Bed) -> Result<Setup, SearchError>,
+}
+
+/// The settings that most planted bottlenecks share.
+struct Bed {
+    setup: Setup,
+    seed: Seed,
+}
+
+/// A path that does not limit: 200 Mbit/s, and a round trip of a millisecond.
+const PATH: &str = r#"
+name = "planted"
+source = "A definition: in nobody's way, unless a plant makes it so."
+mtu = 1500
+[both]
+rate = "200Mbit/s"
+propagation = "0.5ms"
+framing = "ethernet"
+queue = { packets = 1000 }
+"#;
+
+/// Larger than the default, because these trials are small and short, with few replicates.
+const STEP: f64 = 1.5;
+
+/// Warm-up and measured window of a trial: a few hundred exchanges.
+const QUICK: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(700)];
+/// The same for set-ups with few exchanges, or whose caches must fill.
+const SLOW: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(1000)];
+
+/// All planted bottlenecks.
+pub const PLANTS: [Plant; 13] = [
+    Plant {
+        name: "cpu-quota",
+        built_in: "15 % of a core for a server that computes",
+        limit: Resource::Cpu,
+        step: STEP,
+        make: |bed| {
+            // Without this work, the CPU time per request varies by a third.
+            bed.with_server("work=150000")?.with(|setup| {
+                setup.host.cpu = Some(0.15);
+                setup.load.demand = Demand::Busy(32);
+            })
+        },
+    },
+    Plant {
+        name: "one-processor",
+        built_in: "one processor for a server of many threads that compute",
+        limit: Resource::Cpu,
+        step: STEP,
+        make: |bed| {
+            bed.with_server("work=500000")?.with(|setup| {
+                setup.host.cpu = None;
+                setup.host.cores = Some(1);
+                setup.load.demand = Demand::Busy(16);
+            })
+        },
+    },
+    Plant {
+        name: "one-thread",
+        built_in: "a server that computes on one thread, and two processors",
+        limit: Resource::OneCore,
+        step: STEP,
+        make: |bed| {
+            bed.with_server("serial=500000")?.with(|setup| {
+                setup.host.cpu = None;
+                setup.load.demand = Demand::Busy(16);
+            })
+        },
+    },
+    Plant {
+        name: "memory",
+        built_in: "memory for half of the files, which lie on a slow disk",
+        limit: Resource::Memory,
+        step: STEP,
+        make: |bed| {
+            bed.with_files(176, 68 << 10)?.with(|setup| {
+                setup.host.memory = Some(Bytes(10 << 20));
+                setup.host.disk_bytes = Some(3_000_000);
+                setup.warm = true;
+                [setup.warm_up, setup.duration] = SLOW;
+            })
+        },
+    },
+    Plant {
+        name: "disk-operations",
+        built_in: "60 reads a second from the disk, of files that are not in memory",
+        limit: Resource::DiskOperations,
+        step: STEP,
+        make: |bed| {
+            bed.with_files(800, 68 << 10)?.with(|setup| {
+                setup.host.disk_operations = Some(60);
+                setup.warm = false;
+                [setup.warm_up, setup.duration] = SLOW;
+            })
+        },
+    },
+    Plant {
+        name: "disk-bytes",
+        built_in: "3 MB a second from the disk, of files that are not in memory",
+        limit: Resource::DiskBytes,
+        step: STEP,
+        make: |bed| {
+            bed.with_files(800, 68 << 10)?.with(|setup| {
+                setup.host.disk_bytes = Some(3_000_000);
+                setup.warm = false;
+                [setup.warm_up, setup.duration] = SLOW;
+            })
+        },
+    },
+    Plant {
+        name: "link-rate",
+        built_in: "a link of 10 Mbit/s",
+        limit: Resource::LinkRate,
+        step: STEP,
+        make: |bed| {
+            bed.with_files(20, 20_000)?.with(|setup| {
+                for direction in [&mut setup.profile.up, &mut setup.profile.down] {
+                    direction.rate = fathometer_model::Bandwidth::bits_per_second(10_000_000);
+                }
+            })
+        },
+    },
+    Plant {
+        name: "window",
+        built_in: "a window of 8 kB over a round trip of 60 ms, for files of 64 kB",
+        limit: Resource::RoundTrip,
+        step: STEP,
+        make: |bed| {
+            // Only a few files, because the warm-up requests each of them over this path.
+            bed.with_files(4, 64_000)?.with(|setup| {
+                setup.window = Some(8 << 10);
+                [setup.warm_up, setup.duration] = SLOW;
+                for direction in [&mut setup.profile.up, &mut setup.profile.down] {
+                    direction.propagation = Duration::from_millis(30);
+                }
+            })
+        },
+    },
+    Plant {
+        name: "backlog",
+        built_in: "one connection that may wait for a server that accepts every 10 ms",
+        limit: Resource::Backlog,
+        step: STEP,
+        make: |bed| {
+            bed.with_server("accept=10ms")?.with(|setup| {
+                setup.host.backlog = Some(1);
+                setup.load.policy = "h1.0".parse().expect("a policy");
+                setup.load.demand = Demand::Busy(32);
+            })
+        },
+    },
+    Plant {
+        name: "workers",
+        built_in: "4 connections at a time, each of which takes 10 ms",
+        limit: Resource::Workers,
+        step: STEP,
+        make: |bed| {
+            bed.with_server("sleep=10ms,connections={connections}")?
+                .with(|setup| {
+                    setup.host.workers = Some(4);
+                    setup.load.policy = "h1.0".parse().expect("a policy");
+                    setup.load.demand = Demand::Busy(24);
+                })
+        },
+    },
+    Plant {
+        name: "lock",
+        built_in: "a lock in the handler, held for 4 ms",
+        limit: Resource::ServerItself,
+        step: STEP,
+        make: |bed| bed.with_server("lock=4ms")?.with(|_| {}),
+    },
+    Plant {
+        name: "sleep",
+        built_in: "a sleep of 40 ms in the handler",
+        limit: Resource::ServerItself,
+        step: STEP,
+        make: |bed| bed.with_server("sleep=40ms")?.with(|_| {}),
+    },
+    Plant {
+        name: "rate",
+        built_in: "300 requests a second of a server that could do much more",
+        limit: Resource::Load,
+        step: STEP,
+        make: |bed| bed.with(|setup| setup.load.demand = Demand::Rate(300.0)),
+    },
+];
+
+impl Plant {
+    /// Builds the set-up.
+    pub fn setup(&self, seed: Seed) -> Result<Setup, SearchError> {
+        (self.make)(Bed::new(seed)?)
+    }
+}
+
+impl Bed {
+    fn new(seed: Seed) -> Result<Bed, SearchError> {
+        let setup = Setup {
+            server: Arc::new(Server::named("embedded")?),
+            site: Arc::new(SiteOnDisk::alike(20, 1_000, seed)?),
+            profile: Profile::from_toml(PATH, "the plants' path")?,
+            era: Arc::new(Era::load("today")?),
+            window: None,
+            host: HostLimits {
+                cpu: Some(0.5),
+                ..HostLimits::default()
+            },
+            load: Load {
+                demand: Demand::Busy(12),
+                policy: "h1.1".parse::<Policy>()?,
+            },
+            warm: true,
+            warm_up: QUICK[0],
+            duration: QUICK[1],
+            timeout: Duration::from_secs(5),
+        };
+        Ok(Bed { setup, seed })
+    }
+
+    fn with_files(mut self, count: u32, octets: u64) -> Result<Bed, SearchError> {
+        self.setup.site = Arc::new(SiteOnDisk::alike(count, octets, self.seed)?);
+        Ok(self)
+    }
+
+    fn with_server(mut self, faults: &str) -> Result<Bed, SearchError> {
+        self.setup.server = Arc::new(Server::slow(faults)?);
+        Ok(self)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Setup)) -> Result<Setup, SearchError> {
+        change(&mut self.setup);
+        Ok(self.setup)
+    }
+}

@@ -1,0 +1,316 @@
+//! Extracts the signals of a trial for the verdict, from the readings of the probes, the path and the clients.
+//!
+//! Figures that were not measured are absent. Figures of the whole machine stand for the host's if no other
+//! part of the trial uses the resource: paging, which the generator does not cause.
+
+use std::path::Path;
+use std::time::Duration;
+
+use fathometer_analysis::bottleneck::{Change, Observation, Signals};
+use fathometer_analysis::load::{Distribution, Window};
+use fathometer_model::{Bytes, Failure, Validity};
+use fathometer_path::{Direction, DirectionProfile};
+use fathometer_sys::cgroup::BlockDevice;
+use fathometer_sys::probe::{Sample, Step};
+
+use super::setup::{Demand, Setup};
+use fathometer_lab::trial::Measured;
+
+/// Above this busy share of its time, the generator itself is the bottleneck.
+const GENERATOR_BUSY: f64 = 0.85;
+
+/// A machine whose idle share of CPU time is below this has no capacity to spare.
+const SPARE: f64 = 0.05;
+/// A host that used at least this share of its quota was not starved.
+const USED_UP: f64 = 0.9;
+/// Waiting for a processor or a disk for more than this share of the time exceeds normal sharing.
+const WAITED: f64 = 0.25;
+
+/// Above this busy share of its time, a disk makes its users wait.
+const DISK_BUSY: f64 = 0.5;
+
+/// The observation from a trial of a set-up.
+pub fn observation(
+    setup: &Setup,
+    change: Option<Change>,
+    replicate: u32,
+    measured: &Measured,
+) -> Observation {
+    let window = &measured.result.measured;
+    let seconds = window.duration.as_secs_f64();
+    let ended = &window.ended;
+    let good = ended.completed.saturating_sub(ended.status_errors);
+    let attempts = ended.completed + ended.failed;
+    let mut validity = measured.validity.clone();
+    let signals = signals(setup, measured, &mut validity);
+    Observation {
+        change,
+        replicate,
+        throughput_per_s: good as f64 / seconds,
+        goodput_octets_per_s: ended.useful.as_f64() / seconds,
+        latency_mean: window.latency.corrected.mean().unwrap_or_default(),
+        latency_p98: window.latency.corrected.quantile(0.98).unwrap_or_default(),
+        errors: share(attempts - good.min(attempts), attempts).unwrap_or(0.0),
+        signals,
+        validity,
+    }
+}
+
+fn signals(setup: &Setup, measured: &Measured, validity: &mut Validity) -> Signals {
+    let mut signals = of_clients(setup, measured);
+    match measured.samples.between(measured.from, measured.to) {
+        Some(step) => of_probes(&mut signals, setup, measured, &step),
+        None => validity.invalidate("the probes do not cover the measured window"),
+    }
+    of_path(&mut signals, setup, measured);
+    let reasons = [
+        starved(measured, &signals),
+        starved_of_disk(setup, measured, &signals),
+    ];
+    for reason in reasons.into_iter().flatten() {
+        validity.invalidate(reason);
+    }
+    if let Some(busy) = signals.generator_busy.filter(|busy| *busy > GENERATOR_BUSY) {
+        validity.invalidate(format!(
+            "the generator was busy {:.0} % of the time (limit {:.0} %)",
+            100.0 * busy,
+            100.0 * GENERATOR_BUSY
+        ));
+    }
+    signals
+}
+
+/// Why the host did not get its CPU time: it waited for processors without using up its quota, on a machine
+/// without spare capacity. `None` if it got it.
+fn starved(measured: &Measured, signals: &Signals) -> Option<String> {
+    let step = measured.samples.between(measured.from, measured.to)?;
+    let spare = step.change.system.as_ref()?.spare()?;
+    let used = signals.cpu_of_quota?;
+    let throttled = signals.throttled_periods.unwrap_or(0.0);
+    let waited = signals.cpu_pressure? - throttled;
+    (spare < SPARE && used < USED_UP && waited > WAITED).then(|| {
+        format!(
+            "the machine had no processor time left for the host: it was idle for {:.0} % (limit {:.0} %) \
+             while the host had {:.0} % of its own and waited; other programs had the rest, or the \
+             generator and the path",
+            100.0 * spare,
+            100.0 * SPARE,
+            100.0 * used
+        )
+    })
+}
+
+/// Why the host could not use its disk limit: it waited for a disk that other programs kept busy. `None` if it
+/// could, or if this is unknown.
+fn starved_of_disk(setup: &Setup, measured: &Measured, signals: &Signals) -> Option<String> {
+    let step = measured.samples.between(measured.from, measured.to)?;
+    let own = step.change.groups.first()?.as_ref()?.disk?;
+    let name = disk_name(setup.disk().ok()?)?;
+    let all = step.change.system.as_ref()?.disks.get(&name)?;
+    let others = (all.reads + all.writes).saturating_sub(own.reads + own.writes);
+    let of_limit = |used: Option<f64>, limit: Option<f64>| Some(used? / limit?);
+    let used = [
+        of_limit(
+            signals.disk_read_bytes_per_s,
+            signals.disk_bytes_limit_per_s,
+        ),
+        of_limit(signals.disk_reads_per_s, signals.disk_reads_limit_per_s),
+    ];
+    let used = used.into_iter().flatten().reduce(f64::max)?;
+    let (busy, waited) = (signals.disk_busy?, signals.io_pressure?);
+    (others > own.reads && busy > DISK_BUSY && used < USED_UP && waited > WAITED).then(|| {
+        format!(
+            "other programs of this machine used the disk: it was busy for {:.0} % (limit {:.0} %) while \
+             the host had {:.0} % of its own and waited",
+            100.0 * busy,
+            100.0 * DISK_BUSY,
+            100.0 * used
+        )
+    })
+}
+
+/// The signals of the clients and the generator.
+fn of_clients(setup: &Setup, measured: &Measured) -> Signals {
+    let window = &measured.result.measured;
+    let counts = &window.counts;
+    let latency = &window.latency;
+    let seconds = window.duration.as_secs_f64();
+    let exchanges = latency.corrected.count();
+    let each = |sum: Duration| (exchanges > 0).then(|| sum.div_f64(exchanges as f64));
+    let failures =
+        |kinds: &[Failure]| -> u64 { kinds.iter().filter_map(|k| counts.failures.get(k)).sum() };
+    let attempts = counts.completed + counts.failed();
+    let workers = &measured.result.generator.workers;
+    Signals {
+        refused: share(failures(&[Failure::Refused, Failure::Reset]), attempts),
+        timed_out: share(failures(&[Failure::TimedOut]), attempts),
+        queue: each(latency.queue.sum().saturating_sub(latency.connect.sum())),
+        connect: each(latency.connect.sum()),
+        first_byte: latency.first_byte.mean(),
+        transfer: latency.transfer.mean(),
+        send_lag_p99: latency.send_lag.quantile(0.99),
+        generator_busy: workers.iter().map(|worker| worker.busy).reduce(f64::max),
+        concurrency: Some(match setup.load.demand {
+            // A user that is still connecting when the window ends has no latency yet, but waits too.
+            Demand::Busy(users) => f64::from(users),
+            Demand::Pausing(_) | Demand::Rate(_) => latency.corrected.sum().as_secs_f64() / seconds,
+        }),
+        users: match setup.load.demand {
+            Demand::Busy(users) | Demand::Pausing(users) => Some(f64::from(users)),
+            Demand::Rate(_) => None,
+        },
+        offered_per_s: match setup.load.demand {
+            Demand::Rate(_) => Some(counts.planned as f64 / seconds),
+            _ => None,
+        },
+        achieved_per_s: Some(window.ended.completed as f64 / seconds),
+        rate_of_window: rate_of_window(setup, window, &latency.transfer),
+        ..Signals::default()
+    }
+}
+
+/// The transfer rate of responses after their first byte, relative to one receive window per round trip. The
+/// first window arrives together with the first byte.
+fn rate_of_window(setup: &Setup, window: &Window, transfer: &Distribution) -> Option<f64> {
+    let size = f64::from(setup.window?);
+    let each = window.octets.response_bodies.as_f64() / window.counts.completed as f64;
+    let round_trip = setup.profile.round_trip().as_secs_f64();
+    let time = transfer.mean()?.as_secs_f64();
+    let share = (each - size) / time * round_trip / size;
+    (each > 2.0 * size && share.is_finite()).then_some(share.min(1.0))
+}
+
+/// The signals of the probes of the server's host.
+fn of_probes(signals: &mut Signals, setup: &Setup, measured: &Measured, step: &Step) {
+    let change = &step.change;
+    let group = change.groups.first().and_then(Option::as_ref);
+    let tree = change.trees.first().and_then(Option::as_ref);
+    let network = change.networks.first().and_then(Option::as_ref);
+    let rate = |count: Option<u64>| count.and_then(|count| step.per_second(count));
+    let capacity = setup.capacity();
+    signals.cpu_quota_cores = Some(capacity);
+    signals.machine_idle = change.system.as_ref().and_then(|system| system.spare());
+    if let Some(cpu) = group.and_then(|group| group.cpu.as_ref()) {
+        signals.cpu_of_quota = step.share(cpu.total).map(|cores| cores / capacity);
+        // Without a quota these counters exist but have no meaning.
+        signals.throttled_periods = setup
+            .host
+            .cpu
+            .and(cpu.throttled_periods.zip(cpu.periods))
+            .and_then(|(throttled, periods)| share(throttled, periods));
+        // Scaled to the probes' interval, which is slightly longer than the window.
+        let completed = measured.result.measured.ended.completed as f64;
+        let window = measured.result.measured.duration.as_secs_f64();
+        let each = cpu.total.as_secs_f64() * window / step.length().as_secs_f64() / completed;
+        signals.cpu_per_exchange = Duration::try_from_secs_f64(each).ok();
+    }
+    signals.busiest_thread = tree
+        .and_then(|tree| tree.busiest[0])
+        .and_then(|thread| step.share(thread.cpu));
+    if let Some(memory) = group.map(|group| &group.memory) {
+        signals.memory_limit = setup.host.memory;
+        signals.memory_of_limit = setup
+            .host
+            .memory
+            .zip(memory.current)
+            .map(|(limit, current)| current.as_f64() / limit.as_f64());
+        signals.refaults_per_s = rate(memory.refaults);
+        signals.major_faults_per_s = rate(memory.major_faults);
+    }
+    if let Some(pressure) = group.map(|group| &group.pressure) {
+        let held_up = |time: Option<Duration>| time.and_then(|time| step.share(time));
+        signals.cpu_pressure = held_up(pressure.cpu_some);
+        signals.memory_pressure = held_up(pressure.memory_some);
+        signals.io_pressure = held_up(pressure.io_some);
+    }
+    if let Some(disk) = group.and_then(|group| group.disk.as_ref()) {
+        signals.disk_read_bytes_per_s = rate(Some(disk.read.0));
+        signals.disk_reads_per_s = rate(Some(disk.reads));
+    }
+    signals.disk_bytes_limit_per_s = setup.host.disk_bytes.map(|limit| limit as f64);
+    signals.disk_reads_limit_per_s = setup.host.disk_operations.map(|limit| limit as f64);
+    if let Some(system) = &change.system {
+        signals.page_in_bytes_per_s = rate(system.paging.paged_in.map(|bytes| bytes.0));
+        signals.disk_busy = setup
+            .disk()
+            .ok()
+            .and_then(disk_name)
+            .and_then(|name| step.share(system.disks.get(&name)?.busy));
+    }
+    if let Some(network) = network {
+        let tcp = &network.tcp;
+        signals.listen_overflows_per_s = rate(tcp.listen_overflows);
+        signals.retransmitted = tcp
+            .retransmitted
+            .zip(tcp.segments_out)
+            .and_then(|(again, sent)| share(again, again + sent));
+    }
+    let tables = || {
+        let inside = |reading: &&Sample| (step.from..=step.to).contains(&reading.at);
+        let readings = measured.samples.readings.iter().filter(inside);
+        readings.filter_map(|reading| reading.networks.first()?.as_ref()?.table.as_ref())
+    };
+    signals.accept_queue = mean(tables().map(|table| table.to_be_accepted as f64));
+    // For the kernel, connections that wait to be accepted are already established.
+    signals.established =
+        mean(tables().map(|table| table.established.saturating_sub(table.to_be_accepted) as f64));
+    signals.backlog = setup.host.backlog.map(f64::from);
+    signals.worker_limit = setup.host.workers.map(f64::from);
+}
+
+/// The signals of the path.
+fn of_path(signals: &mut Signals, setup: &Setup, measured: &Measured) {
+    signals.round_trip = Some(setup.profile.round_trip());
+    let Some(packets) = &measured.packets else {
+        return;
+    };
+    let seconds = measured.result.measured.duration.as_secs_f64();
+    let carried = |direction: Direction| {
+        let profile = setup.profile.direction(direction);
+        let total = packets.direction(direction).total();
+        utilisation(profile, total.packets, total.octets, seconds)
+    };
+    signals.link_up = carried(Direction::Up);
+    signals.link_down = carried(Direction::Down);
+    let drops = [&measured.certificate.up, &measured.certificate.down]
+        .iter()
+        .filter_map(|direction| direction.drops.get("queue-full"))
+        .sum::<u64>();
+    // The path counts drops from its start, including the warm-up.
+    let result = &measured.result;
+    let whole = result.setup.warm_up.as_secs_f64() + seconds;
+    signals.queue_drops_per_s = Some(drops as f64 / whole);
+}
+
+/// The share of time in which a link was sending; `None` if it has no rate.
+fn utilisation(
+    profile: &DirectionProfile,
+    packets: u64,
+    octets: Bytes,
+    seconds: f64,
+) -> Option<f64> {
+    let rate = profile.rate?.as_bits_per_second() as f64;
+    let each = u32::try_from(octets.0.checked_div(packets)?).ok()?;
+    // Framing of the mean packet: exact if framing adds a constant, approximate if it pads.
+    let on_link = profile.framing.on_link(each) * packets;
+    Some(on_link as f64 * 8.0 / rate / seconds)
+}
+
+/// The kernel's name of a disk, as in `vda`.
+fn disk_name(device: BlockDevice) -> Option<String> {
+    let link = std::fs::read_link(Path::new("/sys/dev/block").join(device.to_string())).ok()?;
+    Some(link.file_name()?.to_str()?.to_owned())
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (mut sum, mut count) = (0.0, 0);
+    for value in values {
+        sum += value;
+        count += 1;
+    }
+    (count > 0).then(|| sum / f64::from(count))
+}

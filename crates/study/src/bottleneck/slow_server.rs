@@ -1,0 +1,345 @@
+//! A server with a known fault, for the self-test: each request waits, uses CPU time, or waits for a lock; or
+//! connections are accepted only at intervals.
+//!
+//! Each connection has its own thread, so that only the fault limits concurrency, unless a maximum number of
+//! connections is given. The protocol code is that of the embedded origin; files are read before the first
+//! request.
+
+use std::io::{self, IoSlice, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use fathometer_http::h1::server::{Action, Connection, ServerConfig};
+use fathometer_http::origin::Origin;
+use fathometer_model::{Seed, quantity};
+use fathometer_sys::Clock;
+
+use super::error::SearchError;
+use fathometer_files::site_folder;
+use fathometer_lab::server;
+use fathometer_lab::server::definition::Definition;
+
+/// The fault of every request, or of every connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// The request waits, in parallel with others.
+    Sleep(Duration),
+    /// The request waits while it holds a lock.
+    Lock(Duration),
+    /// The request uses CPU time on the thread of its connection: this number of rounds of a mixing function,
+    /// each of some nanoseconds.
+    Work(u64),
+    /// The same, on a single thread for all requests.
+    Serial(u64),
+    /// Connections are accepted at intervals of this length, all pending ones together: like an event loop that
+    /// does other work in between.
+    Accept(Duration),
+}
+
+/// A fault, and the maximum number of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Faults {
+    /// The fault.
+    pub fault: Fault,
+    /// Connections served at a time; others are not accepted.
+    pub connections: Option<usize>,
+}
+
+/// `sleep=5ms`, `lock=5ms`, `work=100000`, `serial=100000` or `accept=5ms`, optionally followed by
+/// `,connections=4`.
+impl FromStr for Faults {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Faults, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is no fault: write sleep=TIME, lock=TIME, work=ROUNDS, serial=ROUNDS or \
+                 accept=TIME, and maybe ,connections=N behind it"
+            )
+        };
+        let (fault, connections) = match text.split_once(",connections=") {
+            None => (text, None),
+            Some((fault, number)) => (fault, Some(number.parse().map_err(|_| wrong())?)),
+        };
+        let (kind, amount) = fault.split_once('=').ok_or_else(wrong)?;
+        let time = || quantity::some_time(amount).map_err(|error| error.to_string());
+        let rounds = || amount.parse().map_err(|_| wrong());
+        let fault = match kind {
+            "sleep" => Fault::Sleep(time()?),
+            "lock" => Fault::Lock(time()?),
+            "work" => Fault::Work(rounds()?),
+            "serial" => Fault::Serial(rounds()?),
+            "accept" => Fault::Accept(time()?),
+            _ => return Err(wrong()),
+        };
+        Ok(Faults { fault, connections })
+    }
+}
+
+/// Serves a folder until the process is killed.
+pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), SearchError> {
+    let definition = Definition::load("embedded")?;
+    let Some(embedded) = &definition.embedded else {
+        return Err(SearchError::NotEmbedded);
+    };
+    let clock = Clock::start();
+    let site = Arc::new(site_folder::read(folder)?);
+    let (jobs, queue) = channel();
+    let service = Service {
+        origin: server::embedded_origin(&definition.name, embedded, &site, clock)?,
+        config: Arc::new(ServerConfig::default()),
+        fault: faults.fault,
+        turn: Mutex::new(()),
+        jobs,
+        places: Places::new(faults.connections.unwrap_or(usize::MAX)),
+        clock,
+    };
+    let mut door = Door::open(address, faults.fault)?;
+    std::thread::scope(|scope| {
+        scope.spawn(move || do_jobs(&queue));
+        loop {
+            let place = service.places.take();
+            let stream = door.next()?;
+            let service = &service;
+            scope.spawn(move || {
+                // A broken connection affects only its client.
+                let _ = service.converse(stream);
+                drop(place);
+            });
+        }
+    })
+}
+
+/// The listener, with the accept fault.
+struct Door {
+    listener: TcpListener,
+    /// How long accepting pauses when no connection is pending; `None`: accept blocks instead.
+    away: Option<Duration>,
+}
+
+impl Door {
+    fn open(address: SocketAddr, fault: Fault) -> io::Result<Door> {
+        let listener = TcpListener::bind(address)?;
+        let away = match fault {
+            Fault::Accept(time) => Some(time),
+            _ => None,
+        };
+        listener.set_nonblocking(away.is_some())?;
+        Ok(Door { listener, away })
+    }
+
+    /// The next connection.
+    fn next(&mut self) -> io::Result<TcpStream> {
+        loop {
+            match (self.listener.accept(), self.away) {
+                (Ok((stream, _)), _) => {
+                    stream.set_nonblocking(false)?;
+                    return Ok(stream);
+                }
+                (Err(error), Some(time)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::sleep(time);
+                }
+                (Err(error), _) => return Err(error),
+            }
+        }
+    }
+}
+
+/// State shared by all connections.
+struct Service {
+    origin: Arc<Origin>,
+    config: Arc<ServerConfig>,
+    fault: Fault,
+    turn: Mutex<()>,
+    jobs: Sender<Job>,
+    places: Places,
+    clock: Clock,
+}
+
+/// The number of rounds, and the channel that reports their completion.
+type Job = (u64, SyncSender<()>);
+
+impl Service {
+    /// Serves one connection until it ends.
+    fn converse(&self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let now = || self.clock.now();
+        let mut machine = Connection::new(self.origin.clone(), self.config.clone(), now());
+        let mut buffer = vec![0; 16 * 1024];
+        let mut answered = 0;
+        loop {
+            match stream.read(&mut buffer)? {
+                0 => machine.handle_eof(now()),
+                octets => machine.handle_data(&buffer[..octets], now()),
+            }
+            for _ in answered..machine.requests() {
+                self.suffer();
+            }
+            answered = machine.requests();
+            loop {
+                let mut slices = [IoSlice::new(&[]); 64];
+                let filled = machine.transmit(&mut slices);
+                if filled == 0 {
+                    break;
+                }
+                let octets = stream.write_vectored(&slices[..filled])?;
+                machine.transmitted(octets, now());
+            }
+            while let Some(action) = machine.poll_action() {
+                match action {
+                    Action::ShutdownWrite => stream.shutdown(Shutdown::Write)?,
+                    Action::Close | Action::Abort | Action::Upgrade => return Ok(()),
+                }
+            }
+            if machine.is_finished() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn suffer(&self) {
+        match self.fault {
+            // The fault was applied when the connection was accepted.
+            Fault::Accept(_) => {}
+            Fault::Sleep(time) => std::thread::sleep(time),
+            Fault::Lock(time) => {
+                let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+                std::thread::sleep(time);
+            }
+            Fault::Work(rounds) => mix(rounds),
+            Fault::Serial(rounds) => {
+                let (tell, told) = sync_channel(1);
+                // The thread that runs the jobs exits with the program.
+                if self.jobs.send((rounds, tell)).is_ok() {
+                    let _ = told.recv();
+                }
+            }
+        }
+    }
+}
+
+fn do_jobs(queue: &Receiver<Job>) {
+    while let Ok((rounds, tell)) = queue.recv() {
+        mix(rounds);
+        let _ = tell.send(());
+    }
+}
+
+/// Uses CPU time.
+fn mix(rounds: u64) {
+    let mut word = Seed(rounds);
+    for round in 0..rounds {
+        word = Seed(word.draw(round));
+    }
+    std::hint::black_box(word);
+}
+
+/// The number of further connections that may be served.
+#[derive(Clone)]
+struct Places(Arc<(Mutex<usize>, Condvar)>);
+
+/// A slot that is taken until this is dropped.
+struct Place(Places);
+
+impl Places {
+    fn new(count: usize) -> Places {
+        Places(Arc::new((Mutex::new(count), Condvar::new())))
+    }
+
+    /// Waits for a free slot.
+    fn take(&self) -> Place {
+        let (left, freed) = &*self.0;
+        let left = left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = freed
+            .wait_while(left, |left| *left == 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        *left -= 1;
+        Place(self.clone())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let (left, freed) = &*self.0.0;
+        *left.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read_and_what_is_none_is_refused() {
+        let faults = |fault, connections| Faults { fault, connections };
+        for (text, read) in [
+            (
+                "sleep=5ms",
+                faults(Fault::Sleep(Duration::from_millis(5)), None),
+            ),
+            ("work=100000", faults(Fault::Work(100_000), None)),
+            (
+                "accept=10ms",
+                faults(Fault::Accept(Duration::from_millis(10)), None),
+            ),
+            (
+                "lock=250us,connections=4",
+                faults(Fault::Lock(Duration::from_micros(250)), Some(4)),
+            ),
+        ] {
+            assert_eq!(text.parse(), Ok(read));
+        }
+        for wrong in [
+            "",
+            "sleep",
+            "sleep=0s",
+            "work=much",
+            "nap=1s",
+            "work=1,connections=",
+        ] {
+            assert!(wrong.parse::<Faults>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn all_that_wait_are_let_in_at_once() {
+        let away = Duration::from_millis(2);
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut door = Door::open(anywhere, Fault::Accept(away)).unwrap();
+        let address = door.listener.local_addr().unwrap();
+        let clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address)).collect();
+        for client in clients {
+            // Check that this is the client's connection, and that it blocks until data arrive.
+            let mut client = client.unwrap();
+            let mut let_in = door.next().unwrap();
+            assert_eq!(let_in.peer_addr().unwrap(), client.local_addr().unwrap());
+            client.write_all(b"a").unwrap();
+            let_in.read_exact(&mut [0]).unwrap();
+        }
+        assert!(door.listener.accept().is_err(), "nobody else");
+        // A later connection is accepted at the next check.
+        std::thread::scope(|scope| {
+            let late = scope.spawn(move || TcpStream::connect(address).unwrap());
+            let let_in = door.next().unwrap();
+            let late = late.join().unwrap();
+            assert_eq!(let_in.peer_addr().unwrap(), late.local_addr().unwrap());
+        });
+    }
+
+    #[test]
+    fn a_place_that_was_left_can_be_taken() {
+        let places = Places::new(1);
+        let first = places.take();
+        let waiting = {
+            let places = places.clone();
+            std::thread::spawn(move || drop(places.take()))
+        };
+        drop(first);
+        waiting.join().unwrap();
+        assert_eq!(*places.0.0.lock().unwrap(), 1);
+    }
+}

@@ -1,0 +1,311 @@
+//! The files of a study: the study itself, and the files that define its tables, claims and figures.
+//!
+//! A study given by name is built into the program. A study given by path is read with the files beside it. It
+//! is never judged by the built-in files of the same name. Its files are copied into the run (`study/`), so
+//! that `fathometer report` uses the same files later.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fathometer_analysis::run::RunInfo;
+use fathometer_analysis::study::{StudyData, StudySources};
+
+use super::spec::{SpecError, Study};
+use crate::run_folder::{RunFolder, WriteError};
+use fathometer_files::sha256;
+use fathometer_lab::data::{self, DataError};
+
+/// The name of the study's own file in its folder and in a run.
+const STUDY: &str = "study.toml";
+
+/// The files that define how a study's figures are shown and judged: a study has all of them or none.
+const JUDGING: [&str; 3] = ["tables.toml", "claims.toml", "figures.csv"];
+
+/// The folder in a run with the files of a study given by path.
+const KEPT: &str = "study";
+
+/// The files of a study as text.
+#[derive(Debug, Clone)]
+pub struct StudyFiles {
+    /// `study.toml`.
+    study: String,
+    /// [`JUDGING`] in that order; `None`: the study has none.
+    judging: Option<[String; 3]>,
+    /// The folder that they were read from; `None`: they are built in.
+    folder: Option<PathBuf>,
+}
+
+/// Why a study's files cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// The study does not exist or cannot be read.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// `study.toml` is invalid.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A file exists but cannot be read.
+    #[error("cannot read {path}: {error}", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// Some of the tables, claims and figures files are missing.
+    #[error(
+        "{folder} has {there} and no {missing}: a study is judged by all of them or by none; add what is \
+         missing, or move the study to a folder of its own",
+        folder = folder.display()
+    )]
+    Incomplete {
+        /// The folder.
+        folder: PathBuf,
+        /// The files that exist.
+        there: String,
+        /// The files that are missing.
+        missing: String,
+    },
+    /// The files are malformed or contradict each other.
+    #[error(
+        "cannot judge the study by the files in {folder}: {error}; correct the file, or move the study to a \
+         folder of its own",
+        folder = folder.display()
+    )]
+    Judging {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong, with the file's name.
+        error: fathometer_analysis::Error,
+    },
+}
+
+impl StudyFiles {
+    /// The built-in study of this name, or the study in this file.
+    ///
+    /// # Errors
+    /// When there is no such study, or one of its files cannot be used.
+    pub fn of(name: &str) -> Result<StudyFiles, FilesError> {
+        if !(name.ends_with(".toml") || Path::new(name).is_file()) {
+            return StudyFiles::embedded(name).ok_or_else(|| {
+                FilesError::Data(DataError::Unknown {
+                    what: "study",
+                    name: name.to_owned(),
+                    known: data::names("papers").join(", "),
+                })
+            });
+        }
+        let path = Path::new(name);
+        let study = fs::read_to_string(path).map_err(|error| FilesError::Unreadable {
+            path: path.to_owned(),
+            error,
+        })?;
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let files = StudyFiles::with_judging(study, folder)?;
+        files.data()?;
+        Ok(files)
+    }
+
+    /// The files that a run was made with: its own copy, else the built-in study of the same name.
+    ///
+    /// # Errors
+    /// When the run's own files cannot be read.
+    pub fn of_run(run: &Path, info: &RunInfo) -> Result<Option<StudyFiles>, FilesError> {
+        let folder = run.join(KEPT);
+        let path = folder.join(STUDY);
+        match fs::read_to_string(&path) {
+            Ok(study) => StudyFiles::with_judging(study, &folder).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(StudyFiles::embedded(&info.study))
+            }
+            Err(error) => Err(FilesError::Unreadable { path, error }),
+        }
+    }
+
+    fn embedded(name: &str) -> Option<StudyFiles> {
+        let file = |file: &str| data::embedded(&format!("papers/{name}/{file}")).map(str::to_owned);
+        let [tables, claims, figures] = JUDGING.map(file);
+        Some(StudyFiles {
+            study: file(STUDY)?,
+            judging: tables
+                .zip(claims)
+                .zip(figures)
+                .map(|((tables, claims), figures)| [tables, claims, figures]),
+            folder: None,
+        })
+    }
+
+    fn with_judging(study: String, folder: &Path) -> Result<StudyFiles, FilesError> {
+        let mut texts = Vec::new();
+        let (mut there, mut missing) = (Vec::new(), Vec::new());
+        for name in JUDGING {
+            let path = folder.join(name);
+            match fs::read_to_string(&path) {
+                Ok(text) => {
+                    there.push(name);
+                    texts.push(text);
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(name),
+                Err(error) => return Err(FilesError::Unreadable { path, error }),
+            }
+        }
+        let judging = match <[String; 3]>::try_from(texts) {
+            Ok(texts) => Some(texts),
+            Err(none) if none.is_empty() => None,
+            Err(_) => {
+                return Err(FilesError::Incomplete {
+                    folder: folder.to_owned(),
+                    there: there.join(" and "),
+                    missing: missing.join(" and "),
+                });
+            }
+        };
+        Ok(StudyFiles {
+            study,
+            judging,
+            folder: Some(folder.to_owned()),
+        })
+    }
+
+    /// Parses the study.
+    ///
+    /// # Errors
+    /// When the file is malformed.
+    pub fn study(&self) -> Result<Study, SpecError> {
+        Study::parse(&self.study)
+    }
+
+    /// Parses the tables, claims and figures; `None`: the study has no such files.
+    ///
+    /// # Errors
+    /// When they are malformed or contradict each other.
+    pub fn data(&self) -> Result<Option<StudyData>, FilesError> {
+        let Some([tables, claims, figures]) = &self.judging else {
+            return Ok(None);
+        };
+        let sources = StudySources {
+            tables,
+            claims,
+            figures,
+        };
+        let folder = || self.folder.clone().unwrap_or_else(|| "papers".into());
+        StudyData::parse(sources)
+            .map(Some)
+            .map_err(|error| FilesError::Judging {
+                folder: folder(),
+                error,
+            })
+    }
+
+    /// The SHA-256 of each file, by name.
+    pub fn hashes(&self) -> BTreeMap<String, String> {
+        self.texts()
+            .map(|(name, text)| (name.to_owned(), sha256::of(text.as_bytes())))
+            .collect()
+    }
+
+    /// Copies the files into the run, unless they are built in.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn keep(&self, run: &RunFolder) -> Result<(), WriteError> {
+        if self.folder.is_none() {
+            return Ok(());
+        }
+        run.subfolder(KEPT)?;
+        self.texts()
+            .try_for_each(|(name, text)| run.write(&format!("{KEPT}/{name}"), text.as_bytes()))
+    }
+
+    fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        let judging = self.judging.iter().flat_map(|texts| {
+            let names = JUDGING.iter().copied();
+            names.zip(texts.iter().map(String::as_str))
+        });
+        std::iter::once((STUDY, self.study.as_str())).chain(judging)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn embedded(file: &str) -> &'static str {
+        data::embedded(&format!("papers/nielsen97/{file}")).unwrap()
+    }
+
+    /// A copy of a paper's study in its own folder, with these files beside it.
+    fn copy(beside: &[(&str, &str)]) -> (tempfile::TempDir, String) {
+        let folder = tempfile::tempdir().unwrap();
+        let study = folder.path().join("mine.toml");
+        fs::write(&study, embedded(STUDY)).unwrap();
+        for (name, text) in beside {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        let name = study.to_str().unwrap().to_owned();
+        (folder, name)
+    }
+
+    #[test]
+    fn a_study_given_by_path_is_judged_by_the_files_beside_it_alone() {
+        let (_folder, name) = copy(&[]);
+        let alone = StudyFiles::of(&name).unwrap();
+        assert_eq!(alone.study().unwrap().name, "nielsen97");
+        assert!(alone.data().unwrap().is_none());
+        let claims = embedded("claims.toml").replace("id = \"N01\"", "id = \"MINE\"");
+        let (_folder, name) = copy(&[
+            ("tables.toml", embedded("tables.toml")),
+            ("claims.toml", &claims),
+            ("figures.csv", embedded("figures.csv")),
+        ]);
+        let judged = StudyFiles::of(&name).unwrap();
+        let data = judged.data().unwrap().unwrap();
+        assert!(data.claims.iter().any(|claim| claim.id == "MINE"));
+        let (ours, theirs) = (
+            judged.hashes(),
+            StudyFiles::of("nielsen97").unwrap().hashes(),
+        );
+        assert_eq!(ours["study.toml"], theirs["study.toml"]);
+        assert_ne!(ours["claims.toml"], theirs["claims.toml"]);
+    }
+
+    #[test]
+    fn files_beside_a_study_that_cannot_be_used_are_refused_by_name() {
+        let (_folder, name) = copy(&[("claims.toml", "claim = 7")]);
+        let error = StudyFiles::of(&name).unwrap_err().to_string();
+        assert!(error.contains("claims.toml"), "{error}");
+        assert!(error.contains("tables.toml and figures.csv"), "{error}");
+        let whole = [
+            ("tables.toml", embedded("tables.toml")),
+            ("claims.toml", embedded("claims.toml")),
+            ("figures.csv", embedded("figures.csv")),
+        ];
+        for (broken, text) in [("claims.toml", "claim = 7"), ("figures.csv", "a,b\n1,2\n")] {
+            let beside = whole.map(|(name, good)| (name, if name == broken { text } else { good }));
+            let (folder, name) = copy(&beside);
+            let error = StudyFiles::of(&name).unwrap_err().to_string();
+            assert!(error.contains(broken), "{error}");
+            let folder = folder.path().display().to_string();
+            assert!(error.contains(&folder), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_run_keeps_the_files_of_a_study_that_does_not_come_with_the_program() {
+        let (_folder, name) = copy(&[]);
+        let place = tempfile::tempdir().unwrap();
+        let run = RunFolder::create(place.path().join("run")).unwrap();
+        StudyFiles::of("nielsen97").unwrap().keep(&run).unwrap();
+        assert!(!run.path().join(KEPT).exists());
+        StudyFiles::of(&name).unwrap().keep(&run).unwrap();
+        assert_eq!(
+            fs::read_to_string(run.path().join("study/study.toml")).unwrap(),
+            embedded(STUDY)
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! Selects the cells of a study, loads what they name (paths, eras, servers), and finds which cells can run
+//! here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use fathometer_analysis::run::LeftOut;
+use fathometer_path::Profile;
+
+use super::load::ability::{self, Lacking};
+use super::run::RunError;
+use super::spec::{Cell, Study};
+use fathometer_files::sha256;
+use fathometer_lab::data;
+use fathometer_lab::era::Era;
+use fathometer_lab::server::definition::Definition;
+use fathometer_lab::server::{self, Installed};
+
+/// The cells of a mode that have the requested levels.
+pub(super) fn wanted_cells(
+    study: &Study,
+    mode: &str,
+    only: &[(String, String)],
+) -> Result<Vec<Cell>, RunError> {
+    let factors: BTreeSet<&str> = only.iter().map(|(factor, _)| factor.as_str()).collect();
+    let cells = study.cells(mode)?;
+    for (factor, wanted) in only {
+        if factor != "block" && !study.defaults.contains_key(factor) {
+            return Err(RunError::Empty(format!(
+                "the study has no factor {factor:?}; it has block, {}",
+                study
+                    .defaults
+                    .keys()
+                    .cloned()
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )));
+        }
+        let known: BTreeSet<&str> = cells.iter().map(|cell| level_of(cell, factor)).collect();
+        if !known.contains(wanted.as_str()) {
+            return Err(RunError::Empty(format!(
+                "the study has no {factor}={wanted}; {factor} can be {}",
+                known.into_iter().collect::<Vec<_>>().join(", ")
+            )));
+        }
+    }
+    let kept: Vec<Cell> = cells
+        .into_iter()
+        .filter(|cell| {
+            factors.iter().all(|factor| {
+                only.iter()
+                    .any(|(f, level)| f == factor && level_of(cell, f) == level)
+            })
+        })
+        .collect();
+    if kept.is_empty() {
+        let wanted: Vec<String> = only
+            .iter()
+            .map(|(f, level)| format!("{f}={level}"))
+            .collect();
+        return Err(RunError::Empty(format!(
+            "none has {} together",
+            wanted.join(", ")
+        )));
+    }
+    Ok(kept)
+}
+
+/// The level of a factor, or the block's name, which can be selected like a factor.
+fn level_of<'a>(cell: &'a Cell, factor: &str) -> &'a str {
+    if factor == "block" {
+        &cell.block
+    } else {
+        cell.level(factor)
+    }
+}
+
+/// Everything that cells refer to, loaded once.
+pub(super) struct Materials {
+    pub(super) profiles: BTreeMap<String, (Profile, String)>,
+    pub(super) eras: BTreeMap<String, Era>,
+    pub(super) servers: BTreeMap<String, (Definition, Option<Installed>)>,
+    /// The inputs by name, each with the hash of its file or, for a program, its version.
+    pub(super) data: BTreeMap<String, String>,
+}
+
+impl Materials {
+    /// Loads everything that these cells refer to.
+    pub(super) fn load(cells: &[Cell]) -> Result<Materials, RunError> {
+        let levels = |factor: &str| -> BTreeSet<String> {
+            cells
+                .iter()
+                .map(|cell| cell.level(factor).to_owned())
+                .collect()
+        };
+        let mut data = BTreeMap::new();
+        let mut profiles = BTreeMap::new();
+        for name in levels("path") {
+            let text = data::load("paths", "path profile", &name)?;
+            let profile = Profile::from_toml(&text, &name)?;
+            data.insert(format!("path {name}"), sha256::of(text.as_bytes()));
+            profiles.insert(name, (profile, text));
+        }
+        let mut eras = BTreeMap::new();
+        for name in levels("era") {
+            let text = data::load("eras", "era", &name)?;
+            data.insert(format!("era {name}"), sha256::of(text.as_bytes()));
+            eras.insert(name.clone(), Era::load(&name)?);
+        }
+        let mut servers = BTreeMap::new();
+        let names: BTreeSet<&str> = cells.iter().flat_map(Cell::servers).collect();
+        for name in names {
+            let name = name.to_owned();
+            let definition = Definition::load(&name)?;
+            let installed = definition.program.as_ref().and_then(server::find);
+            for (file, text) in definition.texts()? {
+                data.insert(format!("server {file}"), sha256::of(text.as_bytes()));
+            }
+            if let Some(installed) = &installed {
+                data.insert(format!("program {name}"), installed.version.clone());
+            }
+            servers.insert(name, (definition, installed));
+        }
+        for name in levels("workload") {
+            // Only names such as `log:access.log` and `har:page.har` refer to a file.
+            let file = name.split_once(':').map(|(_, file)| Path::new(file));
+            if let Some(hash) = file.and_then(|file| sha256::of_file(file).ok()) {
+                data.insert(format!("workload {name}"), hash);
+            }
+        }
+        Ok(Materials {
+            profiles,
+            eras,
+            servers,
+            data,
+        })
+    }
+
+    /// The cells that this machine and its servers support; the others are added to `left_out`.
+    pub(super) fn possible(&self, cells: Vec<Cell>, left_out: &mut Vec<LeftOut>) -> Vec<Cell> {
+        let refused = |levels: &BTreeMap<String, String>| {
+            let name = &levels["server"];
+            let (definition, installed) = self
+                .servers
+                .get(name)
+                .expect("the servers of all cells were loaded");
+            if let (Some(program), None) = (&definition.program, installed) {
+                return Some(format!(
+                    "{name} is not installed; the Debian package is {}",
+                    program.package
+                ));
+            }
+            let mut asked = levels.iter();
+            asked
+                .find_map(|(factor, level)| definition.inability(factor, level))
+                .map(|reason| format!("{name}: {reason}"))
+        };
+        kept(cells, left_out, |cell| {
+            cell.asked().iter().find_map(refused)
+        })
+    }
+}
+
+/// The cells that are not refused; the others are added to `left_out` with the reason.
+fn kept(
+    cells: Vec<Cell>,
+    left_out: &mut Vec<LeftOut>,
+    refused: impl Fn(&Cell) -> Option<String>,
+) -> Vec<Cell> {
+    cells
+        .into_iter()
+        .filter(|cell| match refused(cell) {
+            Some(reason) => {
+                left_out.push(cell.left_out(reason));
+                false
+            }
+            None => true,
+        })
+        .collect()
+}
+
+/// The cells whose policy the load engine supports; the others are added to `left_out`.
+pub(super) fn askable(cells: Vec<Cell>, left_out: &mut Vec<LeftOut>) -> Vec<Cell> {
+    kept(cells, left_out, |cell| {
+        let policies = [
+            Some(cell.level("policy")),
+            cell.beside().map(|(policy, _)| policy),
+        ];
+        policies.into_iter().flatten().find_map(|policy| {
+            let why = policy.parse().ok().and_then(fathometer_load::cannot)?;
+            Some(format!("policy {policy}: {why}"))
+        })
+    })
+}
+
+/// The cells whose host limits can be set here; the others are added to `left_out`.
+pub(super) fn limitable(
+    study: &Study,
+    cells: Vec<Cell>,
+    lacking: &Lacking,
+    left_out: &mut Vec<LeftOut>,
+) -> Vec<Cell> {
+    kept(cells, left_out, |cell| {
+        let (limit, reason) = ability::missing(study, cell, lacking)?;
+        Some(format!("a host cannot be given a {limit} here; {reason}"))
+    })
+}

@@ -1,0 +1,146 @@
+//! The server of one replicate: over TCP, and also over QUIC if the policy uses HTTP/3.
+//!
+//! Sets of files are served from the disk, and each request opens its file again. A page is served from memory.
+//! Packages and archives are stored in a separate folder, which is removed with the server.
+
+use std::path::Path;
+
+use fathometer_http::driver::Protocol;
+use fathometer_model::{Bytes, Seed};
+use fathometer_sys::Clock;
+use fathometer_sys::usage::ThreadClock;
+
+use super::super::replicate::{ReplicateError, Setup};
+use super::levels::Levels;
+use super::quic;
+use super::site::Version;
+use fathometer_files::scratch::Scratch;
+use fathometer_lab::hosts::Host;
+use fathometer_lab::server::{self, Access, Content, Running, ServerError, ServerReport, Storage};
+use fathometer_origin::OriginStatistics;
+use fathometer_origin::folder::Bounds;
+use fathometer_origin::http3::Service;
+
+/// Cache nothing between requests: every request opens its file.
+const NOTHING_KEPT: Bounds = Bounds {
+    octets: 0,
+    descriptors: 0,
+};
+
+/// Where and for which replicate a server is started.
+pub(super) struct Where<'a> {
+    pub(super) setup: &'a Setup<'a>,
+    pub(super) levels: &'a Levels<'a>,
+    pub(super) host: &'a Host,
+    pub(super) access: Access<'a>,
+    pub(super) seed: Seed,
+    pub(super) clock: Clock,
+}
+
+/// A running server.
+pub(super) struct Serving {
+    running: Running,
+    over_quic: Option<Service>,
+    packages: Option<Scratch>,
+}
+
+impl Serving {
+    /// Starts the cell's server for one version of its site.
+    pub(super) fn start(place: &Where<'_>, site: &Version) -> Result<Serving, ReplicateError> {
+        let levels = place.levels;
+        let is_sets = levels.page.is_sets();
+        let packages = is_sets
+            .then(Scratch::new)
+            .transpose()
+            .map_err(ServerError::from)?;
+        let content = Content {
+            site: &site.site,
+            folder: &site.folder,
+            push: &levels.push,
+            early_hints: &levels.early_hints,
+            packages: &levels.packages,
+            storage: match &packages {
+                None => Storage::Memory,
+                Some(scratch) => Storage::Disk {
+                    bounds: NOTHING_KEPT,
+                    packages_in: Some(scratch.path()),
+                },
+            },
+        };
+        let mut definition = place.setup.definition.clone();
+        if let Some(embedded) = definition
+            .embedded
+            .as_mut()
+            .filter(|_| levels.policy.alt_svc)
+        {
+            embedded.announce_http3(place.access.port());
+        }
+        let running = server::start_with_access(
+            &definition,
+            place.setup.installed,
+            place.host,
+            content,
+            levels.demands,
+            place.access,
+            place.clock,
+        )?;
+        let is_ours = place.setup.definition.program.is_none();
+        let over_quic = match (levels.policy.protocol, place.access.credentials()) {
+            (Protocol::Http3, Some(credentials)) if is_ours => {
+                Some(quic::serve(place, content, credentials)?)
+            }
+            // A program serves HTTP/3 itself.
+            _ => None,
+        };
+        Ok(Serving {
+            running,
+            over_quic,
+            packages,
+        })
+    }
+
+    /// The folder of packages, if packages are stored.
+    pub(super) fn packages_in(&self) -> Option<&Path> {
+        self.packages.as_ref().map(Scratch::path)
+    }
+
+    /// Number of responses passed to the kernel completely so far; `None` for a program.
+    pub(super) fn responses(&self) -> Option<u64> {
+        match &self.over_quic {
+            Some(service) => Some(service.responses()),
+            None => self.running.responses(),
+        }
+    }
+
+    /// The serving threads; none if a program serves.
+    pub(super) fn threads(&self) -> Vec<ThreadClock> {
+        let over_tcp = self.running.thread();
+        let over_quic = self.over_quic.iter().flat_map(Service::threads);
+        over_tcp.into_iter().chain(over_quic).collect()
+    }
+
+    /// Bytes that these threads have read from storage.
+    pub(super) fn storage_read(&self) -> Option<Bytes> {
+        let threads = self.threads();
+        let told: Option<Vec<Bytes>> = threads.iter().map(|t| t.storage_read()).collect();
+        let told = told.filter(|told| !told.is_empty())?;
+        Some(told.into_iter().fold(Bytes(0), |sum, octets| sum + octets))
+    }
+
+    /// Stops the server and returns its report, of both transports.
+    pub(super) fn stop(self) -> Result<ServerReport, ReplicateError> {
+        let over_quic = match self.over_quic {
+            None => None,
+            Some(service) => {
+                service.stop();
+                Some(service.join()?)
+            }
+        };
+        let mut report = self.running.stop()?;
+        if let Some(over_quic) = over_quic {
+            let over_tcp = report.origin.unwrap_or_default();
+            report.origin = Some(OriginStatistics::and(over_tcp, over_quic));
+        }
+        Ok(report)
+    }
+}

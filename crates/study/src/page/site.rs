@@ -1,0 +1,311 @@
+//! The files that a page study retrieves, by workload: a page, or sets of files without a page.
+//!
+//! If the base of a workload's first page is HTML, the workload is a page: that HTML and the files it names.
+//! Any other workload is sets: each of its pages is a list of files. Replicates take the sets in turn, the same
+//! one in every cell. Sets are served from a disk, because their subject is the cost of the disk.
+//!
+//! Some files may change between two visits. Then there is a second version of the sets in its own folder, in
+//! which unchanged files are hard links to the first version, with the same times.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fathometer_http::driver::{FileKind, PageGraph, PageList};
+use fathometer_model::{FileId, Page, Seed, Site};
+
+use super::super::run::RunError;
+use super::super::spec::Cell;
+use fathometer_files::site_folder::{self, SiteFolderError};
+use fathometer_load::workload;
+use fathometer_origin::folder::SETTLED;
+
+/// Seconds by which a changed file's modification time is later.
+const YOUNGER: u64 = 86_400;
+
+/// A page or sets of files to retrieve, and their site.
+pub struct PageSite {
+    /// The original version.
+    pub first: Version,
+    /// The versions in which a number of files of each page have changed, by that number.
+    pub changed: BTreeMap<u32, Version>,
+    /// The target of the page's base file.
+    pub base: String,
+    /// The references of its files.
+    pub graph: Arc<PageGraph>,
+    /// The sets of files, if there is no page.
+    pub sets: Vec<Arc<PageList>>,
+}
+
+/// One version of a site.
+pub struct Version {
+    /// In memory.
+    pub site: Arc<Site>,
+    /// The folder with its files, if a server reads them from disk; else empty.
+    pub folder: PathBuf,
+}
+
+impl PageSite {
+    /// The page or sets of a workload. The files are written below `folder` if `on_disk` is set, or if they are
+    /// sets. `changes` has the numbers of changed files per page for which further versions are built.
+    fn new(
+        name: &str,
+        seed: Seed,
+        folder: PathBuf,
+        on_disk: bool,
+        changes: &BTreeSet<u32>,
+    ) -> Result<PageSite, RunError> {
+        let loaded = workload::load(name, seed, &mut |_, _| {})?;
+        let site = loaded.site(seed);
+        let page = site.pages.first();
+        let page = page.ok_or_else(|| RunError::Workload(name.to_owned()))?;
+        let base = site.file(page.base);
+        let essence = base.content_type.split(';').next().unwrap_or_default();
+        let is_page = matches!(essence.trim(), "text/html" | "application/xhtml+xml");
+        let mut page = PageSite {
+            base: base.path.clone(),
+            graph: Arc::new(PageGraph::of(&site, page)),
+            sets: match is_page {
+                true => Vec::new(),
+                false => site.pages.iter().map(|set| list(&site, set)).collect(),
+            },
+            changed: BTreeMap::new(),
+            first: Version {
+                site: Arc::new(site),
+                folder,
+            },
+        };
+        let on_disk = on_disk || page.is_sets();
+        if on_disk {
+            site_folder::write_for_servers(&page.first.site, &page.first.folder)?;
+        }
+        // Files of the same sizes with other contents.
+        let other = loaded.site(seed.stream("changed"));
+        for &count in changes.iter().filter(|count| **count > 0) {
+            let chosen = chosen(&page.first.site, count, seed);
+            let site = with_changes(&page.first.site, &other, &chosen);
+            let mut folder = page.first.folder.clone().into_os_string();
+            folder.push(format!("-changed-{count}"));
+            let version = Version {
+                site: Arc::new(site),
+                folder: folder.into(),
+            };
+            if on_disk {
+                write_changed(&version, &page.first, &chosen)?;
+            }
+            page.changed.insert(count, version);
+        }
+        Ok(page)
+    }
+
+    /// Whether it is sets of files instead of a page.
+    pub fn is_sets(&self) -> bool {
+        !self.sets.is_empty()
+    }
+
+    /// The `count` sets that a replicate retrieves one after another; none if there is a page.
+    pub fn sets_of(&self, replicate: u32, count: usize) -> Vec<Arc<PageList>> {
+        let first = replicate as usize * count;
+        let sets = self.sets.len().max(1);
+        (first..first + count)
+            .filter_map(|place| self.sets.get(place % sets).cloned())
+            .collect()
+    }
+
+    /// The version with this number of changed files per page; `None` if it was not built.
+    pub fn version(&self, changed: u32) -> Option<&Version> {
+        match changed {
+            0 => Some(&self.first),
+            count => self.changed.get(&count),
+        }
+    }
+
+    /// A server's plan of the files that go with the page: every embedded file that `wanted` accepts, in
+    /// document order. Empty if there is none.
+    pub(super) fn companions(&self, wanted: impl Fn(FileKind) -> bool) -> String {
+        let site = &self.first.site;
+        let files = site.pages[0].embedded.iter().map(|&file| site.file(file));
+        let chosen = files.filter(|file| wanted(FileKind::of_content_type(&file.content_type)));
+        let targets: Vec<&str> = chosen.map(|file| file.path.as_str()).collect();
+        match targets.is_empty() {
+            true => String::new(),
+            false => format!("{} {}\n", self.base, targets.join(" ")),
+        }
+    }
+}
+
+/// A page's files as a list, with the deepest folder that contains them all.
+fn list(site: &Site, set: &Page) -> Arc<PageList> {
+    let files: Vec<String> = members(set)
+        .map(|file| site.file(file).path.clone())
+        .collect();
+    let first = files[0].as_str();
+    let holds = |folder: &&str| files.iter().all(|file| file.starts_with(folder));
+    let mut folders = first.match_indices('/').map(|(end, _)| &first[..=end]);
+    let folder = folders.rfind(holds).unwrap_or("/").to_owned();
+    Arc::new(PageList { folder, files })
+}
+
+fn members(page: &Page) -> impl Iterator<Item = FileId> {
+    std::iter::once(page.base).chain(page.embedded.iter().copied())
+}
+
+/// `count` files of each page, or all if it has fewer. The files chosen for a count are also chosen for larger
+/// ones.
+fn chosen(site: &Site, count: u32, seed: Seed) -> BTreeSet<FileId> {
+    let order = seed.stream("changed.order");
+    let of_page = |page: &Page| {
+        let mut files: Vec<FileId> = members(page).collect();
+        files.sort_by_key(|file| (order.draw(u64::from(file.0)), *file));
+        files.truncate(count as usize);
+        files
+    };
+    site.pages.iter().flat_map(of_page).collect()
+}
+
+/// The site with the chosen files taken from another site.
+fn with_changes(site: &Site, other: &Site, chosen: &BTreeSet<FileId>) -> Site {
+    let mut changed = site.clone();
+    for &id in chosen {
+        let file = &mut changed.files[id.0 as usize];
+        file.body = other.file(id).body.clone();
+        file.encoded = other.file(id).encoded.clone();
+        file.last_modified += YOUNGER;
+    }
+    changed
+}
+
+/// Writes the changed files, and links the others to those of the earlier version.
+fn write_changed(
+    version: &Version,
+    before: &Version,
+    chosen: &BTreeSet<FileId>,
+) -> Result<(), SiteFolderError> {
+    let mut written = Site {
+        files: Vec::new(),
+        pages: Vec::new(),
+        ..(*version.site).clone()
+    };
+    for (file, id) in version.site.files.iter().zip((0..).map(FileId)) {
+        match chosen.contains(&id) {
+            true => written.files.push(file.clone()),
+            false => site_folder::link(&file.path, &before.folder, &version.folder)?,
+        }
+    }
+    site_folder::write_for_servers(&written, &version.folder)?;
+    Ok(())
+}
+
+/// Loads what cells refer to. Files are written below `scratch` if programs serve them or if they are sets.
+pub fn load(
+    cells: &[Cell],
+    seed: Seed,
+    on_disk: bool,
+    scratch: &Path,
+) -> Result<BTreeMap<String, PageSite>, RunError> {
+    let mut wanted: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    for cell in cells {
+        let changes = wanted.entry(cell.level("workload")).or_default();
+        // A level that is not a number is refused when the cell runs.
+        changes.extend(cell.level("changed").parse::<u32>());
+    }
+    let mut pages = BTreeMap::new();
+    for (name, changes) in wanted {
+        let folder = scratch.join(name.replace(['/', ':'], "-"));
+        let page = PageSite::new(name, seed, folder, on_disk, &changes)?;
+        pages.insert(name.to_owned(), page);
+    }
+    // Entity tags of recently written large files are weak, and would differ on a second visit.
+    if pages.values().any(PageSite::is_sets) {
+        std::thread::sleep(SETTLED);
+    }
+    Ok(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
+
+    use super::*;
+
+    fn page(name: &str) -> PageSite {
+        PageSite::new(name, Seed(1), PathBuf::new(), false, &BTreeSet::new()).unwrap()
+    }
+
+    #[test]
+    fn a_page_of_today_has_a_graph_and_companions() {
+        let page = page("today");
+        assert_eq!(page.base, "/index.html");
+        assert!(!page.is_sets());
+        assert!(page.sets_of(3, 1).is_empty());
+        assert_ne!(*page.graph, PageGraph::default());
+        let critical = page.companions(FileKind::is_critical);
+        assert!(critical.starts_with("/index.html /css/0.css"), "{critical}");
+        assert_eq!(critical.matches(".woff2").count(), 4);
+        assert_eq!(critical.matches(".webp").count(), 0);
+        let all = page.companions(|_| true);
+        assert_eq!(all.split_whitespace().count(), 80);
+    }
+
+    #[test]
+    fn microscape_names_all_in_its_html() {
+        let page = page("microscape");
+        assert_eq!(page.base, "/microscape.html");
+        assert_eq!(page.companions(FileKind::is_critical), "");
+        assert_eq!(page.companions(|_| true).split_whitespace().count(), 43);
+    }
+
+    #[test]
+    fn files_without_a_page_are_sets_that_replicates_take_in_turn() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("pareto-4k");
+        let changes = BTreeSet::from([0, 5, 50]);
+        let page = PageSite::new("pareto-4k", Seed(1), folder, false, &changes).unwrap();
+        assert_eq!(page.sets.len(), 10);
+        let folders = |replicate, count| -> Vec<String> {
+            let sets = page.sets_of(replicate, count);
+            sets.iter().map(|set| set.folder.clone()).collect()
+        };
+        assert_eq!(folders(3, 1), ["/set3/"]);
+        assert_eq!(folders(13, 1), ["/set3/"]);
+        assert_eq!(
+            folders(1, 5),
+            ["/set5/", "/set6/", "/set7/", "/set8/", "/set9/"]
+        );
+        assert_eq!(page.sets[9].files.len(), 100);
+        assert_eq!(page.sets[9].files[99], "/set9/file99.txt");
+
+        // Five files of each set, which are among the fifty.
+        let differing = |count| -> BTreeSet<String> {
+            let (one, other) = (&page.first, page.version(count).unwrap());
+            let paths = one.site.files.iter().map(|file| file.path.clone());
+            let read = |version: &Version, path: &str| {
+                fs::read(version.folder.join(path.trim_start_matches('/'))).unwrap()
+            };
+            paths
+                .filter(|path| read(one, path) != read(other, path))
+                .collect()
+        };
+        let (five, fifty) = (differing(5), differing(50));
+        assert_eq!((five.len(), fifty.len()), (50, 500));
+        assert!(five.is_subset(&fifty));
+        // An unchanged file is the same inode; a changed one has the same size and is newer.
+        let metadata = |version: &Version, path: &str| {
+            fs::metadata(version.folder.join(path.trim_start_matches('/'))).unwrap()
+        };
+        let second = page.version(5).unwrap();
+        for file in &page.first.site.files {
+            let (before, after) = (
+                metadata(&page.first, &file.path),
+                metadata(second, &file.path),
+            );
+            assert_eq!(before.len(), after.len());
+            match five.contains(&file.path) {
+                true => assert!(after.mtime() > before.mtime()),
+                false => assert_eq!(before.ctime(), after.ctime()),
+            }
+        }
+        assert!(page.version(7).is_none());
+    }
+}

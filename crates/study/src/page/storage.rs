@@ -1,0 +1,54 @@
+//! The state of the server's page cache at the start of a visit: all files of a set are in it, or none.
+//!
+//! Cold refers to the contents of files: of the sets to be requested and of the packages built from them. The
+//! kernel still has their names and disk locations cached. Layers below the disk (a hypervisor, a controller)
+//! may have their own cache.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fathometer_http::driver::PageList;
+use fathometer_model::Validity;
+
+use super::site::Version;
+use fathometer_files::site_folder::{self, SiteFolderError};
+
+/// The files of the sets, and those below the folder of packages.
+pub(super) fn files(
+    site: &Version,
+    sets: &[Arc<PageList>],
+    packages: Option<&Path>,
+) -> Result<Vec<PathBuf>, SiteFolderError> {
+    let targets = sets.iter().flat_map(|set| &set.files);
+    let mut files: Vec<PathBuf> = targets
+        .map(|target| site.folder.join(site_folder::name_of(target)))
+        .collect();
+    if let Some(packages) = packages {
+        files.extend(site_folder::files_below(packages)?);
+    }
+    Ok(files)
+}
+
+/// Reads all of these files into the page cache.
+pub(super) fn warm(files: &[PathBuf]) -> Result<(), SiteFolderError> {
+    files
+        .iter()
+        .try_for_each(|path| site_folder::remember_file(path))
+}
+
+/// Evicts these files from the page cache. Invalidates the replicate if some pages stay.
+pub(super) fn chill(files: &[PathBuf], validity: &mut Validity) -> Result<(), SiteFolderError> {
+    for path in files {
+        site_folder::forget_file(path)?;
+    }
+    let mut kept = 0;
+    for path in files {
+        kept += site_folder::pages_in_memory(path)?;
+    }
+    if kept > 0 {
+        validity.invalidate(format!(
+            "{kept} pages of the server's files stayed in memory (limit 0): is their file system in memory?"
+        ));
+    }
+    Ok(())
+}

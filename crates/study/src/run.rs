@@ -1,0 +1,644 @@
+//! One execution of a study: runs all replicates of all cells, and records each when it ends.
+
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fathometer_analysis::run::{
+    Build, EraInfo, LeftOut, Mode, PathInfo, Run, RunInfo, ServerInfo, Setting, SettingState,
+};
+use fathometer_model::{Instant, PathCertificate, ReplicateRecord, Seed, Validity};
+use fathometer_sys::era::{AppliedSettings, SettingOutcome};
+use fathometer_sys::{Clock, Machine};
+
+use super::files::StudyFiles;
+use super::load::{LoadSite, ability};
+use super::materials::{Materials, askable, limitable, wanted_cells};
+use super::page;
+use super::past::{self, Mismatch, Past};
+use super::plots;
+use super::replicate::{self, Finished, ReplicateError, Setup, Shared};
+use super::schedule::{self, Job, Queue};
+use super::spec::{Cell, Kind, SpecError, Study};
+use crate::progress::Progress;
+use crate::run_folder::{OpenError, RunFolder, WriteError};
+use fathometer_files::scratch::{Scratch, ScratchError};
+use fathometer_files::site_folder::{self, SiteFolderError};
+use fathometer_lab::data::DataError;
+use fathometer_lab::era::{Era, EraError};
+use fathometer_lab::hosts::Side;
+use fathometer_lab::leftovers;
+use fathometer_lab::server::Installed;
+use fathometer_lab::server::definition::DefinitionError;
+use fathometer_load::workload;
+
+/// Note of a run that the user has interrupted.
+const INTERRUPTED: &str = "interrupted by the user: cells that had not been run are not measured";
+
+/// A request to run a study.
+pub struct Request {
+    /// The study.
+    pub study: Study,
+    /// The files that it was read from.
+    pub files: StudyFiles,
+    /// Quick or full.
+    pub mode: Mode,
+    /// Levels that cells must have (`path=wan`). Several levels of one factor are alternatives.
+    pub only: Vec<(String, String)>,
+    /// Replicates of every cell, instead of the study's number.
+    pub replicates: Option<u32>,
+    /// The seed of all random choices.
+    pub seed: Seed,
+    /// The run's folder, to be created.
+    pub folder: PathBuf,
+    /// The command line, for the record.
+    pub command: Vec<String>,
+    /// The build of the program, for the record.
+    pub build: Build,
+    /// Show no progress.
+    pub quiet: bool,
+    /// Whether the folder has an interrupted run of this study that is to be resumed.
+    pub resume: bool,
+}
+
+/// The result of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Outcome {
+    /// Replicates recorded, including every attempt.
+    pub replicates: u32,
+    /// The number of these that are invalid.
+    pub invalid: u32,
+    /// Cells without any valid replicate.
+    pub cells_without_figures: u32,
+    /// Whether the user interrupted the run.
+    pub interrupted: bool,
+}
+
+/// Why a run could not start or continue. Earlier measurements are in its folder.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The study is invalid.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// Something that the study names is not available.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// An era is invalid.
+    #[error(transparent)]
+    Era(#[from] EraError),
+    /// A server is invalid.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// A path profile is invalid.
+    #[error(transparent)]
+    Profile(#[from] fathometer_path::ProfileError),
+    /// The site's folder failed.
+    #[error(transparent)]
+    Site(#[from] SiteFolderError),
+    /// The run's folder could not be created or opened: nothing was measured.
+    #[error(transparent)]
+    Folder(#[from] OpenError),
+    /// A file of the run could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A temporary folder could not be created.
+    #[error(transparent)]
+    Scratch(#[from] ScratchError),
+    /// A replicate panicked, which is a defect of the program.
+    #[error(
+        "{cell} replicate {replicate} ended by a defect of this program: {message}: please report it"
+    )]
+    Panicked {
+        /// The cell.
+        cell: String,
+        /// The number of the repetition.
+        replicate: u32,
+        /// The message of the panic.
+        message: String,
+    },
+    /// A replicate failed.
+    #[error(transparent)]
+    Replicate(#[from] ReplicateError),
+    /// The workload has files but no page.
+    #[error("the workload {0:?} has no page that could be retrieved")]
+    Workload(String),
+    /// A workload is unknown, or cannot be generated.
+    #[error(transparent)]
+    LoadWorkload(#[from] workload::LoadError),
+    /// The earlier part of the run cannot be read.
+    #[error("cannot resume the run: {0}")]
+    Earlier(#[from] fathometer_analysis::Error),
+    /// The folder has a different run.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    /// No cell is left to run.
+    #[error("no cell of the study is left to run: {0}")]
+    Empty(String),
+}
+
+/// Note of a run in a virtual machine.
+const AWAKE: &str = "this machine is a guest: its processors are kept awake while it measures, since \
+                     a processor that the hypervisor has to wake is late";
+
+/// Runs the study.
+pub fn execute(
+    request: &Request,
+    interrupted: &(dyn Fn() -> bool + Sync),
+) -> Result<Outcome, RunError> {
+    let study = &request.study;
+    let mode = match request.mode {
+        Mode::Quick => "quick",
+        Mode::Full => "full",
+    };
+    let mut notes: Vec<String> = study.scale.iter().map(|s| format!("scale: {s}")).collect();
+    let mut cells = wanted_cells(study, mode, &request.only)?;
+    if let Some(replicates) = request.replicates {
+        for cell in &mut cells {
+            cell.replicates = replicates;
+        }
+    }
+    // Left by killed runs of any kind.
+    leftovers::remove();
+    let materials = Materials::load(&cells)?;
+    let mut left_out = Vec::new();
+    let cells = materials.possible(cells, &mut left_out);
+    let cells = match study.kind {
+        Kind::Page => page::possible(cells, &materials.servers, &mut left_out),
+        Kind::Load => {
+            let cells = askable(cells, &mut left_out);
+            limitable(study, cells, &ability::lacking(), &mut left_out)
+        }
+    };
+    if cells.is_empty() {
+        let reasons: BTreeSet<&str> = left_out.iter().map(|cell| cell.reason.as_str()).collect();
+        let reasons: Vec<&str> = reasons.into_iter().collect();
+        return Err(RunError::Empty(reasons.join("; ")));
+    }
+    let scratch = Scratch::new()?;
+    let (pages, sites) = match study.kind {
+        Kind::Page => {
+            let programs = |(_, installed): &(_, Option<Installed>)| installed.is_some();
+            let on_disk = materials.servers.values().any(programs);
+            let pages = page::site::load(&cells, request.seed, on_disk, scratch.path())?;
+            (pages, BTreeMap::new())
+        }
+        Kind::Load => {
+            let sites = load_sites(&cells, request.seed, scratch.path(), &mut notes)?;
+            (BTreeMap::new(), sites)
+        }
+    };
+    let awake = fathometer_sys::awake::in_a_guest(&fathometer_sys::Machine::read());
+    notes.extend(awake.as_ref().map(|_| AWAKE.to_owned()));
+    let clock = Clock::start();
+    let planned: u32 = cells.iter().map(|cell| cell.replicates).sum();
+    let mut info = info(request, &materials, &cells, notes, planned, clock);
+    info.left_out = left_out;
+    let (folder, past) = match request.resume {
+        false => {
+            let folder = RunFolder::create(request.folder.clone())?;
+            (folder, Past::default())
+        }
+        true => {
+            // Check first: no file may be created in a folder without a run, or with a different one.
+            let earlier = Run::load(&request.folder)?;
+            past::check(&earlier, &info)?;
+            let folder = RunFolder::reopen(request.folder.clone())?;
+            // Read again, now that no other program can write to it.
+            let earlier = Run::load(&request.folder)?;
+            info = resumed(info, earlier.info, &cells);
+            (folder, Past::of(&Run::records(&request.folder)?))
+        }
+    };
+    folder.write_json("run.json", &info)?;
+    request.files.keep(&folder)?;
+    let to_make = planned - past.done(&cells);
+    let (made, were_invalid) = past.made();
+
+    let failed = AtomicBool::new(false);
+    let ending = || interrupted() || failed.load(Ordering::Relaxed);
+    let execution = Execution {
+        shared: Shared {
+            study,
+            pages: &pages,
+            sites: &sites,
+            mode,
+            seed: request.seed,
+            interrupted: &ending,
+            building: Mutex::new(()),
+        },
+        materials: &materials,
+        folder: &folder,
+        failed: &failed,
+        progress: Progress::new(u64::from(to_make), "replicates", clock, request.quiet),
+        applied: Mutex::new(BTreeMap::new()),
+        valid_cells: Mutex::new(past.valid_cells().map(str::to_owned).collect()),
+        unable: Mutex::new(Vec::new()),
+        replicates: AtomicU32::new(made),
+        invalid: AtomicU32::new(were_invalid),
+    };
+    let lanes = past.left(schedule::lanes(&cells, request.seed));
+    let place = AtomicU32::new(past.next_place());
+    let turns = schedule::turns(lanes, &study.alone);
+    let result = turns.into_iter().try_for_each(|lanes| {
+        schedule::execute(lanes, &study.side_by_side, &ending, &|job, _| {
+            execution.run(job, place.fetch_add(1, Ordering::Relaxed))
+        })
+    });
+    execution.progress.finish();
+
+    info.left_out.append(&mut lock(&execution.unable));
+    let applied = lock(&execution.applied);
+    // The remaining cells of a resumed run may not use every era.
+    for era in materials.eras.values() {
+        if let Some(applied) = applied.get(&era.name) {
+            let told = era_info(era, Some(applied));
+            info.eras.retain(|other| other.name != told.name);
+            info.eras.push(told);
+        }
+    }
+    info.eras.sort_by(|a, b| a.name.cmp(&b.name));
+    drop(applied);
+    let was_interrupted = interrupted();
+    if was_interrupted {
+        info.notes.push(INTERRUPTED.to_owned());
+    } else if result.is_ok() {
+        info.finished = Some(clock.realtime_of(clock.now()).as_secs_f64());
+    }
+    let written = folder.write_json("run.json", &info);
+    // The error that ended the run is more informative than a later write error.
+    result?;
+    written?;
+    let plots = plots::draw(study, &folder, &Run::records(folder.path())?)?;
+    folder.write_json("plots.json", &plots)?;
+    let valid_cells = lock(&execution.valid_cells);
+    // A cell that its server cannot run is left out, as those found before the run are.
+    let is_left_out = |cell: &Cell| {
+        let mut left_out = info.left_out.iter();
+        left_out.any(|out| out.block == cell.block && out.cell == cell.key)
+    };
+    let without = cells
+        .iter()
+        .filter(|cell| !valid_cells.contains(&cell.folder()) && !is_left_out(cell));
+    Ok(Outcome {
+        replicates: execution.replicates.load(Ordering::Relaxed),
+        invalid: execution.invalid.load(Ordering::Relaxed),
+        cells_without_figures: without.count() as u32,
+        interrupted: was_interrupted,
+    })
+}
+
+/// The workloads that cells name, each with its files in a folder below `scratch`.
+fn load_sites(
+    cells: &[Cell],
+    seed: Seed,
+    scratch: &Path,
+    notes: &mut Vec<String>,
+) -> Result<BTreeMap<String, LoadSite>, RunError> {
+    let names: BTreeSet<&str> = cells.iter().map(|cell| cell.level("workload")).collect();
+    let mut sites = BTreeMap::new();
+    for name in names {
+        let loaded = workload::load(name, seed, &mut |_, _| {})?;
+        let folder = scratch.join(name.replace(['/', ':'], "-"));
+        site_folder::write_for_servers(&loaded.site(seed), &folder)?;
+        let told = loaded.notes();
+        notes.extend(told.iter().map(|note| format!("{name}: {note}")));
+        let site = LoadSite {
+            plan: Arc::new(loaded.into_plan()),
+            folder,
+        };
+        sites.insert(name.to_owned(), site);
+    }
+    Ok(sites)
+}
+
+/// The description of a resumed run: its original start and command, and notes about the resumption.
+fn resumed(now: RunInfo, earlier: RunInfo, cells: &[Cell]) -> RunInfo {
+    let mut notes = now.notes;
+    for note in earlier.notes {
+        if !notes.contains(&note) && note != INTERRUPTED {
+            notes.push(note);
+        }
+    }
+    notes.push(format!(
+        "resumed after an interruption, by: {}",
+        now.command.join(" ")
+    ));
+    // A changed machine is noted but not refused: a kernel update or a change of the guest may have caused the
+    // interruption.
+    for fact in ["cpu", "cores", "memory", "kernel"] {
+        let (then, now) = (earlier.machine.get(fact), now.machine.get(fact));
+        if let (Some(then), Some(now)) = (then, now)
+            && then != now
+        {
+            notes.push(format!(
+                "resumed on another machine: {fact} was {then} and is {now}"
+            ));
+        }
+    }
+    // Inputs that only an earlier invocation used are part of the run too.
+    let mut data = earlier.data;
+    data.extend(now.data);
+    let mut left_out = earlier.left_out;
+    left_out.retain(|out| {
+        let is_run_now = |cell: &Cell| cell.block == out.block && cell.key == out.cell;
+        !cells.iter().any(is_run_now)
+    });
+    RunInfo {
+        started: earlier.started,
+        command: earlier.command,
+        eras: match earlier.eras.is_empty() {
+            true => now.eras,
+            false => earlier.eras,
+        },
+        // An invocation that runs fewer cells (`--only`) does not make the run complete.
+        replicates_planned: now.replicates_planned.max(earlier.replicates_planned),
+        paths: united(now.paths, earlier.paths, |a, b| a.name == b.name),
+        servers: united(now.servers, earlier.servers, |a, b| a.name == b.name),
+        left_out: united(now.left_out, left_out, |a, b| {
+            a.block == b.block && a.cell == b.cell
+        }),
+        notes,
+        data,
+        ..now
+    }
+}
+
+/// The entries of two invocations; where both have one, that of the later.
+fn united<T>(mut now: Vec<T>, earlier: Vec<T>, is_same: impl Fn(&T, &T) -> bool) -> Vec<T> {
+    for entry in earlier {
+        if !now.iter().any(|other| is_same(other, &entry)) {
+            now.push(entry);
+        }
+    }
+    now
+}
+
+fn info(
+    request: &Request,
+    materials: &Materials,
+    cells: &[Cell],
+    notes: Vec<String>,
+    planned: u32,
+    clock: Clock,
+) -> RunInfo {
+    let used: BTreeSet<&str> = cells.iter().flat_map(Cell::servers).collect();
+    RunInfo {
+        format: RunInfo::FORMAT,
+        study: request.study.name.clone(),
+        title: request.study.title.clone(),
+        mode: request.mode,
+        command: request.command.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: Some(request.build.clone()),
+        study_files: request.files.hashes(),
+        data: materials.data.clone(),
+        machine: Machine::read().facts(),
+        seed: request.seed,
+        started: clock.realtime_of(Instant::ZERO).as_secs_f64(),
+        finished: None,
+        replicates_planned: Some(u64::from(planned)),
+        eras: materials
+            .eras
+            .values()
+            .map(|era| era_info(era, None))
+            .collect(),
+        paths: materials
+            .profiles
+            .iter()
+            .map(|(name, (_, text))| PathInfo {
+                name: name.clone(),
+                profile: text.clone(),
+            })
+            .collect(),
+        servers: materials
+            .servers
+            .iter()
+            .filter(|(name, _)| used.contains(name.as_str()))
+            .map(|(name, (definition, installed))| ServerInfo {
+                name: name.clone(),
+                version: installed.as_ref().map_or_else(
+                    || format!("fathometer {}", env!("CARGO_PKG_VERSION")),
+                    |installed| installed.version.clone(),
+                ),
+                description: definition.title.clone(),
+            })
+            .collect(),
+        notes,
+        left_out: Vec::new(),
+    }
+}
+
+fn era_info(era: &Era, applied: Option<&[AppliedSettings; 2]>) -> EraInfo {
+    let mut settings = Vec::new();
+    for (side, list) in [Side::Client, Side::Server]
+        .iter()
+        .zip(applied.into_iter().flatten())
+    {
+        for setting in &list.0 {
+            let (state, detail) = match &setting.outcome {
+                SettingOutcome::Applied(before) => {
+                    (SettingState::Applied, Some(format!("was {before}")))
+                }
+                SettingOutcome::AlreadySo => (SettingState::Applied, None),
+                SettingOutcome::Impossible(reason) => {
+                    (SettingState::Impossible, Some(reason.clone()))
+                }
+            };
+            settings.push(Setting {
+                name: format!("{}: {}", side.name(), setting.name),
+                wanted: setting.wanted.clone(),
+                state,
+                detail,
+            });
+        }
+    }
+    EraInfo {
+        name: era.name.clone(),
+        description: format!("{} ({})", era.title, era.source),
+        limits: era.limits.clone(),
+        settings,
+    }
+}
+
+/// The state that the workers of a run share.
+struct Execution<'a> {
+    shared: Shared<'a>,
+    materials: &'a Materials,
+    folder: &'a RunFolder,
+    failed: &'a AtomicBool,
+    progress: Progress,
+    applied: Mutex<BTreeMap<String, [AppliedSettings; 2]>>,
+    valid_cells: Mutex<BTreeSet<String>>,
+    /// Cells that their server reported as unsupported.
+    unable: Mutex<Vec<LeftOut>>,
+    replicates: AtomicU32,
+    invalid: AtomicU32,
+}
+
+impl Execution<'_> {
+    /// Runs one replicate and returns whether it is valid. A failure also stops the replicates in flight: over
+    /// a modem path they would otherwise continue for minutes.
+    fn run(&self, job: &Job, order: u32) -> Result<bool, RunError> {
+        let made = catch_unwind(AssertUnwindSafe(|| self.make(job, order)));
+        match made.unwrap_or_else(|panic| Err(panicked(job, panic.as_ref()))) {
+            // Interrupted by the user, or by the failure of another replicate.
+            Err(RunError::Replicate(ReplicateError::Interrupted)) => Ok(true),
+            // A repetition would fail for the same reason.
+            Err(RunError::Replicate(ReplicateError::Server(error))) if error.is_inability() => {
+                let cell = job.cell.left_out(error.to_string());
+                let mut unable = lock(&self.unable);
+                if !unable.contains(&cell) {
+                    unable.push(cell);
+                }
+                drop(unable);
+                self.progress.step("one that its server cannot do");
+                Ok(true)
+            }
+            Err(error) => {
+                self.failed.store(true, Ordering::Relaxed);
+                Err(error)
+            }
+            made => made,
+        }
+    }
+
+    /// Runs one replicate and records it.
+    fn make(&self, job: &Job, order: u32) -> Result<bool, RunError> {
+        let record = self.attempt(job, order)?;
+        let valid = record.validity.is_valid();
+        self.folder.append_replicate(&record)?;
+        self.replicates.fetch_add(1, Ordering::Relaxed);
+        if valid {
+            lock(&self.valid_cells).insert(job.cell.folder());
+        } else {
+            self.invalid.fetch_add(1, Ordering::Relaxed);
+        }
+        let invalid = self.invalid.load(Ordering::Relaxed);
+        // A replicate that will be repeated does not count as progress.
+        if valid || !Queue::has_another_chance(job) {
+            self.progress.step(&format!("{invalid} invalid"));
+        }
+        Ok(valid)
+    }
+
+    fn attempt(&self, job: &Job, order: u32) -> Result<ReplicateRecord, RunError> {
+        let cell = &job.cell;
+        let folder_name = past::attempt_folder(cell, job.replicate, job.attempt);
+        let folder = self.folder.attempt_folder(&folder_name)?;
+        let (profile, _) = &self.materials.profiles[cell.level("path")];
+        let era = &self.materials.eras[cell.level("era")];
+        let (definition, installed) = &self.materials.servers[cell.level("server")];
+        let setup = Setup {
+            cell,
+            replicate: job.replicate,
+            order,
+            profile,
+            era,
+            definition,
+            installed: installed.as_ref(),
+            beside: cell.beside().map(|(_, server)| {
+                let (definition, installed) = &self.materials.servers[server];
+                (definition, installed.as_ref())
+            }),
+            folder: &folder,
+            folder_name: folder_name.clone(),
+        };
+        match replicate::run(&self.shared, &setup) {
+            Ok(Finished { record, applied }) => {
+                lock(&self.applied)
+                    .entry(era.name.clone())
+                    .or_insert(applied);
+                Ok(record)
+            }
+            Err(ReplicateError::Server(error)) if error.is_inability() => {
+                Err(ReplicateError::Server(error).into())
+            }
+            // If a server does not start, its cell is invalid; the run continues.
+            Err(error @ (ReplicateError::Server(_) | ReplicateError::Beforehand { .. })) => {
+                Ok(ReplicateRecord {
+                    block: cell.block.clone(),
+                    cell: cell.key.clone(),
+                    replicate: job.replicate,
+                    seed: self.shared.seed.0,
+                    order,
+                    started: Clock::start().realtime_of(Instant::ZERO).as_secs_f64(),
+                    metrics: BTreeMap::new(),
+                    path: PathCertificate::default(),
+                    validity: Validity {
+                        reasons: vec![error.to_string()],
+                    },
+                    folder: folder_name,
+                })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn panicked(job: &Job, panic: &(dyn Any + Send)) -> RunError {
+    let message = panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned());
+    RunError::Panicked {
+        cell: job.cell.folder(),
+        replicate: job.replicate,
+        message: message.unwrap_or_else(|| "a panic without a message".to_owned()),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(name: &str) -> PathInfo {
+        PathInfo {
+            name: name.to_owned(),
+            profile: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_run_resumed_with_fewer_cells_keeps_what_it_was_to_measure() {
+        let info = RunInfo {
+            format: RunInfo::FORMAT,
+            study: "small".to_owned(),
+            title: String::new(),
+            mode: Mode::Full,
+            command: vec!["fathometer".to_owned()],
+            version: String::new(),
+            build: None,
+            study_files: BTreeMap::new(),
+            data: BTreeMap::new(),
+            machine: BTreeMap::new(),
+            seed: Seed(1),
+            started: 1.0,
+            finished: None,
+            replicates_planned: Some(600),
+            eras: Vec::new(),
+            paths: vec![path("lan"), path("wan")],
+            servers: Vec::new(),
+            notes: Vec::new(),
+            left_out: Vec::new(),
+        };
+        let earlier = info.clone();
+        let now = RunInfo {
+            started: 2.0,
+            replicates_planned: Some(200),
+            paths: vec![path("lan")],
+            ..info
+        };
+        let united = resumed(now, earlier, &[]);
+        assert_eq!(united.replicates_planned, Some(600));
+        let names: Vec<&str> = united.paths.iter().map(|path| path.name.as_str()).collect();
+        assert_eq!(names, ["lan", "wan"]);
+        assert_eq!(united.started.to_bits(), 1f64.to_bits());
+    }
+}
