@@ -9,13 +9,13 @@ use fathometer_http::qpack::{Decoded, Decoder, Encoder, EncoderPolicy, Indexing}
 const FILES: [(&str, &str, &str); 2] = [
     (
         "netbsd-hq",
-        include_str!("qpack/netbsd-hq.fields.txt"),
-        include_str!("qpack/netbsd-hq.blocks.txt"),
+        include_str!("../qpack/netbsd-hq.fields.txt"),
+        include_str!("../qpack/netbsd-hq.blocks.txt"),
     ),
     (
         "fb-resp-hq",
-        include_str!("qpack/fb-resp-hq.fields.txt"),
-        include_str!("qpack/fb-resp-hq.blocks.txt"),
+        include_str!("../qpack/fb-resp-hq.fields.txt"),
+        include_str!("../qpack/fb-resp-hq.blocks.txt"),
     ),
 ];
 

@@ -1,8 +1,5 @@
 //! Tests that an HTTP/2 client connection allocates nothing per exchange once its buffers have grown.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use fathometer_http::client::{Pending, PreparedRequest};
 use fathometer_http::driver::Protocol;
 use fathometer_http::h1::client::Version;
@@ -13,36 +10,7 @@ use fathometer_http::h2::frame::write;
 use fathometer_http::hpack::{Encoder, Indexing};
 use fathometer_model::Instant;
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, counting the calls of each thread.
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches a constant-
-// initialised thread local without a destructor, which never allocates.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use crate::heap::allocations;
 
 /// A connection, and the parts of a server that it needs.
 struct Bench {
@@ -167,11 +135,11 @@ fn a_warm_client_connection_exchanges_without_allocating() {
         for _ in 0..20 {
             bench.round();
         }
-        let before = ALLOCATIONS.with(Cell::get);
+        let before = allocations();
         for _ in 0..50 {
             bench.round();
         }
-        let allocations = ALLOCATIONS.with(Cell::get) - before;
+        let allocations = allocations() - before;
         assert_eq!(allocations, 0, "pieces of {piece}");
         assert_eq!(bench.exchanges, 70 * 16);
     }

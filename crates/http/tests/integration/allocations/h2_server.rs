@@ -1,7 +1,5 @@
 //! Tests that an HTTP/2 server connection allocates nothing per exchange once its buffers have grown.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -12,36 +10,7 @@ use fathometer_http::hpack::{Encoder, Indexing};
 use fathometer_http::origin::{Origin, OriginConfig};
 use fathometer_model::{File, Instant, Site};
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, counting the calls of each thread.
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches a constant-
-// initialised thread local without a destructor, which never allocates.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use crate::heap::allocations;
 
 fn origin() -> Arc<Origin> {
     let file = |path: &str, length| File {
@@ -157,12 +126,12 @@ fn a_warm_connection_allocates_nothing_per_exchange() {
                 serve(&mut connection, &requests, piece, now);
             }
             let requests: Vec<Vec<u8>> = (0..20).map(|_| client.round(16, changing)).collect();
-            let before = ALLOCATIONS.with(Cell::get);
+            let before = allocations();
             let mut taken = 0;
             for requests in &requests {
                 taken += serve(&mut connection, requests, piece, now);
             }
-            let made = ALLOCATIONS.with(Cell::get) - before;
+            let made = allocations() - before;
             assert!(taken > 20 * 4 * 31_000, "{taken} octets");
             assert_eq!(
                 made, 0,

@@ -1,6 +1,6 @@
 //! Object packages of arbitrary files, split, truncated and damaged anywhere.
 
-use crate::support::{File, encoder, read, told, write};
+use super::support::{File, encoder, read, told, write};
 use fathometer_http::package::{
     Attributes, Checksum, Class, DecodeError, Decoder, EncodeError, Encoder, Entry, Limits, Piece,
     Version,

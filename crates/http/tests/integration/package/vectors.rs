@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{File, Read, encoder, read, told, write};
+use super::support::{File, Read, encoder, read, told, write};
 use fathometer_http::package::{Attributes, Class, DecodeError, Encoder, Entry, Limits, Version};
 use fathometer_model::ContentCoding;
 

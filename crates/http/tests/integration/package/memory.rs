@@ -1,12 +1,11 @@
 //! A decoder's memory stays below 1 MB for any input: for 10 GB of a valid package, and for the worst that a
 //! hostile package can state. Contents are generated and never stored.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use fathometer_http::package::{
     Checksum, DecodeError, Decoder, Encoder, Entry, Event, Limits, Piece, Version,
 };
+
+use crate::heap;
 
 /// Most memory that a decoder may hold, in bytes.
 const BAR: isize = 1_000_000;
@@ -14,50 +13,6 @@ const BAR: isize = 1_000_000;
 const TEN_GIGABYTES: u64 = 10_000_000_000;
 /// Bytes that arrive at once.
 const PIECE: usize = 1 << 20;
-
-thread_local! {
-    /// Whether this thread's allocations and frees are counted.
-    static COUNTING: Cell<bool> = const { Cell::new(false) };
-    static HELD: Cell<isize> = const { Cell::new(0) };
-    static PEAK: Cell<isize> = const { Cell::new(0) };
-}
-
-/// The system's allocator, with a count of the bytes that each thread holds.
-struct Counting;
-
-fn count(octets: isize) {
-    if COUNTING.get() {
-        HELD.set(HELD.get() + octets);
-        PEAK.set(PEAK.get().max(HELD.get()));
-    }
-}
-
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches constant-
-// initialised thread locals without destructors, which never allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // The old and the new memory may briefly exist at the same time.
-        count(size as isize);
-        count(-(layout.size() as isize));
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// A decoder whose memory is counted.
 struct Counted {
@@ -68,36 +23,31 @@ struct Counted {
 
 impl Counted {
     fn new() -> Counted {
-        HELD.set(0);
-        PEAK.set(0);
-        COUNTING.set(true);
-        let decoder = Decoder::new(Limits::default());
-        COUNTING.set(false);
+        heap::reset_held();
         Counted {
-            decoder,
+            decoder: heap::counted(|| Decoder::new(Limits::default())),
             octets: 0,
             ends: 0,
         }
     }
 
     fn take(&mut self, mut input: &[u8]) -> Result<(), DecodeError> {
-        COUNTING.set(true);
-        let result = loop {
-            match self.decoder.poll(&mut input) {
-                Ok(None) => break Ok(()),
-                Ok(Some(Event::Data { content, .. })) => self.octets += content.len() as u64,
-                Ok(Some(Event::End { .. })) => self.ends += 1,
-                Ok(Some(_)) => {}
-                Err(error) => break Err(error),
+        heap::counted(|| {
+            loop {
+                match self.decoder.poll(&mut input) {
+                    Ok(None) => break Ok(()),
+                    Ok(Some(Event::Data { content, .. })) => self.octets += content.len() as u64,
+                    Ok(Some(Event::End { .. })) => self.ends += 1,
+                    Ok(Some(_)) => {}
+                    Err(error) => break Err(error),
+                }
             }
-        };
-        COUNTING.set(false);
-        result
+        })
     }
 
     /// The peak of its memory, checked against the limit.
     fn peak(self, what: &str) -> isize {
-        let peak = PEAK.get();
+        let peak = heap::peak_held();
         println!(
             "{what}: {} files, {} octets, peak {peak} octets",
             self.ends, self.octets

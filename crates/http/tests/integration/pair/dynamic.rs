@@ -10,7 +10,7 @@ use fathometer_http::origin::packages::{Making, Packages};
 use fathometer_http::origin::{Origin, OriginConfig};
 use fathometer_model::{Delivery, Instant};
 
-use crate::world::{IMAGES, Setting, retrieve, site};
+use super::world::{IMAGES, Setting, retrieve, site};
 
 const CARRIERS: [&str; 6] = [
     "h1.0",

@@ -8,7 +8,7 @@ use fathometer_http::origin::packages::{Making, Packages};
 use fathometer_http::origin::{Origin, OriginConfig};
 use fathometer_model::{Delivery, File, FileId, Site};
 
-use crate::world::{IMAGES, Outcome, Setting, retrieve, site};
+use super::world::{IMAGES, Outcome, Setting, retrieve, site};
 
 const BUNDLES: [&str; 6] = [
     "package",
@@ -176,7 +176,7 @@ fn a_revisit_brings_what_has_changed_and_no_more() {
 
 #[test]
 fn an_origin_without_packages_serves_the_page() {
-    let origin = crate::world::origin(site());
+    let origin = super::world::origin(site());
     for bundle in BUNDLES {
         for carrier in CARRIERS {
             let policy = format!("{carrier}-{bundle}");
@@ -259,7 +259,7 @@ fn a_bundle_that_is_broken_is_not_read_to_its_end() {
         encoded: Vec::new(),
         last_modified: 784_111_777,
     });
-    let origin = crate::world::origin(site);
+    let origin = super::world::origin(site);
     for (policy, connections) in [
         ("h1.1-package", 2),
         ("h2c-package", 1),

@@ -9,7 +9,7 @@ use fathometer_model::{
 };
 use proptest::prelude::*;
 
-use crate::world::{IMAGES, Network, Outcome, Setting, origin, origin_with, retrieve, site};
+use super::world::{IMAGES, Network, Outcome, Setting, origin, origin_with, retrieve, site};
 
 fn first(policy: &str) -> Setting {
     Setting::new(policy, Visit::First)

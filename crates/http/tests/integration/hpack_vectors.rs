@@ -7,14 +7,14 @@ use fathometer_http::field_block::FieldBlock;
 use fathometer_http::hpack::{Decoder, Encoder, Indexing};
 
 const STORIES: [(&str, &str); 8] = [
-    ("story_00", include_str!("hpack/story_00.txt")),
-    ("story_01", include_str!("hpack/story_01.txt")),
-    ("story_02", include_str!("hpack/story_02.txt")),
-    ("story_05", include_str!("hpack/story_05.txt")),
-    ("story_08", include_str!("hpack/story_08.txt")),
-    ("story_20", include_str!("hpack/story_20.txt")),
-    ("story_24", include_str!("hpack/story_24.txt")),
-    ("story_28", include_str!("hpack/story_28.txt")),
+    ("story_00", include_str!("../hpack/story_00.txt")),
+    ("story_01", include_str!("../hpack/story_01.txt")),
+    ("story_02", include_str!("../hpack/story_02.txt")),
+    ("story_05", include_str!("../hpack/story_05.txt")),
+    ("story_08", include_str!("../hpack/story_08.txt")),
+    ("story_20", include_str!("../hpack/story_20.txt")),
+    ("story_24", include_str!("../hpack/story_24.txt")),
+    ("story_28", include_str!("../hpack/story_28.txt")),
 ];
 
 /// One field section, and its encoded form in each encoder's connection.

@@ -1,7 +1,5 @@
 //! Tests that neither HTTP/3 machine allocates for an exchange once its buffers have grown.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::io::IoSlice;
 use std::sync::Arc;
 
@@ -11,36 +9,7 @@ use fathometer_http::origin::{Origin, OriginConfig};
 use fathometer_http::qpack::EncoderPolicy;
 use fathometer_model::{Body, File, Instant, Site};
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, counting the calls of each thread.
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches a constant-
-// initialised thread local without a destructor, which never allocates.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use crate::heap::allocations;
 
 const NOW: Instant = Instant::ZERO;
 
@@ -180,12 +149,12 @@ fn warm_connections_exchange_without_allocating() {
             for _ in 0..100 {
                 assert_eq!(pair.round(&prepared, requests), requests);
             }
-            let before = ALLOCATIONS.with(Cell::get);
+            let before = allocations();
             let mut ends = 0;
             for _ in 0..100 {
                 ends += pair.round(&prepared, requests);
             }
-            let allocations = ALLOCATIONS.with(Cell::get) - before;
+            let allocations = allocations() - before;
             assert_eq!(ends, 100 * requests);
             assert_eq!(allocations, 0, "{requests} at a time, {qpack:?}");
         }

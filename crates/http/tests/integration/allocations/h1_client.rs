@@ -1,41 +1,9 @@
-//! Tests that a client connection allocates nothing per exchange once its buffers have grown.
-
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+//! Tests that an HTTP/1 client connection allocates nothing per exchange once its buffers have grown.
 
 use fathometer_http::h1::client::{Config, Connection, Event, RequestLine, Version};
 use fathometer_model::Instant;
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, counting the calls of each thread.
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches a constant-
-// initialised thread local without a destructor, which never allocates.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use crate::heap::allocations;
 
 /// Sends `depth` requests and reads as many responses, in pieces of `piece` bytes.
 fn round(connection: &mut Connection, depth: u16, response: &[u8], piece: usize) -> usize {
@@ -82,12 +50,12 @@ fn a_warm_client_connection_exchanges_without_allocating() {
                 });
                 let warm_up = round(&mut connection, depth, response, piece);
                 assert_eq!(warm_up, usize::from(depth));
-                let before = ALLOCATIONS.with(Cell::get);
+                let before = allocations();
                 let mut exchanges = 0;
                 for _ in 0..100 {
                     exchanges += round(&mut connection, depth, response, piece);
                 }
-                let allocations = ALLOCATIONS.with(Cell::get) - before;
+                let allocations = allocations() - before;
                 assert_eq!(exchanges, 100 * usize::from(depth));
                 assert_eq!(allocations, 0, "depth {depth}, pieces of {piece}");
             }

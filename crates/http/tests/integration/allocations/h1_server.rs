@@ -1,7 +1,5 @@
-//! Tests that a server connection allocates nothing per exchange once its buffers have grown.
+//! Tests that an HTTP/1 server connection allocates nothing per exchange once its buffers have grown.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,36 +10,7 @@ use fathometer_http::origin::packages::{Making, Packages};
 use fathometer_http::origin::{Origin, OriginConfig};
 use fathometer_model::{Bytes, ContentCoding, File, Instant, Site};
 
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator, counting the calls of each thread.
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches a constant-
-// initialised thread local without a destructor, which never allocates.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's obligations are passed on as they are.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use crate::heap::allocations;
 
 fn origin(dress: Dress) -> Arc<Origin> {
     let site = Site {
@@ -128,13 +97,13 @@ fn a_warm_server_connection_exchanges_without_allocating() {
                 let mut connection = Connection::new(Arc::clone(&origin), config, Instant::ZERO);
                 let first = round(&mut connection, requests.as_bytes(), piece, Instant::ZERO);
                 round(&mut connection, requests.as_bytes(), piece, Instant::ZERO);
-                let before = ALLOCATIONS.with(Cell::get);
+                let before = allocations();
                 let mut taken = 0;
                 for second in 1..=10 {
                     let now = Instant::from_nanos(second * 1_000_000_000);
                     taken += round(&mut connection, requests.as_bytes(), piece, now);
                 }
-                let allocated = ALLOCATIONS.with(Cell::get) - before;
+                let allocated = allocations() - before;
                 assert_eq!(taken, 10 * first);
                 assert_eq!(allocated, 0, "{coalesce:?}, pieces of {piece} octets");
                 assert_eq!(connection.requests(), 12 * 9);
