@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use fathometer_model::Seed;
 use fathometer_workload::distribution::Law;
 
-use crate::LAWS;
+use super::LAWS;
 
 /// Prints, for each law: its mean, its quantiles and probabilities at given points, and draws computed from
 /// the formulas alone.
