@@ -1,6 +1,9 @@
 //! Sockets of a host compared with known values: those that were opened, the list of `ss`, and the kernel's
 //! state of a connection as its owner reads it. Namespaces need root or a user namespace. Without either the
 //! tests print a message and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
+//!
+//! A test program of its own: between fork and exec, a program that another test starts holds copies of all
+//! sockets, so a socket that a test here closes would stay open.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

@@ -1,6 +1,8 @@
 //! Probes compared with known values: descriptors and sockets that were opened, memory that was written,
 //! processor time that `wait4` reports. Tests on namespaces need root or a user namespace. Without either
 //! they print a message and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
+//!
+//! A test program of its own: the memory of this process is measured, and tests beside it would change it.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,5 +1,8 @@
 //! Tests on real namespaces, devices and processes. They need root or a user namespace. Without either they
 //! print a message and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
+//!
+//! Three other test programs are not part of this one: `connections` needs sockets that close at once, `limits`
+//! moves processes between control groups, and `probes` measures its own process.
 
 mod eras;
 mod pair;
@@ -9,6 +12,7 @@ mod processes;
 #[path = "../../../fathometer/tests/support/quiet.rs"]
 mod quiet;
 mod segments;
+mod udp_offloads;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -3,6 +3,9 @@
 //!
 //! A busy machine can make a program slower than its limit, never faster. Assertions about speed are
 //! therefore upper bounds, or are retried.
+//!
+//! A test program of its own: a new control group may move this process into another one, and the busy loops
+//! here would disturb the times that other tests measure.
 
 mod descriptors;
 mod disk;

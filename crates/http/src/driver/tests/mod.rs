@@ -1,4 +1,4 @@
-//! One driver against hand-written responses. Complete pages against the real origin are in `tests/pair`.
+//! One driver against hand-written responses. Complete pages against the real origin are in `tests/integration/pair`.
 
 mod bundles;
 mod services;

@@ -1,0 +1,11 @@
+//! Analyses of synthetic runs and results whose figures are known: verdicts, tables, reports and every output
+//! format.
+
+mod barford;
+mod common;
+mod judging;
+mod load;
+mod report;
+mod scipy;
+mod sweeps;
+mod terminal;

@@ -1,0 +1,7 @@
+//! Warm connections exchange without allocating.
+
+mod h1_client;
+mod h1_server;
+mod h2_client;
+mod h2_server;
+mod h3;
