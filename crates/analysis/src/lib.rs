@@ -1,10 +1,9 @@
-//! Packet accounting, statistics, claims, tables, figures and the report, from recorded files alone.
+//! Results of load tests, statistics, claims, tables, figures and the report, from recorded files alone.
 //!
-//! Everything here is a function of files: a run's folder, a capture, a paper's published figures. The crate
-//! uses no clock, no network and no randomness beyond the seed that a run recorded. So a report that is
-//! rendered again years later is the same.
+//! Everything here is a function of files: a run's folder, a paper's published figures. The crate uses no clock,
+//! no network and no randomness beyond the seed that a run recorded. So a report that is rendered again years
+//! later is the same.
 //!
-//! - [`packets`]: the packets of recorded exchanges, counted
 //! - [`load`]: the results of a load test
 //! - [`bottleneck`]: which resource limited it
 //! - [`run`]: a run's folder, as read
@@ -22,7 +21,6 @@ mod csv;
 pub mod digest;
 mod error;
 pub mod load;
-pub mod packets;
 pub mod report;
 pub mod run;
 pub mod statistics;
