@@ -6,6 +6,7 @@
 //!
 //! - [`units`]: [`Bytes`], [`Bandwidth`], [`Probability`]
 //! - [`time`]: [`Instant`], nanoseconds since a run's origin
+//! - [`calendar`]: dates and the days between them
 //! - [`quantity`]: numbers from user input, checked when they are read
 //! - [`seed`]: [`Seed`], named streams and counter-based draws
 //! - [`site`]: [`Site`], [`File`], [`Page`]
@@ -13,6 +14,7 @@
 //! - [`record`]: what a run stores, exchange by exchange and replicate by replicate
 
 pub mod body;
+pub mod calendar;
 pub mod quantity;
 pub mod record;
 pub mod seed;
