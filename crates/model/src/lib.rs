@@ -7,6 +7,7 @@
 //! - [`units`]: [`Bytes`], [`Bandwidth`], [`Probability`]
 //! - [`time`]: [`Instant`], nanoseconds since a run's origin
 //! - [`calendar`]: dates and the days between them
+//! - [`digits`]: numbers as text
 //! - [`quantity`]: numbers from user input, checked when they are read
 //! - [`seed`]: [`Seed`], named streams and counter-based draws
 //! - [`site`]: [`Site`], [`File`], [`Page`]
@@ -15,6 +16,7 @@
 
 pub mod body;
 pub mod calendar;
+pub mod digits;
 pub mod quantity;
 pub mod record;
 pub mod seed;

@@ -37,7 +37,7 @@ pub fn render(result: &LoadResult) -> String {
     let mut line = |name: &str, value: String, unit: &str| {
         grid.line(vec![name.to_owned(), value, unit.to_owned()]);
     };
-    line(name, quantity::count(clients.into()), "");
+    line(name, quantity::count(clients), "");
     line("Test time", format!("{seconds:.3}"), "s");
     line(
         "Server connection rate",

@@ -1,6 +1,7 @@
 //! The evidence for the run's validity: invalid cells, settings that the kernel did not apply, and every cell
 //! with its files.
 
+use fathometer_model::digits::significant;
 use maud::{Markup, html};
 
 use super::embed::reference;
@@ -8,7 +9,6 @@ use super::header;
 use crate::digest::Digest;
 use crate::run::{Cell, CellState, SettingState, stays_inside};
 use crate::statistics::Summary;
-use crate::tables::significant;
 
 /// The validity of the run as a whole, and every cell that is not fully valid.
 pub(super) fn validity(digest: &Digest<'_>) -> Markup {

@@ -1,11 +1,11 @@
 //! Claims with their verdicts, every interval drawn against its bounds.
 
+use fathometer_model::digits::{significant, trimmed};
 use maud::{Markup, html};
 
-use super::svg::{Scale, label, xy};
+use super::svg::{Scale, xy};
 use crate::claims::{Bound, ClaimResult, Kind, Part, Verdict};
 use crate::digest::Digest;
-use crate::tables::significant;
 use crate::terminal::verdict_text;
 
 const WIDTH: f64 = 260.0;
@@ -266,7 +266,7 @@ fn axis(scale: &Scale) -> Markup {
     html! {
         svg.strip.axis viewBox={ "0 0 " (WIDTH) " 14" } aria-hidden="true" {
             @for tick in scale.ticks(4) {
-                text.tick x=(xy(scale.place(tick))) y="10" text-anchor="middle" { (label(tick)) }
+                text.tick x=(xy(scale.place(tick))) y="10" text-anchor="middle" { (trimmed(tick)) }
             }
         }
     }

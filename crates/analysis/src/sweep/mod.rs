@@ -12,6 +12,7 @@ mod export;
 pub(crate) mod family;
 pub mod shape;
 
+use fathometer_model::digits::significant;
 use serde::{Deserialize, Serialize};
 
 pub use build::build;
@@ -20,7 +21,6 @@ pub use export::csv_text;
 use crate::run::{Cell, CellState, Run};
 use crate::statistics::Estimate;
 use crate::study::{Selection, StudyData};
-use crate::tables::significant;
 use shape::Knee;
 
 /// A figure of curves, as a study describes it: panels with the same quantity on the horizontal axis.

@@ -6,6 +6,7 @@
 
 mod build;
 
+use fathometer_model::digits;
 use serde::{Deserialize, Serialize};
 
 pub use build::build;
@@ -110,21 +111,8 @@ impl Column {
     }
 
     fn decimals(&self, value: f64) -> usize {
-        self.decimals.map_or_else(|| decimals(value), usize::from)
-    }
-}
-
-/// Three significant digits, but at most three decimals: `63.8`, `4.17`, `0.094`, `1204`.
-pub fn significant(value: f64) -> String {
-    format!("{value:.*}", decimals(value))
-}
-
-fn decimals(value: f64) -> usize {
-    match value.abs() {
-        size if size < 0.9995 => 3,
-        size if size < 9.995 => 2,
-        size if size < 99.95 => 1,
-        _ => 0,
+        let decimals = self.decimals.map(usize::from);
+        decimals.unwrap_or_else(|| digits::decimals(value))
     }
 }
 
@@ -378,25 +366,4 @@ pub enum Measured {
     },
     /// No figure.
     Missing,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_three_significant_digits() {
-        for (value, text) in [
-            (0.0941, "0.094"),
-            (0.99961, "1.00"),
-            (4.168, "4.17"),
-            (9.996, "10.0"),
-            (63.84, "63.8"),
-            (99.96, "100"),
-            (1204.4, "1204"),
-            (-0.25, "-0.250"),
-        ] {
-            assert_eq!(significant(value), text);
-        }
-    }
 }

@@ -7,13 +7,14 @@ mod table;
 use crate::civil;
 use std::path::Path;
 
+use fathometer_model::digits::significant;
+
 use crate::Error;
 use crate::claims::{EraVerdict, Part, Verdict};
 use crate::closeness::Closeness;
 use crate::digest::Digest;
 use crate::run::{CellState, Mode, Run, SettingState};
 use crate::study::StudyData;
-use crate::tables::significant;
 use crate::text::{Align, Grid, columns_of, hanging, superscript, wrap};
 
 const WIDTH: usize = 110;
