@@ -7,10 +7,11 @@
 //! - [`load`]: the results of a load test
 //! - [`bottleneck`]: which resource limited it
 //! - [`run`]: a run's folder, as read
-//! - [`study`]: a paper as data: published figures, tables, claims
 //! - [`statistics`]: bootstrap intervals over replicates
+//! - [`selection`], [`published`]: cells of a run by their levels, and the published figures
 //! - [`tables`], [`sweep`], [`closeness`], [`claims`]: the figures, the curves they form, how close they are to
 //!   the published ones, and the verdicts on claims
+//! - [`study`]: a paper as data, made of all of these
 //! - [`digest`]: all of these at once, for [`terminal`], [`report`] and [`summary`]
 
 pub mod bottleneck;
@@ -20,9 +21,12 @@ pub mod closeness;
 mod csv;
 pub mod digest;
 mod error;
+mod inputs;
 pub mod load;
+pub mod published;
 pub mod report;
 pub mod run;
+pub mod selection;
 pub mod statistics;
 pub mod study;
 pub mod summary;

@@ -7,8 +7,8 @@
 use super::judge::{Bench, Measured, join};
 use super::{Relation, Side};
 use crate::run::Cell;
+use crate::selection::Selection;
 use crate::statistics::{Sides, mean};
-use crate::study::Selection;
 use crate::sweep::family;
 
 /// A cell's shares at each step.
@@ -22,7 +22,7 @@ struct Shares {
 impl Bench<'_> {
     /// Estimates the distance of two cells' distributions.
     pub(super) fn distance(&self, relation: &Relation, place: &Selection) -> Measured {
-        let steps = family::members(&self.study.metrics, &relation.metric);
+        let steps = family::members(self.inputs.metrics, &relation.metric);
         let names: Vec<&str> = steps.iter().map(|(_, name)| *name).collect();
         let mut both = Vec::new();
         for side in relation.sides() {
@@ -58,7 +58,7 @@ impl Bench<'_> {
         };
         let samples = [places(left), places(right)];
         let samples = [samples[0].as_slice(), samples[1].as_slice()];
-        match self.bootstrap.estimate(&samples, sides, &statistic) {
+        match self.inputs.bootstrap.estimate(&samples, sides, &statistic) {
             Some(estimate) => {
                 Measured::Estimate(estimate, sides, join(&left.remark, &right.remark))
             }

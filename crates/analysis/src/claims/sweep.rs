@@ -7,10 +7,10 @@ use serde::Deserialize;
 use super::judge::{Bench, Measured, join};
 use super::{Kind, Relation, Side};
 use crate::run::Cell;
+use crate::selection::{Selection, number};
 use crate::statistics::{Bootstrap, Estimate, Interval, Sides, mean};
-use crate::study::Selection;
 use crate::sweep::shape::{Knee, Pick, Place, slope, steadiness};
-use crate::sweep::{NoCurve, levels, number};
+use crate::sweep::{NoCurve, levels};
 
 /// Which curve a test uses, and which part of it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -170,7 +170,7 @@ impl Bench<'_> {
             };
         }
         let statistic = |drawn: &[&[f64]]| figure(drawn).unwrap_or(f64::NAN);
-        match self.bootstrap.estimate(&samples, sides, &statistic) {
+        match self.inputs.bootstrap.estimate(&samples, sides, &statistic) {
             Some(mut estimate) => {
                 if relation.kind == Kind::Knee && is_between_levels(sweep) {
                     reach_back(&mut estimate, &traces[0].xs, expected);
@@ -205,7 +205,7 @@ impl Bench<'_> {
     ) -> Result<Trace<'a>, Measured> {
         let metric = side.metric.as_ref().unwrap_or(&relation.metric);
         let selection = place.with(&side.selection);
-        let found = levels(self.run, self.study, &selection, &sweep.along).map_err(no_curve)?;
+        let found = levels(&self.inputs, &selection, &sweep.along).map_err(no_curve)?;
         let mut remark = found.left_out.join("; ");
         let mut trace: Option<Trace<'a>> = None;
         for (x, cell) in found.cells {
@@ -275,7 +275,7 @@ impl Bench<'_> {
         let mut cells: Vec<Standing> = Vec::new();
         let mut remark = String::new();
         for environment in combinations(&sweep.across) {
-            for level in &self.study.factors[among].levels {
+            for level in &self.inputs.factors[among].levels {
                 let mut side = relation.left.clone();
                 for (factor, level) in &environment {
                     side.selection = side.selection.at(factor, level);
@@ -310,8 +310,8 @@ impl Bench<'_> {
             return Measured::Missing;
         }
         let strict = Bootstrap {
-            level: 1.0 - (1.0 - self.bootstrap.level) / pairs.len() as f64,
-            ..*self.bootstrap
+            level: 1.0 - (1.0 - self.inputs.bootstrap.level) / pairs.len() as f64,
+            ..*self.inputs.bootstrap
         };
         let mut contests: BTreeMap<(&str, &str), Contest> = BTreeMap::new();
         for (one, other) in &pairs {

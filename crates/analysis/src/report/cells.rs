@@ -8,6 +8,7 @@ use super::embed::reference;
 use super::header;
 use crate::digest::Digest;
 use crate::run::{Cell, CellState, SettingState, stays_inside};
+use crate::selection::MAIN_BLOCK;
 use crate::statistics::Summary;
 
 /// The validity of the run as a whole, and every cell that is not fully valid.
@@ -128,7 +129,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
         }
     }
     // The main block first, then the others by name.
-    blocks.sort_by_key(|block| (*block != crate::study::MAIN_BLOCK, *block));
+    blocks.sort_by_key(|block| (*block != MAIN_BLOCK, *block));
     let columns = &digest.study.cell_columns;
     html! {
         p.lead {

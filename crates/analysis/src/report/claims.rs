@@ -6,7 +6,6 @@ use maud::{Markup, html};
 use super::svg::{Scale, xy};
 use crate::claims::{Bound, ClaimResult, Kind, Part, Verdict};
 use crate::digest::Digest;
-use crate::terminal::verdict_text;
 
 const WIDTH: f64 = 260.0;
 const LANE: f64 = 9.0;
@@ -80,7 +79,7 @@ fn overview(digest: &Digest<'_>, eras: &[String]) -> Markup {
 fn badge(claim: &ClaimResult, era: &str) -> Markup {
     match claim.eras.iter().find(|verdict| verdict.era == era) {
         Some(verdict) => html! {
-            span class={ "badge " (class(verdict.verdict)) } { (verdict_text(verdict)) }
+            span class={ "badge " (class(verdict.verdict)) } { (verdict.text()) }
         },
         None => html! { span class={ "badge " (class(Verdict::NotTested)) } { "not tested" } },
     }

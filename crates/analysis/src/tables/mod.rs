@@ -1,19 +1,18 @@
 //! Tables: the paper's own, with the published figures beside ours, and tables of side blocks.
 //!
-//! A table's data define which cell belongs in which place ([`Table`], [`Layout`]). [`build`] finds the cells
-//! in a run and estimates them ([`TableResult`]). [`terminal`](crate::terminal) and [`report`](crate::report)
-//! define how a table looks.
+//! A table's data define which cell belongs in which place ([`Table`], [`Layout`]). Its cells are found in a run
+//! and estimated ([`TableResult`]). The terminal and the report define how a table looks.
 
 mod build;
 
 use fathometer_model::digits;
 use serde::{Deserialize, Serialize};
 
-pub use build::build;
+pub(crate) use build::build;
 
 use crate::run::Cell;
+use crate::selection::Selection;
 use crate::statistics::Estimate;
-use crate::study::Selection;
 
 /// A layout that tables share: columns, in groups, and rows.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -183,6 +182,19 @@ pub struct Table {
     /// Whether it is one of the paper's tables rather than one of ours.
     #[serde(default)]
     pub of_the_paper: bool,
+}
+
+impl Table {
+    /// The layout of this table.
+    ///
+    /// # Panics
+    /// When none of `layouts` is.
+    pub(crate) fn layout_of<'l>(&self, layouts: &'l [Layout]) -> &'l Layout {
+        layouts
+            .iter()
+            .find(|layout| Some(layout.name.as_str()) == self.layout.as_deref())
+            .expect("a table that is shown names a layout of its study")
+    }
 }
 
 /// The same cells at other levels.

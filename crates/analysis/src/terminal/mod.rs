@@ -223,9 +223,7 @@ fn unmeasured<'a>(digest: &'a Digest<'_>, is_quick: bool) -> Vec<(Vec<&'a str>, 
 fn claims(digest: &Digest<'_>, is_quick: bool) -> String {
     let eras = digest.eras();
     let verdicts = digest.claims.iter().flat_map(|claim| &claim.eras);
-    let widest = verdicts
-        .map(|verdict| columns_of(&verdict_text(verdict)))
-        .max();
+    let widest = verdicts.map(|verdict| columns_of(&verdict.text())).max();
     let verdict_width = 2 + widest.unwrap_or(0).max(9);
     let indent = 7 + eras.len() * verdict_width;
     let mut text = format!("{:7}", "Claim");
@@ -244,7 +242,7 @@ fn claims(digest: &Digest<'_>, is_quick: bool) -> String {
         }
         let mut head = format!("{:7}", claim.id);
         for verdict in &claim.eras {
-            head.push_str(&format!("{:verdict_width$}", verdict_text(verdict)));
+            head.push_str(&format!("{:verdict_width$}", verdict.text()));
         }
         let sentence = wrap(&claim.sentence, WIDTH - indent);
         for (index, line) in sentence.iter().enumerate() {
@@ -266,14 +264,6 @@ fn claims(digest: &Digest<'_>, is_quick: bool) -> String {
         text.push_str(&hanging("", &caveat, WIDTH));
     }
     text
-}
-
-/// `undecided (holds?)`: the verdict, and the verdict that the estimates alone would give.
-pub(crate) fn verdict_text(verdict: &EraVerdict) -> String {
-    match verdict.leaning {
-        Some(leaning) => format!("{} ({leaning}?)", verdict.verdict),
-        None => verdict.verdict.to_string(),
-    }
 }
 
 /// The estimates of each test: their range over environments in each era, and the environments in which the
