@@ -3,7 +3,8 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::words::{covered, elasticity, factor};
+use super::verdict::covered;
+use super::words::{elasticity, factor};
 use super::{Basis, Confusion, Effect, Outcome, Ranked, Response, Suspicion, Verdict};
 use crate::statistics::Estimate;
 

@@ -3,7 +3,8 @@
 
 use std::cmp::Reverse;
 
-use super::words::{covered, factor, signed};
+use super::verdict::covered;
+use super::words::{factor, signed};
 use super::{Basis, Outcome, Ranked, Resource, Suspicion, Verdict};
 use crate::statistics::Estimate;
 use crate::text::{Align, Grid, columns_of, hanging};

@@ -4,20 +4,8 @@ use std::time::Duration;
 
 use fathometer_model::digits::grouped;
 
-use super::{Ranked, Resource, Response};
-use crate::statistics::{Estimate, LEVEL, coverage_text};
-
-/// The coverage of the intervals of these steps: `95 %`, `about 75 %`.
-pub(super) fn covered(varied: &[&Ranked]) -> Option<String> {
-    let elasticities = varied
-        .iter()
-        .filter_map(|ranked| ranked.elasticity.as_ref());
-    let estimates = elasticities
-        .flat_map(|elasticity| &elasticity.responses)
-        .map(|response| response.throughput);
-    let intervals = estimates.filter(|estimate| estimate.interval.is_some());
-    coverage_text(intervals.map(|estimate| estimate.n), LEVEL)
-}
+use super::{Resource, Response};
+use crate::statistics::Estimate;
 
 /// `12 %`, `0.8 %`: whole per cents from ten on, tenths below.
 pub(super) fn percent(share: f64) -> String {

@@ -5,7 +5,8 @@
 //! the sum of response times and the test time to whole seconds before the division; here they are not
 //! truncated. And if a plan defines when requests were due, the times are corrected ones.
 
-use super::screen::{self, WIDTH};
+use super::lines::WIDTH;
+use super::screen;
 use super::{LoadResult, LoopKind, quantity, rates};
 use crate::text::{Align, Grid, hanging};
 
