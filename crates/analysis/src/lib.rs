@@ -36,6 +36,3 @@ pub mod terminal;
 mod text;
 
 pub use error::Error;
-pub use report::write_report;
-pub use summary::summary_json;
-pub use terminal::render_terminal;

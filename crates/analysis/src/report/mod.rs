@@ -16,7 +16,6 @@ mod stacked;
 mod svg;
 mod tables;
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -24,30 +23,12 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::Error;
 use crate::digest::Digest;
-use crate::study::StudyData;
 use crate::{summary, sweep};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Writes `report.html`, `summary.json` and, if the study has curves, `curves.csv` into a run's folder. Returns
-/// the path of the report.
-///
-/// # Errors
-/// When the run cannot be read, or a file cannot be written.
-pub fn write_report(run_folder: &Path, study: &StudyData) -> Result<PathBuf, Error> {
-    let digest = Digest::of(run_folder, study)?;
-    write_digest(&digest)
-}
-
-/// As [`write_report`], for a digest that already exists.
-///
-/// # Errors
-/// When a plot cannot be read, or a file cannot be written.
-pub fn write_digest(digest: &Digest<'_>) -> Result<PathBuf, Error> {
-    write_digest_by(digest, &write)
-}
-
-/// As [`write_digest`], with a `write` of the caller's that writes a file completely or not at all.
+/// Writes `report.html`, `summary.json` and, if the study has curves, `curves.csv` into the folder of a digest's
+/// run. `write` writes a file completely or not at all. Returns the path of the report.
 ///
 /// # Errors
 /// When a plot cannot be read, or a file cannot be written.
@@ -169,15 +150,4 @@ fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
     // A run of only some cells may lack the data of a chart.
     sections.retain(|section| !section.body.0.is_empty());
     Ok(sections)
-}
-
-/// Writes a file atomically: first a temporary file beside it, then a rename, so that a full disk keeps the old
-/// file.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let partial = path.with_extension("partial");
-    fs::write(&partial, text)
-        .and_then(|()| fs::rename(&partial, path))
-        .inspect_err(|_| {
-            let _ = fs::remove_file(&partial);
-        })
 }

@@ -8,11 +8,11 @@
 //! - [`Summary`]: n, mean, median, standard deviation, extremes
 //! - [`Bootstrap`]: resampling, with three methods for the interval
 //! - [`coverage`]: the coverage of an interval from few replicates
-//! - [`distributions`]: the normal distribution and Student's t, as far as the intervals need them
+//! - `distributions`: the normal distribution and Student's t, as far as the intervals need them
 
 mod bootstrap;
 mod coverage;
-pub mod distributions;
+mod distributions;
 
 pub use bootstrap::{Bootstrap, Estimate, Interval, IntervalMethod, LEVEL, Sides};
 pub use coverage::{coverage, coverage_text, enough_replicates};

@@ -255,12 +255,6 @@ impl TableResult {
         self.groups.iter().any(|(_, label)| !label.is_empty())
     }
 
-    /// Whether it has a published figure that was derived rather than printed.
-    pub fn has_derived(&self) -> bool {
-        self.data()
-            .any(|datum| datum.published.is_some_and(|p| p.derived))
-    }
-
     /// The index of a group.
     pub fn group(&self, key: &str) -> Option<usize> {
         self.groups.iter().position(|(k, _)| k == key)

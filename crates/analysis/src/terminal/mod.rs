@@ -4,32 +4,20 @@
 mod curve;
 mod table;
 
-use crate::civil;
-use std::path::Path;
-
 use fathometer_model::digits::significant;
 
-use crate::Error;
+use crate::civil;
 use crate::claims::{EraVerdict, Part, Verdict};
 use crate::closeness::Closeness;
 use crate::digest::Digest;
 use crate::run::{CellState, Mode, Run, SettingState};
-use crate::study::StudyData;
 use crate::text::{Align, Grid, columns_of, hanging, superscript, wrap};
 
 const WIDTH: usize = 110;
 /// Largest number of invalid cells, and of settings, that are named; the others are only in the report.
 const NAMED: usize = 12;
 
-/// What `fathometer study` prints of a finished, unfinished or old run.
-///
-/// # Errors
-/// When the run cannot be read.
-pub fn render_terminal(run_folder: &Path, study: &StudyData) -> Result<String, Error> {
-    Ok(render(&Digest::of(run_folder, study)?))
-}
-
-/// The whole text. A quick run gets the short form.
+/// What `fathometer study` prints of a finished, unfinished or old run. A quick run gets the short form.
 pub fn render(digest: &Digest<'_>) -> String {
     let mut text = heading(digest);
     let is_quick = digest.run.info.mode == Mode::Quick;
