@@ -23,6 +23,7 @@ pub mod digest;
 mod error;
 mod inputs;
 pub mod load;
+mod page;
 pub mod published;
 pub mod report;
 pub mod run;

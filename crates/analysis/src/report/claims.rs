@@ -314,7 +314,7 @@ fn scale(parts: &[&Part]) -> Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::STYLE;
+    use crate::page::STYLE;
 
     #[test]
     fn every_verdict_has_a_class_of_its_own() {
