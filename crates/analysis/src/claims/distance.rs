@@ -8,7 +8,7 @@ use super::judge::{Bench, Measured, join};
 use super::{Relation, Side};
 use crate::run::Cell;
 use crate::selection::Selection;
-use crate::statistics::{Sides, mean};
+use crate::statistics::{Sides, indices, mean_at};
 use crate::sweep::family;
 
 /// A cell's shares at each step.
@@ -35,20 +35,9 @@ impl Bench<'_> {
             return Measured::Missing;
         };
         // The resampling draws indices of replicates, and uses the same indices for every step.
-        let places = |shares: &Shares| -> Vec<f64> {
-            (0..shares.numbers.len())
-                .map(|place| place as f64)
-                .collect()
-        };
-        let sides = match left.numbers == right.numbers {
-            true => Sides::Paired,
-            false => Sides::Independent,
-        };
+        let sides = Sides::of([&left.numbers, &right.numbers]);
         let statistic = |drawn: &[&[f64]]| -> f64 {
-            let share = |values: &[f64], places: &[f64]| -> f64 {
-                let drawn: Vec<f64> = places.iter().map(|p| values[*p as usize]).collect();
-                mean(&drawn) / 100.0
-            };
+            let share = |values: &[f64], places: &[f64]| mean_at(values, places) / 100.0;
             let apart = left
                 .values
                 .iter()
@@ -56,7 +45,7 @@ impl Bench<'_> {
                 .map(|(left, right)| (share(left, drawn[0]) - share(right, drawn[1])).abs());
             apart.fold(0.0, f64::max)
         };
-        let samples = [places(left), places(right)];
+        let samples = [left, right].map(|shares| indices(shares.numbers.len()));
         let samples = [samples[0].as_slice(), samples[1].as_slice()];
         match self.inputs.bootstrap.estimate(&samples, sides, &statistic) {
             Some(estimate) => {

@@ -243,12 +243,7 @@ impl Bench<'_> {
         };
         // Common random numbers: replicate i of both cells used the same draws. So replicates are compared one
         // by one if both cells have the same replicates.
-        let numbers = |side: &Values| side.values.iter().map(|(n, _)| *n).collect::<Vec<u32>>();
-        let sides = if numbers(&left) == numbers(&right) {
-            Sides::Paired
-        } else {
-            Sides::Independent
-        };
+        let sides = Sides::of([&left, &right].map(Values::numbers));
         let remark = join(&left.remark, &right.remark);
         let left: Vec<f64> = left.values.iter().map(|(_, v)| *v).collect();
         let right: Vec<f64> = right.values.iter().map(|(_, v)| *v).collect();
@@ -282,11 +277,7 @@ impl Bench<'_> {
                 }
             }
         }
-        let numbers = |cell: &Values| cell.values.iter().map(|(n, _)| *n).collect::<Vec<u32>>();
-        let sides = match cells.iter().all(|cell| numbers(cell) == numbers(&cells[0])) {
-            true => Sides::Paired,
-            false => Sides::Independent,
-        };
+        let sides = Sides::of(cells.iter().map(Values::numbers));
         let remark = cells
             .iter()
             .fold(String::new(), |all, cell| join(&all, &cell.remark));
@@ -363,6 +354,13 @@ impl Bench<'_> {
 struct Values {
     values: Vec<(u32, f64)>,
     remark: String,
+}
+
+impl Values {
+    /// The replicates' numbers.
+    fn numbers(&self) -> Vec<u32> {
+        self.values.iter().map(|(number, _)| *number).collect()
+    }
 }
 
 fn point(value: f64) -> Interval {

@@ -8,7 +8,7 @@ use super::judge::{Bench, Measured, join};
 use super::{Kind, Relation, Side};
 use crate::run::Cell;
 use crate::selection::{Selection, number};
-use crate::statistics::{Bootstrap, Estimate, Interval, Sides, mean};
+use crate::statistics::{Bootstrap, Estimate, Interval, Sides, indices, mean, mean_at};
 use crate::sweep::shape::{Knee, Pick, Place, slope, steadiness};
 use crate::sweep::{NoCurve, levels};
 
@@ -141,14 +141,10 @@ impl Bench<'_> {
         let samples: Vec<Vec<f64>> = traces
             .iter()
             .flat_map(|trace| &trace.numbers)
-            .map(|numbers| (0..numbers.len()).map(|place| place as f64).collect())
+            .map(|numbers| indices(numbers.len()))
             .collect();
         let samples: Vec<&[f64]> = samples.iter().map(Vec::as_slice).collect();
-        let numbers = || traces.iter().flat_map(|trace| &trace.numbers);
-        let sides = match numbers().all(|other| *other == traces[0].numbers[0]) {
-            true => Sides::Paired,
-            false => Sides::Independent,
-        };
+        let sides = Sides::of(traces.iter().flat_map(|trace| &trace.numbers));
         let figure = |drawn: &[&[f64]]| -> Result<f64, String> {
             let mut rest = drawn;
             let curves: Vec<Drawn<'_>> = traces
@@ -317,10 +313,7 @@ impl Bench<'_> {
         for (one, other) in &pairs {
             let values = |side: &[(u32, f64)]| side.iter().map(|(_, v)| *v).collect::<Vec<f64>>();
             let numbers = |side: &[(u32, f64)]| side.iter().map(|(n, _)| *n).collect::<Vec<u32>>();
-            let sides = match numbers(&one.3) == numbers(&other.3) {
-                true => Sides::Paired,
-                false => Sides::Independent,
-            };
+            let sides = Sides::of([&one.3, &other.3].map(|side| numbers(side)));
             let ratio = strict.ratio(&values(&one.3), &values(&other.3), sides);
             let Some(ratio) = ratio.filter(|ratio| ratio.value > 0.0 && ratio.value.is_finite())
             else {
@@ -368,10 +361,7 @@ impl Trace<'_> {
             values
                 .iter()
                 .zip(places)
-                .map(|(values, places)| {
-                    let drawn: Vec<f64> = places.iter().map(|p| values[*p as usize]).collect();
-                    mean(&drawn)
-                })
+                .map(|(values, places)| mean_at(values, places))
                 .collect()
         };
         let mut ys = means(&self.values);

@@ -15,6 +15,7 @@ mod coverage;
 mod distributions;
 
 pub use bootstrap::{Bootstrap, Estimate, Interval, IntervalMethod, LEVEL, Sides};
+pub(crate) use bootstrap::{indices, mean_at};
 pub use coverage::{coverage, coverage_text, enough_replicates};
 
 /// The description of one sample.

@@ -8,7 +8,7 @@ use super::{
 use crate::inputs::Inputs;
 use crate::run::{Cell, CellState};
 use crate::selection::{Selection, differing_factors, number};
-use crate::statistics::{Sides, mean};
+use crate::statistics::{Sides, indices, mean, mean_at};
 
 /// Every curve in every era of the run, in the order of the curves, then of the eras. A curve without measured
 /// points is included ([`CurveResult::is_measured`]).
@@ -154,22 +154,12 @@ impl Builder<'_> {
             }
         }
         // The resampling draws indices of replicates in each cell, and uses the same indices for both metrics.
-        let places: Vec<Vec<f64>> = numbers
-            .iter()
-            .map(|numbers| (0..numbers.len()).map(|place| place as f64).collect())
-            .collect();
-        let sides = match numbers.windows(2).all(|pair| pair[0] == pair[1]) {
-            true => Sides::Paired,
-            false => Sides::Independent,
-        };
+        let places: Vec<Vec<f64>> = numbers.iter().map(|n| indices(n.len())).collect();
+        let sides = Sides::of(&numbers);
         let means = |drawn: &[&[f64]]| -> (Vec<f64>, Vec<f64>) {
-            let mean_of = |values: &[f64], places: &[f64]| {
-                let drawn: Vec<f64> = places.iter().map(|p| values[*p as usize]).collect();
-                mean(&drawn)
-            };
             let points = both.iter().zip(drawn);
             points
-                .map(|((xs, ys), places)| (mean_of(xs, places), mean_of(ys, places)))
+                .map(|((xs, ys), places)| (mean_at(xs, places), mean_at(ys, places)))
                 .unzip()
         };
         let samples: Vec<&[f64]> = places.iter().map(Vec::as_slice).collect();

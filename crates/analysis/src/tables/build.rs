@@ -139,10 +139,7 @@ impl Builder<'_> {
             Some(column.values(cell).into_iter().unzip())
         };
         let ((numbers, one), (others, base)) = (values(one)?, values(base)?);
-        let sides = match numbers == others {
-            true => Sides::Paired,
-            false => Sides::Independent,
-        };
+        let sides = Sides::of([numbers, others]);
         let ratio = self.inputs.bootstrap.ratio(&one, &base, sides);
         ratio.filter(|ratio| ratio.value.is_finite())
     }
