@@ -6,10 +6,8 @@
 use std::io::{self, Read};
 use std::mem::discriminant;
 
-use fathometer_analysis::packets::{
-    Accounting, Options, TapChoice, account, account_with_sequences,
-};
 use fathometer_fuzz::Pieces;
+use fathometer_packets::{Accounting, Options, TapChoice, account, account_with_sequences};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

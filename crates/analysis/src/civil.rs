@@ -1,12 +1,14 @@
 //! Seconds since the Unix epoch as a date people read, in UTC.
 
+use fathometer_model::calendar;
+
 /// `2026-11-21 19:39 UTC`; `an unknown time` when the value is not finite or beyond the year 9999.
 pub fn utc(seconds: f64) -> String {
     if !seconds.is_finite() || !(0.0..253_402_300_800.0).contains(&seconds) {
         return "an unknown time".to_owned();
     }
     let seconds = seconds as u64;
-    let (year, month, day) = date(seconds / 86_400);
+    let (year, month, day) = calendar::date(seconds / 86_400);
     let minute = seconds % 86_400 / 60;
     format!(
         "{year:04}-{month:02}-{day:02} {:02}:{:02} UTC",
@@ -22,36 +24,6 @@ pub fn duration(seconds: f64) -> String {
         0..60 => format!("{whole} s"),
         60..3600 => format!("{} min {} s", whole / 60, whole % 60),
         _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
-    }
-}
-
-/// The civil date of a day counted from 1970-01-01. It counts the Gregorian calendar's cycles of 400, 100, 4
-/// and 1 years from a 1st of March, so that the leap day is the last day of a cycle.
-fn date(days: u64) -> (u64, u64, u64) {
-    const FOUR_CENTURIES: u64 = 146_097;
-    // 1600-03-01, the start of a cycle before the epoch, lies 135 080 days before it.
-    let mut rest = days + 135_080;
-    let mut year = 1600 + rest / FOUR_CENTURIES * 400;
-    rest %= FOUR_CENTURIES;
-    let centuries = (rest / 36_524).min(3);
-    rest -= centuries * 36_524;
-    let quadrennia = rest / 1_461;
-    rest %= 1_461;
-    let years = (rest / 365).min(3);
-    rest -= years * 365;
-    year += centuries * 100 + quadrennia * 4 + years;
-    let mut month = 3;
-    for length in [31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 31] {
-        if rest < length {
-            break;
-        }
-        rest -= length;
-        month += 1;
-    }
-    if month > 12 {
-        (year + 1, month - 12, rest + 1)
-    } else {
-        (year, month, rest + 1)
     }
 }
 

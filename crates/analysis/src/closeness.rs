@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::study::StudyData;
 use crate::tables::{Measured, RowResult, TableResult};
 
 /// A tolerance: which figures should be how close.
@@ -110,10 +109,13 @@ impl Comparison {
     }
 }
 
-/// Makes the comparisons that a study defines.
-pub fn closeness(study: &StudyData, tables: &[TableResult]) -> Vec<Closeness> {
-    study
-        .acceptance
+/// Compares the figures of tables as each tolerance defines it.
+pub(crate) fn closeness(
+    acceptance: &[Acceptance],
+    explanations: &[Explanation],
+    tables: &[TableResult],
+) -> Vec<Closeness> {
+    acceptance
         .iter()
         .map(|acceptance| Closeness {
             id: acceptance.id.clone(),
@@ -128,13 +130,17 @@ pub fn closeness(study: &StudyData, tables: &[TableResult]) -> Vec<Closeness> {
                         .iter()
                         .find(|table| table.id == *id && table.era == acceptance.era)
                 })
-                .flat_map(|table| compared(study, acceptance, table))
+                .flat_map(|table| compared(acceptance, explanations, table))
                 .collect(),
         })
         .collect()
 }
 
-fn compared(study: &StudyData, acceptance: &Acceptance, table: &TableResult) -> Vec<Comparison> {
+fn compared(
+    acceptance: &Acceptance,
+    explanations: &[Explanation],
+    table: &TableResult,
+) -> Vec<Comparison> {
     let Some(column) = table.column(&acceptance.column) else {
         return Vec::new();
     };
@@ -173,7 +179,7 @@ fn compared(study: &StudyData, acceptance: &Acceptance, table: &TableResult) -> 
                 explanation: None,
             };
             if comparison.off_pct.is_some() && !comparison.is_within() {
-                comparison.explanation = explanation(study, acceptance, &comparison);
+                comparison.explanation = explanation(acceptance, explanations, &comparison);
             }
             comparisons.push(comparison);
         }
@@ -196,12 +202,11 @@ fn figures(row: &RowResult, group: usize, column: usize) -> (Option<f64>, Option
 }
 
 fn explanation(
-    study: &StudyData,
     acceptance: &Acceptance,
+    explanations: &[Explanation],
     comparison: &Comparison,
 ) -> Option<String> {
-    let texts: Vec<&str> = study
-        .explanations
+    let texts: Vec<&str> = explanations
         .iter()
         .filter(|explanation| {
             explanation.acceptance == acceptance.id

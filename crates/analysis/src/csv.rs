@@ -2,6 +2,8 @@
 //! is made for whole texts that are part of the program. So it does not borrow from its input, and speed does
 //! not matter.
 
+use std::borrow::Cow;
+
 /// Splits a text into records of fields. Line ends may be LF or CRLF; a last line end is not a
 /// record.
 ///
@@ -58,6 +60,15 @@ pub fn records(text: &str) -> Result<Vec<Vec<String>>, (usize, &'static str)> {
     Ok(records)
 }
 
+/// A field as [`records`] reads it: in quotes where it needs them.
+pub fn field(text: &str) -> Cow<'_, str> {
+    if text.contains([',', '"', '\r', '\n']) {
+        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +107,11 @@ mod tests {
                 })
                 .collect();
             prop_assert_eq!(records(&text).unwrap(), table);
+        }
+
+        #[test]
+        fn a_field_is_quoted_where_it_needs_quotes(text in "[a\",\n\r é]{1,6}") {
+            prop_assert_eq!(records(&field(&text)).unwrap(), [[text]]);
         }
     }
 }

@@ -6,13 +6,13 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::Error;
-use crate::claims::{self, ClaimResult};
-use crate::closeness::{Closeness, closeness};
+use crate::claims::ClaimResult;
+use crate::closeness::Closeness;
 use crate::run::{CellState, Run};
 use crate::statistics::{Bootstrap, coverage, coverage_text, enough_replicates};
 use crate::study::StudyData;
-use crate::sweep::{self, CurveResult};
-use crate::tables::{self, TableResult};
+use crate::sweep::CurveResult;
+use crate::tables::TableResult;
 
 /// A run, read and evaluated against its study.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,12 +44,12 @@ impl<'a> Digest<'a> {
     pub fn of(run_folder: &Path, study: &'a StudyData) -> Result<Digest<'a>, Error> {
         let run = Run::load(run_folder)?;
         let bootstrap = Bootstrap::new(run.info.seed.stream("analysis"));
-        let tables = tables::build(&run, study, &bootstrap);
+        let tables = study.table_results(&run, &bootstrap);
         Ok(Digest {
             validity: ValiditySummary::of(&run),
-            closeness: closeness(study, &tables),
-            claims: claims::judge(&run, study, &bootstrap),
-            curves: sweep::build(&run, study, &bootstrap),
+            closeness: study.closeness_results(&tables),
+            claims: study.claim_results(&run, &bootstrap),
+            curves: study.curve_results(&run, &bootstrap),
             study,
             run,
             bootstrap,

@@ -1,17 +1,17 @@
-//! Packet accounting, statistics, claims, tables, figures and the report, from recorded files alone.
+//! Results of load tests, statistics, claims, tables, figures and the report, from recorded files alone.
 //!
-//! Everything here is a function of files: a run's folder, a capture, a paper's published figures. The crate
-//! uses no clock, no network and no randomness beyond the seed that a run recorded. So a report that is
-//! rendered again years later is the same.
+//! Everything here is a function of files: a run's folder, a paper's published figures. The crate uses no clock,
+//! no network and no randomness beyond the seed that a run recorded. So a report that is rendered again years
+//! later is the same.
 //!
-//! - [`packets`]: the packets of recorded exchanges, counted
 //! - [`load`]: the results of a load test
 //! - [`bottleneck`]: which resource limited it
 //! - [`run`]: a run's folder, as read
-//! - [`study`]: a paper as data: published figures, tables, claims
 //! - [`statistics`]: bootstrap intervals over replicates
+//! - [`selection`], [`published`]: cells of a run by their levels, and the published figures
 //! - [`tables`], [`sweep`], [`closeness`], [`claims`]: the figures, the curves they form, how close they are to
 //!   the published ones, and the verdicts on claims
+//! - [`study`]: a paper as data, made of all of these
 //! - [`digest`]: all of these at once, for [`terminal`], [`report`] and [`summary`]
 
 pub mod bottleneck;
@@ -21,10 +21,13 @@ pub mod closeness;
 mod csv;
 pub mod digest;
 mod error;
+mod inputs;
 pub mod load;
-pub mod packets;
+mod page;
+pub mod published;
 pub mod report;
 pub mod run;
+pub mod selection;
 pub mod statistics;
 pub mod study;
 pub mod summary;
@@ -34,6 +37,3 @@ pub mod terminal;
 mod text;
 
 pub use error::Error;
-pub use report::write_report;
-pub use summary::summary_json;
-pub use terminal::render_terminal;

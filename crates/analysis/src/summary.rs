@@ -1,23 +1,11 @@
 //! The results of a run as JSON.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
-use crate::Error;
 use crate::digest::Digest;
-use crate::study::StudyData;
 
 /// The format version of the summary; it changes when a member changes its meaning or is removed.
 pub const FORMAT: u32 = 1;
-
-/// The summary of a run's folder, as [`json()`] returns it.
-///
-/// # Errors
-/// When the run cannot be read.
-pub fn summary_json(run_folder: &Path, study: &StudyData) -> Result<Value, Error> {
-    Ok(json(&Digest::of(run_folder, study)?))
-}
 
 /// The summary as JSON.
 ///

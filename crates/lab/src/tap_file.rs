@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
 
-use fathometer_analysis::packets::TapChoice;
-use fathometer_analysis::packets::capture::Record;
-use fathometer_analysis::packets::extract::TapWriter;
+use fathometer_packets::TapChoice;
+use fathometer_packets::capture::Record;
+use fathometer_packets::extract::TapWriter;
 
 /// The file being written. It is removed if dropped before it is finished.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
-use fathometer_analysis::packets::capture::Zstd;
 use fathometer_model::{Seed, Site};
+use fathometer_packets::capture::Zstd;
 use fathometer_workload::fit::FitReport;
 use fathometer_workload::plan::{PageId, Pages, Plan};
 use fathometer_workload::surge::{

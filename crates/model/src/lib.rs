@@ -6,6 +6,8 @@
 //!
 //! - [`units`]: [`Bytes`], [`Bandwidth`], [`Probability`]
 //! - [`time`]: [`Instant`], nanoseconds since a run's origin
+//! - [`calendar`]: dates and the days between them
+//! - [`digits`]: numbers as text
 //! - [`quantity`]: numbers from user input, checked when they are read
 //! - [`seed`]: [`Seed`], named streams and counter-based draws
 //! - [`site`]: [`Site`], [`File`], [`Page`]
@@ -13,6 +15,8 @@
 //! - [`record`]: what a run stores, exchange by exchange and replicate by replicate
 
 pub mod body;
+pub mod calendar;
+pub mod digits;
 pub mod quantity;
 pub mod record;
 pub mod seed;

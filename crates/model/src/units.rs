@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::digits::trimmed;
+
 /// A number of bytes.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -110,11 +112,6 @@ impl fmt::Display for Bandwidth {
             write!(f, "{} Gbit/s", trimmed(rate / 1e9))
         }
     }
-}
-
-fn trimmed(value: f64) -> String {
-    let text = format!("{value:.3}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Why a quantity in a file or on the command line could not be parsed.

@@ -69,16 +69,15 @@ fn valid_by_cell(records: &[ReplicateRecord]) -> BTreeMap<String, Vec<&Replicate
 
 /// The time sequence of the first of these replicates whose capture can be drawn.
 fn draw_cell(run: &Path, replicates: &[&ReplicateRecord], title: &str) -> Option<String> {
-    use fathometer_analysis::packets;
     replicates.iter().find_map(|replicate| {
         let capture = run.join(&replicate.folder).join("capture.pcapng");
         let file = std::fs::File::open(capture).ok()?;
-        let options = packets::Options {
+        let options = fathometer_packets::Options {
             time_sequences: 64,
-            ..packets::Options::default()
+            ..fathometer_packets::Options::default()
         };
-        let (_, sequences) = packets::account_with_sequences(file, &options).ok()?;
-        packets::plot::time_sequences(&sequences, title)
+        let (_, sequences) = fathometer_packets::account_with_sequences(file, &options).ok()?;
+        fathometer_packets::plot::time_sequences(&sequences, title)
     })
 }
 

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use fathometer_analysis::packets;
 use fathometer_model::{ReplicateRecord, Seed};
 use fathometer_path::Profile;
 use fathometer_sys::era::AppliedSettings;
@@ -103,7 +102,7 @@ pub enum ReplicateError {
         /// The capture file.
         path: String,
         /// What is wrong with the capture.
-        error: packets::CaptureError,
+        error: fathometer_packets::CaptureError,
     },
     /// The study has an unknown level.
     #[error("the study asks for {factor}={level}: {reason}")]

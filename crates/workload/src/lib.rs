@@ -19,7 +19,6 @@
 
 pub mod access_log;
 pub mod arrivals;
-mod calendar;
 pub mod coding;
 pub mod content;
 pub mod distribution;

@@ -1,7 +1,7 @@
 //! Purity: which parts of the system a crate may use.
 //!
-//! Machines take time, randomness and bytes as arguments. The analysis reads files and nothing else. Only
-//! `fathometer-sys` contains `unsafe` and reads clocks.
+//! Machines take time, randomness and bytes as arguments. The analysis and the packet accounting read files and
+//! nothing else. Only `fathometer-sys` contains `unsafe` and reads clocks.
 
 use super::{Finding, Source, rust};
 
@@ -20,8 +20,8 @@ struct Ban {
 const PURE: &[&str] = &[
     "model", "http", "path", "quic", "tls", "workload", "columnar",
 ];
-const PURE_AND_ANALYSIS: &[&str] = &[
-    "model", "http", "path", "quic", "tls", "workload", "columnar", "analysis",
+const PURE_AND_READERS: &[&str] = &[
+    "model", "http", "path", "quic", "tls", "workload", "columnar", "analysis", "packets",
 ];
 const ALL_BUT_SYS: &[&str] = &[
     "model",
@@ -32,6 +32,7 @@ const ALL_BUT_SYS: &[&str] = &[
     "workload",
     "columnar",
     "analysis",
+    "packets",
     "fathometer",
 ];
 
@@ -63,7 +64,7 @@ const BANS: &[Ban] = &[
     },
     // In other crates it is also the type of a file's modification time.
     Ban {
-        crates: PURE_AND_ANALYSIS,
+        crates: PURE_AND_READERS,
         path: "std::time::SystemTime",
         in_tests: true,
         why: NO_CLOCK,
@@ -84,21 +85,21 @@ const BANS: &[Ban] = &[
         remedy: TAKE_TIME,
     },
     Ban {
-        crates: PURE_AND_ANALYSIS,
+        crates: PURE_AND_READERS,
         path: "std::net",
         in_tests: true,
         why: SANS_IO,
         remedy: TO_BINARY,
     },
     Ban {
-        crates: PURE_AND_ANALYSIS,
+        crates: PURE_AND_READERS,
         path: "std::thread",
         in_tests: true,
         why: SANS_IO,
         remedy: TO_BINARY,
     },
     Ban {
-        crates: PURE_AND_ANALYSIS,
+        crates: PURE_AND_READERS,
         path: "std::process",
         in_tests: true,
         why: SANS_IO,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::words::percent;
 use super::{Outcome, Resource, Verdict};
+use crate::csv::field;
 use crate::text::{Align, Grid, hanging};
 
 /// What a verdict named, as a column of the table.
@@ -145,10 +146,7 @@ impl Confusion {
         let mut text = "setup,planted,named,count\r\n".to_owned();
         let columns = self.columns();
         for row in &self.rows {
-            let setup = match row.setup.contains([',', '"', '\n', '\r']) {
-                true => format!("\"{}\"", row.setup.replace('"', "\"\"")),
-                false => row.setup.clone(),
-            };
+            let setup = field(&row.setup);
             for column in columns.iter().filter(|column| row.count(**column) > 0) {
                 text.push_str(&format!(
                     "{setup},{},{},{}\r\n",

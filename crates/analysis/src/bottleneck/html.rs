@@ -1,14 +1,13 @@
 //! A verdict as a section of a report, and as a page of its own: what limited, elasticities as points with
 //! their intervals, and what the probes measured.
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
-use super::words::{covered, elasticity, factor};
+use super::verdict::covered;
+use super::words::{elasticity, factor};
 use super::{Basis, Confusion, Effect, Outcome, Ranked, Response, Suspicion, Verdict};
+use crate::page;
 use crate::statistics::Estimate;
-
-/// The report's style sheet. A page that embeds a section needs it.
-pub const STYLE: &str = include_str!("../report/style.css");
 
 const WIDTH: f64 = 300.0;
 const HEIGHT: f64 = 16.0;
@@ -18,38 +17,25 @@ const SHOWN: (f64, f64) = (-1.25, 1.25);
 
 /// A page of several verdicts, each under a title, followed by the confusion table when there is one.
 pub fn page(title: &str, verdicts: &[(String, &Verdict)], confusion: Option<&Confusion>) -> String {
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy"
-                    content="default-src 'none'; style-src 'unsafe-inline'";
-                title { (title) }
-                style { (PreEscaped(STYLE)) }
+    let body = html! {
+        header { h1 { (title) } }
+        main {
+            @if let Some(confusion) = confusion {
+                section id="confusion" {
+                    h2 { "Planted and named" }
+                    (confusion.html())
+                }
             }
-            body {
-                header { h1 { (title) } }
-                main {
-                    @if let Some(confusion) = confusion {
-                        section id="confusion" {
-                            h2 { "Planted and named" }
-                            (confusion.html())
-                        }
-                    }
-                    @for (place, (name, verdict)) in verdicts.iter().enumerate() {
-                        section id={ "verdict-" (place + 1) } {
-                            h2 { (name) }
-                            (section(verdict))
-                        }
-                    }
+            @for (place, (name, verdict)) in verdicts.iter().enumerate() {
+                section id={ "verdict-" (place + 1) } {
+                    h2 { (name) }
+                    (section(verdict))
                 }
             }
         }
     };
-    page.into_string()
+    let policy = "default-src 'none'; style-src 'unsafe-inline'";
+    page::page(title, policy, &body).into_string()
 }
 
 /// One verdict, without a heading.

@@ -3,7 +3,8 @@
 
 use std::cmp::Reverse;
 
-use super::words::{covered, factor, signed};
+use super::verdict::covered;
+use super::words::{factor, signed};
 use super::{Basis, Outcome, Ranked, Resource, Suspicion, Verdict};
 use crate::statistics::Estimate;
 use crate::text::{Align, Grid, columns_of, hanging};
@@ -81,29 +82,6 @@ pub fn render(verdict: &Verdict, width: usize) -> String {
             text.push_str(&hanging("  - ", remark, width));
         }
     }
-    text
-}
-
-/// What the probes alone make suspect, for a load whose limits were not varied.
-pub fn suspicions(suspicions: &[Suspicion], width: usize) -> String {
-    let width = width.max(LEAST);
-    let Some(first) = suspicions.first() else {
-        return hanging(
-            "",
-            "The probes suspect no limit of the host, the server or the path.",
-            width,
-        );
-    };
-    let head = format!(
-        "Not varied, so no verdict: the probes {} suspect the {}.",
-        first.confidence.words(),
-        first.resource.noun()
-    );
-    let mut text = hanging("", &head, width);
-    for suspicion in suspicions {
-        text.push_str(&suspected(suspicion, width));
-    }
-    text.push_str(&hanging("  would confirm: ", &first.confirm, width));
     text
 }
 

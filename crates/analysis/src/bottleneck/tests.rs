@@ -412,10 +412,6 @@ fn screens_keep_their_width() {
             for line in screen::render(&verdict, width).lines() {
                 assert!(line.chars().count() <= width, "{width}: {line}");
             }
-            let text = screen::suspicions(&suspect(&plant.signals), width);
-            for line in text.lines() {
-                assert!(line.chars().count() <= width, "{width}: {line}");
-            }
         }
     }
 }
@@ -428,11 +424,6 @@ fn a_screen_says_what_limits_why_and_what_to_do() {
 #[test]
 fn a_narrow_screen_leaves_the_latency_out() {
     insta::assert_snapshot!(screen::render(&memory().verdict(), 72));
-}
-
-#[test]
-fn a_screen_of_probes_alone_says_what_would_confirm() {
-    insta::assert_snapshot!(screen::suspicions(&suspect(&workers().signals), 80));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, Elasticity, Resource, Response, Signals, Suspicion};
+use crate::statistics::{LEVEL, coverage_text};
 
 /// The resource that limited a load, with all evidence for and against it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -124,4 +125,16 @@ impl Verdict {
             _ => None,
         }
     }
+}
+
+/// The coverage of the intervals of these steps: `95 %`, `about 75 %`.
+pub(super) fn covered(varied: &[&Ranked]) -> Option<String> {
+    let elasticities = varied
+        .iter()
+        .filter_map(|ranked| ranked.elasticity.as_ref());
+    let estimates = elasticities
+        .flat_map(|elasticity| &elasticity.responses)
+        .map(|response| response.throughput);
+    let intervals = estimates.filter(|estimate| estimate.interval.is_some());
+    coverage_text(intervals.map(|estimate| estimate.n), LEVEL)
 }

@@ -2,20 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Ranked, Resource, Response};
-use crate::statistics::{Estimate, LEVEL, coverage_text};
+use fathometer_model::digits::grouped;
 
-/// The coverage of the intervals of these steps: `95 %`, `about 75 %`.
-pub(super) fn covered(varied: &[&Ranked]) -> Option<String> {
-    let elasticities = varied
-        .iter()
-        .filter_map(|ranked| ranked.elasticity.as_ref());
-    let estimates = elasticities
-        .flat_map(|elasticity| &elasticity.responses)
-        .map(|response| response.throughput);
-    let intervals = estimates.filter(|estimate| estimate.interval.is_some());
-    coverage_text(intervals.map(|estimate| estimate.n), LEVEL)
-}
+use super::{Resource, Response};
+use crate::statistics::Estimate;
 
 /// `12 %`, `0.8 %`: whole per cents from ten on, tenths below.
 pub(super) fn percent(share: f64) -> String {
@@ -35,34 +25,23 @@ pub(super) fn number(value: f64) -> String {
         small if small < 0.0995 => format!("{value:.3}"),
         small if small < 9.95 => format!("{value:.2}"),
         middle if middle < 99.5 => format!("{value:.1}"),
-        _ => grouped(value),
+        _ => whole(value),
     }
 }
 
 /// A mean count: without decimals when it is whole, otherwise with one decimal.
 pub(super) fn count(value: f64) -> String {
     match (value - value.round()).abs() < 0.05 {
-        true => grouped(value),
+        true => whole(value),
         false if value < 99.5 => format!("{value:.1}"),
-        false => grouped(value),
+        false => whole(value),
     }
 }
 
-/// `1 234 567`.
-fn grouped(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    if value < 0.0 {
-        format!("-{text}")
-    } else {
-        text
-    }
+/// A whole number in groups of three digits: `1 234 567`, `-1 234`.
+fn whole(value: f64) -> String {
+    let sign = if value < 0.0 { "-" } else { "" };
+    format!("{sign}{}", grouped(format_args!("{:.0}", value.abs())))
 }
 
 /// `1.25 s`, `12.0 ms`, `250 µs`.

@@ -7,8 +7,8 @@
 use super::judge::{Bench, Measured, join};
 use super::{Relation, Side};
 use crate::run::Cell;
-use crate::statistics::{Sides, mean};
-use crate::study::Selection;
+use crate::selection::Selection;
+use crate::statistics::{Sides, indices, mean_at};
 use crate::sweep::family;
 
 /// A cell's shares at each step.
@@ -22,7 +22,7 @@ struct Shares {
 impl Bench<'_> {
     /// Estimates the distance of two cells' distributions.
     pub(super) fn distance(&self, relation: &Relation, place: &Selection) -> Measured {
-        let steps = family::members(&self.study.metrics, &relation.metric);
+        let steps = family::members(self.inputs.metrics, &relation.metric);
         let names: Vec<&str> = steps.iter().map(|(_, name)| *name).collect();
         let mut both = Vec::new();
         for side in relation.sides() {
@@ -35,20 +35,9 @@ impl Bench<'_> {
             return Measured::Missing;
         };
         // The resampling draws indices of replicates, and uses the same indices for every step.
-        let places = |shares: &Shares| -> Vec<f64> {
-            (0..shares.numbers.len())
-                .map(|place| place as f64)
-                .collect()
-        };
-        let sides = match left.numbers == right.numbers {
-            true => Sides::Paired,
-            false => Sides::Independent,
-        };
+        let sides = Sides::of([&left.numbers, &right.numbers]);
         let statistic = |drawn: &[&[f64]]| -> f64 {
-            let share = |values: &[f64], places: &[f64]| -> f64 {
-                let drawn: Vec<f64> = places.iter().map(|p| values[*p as usize]).collect();
-                mean(&drawn) / 100.0
-            };
+            let share = |values: &[f64], places: &[f64]| mean_at(values, places) / 100.0;
             let apart = left
                 .values
                 .iter()
@@ -56,9 +45,9 @@ impl Bench<'_> {
                 .map(|(left, right)| (share(left, drawn[0]) - share(right, drawn[1])).abs());
             apart.fold(0.0, f64::max)
         };
-        let samples = [places(left), places(right)];
+        let samples = [left, right].map(|shares| indices(shares.numbers.len()));
         let samples = [samples[0].as_slice(), samples[1].as_slice()];
-        match self.bootstrap.estimate(&samples, sides, &statistic) {
+        match self.inputs.bootstrap.estimate(&samples, sides, &statistic) {
             Some(estimate) => {
                 Measured::Estimate(estimate, sides, join(&left.remark, &right.remark))
             }

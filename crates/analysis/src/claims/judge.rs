@@ -6,22 +6,17 @@ use super::{
     Claim, ClaimResult, EraVerdict, Kind, Levels, Part, Position, Relation, Side, Test, Verdict,
     Weaker,
 };
-use crate::run::{Cell, CellState, Run};
-use crate::statistics::{Bootstrap, Estimate, Interval, Sides, mean};
-use crate::study::{Selection, StudyData, Unresolved};
-use crate::sweep::number;
+use crate::inputs::Inputs;
+use crate::run::{Cell, CellState};
+use crate::selection::{Selection, Unresolved, number};
+use crate::statistics::{Estimate, Interval, Sides, mean};
 
-/// Judges every claim of a study in every era of a run.
-pub fn judge(run: &Run, study: &StudyData, bootstrap: &Bootstrap) -> Vec<ClaimResult> {
-    let bench = Bench {
-        run,
-        study,
-        bootstrap,
-    };
-    let eras = run.levels("era");
+/// Judges every claim in every era of the run.
+pub(crate) fn judge(inputs: Inputs<'_>, claims: &[Claim]) -> Vec<ClaimResult> {
+    let bench = Bench { inputs };
+    let eras = inputs.run.levels("era");
     let era_verdict = |claim: &Claim, era: &String| bench.claim(claim, era);
-    study
-        .claims
+    claims
         .iter()
         .map(|claim| ClaimResult {
             id: claim.id.clone(),
@@ -37,9 +32,7 @@ pub fn judge(run: &Run, study: &StudyData, bootstrap: &Bootstrap) -> Vec<ClaimRe
 }
 
 pub(super) struct Bench<'a> {
-    pub(super) run: &'a Run,
-    pub(super) study: &'a StudyData,
-    pub(super) bootstrap: &'a Bootstrap,
+    pub(super) inputs: Inputs<'a>,
 }
 
 /// What the cells of a relation yield.
@@ -119,9 +112,10 @@ impl Bench<'_> {
         let place = |side: &Side| test.common.with(&side.selection).at("era", era);
         let has_cell = |side: &Side, level: &str| {
             let selection = place(side).at(factor, level);
-            selection.has_match(self.run, &self.study.factors)
+            self.inputs.cells(&selection).next().is_some()
         };
         let mut levels: Vec<String> = self
+            .inputs
             .run
             .levels(factor)
             .into_iter()
@@ -136,7 +130,12 @@ impl Bench<'_> {
             .sides()
             .map(|side| place(side).block().to_owned());
         let is_varied = blocks.any(|block| {
-            let mut cells = self.run.cells.iter().filter(|cell| cell.block == block);
+            let mut cells = self
+                .inputs
+                .run
+                .cells
+                .iter()
+                .filter(|cell| cell.block == block);
             cells.any(|cell| cell.key.level(factor).is_some())
         });
         if levels.is_empty() && is_varied {
@@ -233,7 +232,7 @@ impl Bench<'_> {
         };
         let Some(right) = &relation.right else {
             let values: Vec<f64> = left.values.iter().map(|(_, v)| *v).collect();
-            return match self.bootstrap.mean(&values) {
+            return match self.inputs.bootstrap.mean(&values) {
                 Some(estimate) => Measured::Estimate(estimate, Sides::Independent, left.remark),
                 None => Measured::Missing,
             };
@@ -244,18 +243,13 @@ impl Bench<'_> {
         };
         // Common random numbers: replicate i of both cells used the same draws. So replicates are compared one
         // by one if both cells have the same replicates.
-        let numbers = |side: &Values| side.values.iter().map(|(n, _)| *n).collect::<Vec<u32>>();
-        let sides = if numbers(&left) == numbers(&right) {
-            Sides::Paired
-        } else {
-            Sides::Independent
-        };
+        let sides = Sides::of([&left, &right].map(Values::numbers));
         let remark = join(&left.remark, &right.remark);
         let left: Vec<f64> = left.values.iter().map(|(_, v)| *v).collect();
         let right: Vec<f64> = right.values.iter().map(|(_, v)| *v).collect();
         let estimate = match relation.kind {
-            Kind::Ratio => self.bootstrap.ratio(&left, &right, sides),
-            _ => self.bootstrap.difference(&left, &right, sides),
+            Kind::Ratio => self.inputs.bootstrap.ratio(&left, &right, sides),
+            _ => self.inputs.bootstrap.difference(&left, &right, sides),
         };
         match estimate {
             Some(estimate) => Measured::Estimate(estimate, sides, remark),
@@ -283,11 +277,7 @@ impl Bench<'_> {
                 }
             }
         }
-        let numbers = |cell: &Values| cell.values.iter().map(|(n, _)| *n).collect::<Vec<u32>>();
-        let sides = match cells.iter().all(|cell| numbers(cell) == numbers(&cells[0])) {
-            true => Sides::Paired,
-            false => Sides::Independent,
-        };
+        let sides = Sides::of(cells.iter().map(Values::numbers));
         let remark = cells
             .iter()
             .fold(String::new(), |all, cell| join(&all, &cell.remark));
@@ -299,7 +289,7 @@ impl Bench<'_> {
         let statistic = |drawn: &[&[f64]]| {
             (mean(drawn[0]) / mean(drawn[1])) / (mean(drawn[2]) / mean(drawn[3]))
         };
-        match self.bootstrap.estimate(&samples, sides, &statistic) {
+        match self.inputs.bootstrap.estimate(&samples, sides, &statistic) {
             Some(estimate) => Measured::Estimate(estimate, sides, remark),
             None => Measured::Missing,
         }
@@ -326,7 +316,7 @@ impl Bench<'_> {
         match cell.state() {
             CellState::Invalid => Err(Measured::Unusable(format!(
                 "{} is INVALID: {}",
-                self.run.name(cell),
+                self.inputs.run.name(cell),
                 cell.reasons().join("; ")
             ))),
             state => Ok(self.left_out(cell, state)),
@@ -337,7 +327,7 @@ impl Bench<'_> {
     /// factor is possible.
     pub(super) fn cell(&self, side: &Side, place: &Selection) -> Result<&Cell, Measured> {
         let selection = place.with(&side.selection);
-        match selection.resolve(self.run, &self.study.factors) {
+        match self.inputs.cell(&selection) {
             Ok(cell) => Ok(cell),
             Err(Unresolved::NotMeasured) => Err(Measured::Missing),
             Err(Unresolved::Ambiguous(factors)) => {
@@ -353,7 +343,7 @@ impl Bench<'_> {
                 "{} of {} replicates of {} are invalid and left out",
                 cell.replicates.len() - cell.valid().count(),
                 cell.replicates.len(),
-                self.run.name(cell)
+                self.inputs.run.name(cell)
             ),
             _ => String::new(),
         }
@@ -364,6 +354,13 @@ impl Bench<'_> {
 struct Values {
     values: Vec<(u32, f64)>,
     remark: String,
+}
+
+impl Values {
+    /// The replicates' numbers.
+    fn numbers(&self) -> Vec<u32> {
+        self.values.iter().map(|(number, _)| *number).collect()
+    }
 }
 
 fn point(value: f64) -> Interval {

@@ -26,13 +26,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use bound::{Bound, ParseBoundError, Position};
-pub use judge::judge;
+pub(crate) use judge::judge;
 pub use sweep::Sweep;
 
+use crate::selection::{Selection, number};
 use crate::statistics::{Interval, Sides};
-use crate::study::Selection;
 use crate::sweep::family::is_family;
-use crate::sweep::number;
 
 /// A claim of a paper.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -287,6 +286,16 @@ pub struct EraVerdict {
     pub leaning: Option<Verdict>,
     /// Each test in each environment.
     pub parts: Vec<Part>,
+}
+
+impl EraVerdict {
+    /// `undecided (holds?)`: the verdict, and the verdict that the estimates alone would give.
+    pub(crate) fn text(&self) -> String {
+        match self.leaning {
+            Some(leaning) => format!("{} ({leaning}?)", self.verdict),
+            None => self.verdict.to_string(),
+        }
+    }
 }
 
 /// A test in one environment.

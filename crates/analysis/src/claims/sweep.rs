@@ -7,10 +7,10 @@ use serde::Deserialize;
 use super::judge::{Bench, Measured, join};
 use super::{Kind, Relation, Side};
 use crate::run::Cell;
-use crate::statistics::{Bootstrap, Estimate, Interval, Sides, mean};
-use crate::study::Selection;
+use crate::selection::{Selection, number};
+use crate::statistics::{Bootstrap, Estimate, Interval, Sides, indices, mean, mean_at};
 use crate::sweep::shape::{Knee, Pick, Place, slope, steadiness};
-use crate::sweep::{NoCurve, levels, number};
+use crate::sweep::{NoCurve, levels};
 
 /// Which curve a test uses, and which part of it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -141,14 +141,10 @@ impl Bench<'_> {
         let samples: Vec<Vec<f64>> = traces
             .iter()
             .flat_map(|trace| &trace.numbers)
-            .map(|numbers| (0..numbers.len()).map(|place| place as f64).collect())
+            .map(|numbers| indices(numbers.len()))
             .collect();
         let samples: Vec<&[f64]> = samples.iter().map(Vec::as_slice).collect();
-        let numbers = || traces.iter().flat_map(|trace| &trace.numbers);
-        let sides = match numbers().all(|other| *other == traces[0].numbers[0]) {
-            true => Sides::Paired,
-            false => Sides::Independent,
-        };
+        let sides = Sides::of(traces.iter().flat_map(|trace| &trace.numbers));
         let figure = |drawn: &[&[f64]]| -> Result<f64, String> {
             let mut rest = drawn;
             let curves: Vec<Drawn<'_>> = traces
@@ -170,7 +166,7 @@ impl Bench<'_> {
             };
         }
         let statistic = |drawn: &[&[f64]]| figure(drawn).unwrap_or(f64::NAN);
-        match self.bootstrap.estimate(&samples, sides, &statistic) {
+        match self.inputs.bootstrap.estimate(&samples, sides, &statistic) {
             Some(mut estimate) => {
                 if relation.kind == Kind::Knee && is_between_levels(sweep) {
                     reach_back(&mut estimate, &traces[0].xs, expected);
@@ -205,7 +201,7 @@ impl Bench<'_> {
     ) -> Result<Trace<'a>, Measured> {
         let metric = side.metric.as_ref().unwrap_or(&relation.metric);
         let selection = place.with(&side.selection);
-        let found = levels(self.run, self.study, &selection, &sweep.along).map_err(no_curve)?;
+        let found = levels(&self.inputs, &selection, &sweep.along).map_err(no_curve)?;
         let mut remark = found.left_out.join("; ");
         let mut trace: Option<Trace<'a>> = None;
         for (x, cell) in found.cells {
@@ -275,7 +271,7 @@ impl Bench<'_> {
         let mut cells: Vec<Standing> = Vec::new();
         let mut remark = String::new();
         for environment in combinations(&sweep.across) {
-            for level in &self.study.factors[among].levels {
+            for level in &self.inputs.factors[among].levels {
                 let mut side = relation.left.clone();
                 for (factor, level) in &environment {
                     side.selection = side.selection.at(factor, level);
@@ -310,17 +306,14 @@ impl Bench<'_> {
             return Measured::Missing;
         }
         let strict = Bootstrap {
-            level: 1.0 - (1.0 - self.bootstrap.level) / pairs.len() as f64,
-            ..*self.bootstrap
+            level: 1.0 - (1.0 - self.inputs.bootstrap.level) / pairs.len() as f64,
+            ..*self.inputs.bootstrap
         };
         let mut contests: BTreeMap<(&str, &str), Contest> = BTreeMap::new();
         for (one, other) in &pairs {
             let values = |side: &[(u32, f64)]| side.iter().map(|(_, v)| *v).collect::<Vec<f64>>();
             let numbers = |side: &[(u32, f64)]| side.iter().map(|(n, _)| *n).collect::<Vec<u32>>();
-            let sides = match numbers(&one.3) == numbers(&other.3) {
-                true => Sides::Paired,
-                false => Sides::Independent,
-            };
+            let sides = Sides::of([&one.3, &other.3].map(|side| numbers(side)));
             let ratio = strict.ratio(&values(&one.3), &values(&other.3), sides);
             let Some(ratio) = ratio.filter(|ratio| ratio.value > 0.0 && ratio.value.is_finite())
             else {
@@ -368,10 +361,7 @@ impl Trace<'_> {
             values
                 .iter()
                 .zip(places)
-                .map(|(values, places)| {
-                    let drawn: Vec<f64> = places.iter().map(|p| values[*p as usize]).collect();
-                    mean(&drawn)
-                })
+                .map(|(values, places)| mean_at(values, places))
                 .collect()
         };
         let mut ys = means(&self.values);

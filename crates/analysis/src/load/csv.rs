@@ -10,6 +10,7 @@
 use serde_json::Value;
 
 use super::{LoadResult, Summary, Verdict};
+use crate::csv::field;
 
 /// Every figure of the summary, one per line: `measured.phases.corrected.p99_ms,12.3,ms`. Texts (the URL,
 /// settings, reasons for INVALID) are lines too, without a unit. The timeline and the targets are left out,
@@ -94,12 +95,4 @@ fn line(text: &mut String, name: &str, value: &str) {
     })
     .map_or("", |(_, unit)| unit);
     text.push_str(&format!("{},{},{unit}\n", field(name), field(value)));
-}
-
-fn field(value: &str) -> String {
-    if value.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", value.replace('"', "\"\""))
-    } else {
-        value.to_owned()
-    }
 }

@@ -47,7 +47,7 @@ pub fn of(result: &LoadResult) -> Vec<String> {
             .collect();
         findings.push(format!(
             "{} lines or entries of the workload's file are not requested: {}",
-            count(result.skipped.values().sum()),
+            count(result.skipped.values().sum::<u64>()),
             skipped.join(", ")
         ));
     }

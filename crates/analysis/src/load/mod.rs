@@ -18,8 +18,7 @@
 //! - [`screen`]: the report on the terminal; [`webstone`]: the same in that benchmark's terms
 //! - [`Summary`]: the result as JSON with a published schema; [`mod@csv`], [`hdr`], [`prometheus`]: the same in
 //!   other formats
-//! - [`server`]: what probes measured on the server's machine, if they ran, and which resource that makes
-//!   suspect
+//! - [`server`]: what probes measured on the server's machine, if they ran
 //! - [`findings`]: notable facts, in sentences
 //! - [`Slo`]: thresholds, and whether the result meets them
 
@@ -28,9 +27,11 @@ pub mod csv;
 mod distribution;
 pub mod findings;
 pub mod hdr;
+mod lines;
 mod numbers;
 mod phases;
 pub mod prometheus;
+mod protocol_screen;
 mod protocols;
 mod quantity;
 mod rates;
@@ -38,6 +39,7 @@ mod result;
 pub mod screen;
 pub mod server;
 mod server_screen;
+mod signals;
 pub mod slo;
 pub mod summary;
 pub mod webstone;

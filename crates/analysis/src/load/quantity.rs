@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+pub(super) use fathometer_model::digits::grouped as count;
+use fathometer_model::digits::significant;
+
 /// `712 µs`, `1.40 s`, `0.085 µs`: three significant digits, down to the nanosecond.
 pub(super) fn time(time: Duration) -> String {
     seconds(time.as_secs_f64())
@@ -29,31 +32,12 @@ pub(super) fn three_digits(value: f64) -> String {
     match size {
         small if small < 0.000_999_5 => format!("{value:.2e}"),
         small if small < 0.099_95 => format!("{value:.4}"),
-        small if small < 0.999_5 => format!("{value:.3}"),
-        small if small < 9.995 => format!("{value:.2}"),
-        middle if middle < 99.95 => format!("{value:.1}"),
+        middle if middle < 99.95 => significant(value),
         large => {
-            let digits = count(large.round() as u64);
-            if value < 0.0 {
-                format!("-{digits}")
-            } else {
-                digits
-            }
+            let sign = if value < 0.0 { "-" } else { "" };
+            format!("{sign}{}", count(large.round() as u64))
         }
     }
-}
-
-/// `1 234 567`.
-pub(super) fn count(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// `1 exchange`, `2 exchanges`.
@@ -103,9 +87,7 @@ mod tests {
 
     #[test]
     fn counts_are_grouped_and_shares_keep_their_digits() {
-        assert_eq!(count(999), "999");
-        assert_eq!(count(1_000), "1 000");
-        assert_eq!(count(12_345_678), "12 345 678");
+        assert_eq!(three_digits(-12_345.6), "-12 346");
         assert_eq!(counted(1, "page"), "1 page");
         assert_eq!(counted(0, "page"), "0 pages");
         assert_eq!(octets(999.0), "999 B");

@@ -5,21 +5,17 @@
 //! validity: first the validity itself, then the outcome of every exchange, offered against achieved rate,
 //! exact bytes, errors with their meanings, the generator's own cost, and every setting that was not requested.
 
+use super::lines::{WIDTH, line};
 use super::quantity::{count, counted, octets, percent, three_digits, time};
 use super::{
-    Distribution, LoadResult, LoopKind, Verdict, Window, WorkerHealth, findings, protocols, rates,
-    server_screen,
+    Distribution, LoadResult, LoopKind, Verdict, Window, WorkerHealth, findings, protocol_screen,
+    rates, server_screen,
 };
 use crate::civil;
-use crate::text::{Align, Grid, columns_of, hanging, wrap};
+use crate::text::{Align, Grid, columns_of, hanging};
 
-pub(super) const WIDTH: usize = 100;
-/// Width in columns of the heads of hanging lines.
-const HEAD: usize = 14;
 /// Number of targets that are shown; the others are only in the files.
 const TARGETS: usize = 10;
-/// Replaces a space at which a line must not be broken; it does not occur in texts.
-const GLUE: char = '\u{1f}';
 
 /// The whole screen. `promises` are the verdicts on an SLO, when there was one.
 pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
@@ -411,7 +407,7 @@ fn rates(result: &LoadResult) -> String {
             count(octets.content.0)
         ),
     ));
-    text.push_str(&protocols::lines(window));
+    text.push_str(&protocol_screen::lines(window));
     text.push_str(&load_factor(result));
     text
 }
@@ -590,26 +586,4 @@ fn promised(promises: &[Verdict], is_valid: bool) -> String {
         ));
     }
     text
-}
-
-/// A head and a text whose further lines are indented below its first one.
-pub(super) fn line(head: &str, text: &str) -> String {
-    let mut out = String::new();
-    for (place, line) in wrap(&glued(text), WIDTH - HEAD).iter().enumerate() {
-        let head = if place == 0 { head } else { "" };
-        let line = line.replace(GLUE, " ");
-        out.push_str(&format!("{head:<HEAD$}{line}\n"));
-    }
-    out
-}
-
-/// Replaces every space after a digit, so that no line is broken there: a number stays together with its
-/// thousands and its unit.
-fn glued(text: &str) -> String {
-    let mut glued = String::with_capacity(text.len());
-    for character in text.chars() {
-        let is_bound = character == ' ' && glued.ends_with(|c: char| c.is_ascii_digit());
-        glued.push(if is_bound { GLUE } else { character });
-    }
-    glued
 }

@@ -1,11 +1,10 @@
 //! The part of the final screen about the server's machine.
 
+use super::LoadResult;
+use super::lines::{HEAD, WIDTH, line};
 use super::quantity::{count, counted, octets, percent, seconds, three_digits};
-use super::screen::{WIDTH, line};
-use super::server::{
-    MachineProbes, NetworkProbes, ProgramProbes, ServerProbes, seconds_an_exchange,
-};
-use super::{LoadResult, server};
+use super::server::{MachineProbes, NetworkProbes, ProgramProbes, ServerProbes};
+use super::signals::{seconds_an_exchange, suspicions};
 use crate::text::hanging;
 
 /// Replaces a figure that the kernel does not report.
@@ -257,7 +256,7 @@ fn cost(server: &ServerProbes) -> String {
 
 /// The resource that the figures make suspect.
 fn suspected(result: &LoadResult) -> String {
-    let suspicions = server::suspicions(result);
+    let suspicions = suspicions(result);
     if suspicions.is_empty() {
         let nothing = "nothing: no resource that was watched is near its end";
         return line("suspected", nothing);
@@ -272,7 +271,7 @@ fn suspected(result: &LoadResult) -> String {
             suspicion.evidence.join("; "),
             suspicion.confirm
         );
-        text.push_str(&hanging(&format!("{head:<14}"), &sentence, WIDTH));
+        text.push_str(&hanging(&format!("{head:<HEAD$}"), &sentence, WIDTH));
     }
     text
 }

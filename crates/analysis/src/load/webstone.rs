@@ -5,7 +5,8 @@
 //! the sum of response times and the test time to whole seconds before the division; here they are not
 //! truncated. And if a plan defines when requests were due, the times are corrected ones.
 
-use super::screen::{self, WIDTH};
+use super::lines::WIDTH;
+use super::screen;
 use super::{LoadResult, LoopKind, quantity, rates};
 use crate::text::{Align, Grid, hanging};
 
@@ -37,7 +38,7 @@ pub fn render(result: &LoadResult) -> String {
     let mut line = |name: &str, value: String, unit: &str| {
         grid.line(vec![name.to_owned(), value, unit.to_owned()]);
     };
-    line(name, quantity::count(clients.into()), "");
+    line(name, quantity::count(clients), "");
     line("Test time", format!("{seconds:.3}"), "s");
     line(
         "Server connection rate",

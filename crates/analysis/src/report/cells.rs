@@ -1,14 +1,15 @@
 //! The evidence for the run's validity: invalid cells, settings that the kernel did not apply, and every cell
 //! with its files.
 
+use fathometer_model::digits::significant;
 use maud::{Markup, html};
 
 use super::embed::reference;
 use super::header;
 use crate::digest::Digest;
 use crate::run::{Cell, CellState, SettingState, stays_inside};
+use crate::selection::MAIN_BLOCK;
 use crate::statistics::Summary;
-use crate::tables::significant;
 
 /// The validity of the run as a whole, and every cell that is not fully valid.
 pub(super) fn validity(digest: &Digest<'_>) -> Markup {
@@ -128,7 +129,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
         }
     }
     // The main block first, then the others by name.
-    blocks.sort_by_key(|block| (*block != crate::study::MAIN_BLOCK, *block));
+    blocks.sort_by_key(|block| (*block != MAIN_BLOCK, *block));
     let columns = &digest.study.cell_columns;
     html! {
         p.lead {

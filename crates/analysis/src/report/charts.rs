@@ -1,10 +1,11 @@
 //! Bars with their intervals and the published figures. A chart has one panel per table, or one panel per
 //! section if a table has several.
 
+use fathometer_model::digits::trimmed;
 use maud::{Markup, html};
 
 use super::stacked;
-use super::svg::{Scale, label, label_width, natural_width, xy};
+use super::svg::{Scale, label_width, natural_width, xy};
 use crate::digest::Digest;
 use crate::study::Figure;
 use crate::tables::{Column, Datum, Measured, RowResult, TableResult};
@@ -158,7 +159,7 @@ impl Panel<'_> {
                 line.grid x1=(xy(scale.place(tick))) x2=(xy(scale.place(tick)))
                     y1=(xy(TOP - 4.0)) y2=(xy(bottom)) {}
                 text.tick x=(xy(scale.place(tick))) y=(xy(bottom + 14.0)) text-anchor="middle" {
-                    (label(tick))
+                    (trimmed(tick))
                 }
             }
             text.tick x=(xy(self.left)) y=(xy(bottom + 29.0)) { (self.figure.axis) }

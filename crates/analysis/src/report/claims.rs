@@ -1,12 +1,11 @@
 //! Claims with their verdicts, every interval drawn against its bounds.
 
+use fathometer_model::digits::{significant, trimmed};
 use maud::{Markup, html};
 
-use super::svg::{Scale, label, xy};
+use super::svg::{Scale, xy};
 use crate::claims::{Bound, ClaimResult, Kind, Part, Verdict};
 use crate::digest::Digest;
-use crate::tables::significant;
-use crate::terminal::verdict_text;
 
 const WIDTH: f64 = 260.0;
 const LANE: f64 = 9.0;
@@ -80,7 +79,7 @@ fn overview(digest: &Digest<'_>, eras: &[String]) -> Markup {
 fn badge(claim: &ClaimResult, era: &str) -> Markup {
     match claim.eras.iter().find(|verdict| verdict.era == era) {
         Some(verdict) => html! {
-            span class={ "badge " (class(verdict.verdict)) } { (verdict_text(verdict)) }
+            span class={ "badge " (class(verdict.verdict)) } { (verdict.text()) }
         },
         None => html! { span class={ "badge " (class(Verdict::NotTested)) } { "not tested" } },
     }
@@ -266,7 +265,7 @@ fn axis(scale: &Scale) -> Markup {
     html! {
         svg.strip.axis viewBox={ "0 0 " (WIDTH) " 14" } aria-hidden="true" {
             @for tick in scale.ticks(4) {
-                text.tick x=(xy(scale.place(tick))) y="10" text-anchor="middle" { (label(tick)) }
+                text.tick x=(xy(scale.place(tick))) y="10" text-anchor="middle" { (trimmed(tick)) }
             }
         }
     }
@@ -315,7 +314,7 @@ fn scale(parts: &[&Part]) -> Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::STYLE;
+    use crate::page::STYLE;
 
     #[test]
     fn every_verdict_has_a_class_of_its_own() {

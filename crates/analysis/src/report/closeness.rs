@@ -1,11 +1,11 @@
 //! Our figures compared with the published ones, each on a line with its tolerance.
 
+use fathometer_model::digits::{significant, trimmed};
 use maud::{Markup, html};
 
-use super::svg::{Scale, label, xy};
+use super::svg::{Scale, xy};
 use crate::closeness::{Closeness, Comparison};
 use crate::digest::Digest;
-use crate::tables::significant;
 
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 16.0;
@@ -132,7 +132,7 @@ fn axis(scale: &Scale) -> Markup {
     html! {
         svg.strip.axis viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } aria-hidden="true" {
             @for tick in scale.ticks(5) {
-                text.tick x=(xy(scale.place(tick))) y="11" text-anchor="middle" { (label(tick)) "%" }
+                text.tick x=(xy(scale.place(tick))) y="11" text-anchor="middle" { (trimmed(tick)) "%" }
             }
         }
     }

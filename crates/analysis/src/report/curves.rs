@@ -1,8 +1,9 @@
 //! Line charts: metrics against a numeric factor, with their intervals.
 
+use fathometer_model::digits::trimmed;
 use maud::{Markup, html};
 
-use super::svg::{Scale, label, xy};
+use super::svg::{Scale, xy};
 use crate::digest::Digest;
 use crate::statistics::coverage_text;
 use crate::sweep::{CurveResult, Line, PanelResult};
@@ -217,14 +218,14 @@ impl<'a> Frame<'a> {
                 line.grid x1=(xy(self.left)) x2=(xy(right))
                     y1=(xy(self.y.place(tick))) y2=(xy(self.y.place(tick))) {}
                 text.tick x=(xy(self.left - 5.0)) y=(xy(self.y.place(tick) + 3.5)) text-anchor="end" {
-                    (label(tick))
+                    (trimmed(tick))
                 }
             }
             @for tick in self.columns() {
                 line.grid x1=(xy(self.x.place(tick))) x2=(xy(self.x.place(tick)))
                     y1=(xy(bottom)) y2=(xy(bottom + 4.0)) {}
                 text.tick x=(xy(self.x.place(tick))) y=(xy(bottom + 15.0)) text-anchor="middle" {
-                    (label(tick))
+                    (trimmed(tick))
                 }
             }
             text.tick x=(xy(right)) y=(xy(bottom + 29.0)) text-anchor="end" { (self.curve.axis) }

@@ -16,38 +16,20 @@ mod stacked;
 mod svg;
 mod tables;
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use crate::Error;
 use crate::digest::Digest;
-use crate::study::StudyData;
-use crate::{summary, sweep};
+use crate::{page, summary, sweep};
 
-const STYLE: &str = include_str!("style.css");
+/// Plots are embedded images.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
-/// Writes `report.html`, `summary.json` and, if the study has curves, `curves.csv` into a run's folder. Returns
-/// the path of the report.
-///
-/// # Errors
-/// When the run cannot be read, or a file cannot be written.
-pub fn write_report(run_folder: &Path, study: &StudyData) -> Result<PathBuf, Error> {
-    let digest = Digest::of(run_folder, study)?;
-    write_digest(&digest)
-}
-
-/// As [`write_report`], for a digest that already exists.
-///
-/// # Errors
-/// When a plot cannot be read, or a file cannot be written.
-pub fn write_digest(digest: &Digest<'_>) -> Result<PathBuf, Error> {
-    write_digest_by(digest, &write)
-}
-
-/// As [`write_digest`], with a `write` of the caller's that writes a file completely or not at all.
+/// Writes `report.html`, `summary.json` and, if the study has curves, `curves.csv` into the folder of a digest's
+/// run. `write` writes a file completely or not at all. Returns the path of the report.
 ///
 /// # Errors
 /// When a plot cannot be read, or a file cannot be written.
@@ -68,7 +50,7 @@ pub fn write_digest_by(
         write(&digest.run.folder.join("curves.csv"), &curves)?;
     }
     let path = digest.run.folder.join("report.html");
-    write(&path, &page(digest)?.into_string())?;
+    write(&path, &whole(digest)?.into_string())?;
     Ok(path)
 }
 
@@ -76,45 +58,34 @@ pub fn write_digest_by(
 ///
 /// # Errors
 /// When a plot cannot be read.
-pub fn page(digest: &Digest<'_>) -> Result<Markup, Error> {
+fn whole(digest: &Digest<'_>) -> Result<Markup, Error> {
     let sections = sections(digest)?;
-    Ok(html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                meta http-equiv="Content-Security-Policy"
-                    content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
-                title { (digest.run.info.study) ": " (digest.run.info.title) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                (header::header(digest))
-                nav aria-label="Contents" {
-                    ol {
-                        @for section in &sections {
-                            li { a href={ "#" (section.id) } { (section.title) } }
-                        }
-                    }
-                }
-                main {
-                    @for section in &sections {
-                        section id=(section.id) {
-                            h2 { (section.title) }
-                            (section.body)
-                        }
-                    }
-                }
-                footer {
-                    "Made by fathometer " (digest.run.info.version)
-                    " from the records of this folder alone; " code { "summary.json" }
-                    " has the same figures for programs."
+    let body = html! {
+        (header::header(digest))
+        nav aria-label="Contents" {
+            ol {
+                @for section in &sections {
+                    li { a href={ "#" (section.id) } { (section.title) } }
                 }
             }
         }
-    })
+        main {
+            @for section in &sections {
+                section id=(section.id) {
+                    h2 { (section.title) }
+                    (section.body)
+                }
+            }
+        }
+        footer {
+            "Made by fathometer " (digest.run.info.version)
+            " from the records of this folder alone; " code { "summary.json" }
+            " has the same figures for programs."
+        }
+    };
+    let info = &digest.run.info;
+    let title = format!("{}: {}", info.study, info.title);
+    Ok(page::page(&title, POLICY, &body))
 }
 
 struct Section {
@@ -169,15 +140,4 @@ fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
     // A run of only some cells may lack the data of a chart.
     sections.retain(|section| !section.body.0.is_empty());
     Ok(sections)
-}
-
-/// Writes a file atomically: first a temporary file beside it, then a rename, so that a full disk keeps the old
-/// file.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let partial = path.with_extension("partial");
-    fs::write(&partial, text)
-        .and_then(|()| fs::rename(&partial, path))
-        .inspect_err(|_| {
-            let _ = fs::remove_file(&partial);
-        })
 }

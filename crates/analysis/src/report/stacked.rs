@@ -1,8 +1,9 @@
 //! Bars of several parts that add up to a figure, one panel per section of a table.
 
+use fathometer_model::digits::trimmed;
 use maud::{Markup, html};
 
-use super::svg::{Scale, label, label_width, natural_width, xy};
+use super::svg::{Scale, label_width, natural_width, xy};
 use crate::digest::Digest;
 use crate::study::Figure;
 use crate::tables::{Measured, RowResult, TableResult};
@@ -74,7 +75,7 @@ pub(super) fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
                             line.grid x1=(xy(scale.place(tick))) x2=(xy(scale.place(tick)))
                                 y1=(xy(TOP - 4.0)) y2=(xy(bottom)) {}
                             text.tick x=(xy(scale.place(tick))) y=(xy(bottom + 14.0))
-                                text-anchor="middle" { (label(tick)) }
+                                text-anchor="middle" { (trimmed(tick)) }
                         }
                         text.tick x=(xy(left)) y=(xy(bottom + 29.0)) { (figure.axis) }
                         @for (index, row) in rows.iter().enumerate() {

@@ -93,16 +93,6 @@ impl Scale {
     }
 }
 
-/// A tick's label, with as few digits as distinguish it from its neighbours.
-pub(super) fn label(value: f64) -> String {
-    let text = format!("{value:.3}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    match text {
-        "" | "-0" => "0".to_owned(),
-        text => text.to_owned(),
-    }
-}
-
 /// A coordinate in tenths, which are finer than a screen can show.
 pub(super) fn xy(value: f64) -> String {
     format!("{value:.1}")
@@ -128,12 +118,14 @@ pub(super) fn natural_width(width: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fathometer_model::digits::trimmed;
+
     use super::*;
 
     #[test]
     fn ticks_are_round_and_within() {
         let labels =
-            |scale: Scale| -> Vec<String> { scale.ticks(4).into_iter().map(label).collect() };
+            |scale: Scale| -> Vec<String> { scale.ticks(4).into_iter().map(trimmed).collect() };
         assert_eq!(
             labels(Scale::linear(0.0, 7.3, 0.0, 1.0)),
             ["0", "2", "4", "6"]

@@ -1,9 +1,10 @@
 //! Tables as HTML: our figures with the interval, other servers, the paper's figures with the ratio.
 
+use fathometer_model::digits::significant;
 use maud::{Markup, html};
 
 use crate::digest::Digest;
-use crate::tables::{Column, Datum, Measured, RowResult, TableResult, significant};
+use crate::tables::{Column, Datum, Measured, RowResult, TableResult};
 
 /// The paper's tables, and a note on those that are missing.
 pub(super) fn of_the_paper(digest: &Digest<'_>) -> Markup {

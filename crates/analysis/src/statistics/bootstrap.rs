@@ -80,6 +80,32 @@ pub enum Sides {
     Independent,
 }
 
+impl Sides {
+    /// Paired if all samples have the same replicates; each item is the replicates' numbers of one sample.
+    ///
+    /// Replicates of the same number used the same random numbers, whatever their cell.
+    pub(crate) fn of<T: PartialEq>(numbers: impl IntoIterator<Item = T>) -> Sides {
+        let mut numbers = numbers.into_iter();
+        let first = numbers.next();
+        match numbers.all(|other| first.as_ref() == Some(&other)) {
+            true => Sides::Paired,
+            false => Sides::Independent,
+        }
+    }
+}
+
+/// The indices of a sample, for statistics that use the same resampled replicates of several metrics:
+/// [`mean_at`] gives the mean of a metric at the drawn indices.
+pub(crate) fn indices(size: usize) -> Vec<f64> {
+    (0..size).map(|index| index as f64).collect()
+}
+
+/// The mean of the values at drawn [`indices`].
+pub(crate) fn mean_at(values: &[f64], drawn: &[f64]) -> f64 {
+    let drawn: Vec<f64> = drawn.iter().map(|index| values[*index as usize]).collect();
+    mean(&drawn)
+}
+
 /// The settings of the resampling.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bootstrap {

@@ -8,13 +8,14 @@
 //! - [`Summary`]: n, mean, median, standard deviation, extremes
 //! - [`Bootstrap`]: resampling, with three methods for the interval
 //! - [`coverage`]: the coverage of an interval from few replicates
-//! - [`distributions`]: the normal distribution and Student's t, as far as the intervals need them
+//! - `distributions`: the normal distribution and Student's t, as far as the intervals need them
 
 mod bootstrap;
 mod coverage;
-pub mod distributions;
+mod distributions;
 
 pub use bootstrap::{Bootstrap, Estimate, Interval, IntervalMethod, LEVEL, Sides};
+pub(crate) use bootstrap::{indices, mean_at};
 pub use coverage::{coverage, coverage_text, enough_replicates};
 
 /// The description of one sample.

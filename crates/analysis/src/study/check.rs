@@ -1,12 +1,13 @@
 //! Checks whether a study's texts agree with each other. An error names the place, the wrong word and the valid
 //! words.
 
-use super::{CLAIMS, Selection, StudyData, TABLES};
+use super::{CLAIMS, StudyData, TABLES};
 use crate::Error;
 use crate::claims::Relation;
+use crate::selection::{Selection, number, unit};
+use crate::sweep::Curve;
 use crate::sweep::family::{is_family, members};
 use crate::sweep::shape::Place;
-use crate::sweep::{Curve, number, unit};
 use crate::tables::Table;
 
 impl StudyData {
@@ -77,7 +78,7 @@ impl StudyData {
             (Some(name), None) => {
                 let known = self.layouts.iter().map(|layout| layout.name.as_str());
                 known_word(TABLES, &place, "layout", name, known)?;
-                self.layout(table)
+                table.layout_of(&self.layouts)
             }
             _ => {
                 let message = format!("{place}: has either a layout or a reason why it is absent");
@@ -108,7 +109,7 @@ impl StudyData {
             let shown = self.tables.iter().filter(|table| table.layout.is_some());
             known_word(TABLES, place, "table", id, shown.map(|t| t.id.as_str()))?;
             let table = self.table(id).expect("just found");
-            let layout = self.layout(table);
+            let layout = table.layout_of(&self.layouts);
             let place = format!("{place}, table {id:?}");
             for row in rows {
                 let known = layout.rows.iter().map(|row| row.label.as_str());

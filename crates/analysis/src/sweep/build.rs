@@ -3,23 +3,19 @@
 use super::family::{is_family, members};
 use super::shape::slope;
 use super::{
-    Curve, CurvePoint, CurveResult, Fit, Line, NoCurve, Panel, PanelResult, PublishedLine, number,
+    Curve, CurvePoint, CurveResult, Fit, Line, NoCurve, Panel, PanelResult, PublishedLine, levels,
 };
-use crate::run::{Cell, CellState, Run};
-use crate::statistics::{Bootstrap, Sides, mean};
-use crate::study::{Selection, StudyData};
+use crate::inputs::Inputs;
+use crate::run::{Cell, CellState};
+use crate::selection::{Selection, differing_factors, number};
+use crate::statistics::{Sides, indices, mean, mean_at};
 
-/// Every curve of a study in every era of a run, in the order of the study, then of the eras. A curve without
-/// measured points is included ([`CurveResult::is_measured`]).
-pub fn build(run: &Run, study: &StudyData, bootstrap: &Bootstrap) -> Vec<CurveResult> {
-    let eras = run.levels("era");
-    let builder = Builder {
-        run,
-        study,
-        bootstrap,
-    };
-    study
-        .curves
+/// Every curve in every era of the run, in the order of the curves, then of the eras. A curve without measured
+/// points is included ([`CurveResult::is_measured`]).
+pub(crate) fn build(inputs: Inputs<'_>, curves: &[Curve]) -> Vec<CurveResult> {
+    let eras = inputs.run.levels("era");
+    let builder = Builder { inputs };
+    curves
         .iter()
         .flat_map(|curve| eras.iter().map(move |era| (curve, era)))
         .map(|(curve, era)| builder.curve(curve, era))
@@ -27,15 +23,13 @@ pub fn build(run: &Run, study: &StudyData, bootstrap: &Bootstrap) -> Vec<CurveRe
 }
 
 struct Builder<'a> {
-    run: &'a Run,
-    study: &'a StudyData,
-    bootstrap: &'a Bootstrap,
+    inputs: Inputs<'a>,
 }
 
 impl Builder<'_> {
     fn curve(&self, curve: &Curve, era: &str) -> CurveResult {
         let published = curve.published.iter().map(|note| {
-            let figures = self.study.published.of_metric(&note.metric);
+            let figures = self.inputs.published.of_metric(&note.metric);
             PublishedLine {
                 text: note.text.clone(),
                 unit: figures.first().map_or(String::new(), |f| f.unit.clone()),
@@ -66,7 +60,7 @@ impl Builder<'_> {
     }
 
     fn panel(&self, curve: &Curve, panel: &Panel, era: &str) -> PanelResult {
-        let series = &self.study.factors[&curve.series].levels;
+        let series = &self.inputs.factors[&curve.series].levels;
         let lines = series.iter().enumerate().filter_map(|(place, level)| {
             let selection = curve.select.clone().at("era", era);
             let selection = selection.with(&panel.select).at(&curve.series, level);
@@ -74,15 +68,14 @@ impl Builder<'_> {
                 true => self.distribution(&selection, &panel.metric),
                 false => self.points(&selection, &curve.along, panel),
             };
-            let fit = panel.per.as_ref().and_then(|per| {
-                let levels = super::levels(self.run, self.study, &selection, &curve.along);
-                let cells = levels.map_or_else(|_: NoCurve| Vec::new(), |levels| levels.cells);
-                self.fit(&cells, per, &panel.metric)
-            });
+            let cells = || {
+                let levels = levels(&self.inputs, &selection, &curve.along);
+                levels.map_or_else(|_: NoCurve| Vec::new(), |levels| levels.cells)
+            };
+            let per = panel.per.as_ref();
+            let fit = per.and_then(|per| self.fit(&cells(), per, &panel.metric));
             let knee = panel.knee.as_ref().and_then(|knee| {
-                let levels = super::levels(self.run, self.study, &selection, &curve.along);
-                let cells = levels.map_or_else(|_: NoCurve| Vec::new(), |levels| levels.cells);
-                let (xs, ys): (Vec<f64>, Vec<f64>) = cells
+                let (xs, ys): (Vec<f64>, Vec<f64>) = cells()
                     .into_iter()
                     .filter_map(|(x, cell)| Some((x, mean_of(cell, &knee.of)?)))
                     .unzip();
@@ -112,8 +105,9 @@ impl Builder<'_> {
 
     /// One point for each level of the factor, in ascending order on the axis.
     fn points(&self, selection: &Selection, along: &str, panel: &Panel) -> Vec<CurvePoint> {
-        let mut cells: Vec<(f64, &Cell)> = selection
-            .matching(self.run, &self.study.factors)
+        let mut cells: Vec<(f64, &Cell)> = self
+            .inputs
+            .cells(selection)
             .filter_map(|cell| Some((number(cell.key.level(along)?)?, cell)))
             .collect();
         cells.sort_by(|(a, _), (b, _)| a.total_cmp(b));
@@ -133,11 +127,11 @@ impl Builder<'_> {
 
     /// One point for each step of one cell's distribution.
     fn distribution(&self, selection: &Selection, family: &str) -> Vec<CurvePoint> {
-        let cells: Vec<&Cell> = selection.matching(self.run, &self.study.factors).collect();
+        let cells: Vec<&Cell> = self.inputs.cells(selection).collect();
         if cells.is_empty() {
             return Vec::new();
         }
-        members(&self.study.metrics, family)
+        members(self.inputs.metrics, family)
             .into_iter()
             .filter_map(|(step, metric)| {
                 let at: Vec<(f64, &Cell)> = cells.iter().map(|cell| (step, *cell)).collect();
@@ -160,27 +154,17 @@ impl Builder<'_> {
             }
         }
         // The resampling draws indices of replicates in each cell, and uses the same indices for both metrics.
-        let places: Vec<Vec<f64>> = numbers
-            .iter()
-            .map(|numbers| (0..numbers.len()).map(|place| place as f64).collect())
-            .collect();
-        let sides = match numbers.windows(2).all(|pair| pair[0] == pair[1]) {
-            true => Sides::Paired,
-            false => Sides::Independent,
-        };
+        let places: Vec<Vec<f64>> = numbers.iter().map(|n| indices(n.len())).collect();
+        let sides = Sides::of(&numbers);
         let means = |drawn: &[&[f64]]| -> (Vec<f64>, Vec<f64>) {
-            let mean_of = |values: &[f64], places: &[f64]| {
-                let drawn: Vec<f64> = places.iter().map(|p| values[*p as usize]).collect();
-                mean(&drawn)
-            };
             let points = both.iter().zip(drawn);
             points
-                .map(|((xs, ys), places)| (mean_of(xs, places), mean_of(ys, places)))
+                .map(|((xs, ys), places)| (mean_at(xs, places), mean_at(ys, places)))
                 .unzip()
         };
         let samples: Vec<&[f64]> = places.iter().map(Vec::as_slice).collect();
         let (xs, ys) = means(&samples);
-        let slope = self.bootstrap.estimate(&samples, sides, &|drawn| {
+        let slope = self.inputs.bootstrap.estimate(&samples, sides, &|drawn| {
             let (xs, ys) = means(drawn);
             slope(&xs, &ys)
         })?;
@@ -195,7 +179,7 @@ impl Builder<'_> {
         let (x, cell) = cells[0];
         if cells.len() > 1 {
             let cells: Vec<&Cell> = cells.iter().map(|(_, cell)| *cell).collect();
-            let factors = crate::study::differing_factors(&cells).join(", ");
+            let factors = differing_factors(&cells).join(", ");
             return Some(CurvePoint {
                 x,
                 level: x,
@@ -213,7 +197,7 @@ impl Builder<'_> {
             }
         };
         let values: Vec<f64> = cell.values(metric).into_iter().map(|(_, v)| v).collect();
-        let estimate = self.bootstrap.mean(&values);
+        let estimate = self.inputs.bootstrap.mean(&values);
         (estimate.is_some() || cell.state() == CellState::Invalid).then_some(CurvePoint {
             x,
             level: x,

@@ -1,6 +1,7 @@
 //! Curves as comma-separated values, one point per line.
 
 use super::CurveResult;
+use crate::csv::field;
 
 const HEADER: &str = "figure,panel,metric,unit,era,series,factor,level,n,mean,low,high,remark\r\n";
 
@@ -31,18 +32,11 @@ pub fn csv_text(curves: &[CurveResult]) -> String {
                         number(interval.map(|i| i.high)),
                         point.remark.clone(),
                     ];
-                    text.push_str(&fields.map(field).join(","));
+                    text.push_str(&fields.each_ref().map(|text| field(text)).join(","));
                     text.push_str("\r\n");
                 }
             }
         }
-    }
-    text
-}
-
-fn field(text: String) -> String {
-    if text.contains([',', '"', '\r', '\n']) {
-        return format!("\"{}\"", text.replace('"', "\"\""));
     }
     text
 }

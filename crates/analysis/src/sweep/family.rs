@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::selection::number;
+
 /// Whether a name is that of a family.
 pub(crate) fn is_family(name: &str) -> bool {
     name.contains('*')
@@ -20,7 +22,7 @@ pub(crate) fn members<'a>(
         .keys()
         .filter_map(|name| {
             let step = name.strip_prefix(head)?.strip_suffix(tail)?;
-            Some((super::number(step)?, name.as_str()))
+            Some((number(step)?, name.as_str()))
         })
         .collect();
     members.sort_by(|(a, _), (b, _)| a.total_cmp(b));

@@ -1,8 +1,9 @@
 //! Sweeps: metrics as functions of a numeric factor.
 //!
 //! A study that varies a factor such as the number of clients over many levels gives curves, one for each
-//! combination of its other factors. [`build`] estimates the curves that a study defines ([`Curve`]); [`shape`]
-//! computes the features of a curve that claims use; [`csv_text`] exports the curves.
+//! combination of its other factors. A study defines its figures of curves ([`Curve`]); they are estimated from a
+//! run ([`CurveResult`]). [`shape`] computes the features of a curve that claims use; [`csv_text`] exports the
+//! curves.
 //!
 //! A level without a valid replicate is left out of its curve, with a remark. No value is interpolated in its
 //! place.
@@ -12,15 +13,16 @@ mod export;
 pub(crate) mod family;
 pub mod shape;
 
+use fathometer_model::digits::significant;
 use serde::{Deserialize, Serialize};
 
-pub use build::build;
+pub(crate) use build::build;
 pub use export::csv_text;
 
-use crate::run::{Cell, CellState, Run};
+use crate::inputs::Inputs;
+use crate::run::{Cell, CellState};
+use crate::selection::{Selection, differing_factors, number};
 use crate::statistics::Estimate;
-use crate::study::{Selection, StudyData};
-use crate::tables::significant;
 use shape::Knee;
 
 /// A figure of curves, as a study describes it: panels with the same quantity on the horizontal axis.
@@ -294,18 +296,17 @@ pub(crate) enum NoCurve {
 /// The valid and partly valid cells of a selection along a numeric factor. Levels that are not numbers are not
 /// part of a curve.
 pub(crate) fn levels<'a>(
-    run: &'a Run,
-    study: &StudyData,
+    inputs: &Inputs<'a>,
     selection: &Selection,
     along: &str,
 ) -> Result<Levels<'a>, NoCurve> {
-    let mut found: Vec<(f64, &'a Cell)> = selection
-        .matching(run, &study.factors)
+    let mut found: Vec<(f64, &'a Cell)> = inputs
+        .cells(selection)
         .filter_map(|cell| Some((number(cell.key.level(along)?)?, cell)))
         .collect();
     found.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     if let Some(twins) = found.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        let factors = crate::study::differing_factors(&[twins[0].1, twins[1].1]);
+        let factors = differing_factors(&[twins[0].1, twins[1].1]);
         return Err(NoCurve::Ambiguous(factors));
     }
     if found.is_empty() {
@@ -319,41 +320,4 @@ pub(crate) fn levels<'a>(
         .map(|(x, cell)| format!("{along} {x} is INVALID: {}", cell.reasons().join("; ")))
         .collect();
     Ok(Levels { cells, left_out })
-}
-
-/// The value of a numeric level: a plain number (`32`), a number with a unit (16 of `16M`), or the last setting
-/// of a word (43 of `microscape:files=43`).
-pub(crate) fn number(level: &str) -> Option<f64> {
-    let setting = level.rsplit('=').next().unwrap_or(level);
-    let value: f64 = setting.parse().or_else(|_| bare(setting).parse()).ok()?;
-    value.is_finite().then_some(value)
-}
-
-/// The unit of a numeric level: empty, or for example the `M` of `16M`.
-pub(crate) fn unit(level: &str) -> &str {
-    &level[bare(level).len()..]
-}
-
-fn bare(level: &str) -> &str {
-    level.trim_end_matches(|c: char| c.is_ascii_alphabetic())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{number, unit};
-
-    #[test]
-    fn levels_are_numbers_with_or_without_a_unit() {
-        assert_eq!((number("32"), unit("32")), (Some(32.0), ""));
-        assert_eq!((number("16M"), unit("16M")), (Some(16.0), "M"));
-        let group = "pareto:mean=256k";
-        assert_eq!((number(group), unit(group)), (Some(256.0), "k"));
-        assert_eq!((number("200ops"), unit("200ops")), (Some(200.0), "ops"));
-        assert_eq!(number("1e3"), Some(1000.0));
-        let setting = "microscape:files=43";
-        assert_eq!((number(setting), unit(setting)), (Some(43.0), ""));
-        for word in ["none", "h1.1", "inf", "NaN", "almeida-300k", "h1.1x2", ""] {
-            assert_eq!(number(word), None, "{word}");
-        }
-    }
 }

@@ -10,6 +10,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::selection::number;
+use crate::statistics::mean;
+
 /// The default share of a curve's maximum that counts as saturated.
 pub const SATURATED: f64 = 0.95;
 
@@ -189,7 +192,7 @@ impl FromStr for Place {
         let error = || ParsePlaceError(text.to_owned());
         let end = |text: &str, open: f64| match text {
             "" => Ok(open),
-            text => super::number(text).ok_or_else(error),
+            text => number(text).ok_or_else(error),
         };
         Ok(match text {
             "all" => Place::All,
@@ -208,7 +211,7 @@ impl FromStr for Place {
                     }
                     Place::Range(from, to)
                 }
-                None => Place::Level(super::number(text).ok_or_else(error)?),
+                None => Place::Level(number(text).ok_or_else(error)?),
             },
         })
     }
@@ -238,7 +241,7 @@ impl Pick {
     /// The one figure for at least one value.
     pub fn of(self, values: &[f64]) -> f64 {
         match self {
-            Pick::Mean => crate::statistics::mean(values),
+            Pick::Mean => mean(values),
             Pick::Least => values.iter().copied().fold(f64::INFINITY, f64::min),
             Pick::Greatest => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         }
@@ -247,7 +250,7 @@ impl Pick {
 
 /// The slope of the straight line by least squares; NaN with fewer than two levels.
 pub fn slope(xs: &[f64], ys: &[f64]) -> f64 {
-    let (x0, y0) = (crate::statistics::mean(xs), crate::statistics::mean(ys));
+    let (x0, y0) = (mean(xs), mean(ys));
     let products: f64 = xs.iter().zip(ys).map(|(x, y)| (x - x0) * (y - y0)).sum();
     let squares: f64 = xs.iter().map(|x| (x - x0).powi(2)).sum();
     if squares == 0.0 {

@@ -4,26 +4,25 @@ use super::{
     Column, Datum, Layout, Measured, PublishedValue, Relative, Row, RowResult, Section, Table,
     TableResult,
 };
-use crate::run::{CellState, Run};
-use crate::statistics::{Bootstrap, Estimate, Interval, Sides};
-use crate::study::{Selection, StudyData, Unresolved};
+use crate::inputs::Inputs;
+use crate::published::Published;
+use crate::run::CellState;
+use crate::selection::{Selection, Unresolved};
+use crate::statistics::{Estimate, Interval, Sides};
 
-/// Every table of a study in every era of a run, in the order of the study, then of the eras. A table without
-/// measured figures is included ([`TableResult::is_measured`]).
-pub fn build(run: &Run, study: &StudyData, bootstrap: &Bootstrap) -> Vec<TableResult> {
-    let eras = run.levels("era");
-    study
-        .tables
+/// Every table that has a layout, in every era of the run, in the order of the tables, then of the eras. A table
+/// without measured figures is included ([`TableResult::is_measured`]).
+pub(crate) fn build(inputs: Inputs<'_>, tables: &[Table], layouts: &[Layout]) -> Vec<TableResult> {
+    let eras = inputs.run.levels("era");
+    tables
         .iter()
         .filter(|table| table.layout.is_some())
         .flat_map(|table| eras.iter().map(move |era| (table, era)))
         .map(|(table, era)| {
             let builder = Builder {
-                run,
-                study,
-                bootstrap,
+                inputs,
                 table,
-                layout: study.layout(table),
+                layout: table.layout_of(layouts),
                 footnotes: Vec::new(),
                 replicates: None,
             };
@@ -33,9 +32,7 @@ pub fn build(run: &Run, study: &StudyData, bootstrap: &Bootstrap) -> Vec<TableRe
 }
 
 struct Builder<'a> {
-    run: &'a Run,
-    study: &'a StudyData,
-    bootstrap: &'a Bootstrap,
+    inputs: Inputs<'a>,
     table: &'a Table,
     layout: &'a Layout,
     footnotes: Vec<String>,
@@ -97,7 +94,7 @@ impl Builder<'_> {
                     let variant = row.variant.as_ref();
                     let variant = variant.map(|variant| format!("{variant}{}", group.suffix));
                     published(
-                        self.study,
+                        self.inputs.published,
                         table.part_of.as_ref().unwrap_or(&table.id),
                         environment,
                         variant.as_ref(),
@@ -138,15 +135,12 @@ impl Builder<'_> {
     /// The ratio of two cells; replicates are paired if both cells have the same ones.
     fn ratio(&self, one: &Selection, base: &Selection, column: &Column) -> Option<Estimate> {
         let values = |selection: &Selection| -> Option<(Vec<u32>, Vec<f64>)> {
-            let cell = selection.resolve(self.run, &self.study.factors).ok()?;
+            let cell = self.inputs.cell(selection).ok()?;
             Some(column.values(cell).into_iter().unzip())
         };
         let ((numbers, one), (others, base)) = (values(one)?, values(base)?);
-        let sides = match numbers == others {
-            true => Sides::Paired,
-            false => Sides::Independent,
-        };
-        let ratio = self.bootstrap.ratio(&one, &base, sides);
+        let sides = Sides::of([numbers, others]);
+        let ratio = self.inputs.bootstrap.ratio(&one, &base, sides);
         ratio.filter(|ratio| ratio.value.is_finite())
     }
 
@@ -157,7 +151,7 @@ impl Builder<'_> {
         whole: Option<&Row>,
         column: &Column,
     ) -> Measured {
-        let cell = match selection.resolve(self.run, &self.study.factors) {
+        let cell = match self.inputs.cell(selection) {
             Ok(cell) => cell,
             Err(Unresolved::NotMeasured) => return Measured::Missing,
             Err(Unresolved::Ambiguous(factors)) => {
@@ -171,7 +165,11 @@ impl Builder<'_> {
         let footnote = match cell.state() {
             CellState::Valid => None,
             CellState::Invalid => {
-                let text = format!("{}: {}", self.run.name(cell), cell.reasons().join("; "));
+                let text = format!(
+                    "{}: {}",
+                    self.inputs.run.name(cell),
+                    cell.reasons().join("; ")
+                );
                 return Measured::Invalid {
                     footnote: self.footnote(text),
                 };
@@ -181,14 +179,14 @@ impl Builder<'_> {
                 // The list of all cells shows the reason.
                 let text = format!(
                     "{out} of {all} replicates invalid and left out: {}",
-                    self.run.name(cell)
+                    self.inputs.run.name(cell)
                 );
                 Some(self.footnote(text))
             }
         };
         let values: Vec<f64> = column.values(cell).into_iter().map(|(_, v)| v).collect();
         let estimate = match whole {
-            None => self.bootstrap.mean(&values),
+            None => self.inputs.bootstrap.mean(&values),
             Some(whole) => self
                 .ratio(selection, &selection.with(&whole.select), column)
                 .map(percent),
@@ -229,7 +227,7 @@ fn percent(share: Estimate) -> Estimate {
 }
 
 fn published(
-    study: &StudyData,
+    published: &Published,
     table: &str,
     environment: Option<&String>,
     variant: Option<&String>,
@@ -237,9 +235,7 @@ fn published(
     prefix: &str,
 ) -> Option<PublishedValue> {
     let metric = format!("{prefix}{}", column.published.as_ref()?);
-    let figure = study
-        .published
-        .find(table, environment?, variant?, &metric)?;
+    let figure = published.find(table, environment?, variant?, &metric)?;
     Some(PublishedValue {
         value: figure.value? * column.published_times.unwrap_or(1.0),
         derived: figure.is_derived(),

@@ -1,18 +1,18 @@
 //! Tables: the paper's own, with the published figures beside ours, and tables of side blocks.
 //!
-//! A table's data define which cell belongs in which place ([`Table`], [`Layout`]). [`build`] finds the cells
-//! in a run and estimates them ([`TableResult`]). [`terminal`](crate::terminal) and [`report`](crate::report)
-//! define how a table looks.
+//! A table's data define which cell belongs in which place ([`Table`], [`Layout`]). Its cells are found in a run
+//! and estimated ([`TableResult`]). The terminal and the report define how a table looks.
 
 mod build;
 
+use fathometer_model::digits;
 use serde::{Deserialize, Serialize};
 
-pub use build::build;
+pub(crate) use build::build;
 
 use crate::run::Cell;
+use crate::selection::Selection;
 use crate::statistics::Estimate;
-use crate::study::Selection;
 
 /// A layout that tables share: columns, in groups, and rows.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -110,21 +110,8 @@ impl Column {
     }
 
     fn decimals(&self, value: f64) -> usize {
-        self.decimals.map_or_else(|| decimals(value), usize::from)
-    }
-}
-
-/// Three significant digits, but at most three decimals: `63.8`, `4.17`, `0.094`, `1204`.
-pub fn significant(value: f64) -> String {
-    format!("{value:.*}", decimals(value))
-}
-
-fn decimals(value: f64) -> usize {
-    match value.abs() {
-        size if size < 0.9995 => 3,
-        size if size < 9.995 => 2,
-        size if size < 99.95 => 1,
-        _ => 0,
+        let decimals = self.decimals.map(usize::from);
+        decimals.unwrap_or_else(|| digits::decimals(value))
     }
 }
 
@@ -197,6 +184,19 @@ pub struct Table {
     pub of_the_paper: bool,
 }
 
+impl Table {
+    /// The layout of this table.
+    ///
+    /// # Panics
+    /// When none of `layouts` is.
+    pub(crate) fn layout_of<'l>(&self, layouts: &'l [Layout]) -> &'l Layout {
+        layouts
+            .iter()
+            .find(|layout| Some(layout.name.as_str()) == self.layout.as_deref())
+            .expect("a table that is shown names a layout of its study")
+    }
+}
+
 /// The same cells at other levels.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -253,12 +253,6 @@ impl TableResult {
     /// Whether its groups of columns have headings.
     pub fn has_named_groups(&self) -> bool {
         self.groups.iter().any(|(_, label)| !label.is_empty())
-    }
-
-    /// Whether it has a published figure that was derived rather than printed.
-    pub fn has_derived(&self) -> bool {
-        self.data()
-            .any(|datum| datum.published.is_some_and(|p| p.derived))
     }
 
     /// The index of a group.
@@ -378,25 +372,4 @@ pub enum Measured {
     },
     /// No figure.
     Missing,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_have_three_significant_digits() {
-        for (value, text) in [
-            (0.0941, "0.094"),
-            (0.99961, "1.00"),
-            (4.168, "4.17"),
-            (9.996, "10.0"),
-            (63.84, "63.8"),
-            (99.96, "100"),
-            (1204.4, "1204"),
-            (-0.25, "-0.250"),
-        ] {
-            assert_eq!(significant(value), text);
-        }
-    }
 }

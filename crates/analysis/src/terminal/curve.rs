@@ -1,8 +1,9 @@
 //! Curves as text: one line for each series, with some of its levels as numbers and all levels as a sparkline.
 
+use fathometer_model::digits::significant;
+
 use super::WIDTH;
 use crate::sweep::{CurveResult, Line, PanelResult};
-use crate::tables::significant;
 use crate::text::{Align, Grid, hanging, wrap};
 
 /// Number of levels that are shown as numbers.

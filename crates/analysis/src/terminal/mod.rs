@@ -4,31 +4,20 @@
 mod curve;
 mod table;
 
-use crate::civil;
-use std::path::Path;
+use fathometer_model::digits::significant;
 
-use crate::Error;
+use crate::civil;
 use crate::claims::{EraVerdict, Part, Verdict};
 use crate::closeness::Closeness;
 use crate::digest::Digest;
 use crate::run::{CellState, Mode, Run, SettingState};
-use crate::study::StudyData;
-use crate::tables::significant;
 use crate::text::{Align, Grid, columns_of, hanging, superscript, wrap};
 
 const WIDTH: usize = 110;
 /// Largest number of invalid cells, and of settings, that are named; the others are only in the report.
 const NAMED: usize = 12;
 
-/// What `fathometer study` prints of a finished, unfinished or old run.
-///
-/// # Errors
-/// When the run cannot be read.
-pub fn render_terminal(run_folder: &Path, study: &StudyData) -> Result<String, Error> {
-    Ok(render(&Digest::of(run_folder, study)?))
-}
-
-/// The whole text. A quick run gets the short form.
+/// What `fathometer study` prints of a finished, unfinished or old run. A quick run gets the short form.
 pub fn render(digest: &Digest<'_>) -> String {
     let mut text = heading(digest);
     let is_quick = digest.run.info.mode == Mode::Quick;
@@ -222,9 +211,7 @@ fn unmeasured<'a>(digest: &'a Digest<'_>, is_quick: bool) -> Vec<(Vec<&'a str>, 
 fn claims(digest: &Digest<'_>, is_quick: bool) -> String {
     let eras = digest.eras();
     let verdicts = digest.claims.iter().flat_map(|claim| &claim.eras);
-    let widest = verdicts
-        .map(|verdict| columns_of(&verdict_text(verdict)))
-        .max();
+    let widest = verdicts.map(|verdict| columns_of(&verdict.text())).max();
     let verdict_width = 2 + widest.unwrap_or(0).max(9);
     let indent = 7 + eras.len() * verdict_width;
     let mut text = format!("{:7}", "Claim");
@@ -243,7 +230,7 @@ fn claims(digest: &Digest<'_>, is_quick: bool) -> String {
         }
         let mut head = format!("{:7}", claim.id);
         for verdict in &claim.eras {
-            head.push_str(&format!("{:verdict_width$}", verdict_text(verdict)));
+            head.push_str(&format!("{:verdict_width$}", verdict.text()));
         }
         let sentence = wrap(&claim.sentence, WIDTH - indent);
         for (index, line) in sentence.iter().enumerate() {
@@ -265,14 +252,6 @@ fn claims(digest: &Digest<'_>, is_quick: bool) -> String {
         text.push_str(&hanging("", &caveat, WIDTH));
     }
     text
-}
-
-/// `undecided (holds?)`: the verdict, and the verdict that the estimates alone would give.
-pub(crate) fn verdict_text(verdict: &EraVerdict) -> String {
-    match verdict.leaning {
-        Some(leaning) => format!("{} ({leaning}?)", verdict.verdict),
-        None => verdict.verdict.to_string(),
-    }
 }
 
 /// The estimates of each test: their range over environments in each era, and the environments in which the

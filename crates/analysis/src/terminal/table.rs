@@ -1,8 +1,10 @@
 //! Tables as text.
 
+use fathometer_model::digits::significant;
+
 use super::WIDTH;
 use crate::statistics::Estimate;
-use crate::tables::{Column, Datum, Measured, RowResult, TableResult, significant};
+use crate::tables::{Column, Datum, Measured, RowResult, TableResult};
 use crate::text::{Align, Grid, hanging, superscript, wrap};
 
 const LABEL: usize = 21;

@@ -8,10 +8,9 @@ use fathometer_analysis::claims::{EraVerdict, Part, Verdict};
 use fathometer_analysis::digest::Digest;
 use fathometer_analysis::run::Mode;
 use fathometer_analysis::tables::{Measured, TableResult};
-use fathometer_analysis::write_report;
 use fathometer_model::ReplicateRecord;
 
-use crate::common::{Fixture, Text, barford, printed, refusal};
+use crate::common::{Fixture, Text, barford, printed, refusal, write_report};
 
 /// The verdicts on some of the study's claims, by era.
 fn verdicts(fixture: &Fixture, ids: &[&str]) -> Vec<(String, Vec<EraVerdict>)> {
@@ -421,7 +420,7 @@ fn the_report_has_tables_distributions_and_slopes() {
         Mode::Quick
     };
     barford::run(mode, 3).write(folder);
-    let page = fs::read_to_string(write_report(folder, &barford::study()).unwrap()).unwrap();
+    let page = fs::read_to_string(write_report(folder, &barford::study())).unwrap();
     for id in [
         "T2-1997", "T4-today", "T7-today", "F2-1997", "F3-today", "F9-today", "B07",
     ] {

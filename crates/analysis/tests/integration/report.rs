@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use fathometer_analysis::digest::Digest;
 use fathometer_analysis::run::Mode;
-use fathometer_analysis::{summary_json, write_report};
+use fathometer_analysis::{summary, terminal};
 
-use crate::common::{self, Fixture};
+use crate::common::{self, Fixture, write_report};
 
 /// A run with every feature: side blocks, plots, invalid cells.
 fn everything(folder: &Path) {
@@ -50,7 +51,7 @@ fn the_report_is_whole_and_stands_alone() {
     let folder = kept.as_deref().map_or(scratch.path(), Path::new);
     fs::create_dir_all(folder).unwrap();
     everything(folder);
-    let path = write_report(folder, &common::study()).unwrap();
+    let path = write_report(folder, &common::study());
     let page = fs::read_to_string(path).unwrap();
 
     for id in [
@@ -98,7 +99,7 @@ fn the_same_records_give_the_same_report() {
     let page = || {
         let folder = tempfile::tempdir().unwrap();
         Fixture::whole(Mode::Quick, 2).write(folder.path());
-        let path = write_report(folder.path(), &common::study()).unwrap();
+        let path = write_report(folder.path(), &common::study());
         fs::read_to_string(path).unwrap()
     };
     assert_eq!(page(), page());
@@ -111,7 +112,7 @@ fn what_a_run_says_is_text_and_never_markup() {
     fixture.info.notes = vec!["<script>alert(1)</script> & more".to_owned()];
     fixture.records[0].folder = "../../etc\"><b>".to_owned();
     fixture.write(folder.path());
-    let path = write_report(folder.path(), &common::study()).unwrap();
+    let path = write_report(folder.path(), &common::study());
     let page = fs::read_to_string(path).unwrap();
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt; &amp; more"));
     assert!(!page.contains("<script") && !page.contains("etc\"><b>"));
@@ -123,9 +124,9 @@ fn a_run_with_nothing_in_it_still_reports() {
     let mut fixture = Fixture::whole(Mode::Quick, 1);
     fixture.records.clear();
     fixture.write(folder.path());
-    let page = fs::read_to_string(write_report(folder.path(), &common::study()).unwrap()).unwrap();
+    let page = fs::read_to_string(write_report(folder.path(), &common::study())).unwrap();
     assert!(page.contains("0 of 0"));
-    let text = fathometer_analysis::render_terminal(folder.path(), &common::study()).unwrap();
+    let text = terminal::render(&Digest::of(folder.path(), &common::study()).unwrap());
     assert!(text.contains("0 of 0 replicates valid"), "{text}");
 }
 
@@ -133,7 +134,7 @@ fn a_run_with_nothing_in_it_still_reports() {
 fn the_summary_has_the_figures_for_programs() {
     let folder = tempfile::tempdir().unwrap();
     everything(folder.path());
-    let summary = summary_json(folder.path(), &common::study()).unwrap();
+    let summary = summary::json(&Digest::of(folder.path(), &common::study()).unwrap());
     assert_eq!(summary["format"], 1);
     assert_eq!(summary["study"], "nielsen97");
     assert_eq!(summary["validity"]["replicates_invalid"], 6);
@@ -193,7 +194,7 @@ fn the_report_fits_a_telephone_and_its_navigation_stays_in_view() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path();
     everything(folder);
-    write_report(folder, &common::study()).unwrap();
+    write_report(folder, &common::study());
     fs::write(folder.join("frame.html"), FRAME).unwrap();
     let output = Command::new(chromium)
         .args([

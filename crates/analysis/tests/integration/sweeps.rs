@@ -7,10 +7,10 @@ use fathometer_analysis::claims::{EraVerdict, Part, Verdict};
 use fathometer_analysis::digest::Digest;
 use fathometer_analysis::run::Mode;
 use fathometer_analysis::study::StudyData;
-use fathometer_analysis::{summary_json, terminal, write_report};
+use fathometer_analysis::{summary, terminal};
 use fathometer_model::ReplicateRecord;
 
-use crate::common::{Fixture, Text, almeida, printed, refusal};
+use crate::common::{Fixture, Text, almeida, printed, refusal, write_report};
 
 fn verdicts(fixture: &Fixture, study: &StudyData) -> Vec<(String, EraVerdict)> {
     let folder = tempfile::tempdir().unwrap();
@@ -383,7 +383,7 @@ fn the_report_has_the_curves_and_stands_alone() {
     ];
     fixture.invalidate(&cell, &[0, 1, 2], "generator 97 % busy, limit 85 %");
     fixture.write(folder);
-    let page = fs::read_to_string(write_report(folder, &almeida::study()).unwrap()).unwrap();
+    let page = fs::read_to_string(write_report(folder, &almeida::study())).unwrap();
     for id in ["F1", "F2", "F3", "F4", "F5", "F6", "S-backlog"] {
         assert!(page.contains(&format!("id=\"{id}-today\"")), "{id}");
     }
@@ -422,7 +422,7 @@ fn curves_are_exported_a_point_a_line() {
     ];
     fixture.invalidate(&cell, &[0, 1], "a \"reason\", with a comma");
     fixture.write(folder.path());
-    write_report(folder.path(), &almeida::study()).unwrap();
+    write_report(folder.path(), &almeida::study());
     let text = fs::read_to_string(folder.path().join("curves.csv")).unwrap();
     let mut lines = text.split("\r\n");
     assert_eq!(
@@ -440,7 +440,7 @@ fn curves_are_exported_a_point_a_line() {
     let invalid = "F1,Throughput,throughput_kB_per_s,kB/s,today,httpd,clients,16,0,,,,\
                    \"INVALID: a \"\"reason\"\", with a comma\"";
     assert!(of_f1.contains(&invalid), "{of_f1:#?}");
-    let summary = summary_json(folder.path(), &almeida::study()).unwrap();
+    let summary = summary::json(&Digest::of(folder.path(), &almeida::study()).unwrap());
     assert_eq!(summary["curves"][0]["id"], "F1");
     assert_eq!(
         summary["curves"][0]["panels"][0]["lines"][0]["points"][0]["x"],

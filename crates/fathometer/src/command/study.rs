@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use fathometer_analysis::run::Mode;
-use fathometer_model::{Instant, Seed};
+use fathometer_model::{Instant, Seed, calendar};
 use fathometer_sys::{Clock, Interrupt, privilege};
 
 use super::{Failure, report};
@@ -144,7 +144,7 @@ fn has_a_record(folder: &Path) -> bool {
 /// `runs/20261121-194500-nielsen97-quick`: the start time in UTC.
 fn default_folder(study: &str, mode: Mode) -> PathBuf {
     let now = Clock::start().realtime_of(Instant::ZERO).as_secs();
-    let (year, month, day) = civil(now / 86_400);
+    let (year, month, day) = calendar::date(now / 86_400);
     let second = now % 86_400;
     let mode = match mode {
         Mode::Quick => "quick",
@@ -158,38 +158,10 @@ fn default_folder(study: &str, mode: Mode) -> PathBuf {
     ))
 }
 
-/// Year, month and day of a number of days since 1970-01-01 (proleptic Gregorian; the method is
-/// that of Howard Hinnant's "chrono-compatible low-level date algorithms").
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let day_of_era = shifted % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use fathometer_lab::data;
-
-    #[test]
-    fn days_are_told_as_dates() {
-        assert_eq!(civil(0), (1970, 1, 1));
-        assert_eq!(civil(10_045), (1997, 7, 3));
-        assert_eq!(civil(11_016), (2000, 2, 29));
-        assert_eq!(civil(20_778), (2026, 11, 21));
-    }
 
     #[test]
     fn every_embedded_study_reads_and_names_what_exists() {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use fathometer_analysis::packets::capture::Record;
-use fathometer_analysis::packets::{
+use fathometer_packets::capture::Record;
+use fathometer_packets::{
     Accounting, CaptureError, Options, TapChoice, TimeSequence, account_each, plot,
 };
 
@@ -199,8 +199,8 @@ fn failure(name: &str, error: &CaptureError) -> Failure {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use fathometer_analysis::packets::parse::Flags;
-    use fathometer_analysis::packets::synthetic::{CaptureWriter, Conversation};
+    use fathometer_packets::parse::Flags;
+    use fathometer_packets::synthetic::{CaptureWriter, Conversation};
 
     use super::*;
 

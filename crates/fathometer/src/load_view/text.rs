@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fathometer_analysis::load::Counts;
 use fathometer_model::Failure;
+pub(super) use fathometer_model::digits::grouped as count;
 
 /// `850 ns`, `12 µs`, `1.2 ms`, `140 s`: two or three digits.
 pub(super) fn time(time: Duration) -> String {
@@ -33,19 +34,6 @@ pub(super) fn rate(per_second: f64) -> String {
     } else {
         format!("{}/s", count(per_second.round() as u64))
     }
-}
-
-/// Digits in groups of three: `1 234 567`.
-pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (n, digit) in digits.chars().enumerate() {
-        if n > 0 && (digits.len() - n).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// `7 s`, `2 min 05 s`, `1 h 00 min`: whole seconds, rounded down.
@@ -135,15 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_grouped_by_thousands() {
-        for (number, text) in [
-            (0, "0"),
-            (999, "999"),
-            (1_000, "1 000"),
-            (1_234_567, "1 234 567"),
-        ] {
-            assert_eq!(count(number), text);
-        }
+    fn rates_are_grouped_by_thousands() {
         assert_eq!(rate(0.0), "0/s");
         assert_eq!(rate(9.94), "9.9/s");
         assert_eq!(rate(9.96), "10/s");

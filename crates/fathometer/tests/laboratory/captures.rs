@@ -15,8 +15,8 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use fathometer_analysis::packets::Class;
 use fathometer_model::ReplicateRecord;
+use fathometer_packets::Class;
 
 /// Number of tshark processes at the same time.
 const COUNTERS: usize = 2;

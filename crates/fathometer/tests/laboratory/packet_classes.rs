@@ -1,6 +1,6 @@
 //! Every packet is in the class that an independent program puts it in.
 //!
-//! [`fathometer_analysis::packets`] and tshark (with the display filter of each class) classify each capture.
+//! [`fathometer_packets`] and tshark (with the display filter of each class) classify each capture.
 //! The test compares the numbers of the frames, not only their count. Some captures are generated here, with
 //! packets that are easily miscounted. Others are recorded in a lab where one is available (if
 //! `FATHOMETER_REQUIRE_LAB` is 1, one must be). Captures of runs in this tree and those named in
@@ -15,14 +15,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fathometer_analysis::packets::capture::Capture;
-use fathometer_analysis::packets::link::ip_packet as ip_packet_in;
-use fathometer_analysis::packets::parse::{Flags, Parsed};
-use fathometer_analysis::packets::synthetic::{
+use fathometer_model::Seed;
+use fathometer_packets::capture::Capture;
+use fathometer_packets::link::ip_packet as ip_packet_in;
+use fathometer_packets::parse::{Flags, Parsed};
+use fathometer_packets::synthetic::{
     CaptureWriter, Conversation, SegmentPlan, ethernet, ip_packet,
 };
-use fathometer_analysis::packets::{Class, Options, TapChoice, account};
-use fathometer_model::Seed;
+use fathometer_packets::{Class, Options, TapChoice, account};
 
 use crate::support::laboratory::possible;
 
@@ -116,7 +116,7 @@ fn the_totals_are_tsharks() {
     assert_eq!(accounting.payload_bytes().0, sum(column("tcp", "tcp.len")));
     assert_eq!(accounting.ip_bytes().0, sum(column("ip", "ip.len")));
 
-    let both = |figure: fn(&fathometer_analysis::packets::DirectionSummary) -> u64| {
+    let both = |figure: fn(&fathometer_packets::DirectionSummary) -> u64| {
         figure(&accounting.up) + figure(&accounting.down)
     };
     let count = |filter: &str| column(filter, "frame.number").len() as u64;

@@ -7,11 +7,11 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use fathometer_analysis::packets::{Accounting, Class, Options, TapChoice, account_file};
 use fathometer_lab::hosts::{Lab, Side};
 use fathometer_lab::wire::WireOptions;
 use fathometer_lab::wire::counts::Course;
 use fathometer_model::{Bytes, Seed};
+use fathometer_packets::{Accounting, Class, Options, TapChoice, account_file};
 use fathometer_path::Profile;
 use fathometer_sys::era::TcpSettings;
 

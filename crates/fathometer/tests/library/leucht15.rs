@@ -8,7 +8,6 @@ use fathometer_analysis::claims;
 use fathometer_analysis::run::{Cell, Run, RunInfo};
 use fathometer_analysis::statistics::Bootstrap;
 use fathometer_analysis::study::{StudyData, StudySources};
-use fathometer_analysis::{sweep, tables};
 use fathometer_lab::data::embedded;
 use fathometer_model::{PathCertificate, ReplicateRecord, Seed, Validity};
 use fathometer_study::spec::Study;
@@ -107,7 +106,7 @@ fn every_level_that_is_run_is_declared_where_it_is_shown() {
 #[test]
 fn every_panel_of_every_curve_has_cells_and_one_for_each_point() {
     let (run, data) = (everything("full"), data());
-    for curve in sweep::build(&run, &data, &bootstrap()) {
+    for curve in data.curve_results(&run, &bootstrap()) {
         let remarks = curve.remarks();
         assert!(remarks.is_empty(), "{}: {remarks:?}", curve.id);
         for panel in &curve.panels {
@@ -119,8 +118,8 @@ fn every_panel_of_every_curve_has_cells_and_one_for_each_point() {
 #[test]
 fn the_papers_figures_have_something_in_a_quick_run_too() {
     let (run, data) = (everything("quick"), data());
-    let curves = sweep::build(&run, &data, &bootstrap());
-    let tables = tables::build(&run, &data, &bootstrap());
+    let curves = data.curve_results(&run, &bootstrap());
+    let tables = data.table_results(&run, &bootstrap());
     let curves = curves.iter().filter(|curve| curve.is_measured());
     let tables = tables.iter().filter(|table| table.is_measured());
     let shown: BTreeSet<&str> = curves
@@ -138,7 +137,7 @@ fn the_papers_figures_have_something_in_a_quick_run_too() {
 #[test]
 fn published_figures_of_the_tables_stand_beside_measured_ones() {
     let (run, data) = (everything("quick"), data());
-    let tables = tables::build(&run, &data, &bootstrap());
+    let tables = data.table_results(&run, &bootstrap());
     let published = |id: &str| -> Vec<f64> {
         let table = tables.iter().find(|table| table.id == id).unwrap();
         let data = table.rows.iter().flat_map(|row| row.data.iter().flatten());
@@ -153,7 +152,7 @@ fn published_figures_of_the_tables_stand_beside_measured_ones() {
 fn every_test_of_every_claim_has_cells() {
     let data = data();
     for mode in ["quick", "full"] {
-        for claim in claims::judge(&everything(mode), &data, &bootstrap()) {
+        for claim in data.claim_results(&everything(mode), &bootstrap()) {
             let era = &claim.eras[0];
             let labels: BTreeSet<&str> = era.parts.iter().map(|p| p.label.as_str()).collect();
             for label in labels {

@@ -8,6 +8,7 @@ use std::io::{self, Cursor, Read as _, Write as _};
 use ::zip::result::ZipError as Broken;
 use ::zip::write::SimpleFileOptions;
 use ::zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
+use fathometer_model::calendar;
 
 use super::{File, Member, is_name};
 
@@ -88,15 +89,7 @@ pub fn read_whole(archive: &[u8]) -> Result<Vec<File>, ZipError> {
 /// A time in seconds since the Unix epoch as an archive stores it: from 1980 on, without a time zone.
 fn local_time(second: u64) -> DateTime {
     let (days, rest) = (second / 86_400, second % 86_400);
-    // Years are counted from March, so that a leap day is the last day. All eras of 400 years are alike.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let march = (5 * day + 2) / 153;
-    let (month, day) = (march + 3, day - (153 * march + 2) / 5 + 1);
-    let year = 400 * era + year + month / 13;
-    let month = if month > 12 { month - 12 } else { month };
+    let (year, month, day) = calendar::date(days);
     DateTime::from_date_and_time(
         year.min(u64::from(u16::MAX)) as u16,
         month as u8,

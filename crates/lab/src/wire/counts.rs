@@ -2,7 +2,7 @@
 //!
 //! A packet is counted when the path delivers it to the receiving host, and a duplicate each time it is
 //! delivered. Packets that the path or a full ring drops are not counted. The classes are those of
-//! [`fathometer_analysis::packets`], so that a capture of the same traffic gives the same counts. Counts are
+//! [`fathometer_packets`], so that a capture of the same traffic gives the same counts. Counts are
 //! kept in a bounded number of time bins, so that a measured window can be extracted later.
 //!
 //! Counting does not allocate memory. When the bins run out, they are merged in pairs.
@@ -11,9 +11,9 @@ use std::array;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use fathometer_analysis::packets::Class;
-use fathometer_analysis::packets::parse::{Parsed, Transport};
 use fathometer_model::{Bytes, Instant};
+use fathometer_packets::Class;
+use fathometer_packets::parse::{Parsed, Transport};
 use fathometer_path::Direction;
 
 /// The initial length of a bin. The ends of a window of one second are accurate to 1 %.

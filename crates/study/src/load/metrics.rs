@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fathometer_analysis::load::{Datagrams, Distribution, LoadResult, Window};
-use fathometer_analysis::packets::Class;
 use fathometer_model::{Bytes, Validity};
+use fathometer_packets::Class;
 use fathometer_sys::cgroup::Usage;
 use fathometer_sys::probe::{Network, ProcessTree, Sample, Step};
 

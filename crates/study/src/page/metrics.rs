@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use fathometer_analysis::packets::{self, Accounting, Class, Direction, Integrity, ServicePeriod};
 use fathometer_http::driver::{BundleAnswer, Policy, Retrieval};
 use fathometer_model::{
     Bytes, CloseReason, ExchangeRecord, Instant, Outcome, PathCertificate, ServiceNews, Validity,
 };
+use fathometer_packets::{Accounting, Class, Direction, Integrity, ServicePeriod};
 use fathometer_sys::Clock;
 
 use super::super::replicate::ReplicateError;
@@ -113,9 +113,11 @@ pub(super) fn service_period(
     };
     // Captures have wall-clock time stamps.
     let since = clock.realtime_of(ready).as_nanos() as u64;
-    packets::service_period_of_file(capture, since).map_err(|error| ReplicateError::Capture {
-        path: capture.display().to_string(),
-        error,
+    fathometer_packets::service_period_of_file(capture, since).map_err(|error| {
+        ReplicateError::Capture {
+            path: capture.display().to_string(),
+            error,
+        }
     })
 }
 

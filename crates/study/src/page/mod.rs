@@ -21,12 +21,12 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use fathometer_analysis::packets::{self, Accounting, Integrity};
 use fathometer_analysis::run::LeftOut;
 use fathometer_http::driver::{
     Options, PageDriver, Policy, Protocol, Retrieval, ValidatorCache, Visit,
 };
 use fathometer_model::{Instant, ReplicateRecord, Validity};
+use fathometer_packets::{Accounting, Integrity};
 use fathometer_sys::era::{AppliedSettings, TcpSettings};
 use fathometer_sys::machine::CpuTimes;
 use fathometer_sys::usage::ThreadClock;
@@ -584,9 +584,9 @@ const CAPTURE: &str = "capture.pcapng";
 
 /// Accounts for the packets of all taps, and writes those of the client's tap to `client` if given.
 fn account(taps: &Path, client: Option<&Path>) -> Result<Accounting, ReplicateError> {
-    let options = packets::Options {
+    let options = fathometer_packets::Options {
         idle_threshold: STALL,
-        ..packets::Options::default()
+        ..fathometer_packets::Options::default()
     };
     let written = |error| {
         let path = client.unwrap_or(taps).to_owned();
@@ -597,15 +597,15 @@ fn account(taps: &Path, client: Option<&Path>) -> Result<Accounting, ReplicateEr
         error,
     };
     let file = File::open(taps)
-        .map_err(|source| failed(packets::CaptureError::Io { offset: 0, source }))?;
+        .map_err(|source| failed(fathometer_packets::CaptureError::Io { offset: 0, source }))?;
     let begin = |client| TapFile::create(client, options.taps.clone());
     let mut extracted = client.map(begin).transpose().map_err(written)?;
-    let each = |record: &packets::capture::Record<'_>| {
+    let each = |record: &fathometer_packets::capture::Record<'_>| {
         if let Some(file) = &mut extracted {
             file.packet(record);
         }
     };
-    let (accounting, _) = packets::account_each(file, &options, each).map_err(failed)?;
+    let (accounting, _) = fathometer_packets::account_each(file, &options, each).map_err(failed)?;
     if let Some(file) = extracted {
         file.finish().map_err(written)?;
     }

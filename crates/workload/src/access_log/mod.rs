@@ -21,6 +21,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use fathometer_model::calendar;
+
 use crate::fault::{Fault, found};
 use crate::plan::{Choice, PageId, TargetId};
 use crate::synthetic::type_of;
@@ -406,7 +408,7 @@ fn seconds(stamp: &str) -> Option<i64> {
         _ => return None,
     };
     let offset = number(&zone[1..3], 0..=23)? * 3600 + number(&zone[3..], 0..=59)? * 60;
-    let days = crate::calendar::days(number(year, 1970..=9999)?, month, number(day, 1..=31)?)?;
+    let days = calendar::days(number(year, 1970..=9999)?, month, number(day, 1..=31)?)?;
     let time =
         number(hour, 0..=23)? * 3600 + number(minute, 0..=59)? * 60 + number(second, 0..=60)?;
     Some(days * 86_400 + time - sign * offset)

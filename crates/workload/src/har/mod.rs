@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
+use fathometer_model::calendar;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -708,7 +709,7 @@ fn since_epoch(text: &str) -> Option<Duration> {
             }
         }
     };
-    let days = crate::calendar::days(year, month, day)?;
+    let days = calendar::days(year, month, day)?;
     let seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset;
     Some(Duration::new(u64::try_from(seconds).ok()?, nanoseconds))
 }

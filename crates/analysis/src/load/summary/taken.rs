@@ -6,10 +6,10 @@ use std::time::Duration;
 use fathometer_model::Failure;
 
 use super::super::protocols::{DatagramsSummary, FramesSummary, HandshakesSummary};
-use super::super::server::{self, SuspicionSummary};
+use super::super::server::SuspicionSummary;
 use super::super::{
     Connections, Counts, Distribution, LoadResult, LoopKind, Numbers, Octets, Window, findings,
-    rates,
+    rates, signals,
 };
 use super::{
     ConnectionsSummary, CountsSummary, FORMAT, GeneratorSummary, IntervalSummary, LoopSummary,
@@ -33,7 +33,7 @@ impl Summary {
             drain: result.drain.as_ref().map(window),
             generator: generator(result),
             server: result.server.clone(),
-            suspected: server::suspicions(result)
+            suspected: signals::suspicions(result)
                 .into_iter()
                 .map(SuspicionSummary::from)
                 .collect(),

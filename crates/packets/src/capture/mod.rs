@@ -192,8 +192,8 @@ pub enum Format {
 /// A capture being read.
 ///
 /// ```
-/// use fathometer_analysis::packets::capture::Capture;
-/// # use fathometer_analysis::packets::synthetic::CaptureWriter;
+/// use fathometer_packets::capture::Capture;
+/// # use fathometer_packets::synthetic::CaptureWriter;
 /// # let mut writer = CaptureWriter::pcapng(&[("client.tx", 101)]);
 /// # writer.packet(0, 1_000, b"octets", None);
 /// # let octets = writer.into_octets();
@@ -201,7 +201,7 @@ pub enum Format {
 /// while let Some(record) = capture.next_record()? {
 ///     assert_eq!(record.data, b"octets");
 /// }
-/// # Ok::<(), fathometer_analysis::packets::capture::CaptureError>(())
+/// # Ok::<(), fathometer_packets::capture::CaptureError>(())
 /// ```
 pub struct Capture<R: Read> {
     window: Window<Source<R>>,

@@ -32,6 +32,7 @@ mod connection;
 mod flow;
 mod list;
 mod metrics;
+mod packed;
 mod quantiles;
 mod sent;
 mod sequence;

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::connection::Connection;
+use super::packed::{packed, unpacked};
 use super::sent::Transmissions;
 
 /// Largest number of unpacked connections. When it is reached, the half with the oldest packets is packed.
@@ -150,18 +151,6 @@ impl Store {
             }
         }
     }
-}
-
-/// A value in the encoded form: a number takes as many bytes as it needs.
-pub(super) fn packed<T: Serialize>(value: &T) -> Box<[u8]> {
-    // The types are fixed and the memory can grow, so the encoder has no other reason to fail.
-    let bytes = postcard::to_allocvec(value).expect("a value of these types can be encoded");
-    bytes.into_boxed_slice()
-}
-
-/// The value that [`packed`] encoded.
-pub(super) fn unpacked<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> T {
-    postcard::from_bytes(bytes).expect("what this program encoded can be decoded")
 }
 
 #[cfg(test)]

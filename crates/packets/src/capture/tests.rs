@@ -1,5 +1,5 @@
 use super::*;
-use crate::packets::synthetic::CaptureWriter;
+use crate::synthetic::CaptureWriter;
 
 const PACKET: &[u8] = b"a packet of 24 octets...";
 

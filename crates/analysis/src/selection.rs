@@ -1,4 +1,4 @@
-//! Selections of cells: a block and some levels.
+//! Selections of cells: a block and some levels of factors.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ impl From<Selection> for BTreeMap<String, String> {
 
 /// The reason why a selection does not resolve to a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unresolved {
+pub(crate) enum Unresolved {
     /// The run has no such cell.
     NotMeasured,
     /// The run has several such cells; these factors distinguish them.
@@ -82,11 +82,6 @@ impl Selection {
         self.block.as_deref().unwrap_or(MAIN_BLOCK)
     }
 
-    /// Whether any cell matches.
-    pub fn has_match(&self, run: &Run, factors: &BTreeMap<String, Factor>) -> bool {
-        self.matching(run, factors).next().is_some()
-    }
-
     /// Every cell that matches.
     pub(crate) fn matching<'a>(
         &self,
@@ -104,7 +99,7 @@ impl Selection {
     ///
     /// # Errors
     /// When the run has no such cell, or more than one.
-    pub fn resolve<'a>(
+    pub(crate) fn resolve<'a>(
         &self,
         run: &'a Run,
         factors: &BTreeMap<String, Factor>,
@@ -148,4 +143,41 @@ pub(crate) fn differing_factors(cells: &[&Cell]) -> Vec<String> {
             .any(|cell| cell.key.level(factor) != cells[0].key.level(factor))
     });
     factors
+}
+
+/// The value of a numeric level: a plain number (`32`), a number with a unit (16 of `16M`), or the last setting
+/// of a word (43 of `microscape:files=43`).
+pub(crate) fn number(level: &str) -> Option<f64> {
+    let setting = level.rsplit('=').next().unwrap_or(level);
+    let value: f64 = setting.parse().or_else(|_| bare(setting).parse()).ok()?;
+    value.is_finite().then_some(value)
+}
+
+/// The unit of a numeric level: empty, or for example the `M` of `16M`.
+pub(crate) fn unit(level: &str) -> &str {
+    &level[bare(level).len()..]
+}
+
+fn bare(level: &str) -> &str {
+    level.trim_end_matches(|c: char| c.is_ascii_alphabetic())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{number, unit};
+
+    #[test]
+    fn levels_are_numbers_with_or_without_a_unit() {
+        assert_eq!((number("32"), unit("32")), (Some(32.0), ""));
+        assert_eq!((number("16M"), unit("16M")), (Some(16.0), "M"));
+        let group = "pareto:mean=256k";
+        assert_eq!((number(group), unit(group)), (Some(256.0), "k"));
+        assert_eq!((number("200ops"), unit("200ops")), (Some(200.0), "ops"));
+        assert_eq!(number("1e3"), Some(1000.0));
+        let setting = "microscape:files=43";
+        assert_eq!((number(setting), unit(setting)), (Some(43.0), ""));
+        for word in ["none", "h1.1", "inf", "NaN", "almeida-300k", "h1.1x2", ""] {
+            assert_eq!(number(word), None, "{word}");
+        }
+    }
 }

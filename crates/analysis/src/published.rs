@@ -116,9 +116,4 @@ impl Published {
         }
         metrics
     }
-
-    /// Whether the paper has figures for a table.
-    pub fn has_table(&self, table: &str) -> bool {
-        self.figures.iter().any(|figure| figure.table == table)
-    }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::packets::synthetic::{Conversation, ip_packet};
+use crate::synthetic::{Conversation, ip_packet};
 
 fn addresses(version: u8) -> (SocketAddr, SocketAddr) {
     let pair = match version {

@@ -1,7 +1,7 @@
-//! Days of the Gregorian calendar.
+//! Dates of the Gregorian calendar in UTC, and their days counted from 1 January 1970.
 
 /// Days from 1 January 1970 to a date in the years 1970 to 9999; `None` when the date does not exist.
-pub(crate) fn days(year: i64, month: i64, day: i64) -> Option<i64> {
+pub fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let lengths = [
         31,
@@ -28,6 +28,27 @@ pub(crate) fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     Some((year - 1970) * 365 + leap_days + in_year + day - 1)
 }
 
+/// Year, month and day of a day counted from 1 January 1970.
+///
+/// Years are counted from March, so that a leap day is the last day of a year. All eras of 400 years are alike
+/// (Howard Hinnant, "chrono-compatible low-level date algorithms").
+pub fn date(days: u64) -> (u64, u64, u64) {
+    const ERA: u64 = 146_097;
+    // From 1 March of the year 0 to 1 January 1970.
+    let days = days + 719_468;
+    let (era, day) = (days / ERA, days % ERA);
+    let year = (day - day / 1_460 + day / 36_524 - day / (ERA - 1)) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let march = (5 * day + 2) / 153;
+    let (month, day) = (march + 3, day - (153 * march + 2) / 5 + 1);
+    let year = 400 * era + year;
+    if month > 12 {
+        (year + 1, month - 12, day)
+    } else {
+        (year, month, day)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +64,14 @@ mod tests {
     }
 
     #[test]
+    fn known_numbers_have_their_dates() {
+        assert_eq!(date(0), (1970, 1, 1));
+        assert_eq!(date(10_045), (1997, 7, 3));
+        assert_eq!(date(11_016), (2000, 2, 29));
+        assert_eq!(date(20_778), (2026, 11, 21));
+    }
+
+    #[test]
     fn days_follow_each_other() {
         let mut expected = 0;
         for year in 1970..2410 {
@@ -50,6 +79,8 @@ mod tests {
                 for day in 1..=31 {
                     if let Some(number) = days(year, month, day) {
                         assert_eq!(number, expected, "{year}-{month}-{day}");
+                        let back = date(number as u64);
+                        assert_eq!(back, (year as u64, month as u64, day as u64));
                         expected += 1;
                     }
                 }

@@ -1,0 +1,24 @@
+//! A page of HTML that needs nothing else: its style sheet is in it, and it forbids everything else.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+/// The style sheet of all pages.
+pub(crate) const STYLE: &str = include_str!("page.css");
+
+/// The whole page. `policy` is its content security policy.
+pub(crate) fn page(title: &str, policy: &str, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body { (body) }
+        }
+    }
+}
