@@ -5,8 +5,11 @@
 //! The fuzzer can therefore find panics, broken invariants, endless loops and unbounded memory.
 
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 /// Coverage for libFuzzer: counters and tables for every edge, and a trace of comparisons.
 const COVERAGE: &str = "-Cpasses=sancov-module \
@@ -35,6 +38,9 @@ pub(crate) struct Arguments {
     /// Seed of libFuzzer's mutations; 0 chooses a new seed and prints it.
     #[arg(long, default_value_t = 0)]
     seed: u32,
+    /// Targets to run at the same time [default: one for each processor].
+    #[arg(long)]
+    jobs: Option<NonZero<usize>>,
 }
 
 /// Builds and runs the targets that `arguments` select.
@@ -53,12 +59,20 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
         &arguments.targets
     };
     let binaries = build(&fuzz)?;
-    let mut broken = Vec::new();
-    for target in chosen {
-        if !fuzz_one(&fuzz, &binaries, target, arguments)? {
-            broken.push(target.as_str());
-        }
-    }
+    // A target uses one thread, so each has a processor of its own for all its seconds.
+    let jobs = match arguments.jobs {
+        Some(jobs) => jobs.get(),
+        None => thread::available_parallelism().map_or(1, NonZero::get),
+    };
+    let sound = side_by_side(chosen, jobs, |target| {
+        fuzz_one(&fuzz, &binaries, target, arguments)
+    })?;
+    let broken: Vec<&str> = chosen
+        .iter()
+        .zip(sound)
+        .filter(|(_, sound)| !sound)
+        .map(|(target, _)| target.as_str())
+        .collect();
     if broken.is_empty() {
         println!("fuzz: {} targets, nothing found", chosen.len());
         Ok(ExitCode::SUCCESS)
@@ -71,6 +85,37 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
         );
         Ok(ExitCode::FAILURE)
     }
+}
+
+/// Calls `work` for each item, on at most `jobs` threads. Returns the results in the order of the items, or the
+/// first error in that order.
+fn side_by_side<T: Sync, R: Send>(
+    items: &[T],
+    jobs: usize,
+    work: impl Fn(&T) -> Result<R, String> + Sync,
+) -> Result<Vec<R>, String> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut results = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(place) else {
+                return results;
+            };
+            results.push((place, work(item)));
+        }
+    };
+    let mut results: Vec<(usize, Result<R, String>)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs.min(items.len()))
+            .map(|_| scope.spawn(worker))
+            .collect();
+        let results = workers.into_iter().map(|worker| worker.join());
+        results
+            .flat_map(|results| results.expect("a worker does not panic"))
+            .collect()
+    });
+    results.sort_by_key(|(place, _)| *place);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// The targets in alphabetical order; each is a file in `fuzz/targets`.
@@ -182,6 +227,24 @@ fn statistic<'a>(report: &'a str, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn results_have_the_order_of_their_items_for_any_number_of_jobs() {
+        let items: Vec<usize> = (0..20).collect();
+        for jobs in [1, 2, 7, 50] {
+            let doubled = side_by_side(&items, jobs, |item| Ok(2 * item)).unwrap();
+            assert_eq!(
+                doubled,
+                items.iter().map(|item| 2 * item).collect::<Vec<_>>()
+            );
+            let odd = side_by_side(&items, jobs, |item| match item % 10 {
+                7 => Err(item.to_string()),
+                _ => Ok(()),
+            });
+            assert_eq!(odd.unwrap_err(), "7");
+        }
+        assert!(side_by_side(&items[..0], 2, |_| Ok(())).unwrap().is_empty());
+    }
 
     /// The manifest lists the targets one by one; cargo would never build a file without an entry.
     #[test]
