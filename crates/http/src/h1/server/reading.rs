@@ -9,7 +9,8 @@ use super::request::{self, BodyFraming, RequestHead};
 use super::text::TextLengths;
 use super::{Body, Connection, Exchange, Reading, Served, Work};
 use crate::h1::chunked::{ChunkedDecoder, ChunkedLimits};
-use crate::h1::fields::{self, HeadEnd, Strictness};
+use crate::h1::syntax::{HeadEnd, Strictness, leading_line_end};
+use crate::message::fields;
 use crate::origin::{NEXT_TURN, Status};
 use crate::pace::Paid;
 
@@ -51,7 +52,7 @@ impl Connection {
 
     /// Reads a head if it is complete; returns its length.
     fn read_head(&mut self, bytes: &[u8], now: Instant) -> usize {
-        let empty_line = fields::leading_line_end(bytes, Strictness::Strict);
+        let empty_line = leading_line_end(bytes, Strictness::Strict);
         if empty_line > 0 && self.empty_lines < MOST_EMPTY_LINES {
             self.empty_lines += 1;
             return empty_line;

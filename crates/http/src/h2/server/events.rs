@@ -4,7 +4,7 @@ use fathometer_model::{Bytes, Instant};
 
 use super::Connection;
 use super::streams::Past;
-use crate::h1::server::RequestText;
+use crate::exchange::{self, RequestText};
 use crate::h2::StreamId;
 use crate::h2::error::ErrorCode;
 use crate::origin::Method;
@@ -15,7 +15,7 @@ pub struct Served {
     /// The values that HTTP/1 has too. Heads are counted as the frames that carry them, HEADERS and
     /// CONTINUATION with their headers, including interim heads. The request head of a push is its
     /// PUSH_PROMISE. Content is counted without framing.
-    pub exchange: crate::h1::server::Served,
+    pub exchange: exchange::Served,
     /// The stream.
     pub stream: StreamId,
     /// Names and values of the request's fields, before compression.
@@ -146,7 +146,7 @@ impl Served {
     /// A record for a request that has not been read yet.
     pub(super) fn unread(stream: StreamId, now: Instant) -> Served {
         Served {
-            exchange: crate::h1::server::Served {
+            exchange: exchange::Served {
                 method: Method::Unknown,
                 file: None,
                 target_hash: 0,

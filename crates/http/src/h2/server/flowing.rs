@@ -57,7 +57,7 @@ impl Connection {
     /// Whether there is room for more content of a response. A response without waiting content is never
     /// blocked by others.
     fn takes_more(&self, slot: Slot) -> bool {
-        match self.streams[slot].content.left() {
+        match self.streams[slot].content.waiting() {
             0 => true,
             left => left < ENOUGH_WAITING.0 && self.text_waiting() < ENOUGH_WAITING_TOGETHER.0,
         }
@@ -80,7 +80,7 @@ impl Connection {
         };
         loop {
             match making.poll(&self.origin, now, |segment| content.push(segment)) {
-                Flowed::Until(next) if next <= now && content.left() < ENOUGH_WAITING.0 => {}
+                Flowed::Until(next) if next <= now && content.waiting() < ENOUGH_WAITING.0 => {}
                 Flowed::Whole => {
                     *flow = None;
                     return Flowed::Whole;
@@ -94,11 +94,11 @@ impl Connection {
     fn resume(&mut self, slot: Slot) {
         let stream = &mut self.streams[slot];
         let waits = stream.progress == Progress::Sending && !stream.scheduled && !stream.blocked;
-        let has_something = stream.content.left() > 0 || stream.flow.is_none();
+        let has_something = stream.content.waiting() > 0 || stream.flow.is_none();
         if !waits || !has_something {
             return;
         }
-        if stream.content.left() > 0 && stream.send.available() == 0 {
+        if stream.content.waiting() > 0 && stream.send.available() == 0 {
             stream.blocked = true;
             self.blocked += 1;
         } else {

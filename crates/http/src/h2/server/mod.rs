@@ -27,7 +27,6 @@ mod memory;
 mod output;
 mod reading;
 mod reason;
-mod request;
 mod requests;
 mod responses;
 mod schedule;
@@ -53,8 +52,8 @@ use super::flow::{CONNECTION_WINDOW, ReceiveWindow, Window};
 use super::frame::{self, Reader, write};
 use super::settings::Settings;
 use super::{PREFACE, StreamId};
+use crate::exchange::{Action, CloseManner, FilePart};
 use crate::field_block::FieldBlock;
-use crate::h1::server::{Action, CloseManner, FilePart};
 use crate::hpack::{Decoder, Encoder};
 use crate::origin::{Dates, Origin};
 
@@ -103,7 +102,7 @@ pub struct Connection {
     /// Number of streams with content that only their own windows block.
     blocked: u32,
     /// Priorities of streams that are not open yet.
-    early_priorities: VecDeque<(StreamId, super::priority::Priority)>,
+    early_priorities: VecDeque<(StreamId, crate::message::Priority)>,
     /// Requests that wait for their turn or are in processing, each with the time when it is done.
     working: VecDeque<(Slot, Instant)>,
     work_until: Instant,

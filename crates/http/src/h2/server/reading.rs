@@ -8,7 +8,8 @@ use super::{CloseReason, Connection, LEAVING_PING, Leaving, PREFACE, Phase, Star
 use crate::h2::StreamId;
 use crate::h2::error::{ConnectionError, Error, ErrorCode, Fault, StreamError};
 use crate::h2::frame::{DataPiece, Dependency, Frame, HeaderBlock, Reader, SettingsList, write};
-use crate::h2::priority::Priority;
+use crate::message::Priority;
+use crate::message::section::{self, Recipient};
 use crate::origin::Status;
 
 /// Idle frames that a request gives back: its WINDOW_UPDATE and its dependency.
@@ -364,7 +365,7 @@ impl Connection {
         if let Some(dependency) = block.dependency {
             self.handle_dependency(id, dependency)?;
         }
-        if !block.end_stream || !super::request::are_trailers(&self.fields) {
+        if !block.end_stream || section::trailers(&self.fields, Recipient::Http2Server).is_err() {
             return Err(StreamError::new(id, Fault::Malformed).into());
         }
         self.end_request(slot, now)

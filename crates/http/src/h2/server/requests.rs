@@ -3,15 +3,16 @@
 use fathometer_model::{Bytes, Instant};
 
 use super::memory::{Key, Known};
-use super::request::{self, Rejection, RequestHead};
 use super::responses::FieldWriter;
 use super::streams::{Past, Progress, Slot};
 use super::{Connection, Leaving};
+use crate::exchange::request_head::{self, Rejection, RequestHead};
 use crate::field_block::FieldBlock;
 use crate::h2::StreamId;
 use crate::h2::error::{Error, ErrorCode, Fault, StreamError};
 use crate::h2::frame::write::{self, Carrier};
-use crate::h2::priority::Priority;
+use crate::message::Priority;
+use crate::message::section::Recipient;
 use crate::origin::conditions::{Lines, Preconditions, Single};
 use crate::origin::target::Target;
 use crate::origin::{Answer, Method, NEXT_TURN, Request, Status};
@@ -32,7 +33,11 @@ impl Connection {
         let fields = std::mem::take(&mut self.fields);
         let head = match is_too_large {
             true => Err(Rejection::Refused(Status::HEADER_TOO_LARGE)),
-            false => request::read(&fields, &self.config.limits),
+            false => {
+                let limits = &self.config.limits;
+                let recipient = Recipient::Http2Server;
+                request_head::read(&fields, recipient, limits.fields, limits.target.0)
+            }
         };
         let result = match head {
             Ok(head) => self.begin_with(slot, &head, early, now),
@@ -67,7 +72,7 @@ impl Connection {
         let stream = &mut self.streams[slot];
         stream.priority = priority.unwrap_or_default();
         stream.told = head.priority;
-        stream.announced = head.announced;
+        stream.announced = head.content_length;
         let exchange = &mut stream.served.exchange;
         exchange.method = head.request.method;
         exchange.file = answer.file();
@@ -81,7 +86,7 @@ impl Connection {
             return Err(StreamError::new(stream.id, Fault::ContentLength).into());
         }
         if head
-            .announced
+            .content_length
             .is_some_and(|length| length > self.config.limits.body.0)
         {
             self.answer_early(slot, Status::CONTENT_TOO_LARGE, now);

@@ -8,8 +8,8 @@ use super::{Connection, Outstanding, QueuedFrame};
 use crate::h2::error::ErrorCode;
 use crate::h2::frame::HEADER_LENGTH;
 use crate::h2::frame::write::{self, Carrier};
-use crate::h2::priority::Priority;
 use crate::hpack::{Encoder, Indexing};
+use crate::message::Priority;
 use crate::origin::{FieldSink, HopField, Octets, Segment};
 
 /// Idle frames that a sent DATA frame gives back: WINDOW_UPDATE for its stream and for the connection.
@@ -37,7 +37,7 @@ impl Connection {
         if self.config.framing.heads == Heads::AtOnce {
             self.write_head(slot, now);
             let stream = &self.streams[slot];
-            match (stream.content.left(), &stream.flow) {
+            match (stream.content.waiting(), &stream.flow) {
                 (0, None) => return self.finish_stream(slot, 0),
                 (0, Some(_)) => return,
                 _ => {}
@@ -73,7 +73,7 @@ impl Connection {
             self.write_head(slot, now);
         }
         let stream = &self.streams[slot];
-        let left = stream.content.left();
+        let left = stream.content.waiting();
         let most = self
             .config
             .framing
@@ -118,7 +118,7 @@ impl Connection {
             }
             self.write_head(slot, now);
             let stream = &self.streams[slot];
-            if stream.content.left() > 0 {
+            if stream.content.waiting() > 0 {
                 place += 1;
             } else if stream.flow.is_some() {
                 self.unschedule(slot);
@@ -168,7 +168,7 @@ impl Connection {
             return;
         };
         let carrier = Carrier::Headers {
-            end_stream: stream.content.left() == 0 && stream.flow.is_none(),
+            end_stream: stream.content.waiting() == 0 && stream.flow.is_none(),
             dependency: None,
         };
         let second = self.origin.wall_clock(now);
@@ -241,7 +241,7 @@ impl Connection {
         let copied = self.config.framing.copied;
         let (origin, output) = (&self.origin, &mut self.output);
         let stream = &mut self.streams[slot];
-        let is_last = stream.content.left() == u64::from(octets) && stream.flow.is_none();
+        let is_last = stream.content.waiting() == u64::from(octets) && stream.flow.is_none();
         output.write(|out| write::data_header(out, stream.id, octets, is_last));
         stream.content.take(octets.into(), |segment| match segment {
             Segment::Text(text) => output.write(|out| out.extend_from_slice(text)),

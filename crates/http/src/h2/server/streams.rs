@@ -6,21 +6,18 @@ use fathometer_model::Instant;
 
 use super::Served;
 use super::memory::Key;
+use crate::exchange::Queue;
 use crate::h2::StreamId;
 use crate::h2::flow::{ReceiveWindow, Window};
-use crate::h2::priority::Priority;
+use crate::message::Priority;
+use crate::origin::Answer;
 use crate::origin::dynamic::Flow;
-use crate::origin::ranges::ByteRange;
-use crate::origin::{Answer, Segment, Selected};
 use crate::pace::Paid;
 
 /// The most streams reset by the server that are remembered: frames in flight are allowed on them.
 const MOST_RESET_HERE: usize = 256;
 /// The most streams that ended otherwise and are remembered.
 const MOST_ENDED: usize = 64;
-
-/// Consumed text is dropped when it reaches this size.
-const COMPACT_AT: usize = 16 * 1024;
 
 /// A place in the table of open streams; reused when its stream has closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +41,8 @@ pub(super) struct Stream {
     pub answered_early: bool,
     pub answer: Option<Answer>,
     pub progress: Progress,
-    pub content: Content,
+    /// Content that is not in frames yet.
+    pub content: Queue,
     /// The generator of content that is not ready yet.
     pub flow: Option<Box<Flow>>,
     pub priority: Priority,
@@ -75,98 +73,6 @@ pub(super) enum Progress {
     Ready,
     /// Its HEADERS are in frames.
     Sending,
-}
-
-/// Content that is not in frames yet.
-#[derive(Debug, Default)]
-pub(super) struct Content {
-    parts: VecDeque<Part>,
-    text: Vec<u8>,
-    text_start: usize,
-    left: u64,
-}
-
-#[derive(Debug)]
-enum Part {
-    /// The next bytes of the text.
-    Text(usize),
-    Body(Selected, ByteRange),
-}
-
-impl Content {
-    fn clear(&mut self) {
-        self.parts.clear();
-        self.text.clear();
-        self.text_start = 0;
-        self.left = 0;
-    }
-
-    pub fn push(&mut self, segment: Segment<'_>) {
-        match segment {
-            Segment::Text(octets) => {
-                if self.text_start >= COMPACT_AT || self.text_start == self.text.len() {
-                    self.text.drain(..self.text_start);
-                    self.text_start = 0;
-                }
-                self.text.extend_from_slice(octets);
-                self.left += octets.len() as u64;
-                match self.parts.back_mut() {
-                    Some(Part::Text(last)) => *last += octets.len(),
-                    _ => self.parts.push_back(Part::Text(octets.len())),
-                }
-            }
-            Segment::Body(body, range) if range.length() > 0 => {
-                self.left += range.length();
-                self.parts.push_back(Part::Body(body.clone(), range));
-            }
-            Segment::Body(..) => {}
-        }
-    }
-
-    /// Bytes of text that are left.
-    pub fn text_waiting(&self) -> u64 {
-        (self.text.len() - self.text_start) as u64
-    }
-
-    /// Bytes that are left.
-    pub fn left(&self) -> u64 {
-        self.left
-    }
-
-    /// Takes the next `octets` bytes, in pieces.
-    pub fn take(&mut self, octets: u64, mut sink: impl FnMut(Segment<'_>)) {
-        let mut wanted = octets.min(self.left);
-        self.left -= wanted;
-        while wanted > 0 {
-            let Some(part) = self.parts.front_mut() else {
-                break;
-            };
-            let (taken, is_done) = match part {
-                Part::Text(length) => {
-                    let taken = (*length as u64).min(wanted);
-                    let end = self.text_start + taken as usize;
-                    sink(Segment::Text(&self.text[self.text_start..end]));
-                    self.text_start = end;
-                    *length -= taken as usize;
-                    (taken, *length == 0)
-                }
-                Part::Body(body, range) => {
-                    let taken = range.length().min(wanted);
-                    let piece = ByteRange {
-                        first: range.first,
-                        end: range.first + taken,
-                    };
-                    sink(Segment::Body(body, piece));
-                    range.first += taken;
-                    (taken, range.length() == 0)
-                }
-            };
-            wanted -= taken;
-            if is_done {
-                self.parts.pop_front();
-            }
-        }
-    }
 }
 
 /// How a closed stream ended.
@@ -354,7 +260,7 @@ impl Stream {
             answered_early: false,
             answer: None,
             progress: Progress::Reading,
-            content: Content::default(),
+            content: Queue::default(),
             flow: None,
             priority: Priority::default(),
             scheduled: false,

@@ -6,7 +6,7 @@ use fathometer_model::Instant;
 
 use super::streams::{Progress, Slot};
 use super::{CloseReason, Connection, Phase, Start};
-use crate::h1::server::Action;
+use crate::exchange::Action;
 use crate::h2::error::Fault;
 
 /// When a server shuts down: how long it waits for a client to close its side.

@@ -6,11 +6,12 @@ use fathometer_model::{Bytes, Instant};
 
 use super::{Connection, ServerConfig};
 use crate::field_block::FieldBlock;
-use crate::h1::fields::{self, Strictness};
 use crate::h1::server::Upgrade;
+use crate::h1::syntax::{Strictness, split_head};
 use crate::h2::StreamId;
 use crate::h2::error::{ConnectionError, Error, Fault};
 use crate::h2::frame::SettingsList;
+use crate::message::fields;
 use crate::origin::Origin;
 
 impl Connection {
@@ -71,7 +72,7 @@ impl Connection {
 
 /// Converts an HTTP/1.1 head that has been parsed before into fields of HTTP/2.
 fn translate(head: &[u8], block: &mut FieldBlock) {
-    let Ok((line, lines)) = fields::split_head(head, Strictness::Strict) else {
+    let Ok((line, lines)) = split_head(head, Strictness::Strict) else {
         return;
     };
     let mut words = line.split(|&byte| byte == b' ');

@@ -4,12 +4,13 @@ use fathometer_model::{Bytes, Instant};
 
 use super::connection::{Connection, Phase, number};
 use super::stream::{Expect, Reading};
-use crate::client::RequestId;
+use crate::exchange::RequestId;
+use crate::exchange::request_head::{self, Rejection};
 use crate::field_block::FieldBlock;
 use crate::h3::critical::Told;
 use crate::h3::frame::{FrameType, Piece};
-use crate::h3::message::{self, Malformed, Rejection};
 use crate::h3::{Action, ErrorCode, Fault, is_bidirectional, is_request};
+use crate::message::section::{self, Malformed, Recipient};
 use crate::origin::{Method, Status};
 use crate::pace::Paid;
 use crate::qpack::{self, Decoded};
@@ -300,7 +301,7 @@ impl Connection {
             self.fields = fields;
             return begun;
         }
-        message::trailers(&self.fields)?;
+        section::trailers(&self.fields, Recipient::Http3)?;
         open.expect = Expect::End;
         Ok(())
     }
@@ -314,7 +315,8 @@ impl Connection {
     ) -> Result<(), Trouble> {
         let limits = &self.config.limits;
         let (most_fields, most_body) = (limits.fields, limits.body.0);
-        let head = match message::request(fields, most_fields, limits.target.0) {
+        let head = match request_head::read(fields, Recipient::Http3, most_fields, limits.target.0)
+        {
             Ok(head) => head,
             Err(rejection) => {
                 self.describe_refused(request, fields);
