@@ -87,10 +87,12 @@ pub struct RequestLine<'a> {
 pub enum Content {
     /// No content, and no field that describes it.
     None,
-    /// This many bytes, framed by `Content-Length`; they must follow by [`send_content`](crate::client::Connection::send_content).
+    /// This many bytes, framed by `Content-Length`; they must follow by
+    /// [`send_content`](crate::client::Connection::send_content).
     Sized(u64),
     /// An unknown number of bytes in the chunked coding, HTTP/1.1 only. They must follow by
-    /// [`send_content`](crate::client::Connection::send_content) and be ended by [`finish_content`](crate::client::Connection::finish_content).
+    /// [`send_content`](crate::client::Connection::send_content) and be ended by
+    /// [`finish_content`](crate::client::Connection::finish_content).
     Chunked,
 }
 
@@ -100,7 +102,8 @@ pub enum SendError {
     /// The connection accepts no further request: it is closed or will be.
     #[error("the connection takes no more requests")]
     Closed,
-    /// The number of requests without a response has reached [`Config::depth`](crate::h1::client::Config::depth).
+    /// The number of requests without a response has reached
+    /// [`Config::depth`](crate::h1::client::Config::depth).
     #[error("the pipeline is full")]
     PipelineFull,
     /// The content of the previous request is not complete.

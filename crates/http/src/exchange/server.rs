@@ -1,4 +1,4 @@
-//! What servers of all versions of HTTP tell their caller.
+//! The vocabulary of servers: actions, and records of exchanges.
 
 use fathometer_model::{Bytes, FileId, Instant};
 
@@ -63,6 +63,15 @@ pub struct Served {
     pub received: Instant,
     /// When the transport took the last byte of the response.
     pub at: Instant,
+}
+
+impl Served {
+    /// The hash of a target: 64-bit FNV-1a.
+    pub(crate) fn target_hash(target: &[u8]) -> u64 {
+        target.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
 }
 
 /// The texts of a request for a log, as the client sent them.

@@ -213,7 +213,7 @@ impl Connection {
                 method: head.request.method,
                 file: answer.file(),
                 target_hash: if self.config.events {
-                    fnv(head.target)
+                    Served::target_hash(head.target)
                 } else {
                     0
                 },
@@ -352,11 +352,4 @@ impl Connection {
     fn is_answering(&self) -> bool {
         self.flowing.is_some() || self.undecided.is_some()
     }
-}
-
-/// 64-bit FNV-1a.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

@@ -23,12 +23,10 @@ impl Connection {
         upgrade: &Upgrade,
         now: Instant,
     ) -> Connection {
-        let mut connection = Connection::new(origin, config, now);
-        connection.output = super::Output::default();
+        let mut connection = Connection::silent(origin, config, now);
         connection
-            .output
+            .responses
             .write(|out| out.extend_from_slice(Upgrade::RESPONSE));
-        connection.receive = super::ReceiveWindow::new(super::CONNECTION_WINDOW);
         connection.send_preface();
         if let Err(error) = connection.take_settings(upgrade) {
             connection.refuse(error);
@@ -42,20 +40,17 @@ impl Connection {
     /// Applies the settings that came with the request; they are not acknowledged.
     fn take_settings(&mut self, upgrade: &Upgrade) -> Result<(), ConnectionError> {
         let list = SettingsList::parse(&upgrade.settings).ok_or(Fault::FrameLength)?;
-        for (id, value) in list.iter() {
-            self.peer.apply(id, value)?;
-        }
-        self.encoder.set_table_limit(self.peer.header_table_size);
-        Ok(())
+        self.responses.apply_first_settings(&list)
     }
 
     /// Opens the first stream with the request.
     fn take_request(&mut self, upgrade: &Upgrade, now: Instant) {
         let id = StreamId::new(1);
-        self.last_stream = id;
+        self.streams.use_number(id);
         self.fields.clear();
         translate(&upgrade.head, &mut self.fields);
-        let (receive, send) = (self.receive_initial, self.peer.initial_window_size);
+        let receive = self.receiving.stream_window();
+        let send = self.responses.peer().initial_window_size;
         let slot = self.streams.open(id, receive, send, now);
         self.requests += 1;
         let stream = &mut self.streams[slot];
