@@ -14,17 +14,15 @@
 //! HTTP/3 is not included: its machine uses many QUIC streams and not one transport.
 
 mod event;
-mod head;
-mod pending;
 mod request;
 
 use fathometer_model::{Bytes, CloseReason, Failure, Instant};
 
-pub use event::{Event, Received, RequestId};
-pub use head::Head;
-pub use pending::Pending;
-pub use request::{Content, PreparedRequest, Queued, RequestLine, RequestWriter, SendError};
+pub use request::{PreparedRequest, RequestWriter};
 
+pub use crate::exchange::{
+    Content, Event, Head, Pending, Queued, Received, RequestId, RequestLine, SendError,
+};
 use crate::h1;
 use crate::h2;
 
@@ -136,7 +134,7 @@ impl Connection {
     ) -> Result<Queued, SendError> {
         match (self, prepared) {
             (Connection::Http1(connection), PreparedRequest::Http1(prepared)) => {
-                Ok(connection.request_prepared(prepared, target)?.into())
+                connection.request_prepared(prepared, target)
             }
             (Connection::Http2(connection), PreparedRequest::Http2(prepared)) => {
                 connection.request_prepared(prepared, target)

@@ -2,34 +2,8 @@
 
 use std::fmt;
 
-use fathometer_model::Bytes;
-
-use super::event::RequestId;
-use crate::driver::Protocol;
-use crate::h1;
-pub use crate::h1::client::{Content, RequestLine, SendError};
-use crate::{h2, h3};
-
-/// A request that was queued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Queued {
-    /// Its number on this connection.
-    pub request: RequestId,
-    /// Bytes of its head on the wire. HTTP/2: HEADERS and CONTINUATION frames with their headers.
-    pub head: Bytes,
-    /// The same before compression: names and values. Equal to `head` in HTTP/1.x, which has no compression.
-    pub fields: Bytes,
-}
-
-impl From<h1::client::Queued> for Queued {
-    fn from(queued: h1::client::Queued) -> Queued {
-        Queued {
-            request: queued.request,
-            head: queued.head,
-            fields: queued.head,
-        }
-    }
-}
+use crate::exchange::{Content, Protocol, Queued, SendError, is_target};
+use crate::{h1, h2, h3};
 
 /// Writes one request. Dropping it before one of the `send` methods has no effect.
 #[derive(Debug)]
@@ -75,7 +49,7 @@ impl<'c> RequestWriter<'c> {
     /// content waits for [`Event::SendContent`](super::Event::SendContent).
     pub fn send_with(self, content: Content, expect_continue: bool) -> Result<Queued, SendError> {
         match self {
-            RequestWriter::Http1(writer) => Ok(writer.send_with(content, expect_continue)?.into()),
+            RequestWriter::Http1(writer) => writer.send_with(content, expect_continue),
             RequestWriter::Http2(writer) => writer.send_with(content, expect_continue),
         }
     }
@@ -120,6 +94,6 @@ impl PreparedRequest {
 
     /// Whether the target is valid in a request: visible ASCII characters, at least one.
     pub fn takes(target: &str) -> bool {
-        h1::client::PreparedRequest::takes(target)
+        is_target(target)
     }
 }

@@ -17,8 +17,8 @@ use fathometer_model::{Failure, Instant, ServiceNews, ServiceRecord};
 
 use super::link::LinkState;
 use super::page::{ConnectionId, PageDriver, without_port};
-use super::policy::Protocol;
 use crate::alt_svc::{self, AltSvc};
+use crate::exchange::Protocol;
 
 /// How long a failed service is not used.
 const BROKEN_FOR: Duration = Duration::from_secs(5 * 60);

@@ -8,7 +8,7 @@ use super::item::{Ask, Exchange, Item, Job, KnownBy, Meaning};
 use super::page::PageDriver;
 use super::retrieval::BundleAnswer;
 use crate::client::{Event, Head, Received, RequestId};
-use crate::h1::client::byteranges::ContentRange;
+use crate::message::ContentRange;
 
 /// 421 (Misdirected Request).
 const MISDIRECTED: u16 = 421;

@@ -11,7 +11,7 @@ use super::kind::{FileKind, Urgency};
 use super::options::{Options, Revalidation, Visit};
 use super::page::PageDriver;
 use crate::client::{Queued, RequestLine};
-use crate::h1::client::Version;
+use crate::exchange::Version;
 use crate::package;
 use crate::package::have;
 

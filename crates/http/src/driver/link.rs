@@ -7,8 +7,9 @@ use fathometer_model::{Bytes, CloseReason, ConnectionRecord, Instant};
 use super::machine::{Hosted, Machine};
 use super::options::{CloseManner, Options};
 use super::page::{Action, ConnectionId, PageDriver};
-use super::policy::{Policy, Protocol};
+use super::policy::Policy;
 use crate::client::RequestId;
+use crate::exchange::Protocol;
 use crate::h1::client as h1;
 use crate::h2;
 

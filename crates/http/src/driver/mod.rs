@@ -92,7 +92,7 @@ mod retrieval;
 mod tests;
 mod unbundle;
 
-pub use crate::h1::client::Version;
+pub use crate::exchange::{Protocol, Version};
 pub use alternative::Service;
 pub use bundle::{Bundle, PageList};
 pub use cache::{BundleEntry, CacheEntry, ValidatorCache};
@@ -106,7 +106,7 @@ pub use options::{
 };
 pub use page::{Action, ConnectionId, PageDriver};
 pub use policy::{
-    DEFAULT_HOSTS, DEFAULT_PIPELINE_DEPTH, MOST_CONNECTIONS, ParsePolicyError, Policy, Protocol,
+    DEFAULT_HOSTS, DEFAULT_PIPELINE_DEPTH, MOST_CONNECTIONS, ParsePolicyError, Policy,
 };
 pub use retrieval::{BundleAnswer, Counters, Milestones, Octets, Retrieval};
 

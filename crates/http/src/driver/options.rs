@@ -11,7 +11,7 @@ use super::bundle::PageList;
 use super::graph::PageGraph;
 use super::kind::Priorities;
 use super::policy::Policy;
-use crate::h1::client::{Limits, Timeouts};
+use crate::exchange::{Limits, Timeouts};
 
 /// All options of a retrieval except the connection policy. The default is the paper's HTTP/1.1 robot: 1024
 /// bytes of output buffer flushed explicitly, validation by entity tag, no content coding, a careful close. Its

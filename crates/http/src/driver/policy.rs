@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::bundle::Bundle;
-use crate::h1::client::Version;
+use crate::exchange::{Protocol, Version};
 
 /// The depth of a pipeline when a policy's text does not give one: deep enough to request the whole Microscape
 /// page (43 files) at once, as the paper's robot did, but limited.
@@ -15,41 +15,6 @@ pub const MOST_CONNECTIONS: u16 = 256;
 
 /// The number of hosts for a page's files when a sharding policy's text does not give one.
 pub const DEFAULT_HOSTS: u16 = 4;
-
-/// The protocol that carries the exchanges of a policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// HTTP/1.x; whether HTTP/1.0 asks to keep connections.
-    Http1(Version),
-    /// HTTP/2 (RFC 9113).
-    Http2,
-    /// HTTP/3 (RFC 9114).
-    Http3,
-}
-
-impl Protocol {
-    /// The version of HTTP/1.x that it is, if it is one.
-    pub const fn http1(self) -> Option<Version> {
-        match self {
-            Protocol::Http1(version) => Some(version),
-            Protocol::Http2 | Protocol::Http3 => None,
-        }
-    }
-
-    /// Whether many exchanges share a connection, each on a stream of its own.
-    pub const fn multiplexes(self) -> bool {
-        matches!(self, Protocol::Http2 | Protocol::Http3)
-    }
-
-    /// Its name in ALPN.
-    pub const fn alpn(self) -> &'static str {
-        match self {
-            Protocol::Http1(_) => "http/1.1",
-            Protocol::Http2 => "h2",
-            Protocol::Http3 => "h3",
-        }
-    }
-}
 
 /// How a client uses connections to retrieve a page.
 ///

@@ -3,7 +3,8 @@
 //! Chunk extensions and trailer fields are checked against their grammar, limited in size, and ignored: no code
 //! here uses them (section 7.1.1: a recipient ignores extensions that it does not recognise).
 
-use super::fields::{Strictness, is_token_byte};
+use super::syntax::Strictness;
+use crate::message::fields::is_token_byte;
 
 /// Limits on framing; the decoder refuses a body that exceeds them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,5 +2,5 @@
 
 pub mod chunked;
 pub mod client;
-pub mod fields;
 pub mod server;
+pub mod syntax;

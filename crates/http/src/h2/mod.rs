@@ -3,7 +3,6 @@
 //! - [`frame`]: frames, read incrementally and written into a buffer
 //! - [`settings`]: the settings of one side
 //! - [`flow`]: flow-control windows
-//! - [`priority`]: clients' priorities for responses
 //! - [`error`]: error codes, and the peer's faults that cause them
 //! - [`server`]: the server side of a connection
 
@@ -11,7 +10,6 @@ pub mod client;
 pub mod error;
 pub mod flow;
 pub mod frame;
-pub mod priority;
 pub mod server;
 pub mod settings;
 

@@ -24,16 +24,15 @@ pub mod client;
 mod critical;
 mod error;
 mod frame;
-mod message;
 pub mod server;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod varint;
 
-use crate::h1::server::FilePart;
+use crate::exchange::FilePart;
 
-pub use crate::h2::priority::Priority;
+pub use crate::message::Priority;
 pub use error::{ErrorCode, Fault};
 pub use settings::Settings;
 

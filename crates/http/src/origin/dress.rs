@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::h1::fields::{self, Strictness};
+use crate::message::fields;
 
 /// A server persona: the fields of its responses, in the order they are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -242,7 +242,7 @@ impl Dress {
             }
             if let FieldValue::Static(value) = &field.value {
                 let value = value.clone();
-                if fields::check_value(value.as_bytes(), Strictness::Strict).is_err() {
+                if !fields::is_value(value.as_bytes()) {
                     return Err(DressError::BadValue { name, value });
                 }
             }

@@ -3,7 +3,7 @@
 use fathometer_model::ContentCoding;
 
 use super::conditions::Lines;
-use crate::h1::fields;
+use crate::message::fields;
 
 /// Chooses among the codings in which a file is stored. `available` yields each with the size of its
 /// representation. `None`: send the file without a coding.

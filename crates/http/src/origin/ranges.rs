@@ -4,7 +4,7 @@
 //! Ranges that overlap, touch or have a gap smaller than a part's own head are merged. A request for more than
 //! [`MAX_RANGES`] ranges gets the complete representation.
 
-use crate::h1::fields;
+use crate::message::fields;
 
 /// The most ranges in a request; with more, its Range field is ignored.
 pub const MAX_RANGES: usize = 16;

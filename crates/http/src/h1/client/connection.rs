@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 
 use fathometer_model::{Bytes, CloseReason, Failure, Instant};
 
-use super::event::{Event, Received, RequestId};
+use super::event::{Event, Received};
 use super::head::{Framing, ResponseHead, STATUS_LINE_START};
 use super::limits::Config;
 use super::output::{Output, Outstanding, Upload};
-use super::request::{RequestLine, RequestWriter, SendError, Version};
+use super::request::RequestWriter;
+use crate::exchange::{RequestId, RequestLine, SendError, Version};
 use crate::h1::chunked::{CHUNK_END, ChunkHead, ChunkedDecoder, ChunkedLimits, LAST_CHUNK};
-use crate::h1::fields::{HeadEnd, Strictness};
+use crate::h1::syntax::{HeadEnd, Strictness};
 
 /// The client side of one HTTP/1.x connection. See the [module](super) for how to drive it.
 #[derive(Debug)]

@@ -2,9 +2,7 @@
 
 use fathometer_model::{Bytes, CloseReason, Failure};
 
-/// A request on one connection: requests are numbered from 0 in the order they were queued.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestId(pub u32);
+use crate::exchange::RequestId;
 
 /// An event on a connection.
 ///

@@ -2,9 +2,9 @@
 
 use fathometer_model::Failure;
 
-use super::byteranges::ContentRange;
-use super::limits::Limits;
-use crate::h1::fields::{self, Field, Repeated, Strictness, TransferCodings};
+use crate::exchange::{FieldSpan, Head, Limits, Lines};
+use crate::h1::syntax::{Field, Strictness, TransferCodings, split_head};
+use crate::message::fields::{self, Repeated};
 
 /// The head of a response: status and fields.
 #[derive(Debug, Clone, Default)]
@@ -19,13 +19,6 @@ pub struct ResponseHead {
     pub(super) says_keep_alive: bool,
     /// The buffer holds a completely parsed head.
     is_whole: bool,
-}
-
-/// The positions of a field's name and value in the buffer.
-#[derive(Debug, Clone, Copy)]
-struct FieldSpan {
-    name: (u32, u32),
-    value: (u32, u32),
 }
 
 /// How the end of a response is found (RFC 9112 section 6.3).
@@ -55,49 +48,24 @@ impl ResponseHead {
             .map(|field| field.value)
     }
 
-    /// The same as text; `None` also when it is not UTF-8.
-    pub fn text(&self, name: &str) -> Option<&str> {
-        std::str::from_utf8(self.field(name)?).ok()
-    }
-
     /// All fields, in order.
     pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
-        let slice = |(start, end): (u32, u32)| &self.bytes[start as usize..end as usize];
-        self.fields.iter().map(move |span| Field {
-            name: slice(span.name),
-            value: slice(span.value),
-        })
+        let fields = self.lines().iter();
+        fields.map(|(name, value)| Field { name, value })
+    }
+
+    fn lines(&self) -> Lines<'_> {
+        Lines {
+            text: &self.bytes,
+            fields: &self.fields,
+            content_length: self.content_length,
+        }
     }
 
     /// The value of `Content-Length`. In the response to a HEAD request it is the length that a GET would
     /// return.
     pub fn content_length(&self) -> Option<u64> {
         self.content_length
-    }
-
-    /// `Content-Type`.
-    pub fn content_type(&self) -> Option<&str> {
-        self.text("content-type")
-    }
-
-    /// `Content-Encoding`.
-    pub fn content_encoding(&self) -> Option<&str> {
-        self.text("content-encoding")
-    }
-
-    /// `ETag`, with its quotes and its `W/`.
-    pub fn etag(&self) -> Option<&str> {
-        self.text("etag")
-    }
-
-    /// `Last-Modified`.
-    pub fn last_modified(&self) -> Option<&str> {
-        self.text("last-modified")
-    }
-
-    /// `Content-Range`; `None` also when it is malformed or not in bytes.
-    pub fn content_range(&self) -> Option<ContentRange> {
-        ContentRange::parse(self.field("content-range")?)
     }
 
     /// Replaces this head by the one in `head`, empty line included.
@@ -133,7 +101,7 @@ impl ResponseHead {
             (start as u32, (start + slice.len()) as u32)
         };
         let bad = |_| Failure::BadResponse;
-        let (line, lines) = fields::split_head(bytes, Strictness::Lenient).map_err(bad)?;
+        let (line, lines) = split_head(bytes, Strictness::Lenient).map_err(bad)?;
         (self.minor, self.status) = status_line(line).ok_or(Failure::BadResponse)?;
         for field in lines {
             let field = field.map_err(bad)?;
@@ -156,7 +124,7 @@ impl ResponseHead {
                         self.content_length,
                         Repeated::AllowEqual,
                     );
-                    self.content_length = Some(length.map_err(bad)?);
+                    self.content_length = Some(length.map_err(|_| Failure::BadResponse)?);
                 }
                 17 if field.is("transfer-encoding") => {
                     let codings = self.transfer_codings.get_or_insert_default();
@@ -190,6 +158,12 @@ impl ResponseHead {
     }
 }
 
+impl<'c> From<&'c ResponseHead> for Head<'c> {
+    fn from(head: &'c ResponseHead) -> Head<'c> {
+        Head::of_lines(head.status, head.lines())
+    }
+}
+
 /// The first bytes of every status line.
 pub(super) const STATUS_LINE_START: &[u8] = b"HTTP/1.";
 
@@ -209,6 +183,7 @@ fn status_line(line: &[u8]) -> Option<(u8, u16)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::ContentRange;
 
     fn parse(head: &str) -> Result<ResponseHead, Failure> {
         let mut parsed = ResponseHead::default();
@@ -227,10 +202,10 @@ mod tests {
         )
         .unwrap();
         assert_eq!((head.status(), head.is_http11()), (206, false));
-        assert_eq!(head.etag(), Some("W/\"a\""));
+        assert_eq!(Head::from(&head).etag(), Some("W/\"a\""));
         assert_eq!(head.field("X"), Some(&b""[..]));
         assert_eq!(head.fields().count(), 4);
-        let range = head.content_range().unwrap();
+        let range = Head::from(&head).content_range().unwrap();
         assert_eq!(
             range,
             ContentRange::Part {

@@ -71,9 +71,13 @@ mod request;
 mod tests;
 
 pub use connection::Connection;
-pub use event::{Event, Received, RequestId};
+pub use event::{Event, Received};
 pub use fuzz::fuzz;
 pub use head::ResponseHead;
-pub use limits::{Config, Limits, Timeouts};
+pub use limits::Config;
 pub use prepared::PreparedRequest;
-pub use request::{Content, Queued, RequestLine, RequestWriter, SendError, Version, is_idempotent};
+pub use request::RequestWriter;
+
+pub use crate::exchange::{
+    Content, Limits, Queued, RequestId, RequestLine, SendError, Timeouts, Version, is_idempotent,
+};

@@ -2,8 +2,7 @@
 
 use fathometer_model::Instant;
 
-use super::event::RequestId;
-use super::request::Version;
+use crate::exchange::{RequestId, Version};
 
 /// A request without a complete response.
 #[derive(Debug)]

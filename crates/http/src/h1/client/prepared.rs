@@ -3,10 +3,9 @@
 use fathometer_model::Bytes;
 
 use super::connection::Connection;
-use super::event::RequestId;
 use super::limits::Config;
 use super::output::{Outstanding, Upload};
-use super::request::{Content, Queued, RequestLine, SendError, Version};
+use crate::exchange::{Content, Queued, RequestId, RequestLine, SendError, Version, is_target};
 
 /// A request without its target: everything else is checked and rendered when it is created.
 ///
@@ -66,15 +65,6 @@ impl PreparedRequest {
     pub fn head_length(&self, target: &str) -> Bytes {
         Bytes((self.before.len() + target.len() + self.after.len()) as u64)
     }
-
-    /// Whether the target is valid in a request line: visible ASCII characters, at least one.
-    pub fn takes(target: &str) -> bool {
-        // No early exit, so that the compiler can examine many bytes in one step.
-        !target.is_empty()
-            && target
-                .bytes()
-                .fold(true, |good, byte| good & byte.is_ascii_graphic())
-    }
 }
 
 impl Connection {
@@ -86,7 +76,7 @@ impl Connection {
         prepared: &PreparedRequest,
         target: &str,
     ) -> Result<Queued, SendError> {
-        if !PreparedRequest::takes(target) {
+        if !is_target(target) {
             return Err(SendError::BadTarget);
         }
         self.check_room()?;
@@ -113,9 +103,11 @@ impl Connection {
         });
         self.next_request = RequestId(request.0.wrapping_add(1));
         self.accepts &= prepared.version != Version::Http10 && !prepared.asks_close;
+        let head = prepared.head_length(target);
         Ok(Queued {
             request,
-            head: prepared.head_length(target),
+            head,
+            fields: head,
         })
     }
 }

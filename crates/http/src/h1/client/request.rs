@@ -5,85 +5,11 @@ use std::fmt::{self, Write as _};
 use fathometer_model::Bytes;
 
 use super::connection::Connection;
-use super::event::RequestId;
 use super::output::{Outstanding, Upload};
-use crate::h1::fields::{self, Strictness};
-
-/// The version of a request and whether it asks for a persistent connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Version {
-    /// HTTP/1.0: one exchange, then the server closes.
-    Http10,
-    /// HTTP/1.0 with the `Connection: Keep-Alive` extension: the connection persists if the response has it as
-    /// well.
-    Http10KeepAlive,
-    /// HTTP/1.1: the connection persists unless a side sends `Connection: close`.
-    Http11,
-}
-
-/// The start of a request.
-#[derive(Debug, Clone, Copy)]
-pub struct RequestLine<'a> {
-    /// The method, a token. `CONNECT` is refused: it turns the connection into a tunnel.
-    pub method: &'a str,
-    /// The request target: visible ASCII characters.
-    pub target: &'a str,
-    /// The `Host` field; when empty it is omitted, which HTTP/1.1 does not allow.
-    pub host: &'a str,
-    /// Version and persistence.
-    pub version: Version,
-}
-
-/// The content of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content {
-    /// No content, and no field that describes it.
-    None,
-    /// This many bytes, framed by `Content-Length`; they must follow by [`Connection::send_content`].
-    Sized(u64),
-    /// An unknown number of bytes in the chunked coding, HTTP/1.1 only. They must follow by
-    /// [`Connection::send_content`] and be ended by [`Connection::finish_content`].
-    Chunked,
-}
-
-/// Why a request or its content was refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// The connection accepts no further request: it is closed or will be.
-    #[error("the connection takes no more requests")]
-    Closed,
-    /// The number of requests without a response has reached [`Config::depth`](super::Config::depth).
-    #[error("the pipeline is full")]
-    PipelineFull,
-    /// The content of the previous request is not complete.
-    #[error("the content of the last request is not finished")]
-    ContentUnfinished,
-    /// The method is not a token, or it is `CONNECT`.
-    #[error("the method cannot be sent")]
-    BadMethod,
-    /// The target is empty or has characters that a request line cannot contain.
-    #[error("the request target cannot be sent")]
-    BadTarget,
-    /// A field name or value is invalid in a head, or an HTTP/1.1 request has no host.
-    #[error("a request field cannot be sent")]
-    BadField,
-    /// Content where none is allowed, more or less than was announced, or before the server sent 100
-    /// (Continue).
-    #[error("the content does not fit what was announced")]
-    BadContent,
-    /// The request was prepared for another version of HTTP than that of the connection.
-    #[error("the request was prepared for another protocol")]
-    OtherProtocol,
-}
-
-/// A request that was queued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Queued {
-    /// Its number on this connection.
-    pub request: RequestId,
-    /// Bytes of its head.
-    pub head: Bytes,
-}
+use crate::exchange::{
+    Content, Queued, RequestId, RequestLine, SendError, Version, is_idempotent, is_target,
+};
+use crate::message::fields;
 
 /// Writes one request directly into the output of its connection. Dropping it before one of the `send` methods
 /// leaves the output unchanged.
@@ -120,7 +46,7 @@ impl<'c> RequestWriter<'c> {
         if !fields::is_token(line.method.as_bytes()) || line.method == "CONNECT" {
             self.error = Some(SendError::BadMethod);
         }
-        if line.target.is_empty() || !line.target.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !is_target(line.target) {
             self.error = Some(SendError::BadTarget);
         }
         let version = match line.version {
@@ -162,7 +88,7 @@ impl<'c> RequestWriter<'c> {
         let start = self.raw_field(name, value);
         let output = &self.connection.output.bytes;
         let value = &output[start..output.len() - 2];
-        if fields::check_value(value, Strictness::Strict).is_err() {
+        if !fields::is_value(value) {
             self.error = Some(SendError::BadField);
         }
         if name.eq_ignore_ascii_case("connection") {
@@ -244,7 +170,11 @@ impl<'c> RequestWriter<'c> {
         self.connection.next_request = RequestId(request.0.wrapping_add(1));
         self.connection.accepts &= self.version != Version::Http10 && !self.asks_close;
         self.sent = true;
-        Ok(Queued { request, head })
+        Ok(Queued {
+            request,
+            head,
+            fields: head,
+        })
     }
 }
 
@@ -254,14 +184,6 @@ impl Drop for RequestWriter<'_> {
             self.connection.output.bytes.truncate(self.start);
         }
     }
-}
-
-/// The idempotent methods of RFC 9110 section 9.2.2: a repeated request has the same effect as one request.
-pub fn is_idempotent(method: &str) -> bool {
-    matches!(
-        method,
-        "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"
-    )
 }
 
 /// Lets `write!` append to a byte vector without an intermediate string.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fathometer_model::Bytes;
 
+use crate::exchange::CloseManner;
 use crate::pace::ContentPace;
 
 /// How a server handles its connections. All connections share it.
@@ -102,17 +103,6 @@ impl Default for Limits {
             linger_bytes: Bytes(1024 * 1024),
         }
     }
-}
-
-/// How a connection is closed after its last response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CloseManner {
-    /// First the sending side. Then the server reads and discards what the client still sends, until the client
-    /// closes its side or the limits on lingering are reached. The client receives all responses.
-    HalfThenDrain,
-    /// Both sides at once, even if the client is still sending. Its transport is then reset and may lose
-    /// responses that the client has not read yet (Nielsen et al. 1997, section 5, "Connection Management").
-    Full,
 }
 
 /// When responses are handed to the transport. Where bytes are released in one piece, one round of

@@ -9,7 +9,6 @@ use fathometer_model::{Bytes, Instant};
 use super::refusal::CloseReason;
 use super::text::TextLengths;
 use super::{Action, Connection, Outstanding, Served};
-use crate::origin::Segment;
 use crate::origin::dynamic::{Flow, Flowed, Ready};
 use crate::waiting::ENOUGH_WAITING;
 
@@ -105,10 +104,7 @@ impl Connection {
                 let _ = write!(text, "{:x}\r\n", ready.length());
             });
         }
-        ready.write(|segment| match segment {
-            Segment::Text(octets) => output.push_text(|text| text.extend_from_slice(octets)),
-            Segment::Body(body, range) => output.push_body(body, range),
-        });
+        ready.write(|segment| output.push(segment));
         if framed {
             output.push_text(|text| text.extend_from_slice(b"\r\n"));
         }
@@ -141,7 +137,7 @@ mod tests {
     use super::super::{CloseReason, ServerConfig};
     use super::*;
     use crate::h1::chunked::{ChunkedDecoder, ChunkedLimits};
-    use crate::h1::fields::Strictness;
+    use crate::h1::syntax::Strictness;
     use crate::origin::dynamic::Dynamic;
     use crate::origin::{Origin, OriginConfig};
 

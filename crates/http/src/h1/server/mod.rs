@@ -39,63 +39,24 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathometer_model::{Bytes, FileId, Instant};
+use fathometer_model::{Bytes, Instant};
 
 use self::flowing::Flowing;
 use self::output::Output;
 use self::request::Version;
 use self::text::{TextLengths, Texts};
 use super::chunked::ChunkedDecoder;
-use super::fields::HeadEnd;
-use crate::origin::{Answer, Dates, Method, Origin};
+use super::syntax::HeadEnd;
+use crate::origin::{Answer, Dates, Origin};
 use crate::pace::Paid;
 
-pub use self::config::{CloseManner, Coalesce, Limits, ServerConfig};
-pub use self::output::FilePart;
+pub use self::config::{Coalesce, Limits, ServerConfig};
 pub use self::refusal::{CloseReason, Refusal};
-pub use self::text::RequestText;
 pub use self::upgrade::Upgrade;
+pub use crate::exchange::{Action, CloseManner, FilePart, RequestText, Served};
 
 /// When a server shuts down: how long it waits for a client to close its side.
 const ENDING_LINGER: Duration = Duration::from_secs(1);
-
-/// What the caller of a connection must do with its transport.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// Close the sending side and continue to read.
-    ShutdownWrite,
-    /// Close both sides now, even with unread input.
-    Close,
-    /// Reset the connection: its peer no longer takes data.
-    Abort,
-    /// Continue in HTTP/2 with [`Connection::take_upgrade`].
-    Upgrade,
-}
-
-/// An exchange whose response was completely handed to the transport.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Served {
-    /// The request method.
-    pub method: Method,
-    /// The file, when the target names one.
-    pub file: Option<FileId>,
-    /// A hash (64-bit FNV-1a) of the target as it was sent; 0 when no request line could be read.
-    pub target_hash: u64,
-    /// The status code of the response.
-    pub status: u16,
-    /// Bytes of the request head.
-    pub request_head: Bytes,
-    /// Bytes of the request content, without transfer coding.
-    pub request_body: Bytes,
-    /// Bytes of the response heads, an interim response included.
-    pub head: Bytes,
-    /// Bytes of the response content.
-    pub body: Bytes,
-    /// When the request head was complete.
-    pub received: Instant,
-    /// When the transport took the last byte of the response.
-    pub at: Instant,
-}
 
 /// One connection.
 #[derive(Debug)]

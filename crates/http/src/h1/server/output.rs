@@ -1,45 +1,19 @@
-//! The unsent output: heads in a separate buffer, bodies by reference, and how much of it may be sent.
+//! The unsent output, and how much of it may be sent.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use crate::origin::ranges::ByteRange;
-use crate::origin::store::FileHandle;
-use crate::origin::{Octets, Origin, Selected};
-
-/// Sent text is dropped from the buffer when it reaches this size.
-const COMPACT_AT: usize = 16 * 1024;
+use crate::exchange::{FilePart, Queue};
+use crate::origin::{Origin, Segment};
 
 /// The output of one connection. Positions count bytes from the start of the connection.
+///
+/// Invariant: the releases cover the queue from its first unsent byte on, without gaps and in order; what
+/// follows the last release is held.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// Text of all pieces, in order; the bytes before `text_start` were sent.
-    text: Vec<u8>,
-    text_start: usize,
-    pieces: VecDeque<Piece>,
-    /// End of everything queued.
-    queued: u64,
-    /// End of everything sent.
-    sent: u64,
+    queue: Queue,
     releases: VecDeque<Release>,
-}
-
-#[derive(Debug)]
-enum Piece {
-    /// The next bytes of the text.
-    Text(usize),
-    Body(Selected, ByteRange),
-}
-
-/// Bytes of a file to be sent next, from its descriptor to the transport.
-#[derive(Debug, Clone, Copy)]
-pub struct FilePart<'a> {
-    /// The file.
-    pub file: &'a FileHandle,
-    /// Their offset in the file.
-    pub offset: u64,
-    /// Their number; at least one.
-    pub length: u64,
 }
 
 /// Bytes that may be sent, in units.
@@ -56,17 +30,17 @@ struct Release {
 impl Output {
     /// The position of the next byte to be queued.
     pub fn queued(&self) -> u64 {
-        self.queued
+        self.queue.queued()
     }
 
     /// End of the bytes sent.
     pub fn sent(&self) -> u64 {
-        self.sent
+        self.queue.sent()
     }
 
     /// Whether all output was sent.
     pub fn is_empty(&self) -> bool {
-        self.sent == self.queued
+        self.queue.is_empty()
     }
 
     /// Whether any output may be sent.
@@ -76,42 +50,22 @@ impl Output {
 
     /// Bytes that may not be sent yet.
     pub fn held(&self) -> u64 {
-        self.queued - self.released()
+        self.queue.queued() - self.released()
     }
 
     /// Bytes of text not sent yet.
     pub fn text_waiting(&self) -> u64 {
-        (self.text.len() - self.text_start) as u64
+        self.queue.text_waiting()
     }
 
     /// Queues what `write` appends to the buffer.
     pub fn push_text(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        if self.text_start == self.text.len() {
-            self.text.clear();
-            self.text_start = 0;
-        } else if self.text_start >= COMPACT_AT {
-            self.text.drain(..self.text_start);
-            self.text_start = 0;
-        }
-        let before = self.text.len();
-        write(&mut self.text);
-        let length = self.text.len() - before;
-        if length == 0 {
-            return;
-        }
-        self.queued += length as u64;
-        match self.pieces.back_mut() {
-            Some(Piece::Text(last)) => *last += length,
-            _ => self.pieces.push_back(Piece::Text(length)),
-        }
+        self.queue.write(write);
     }
 
-    /// Queues a part of a body.
-    pub fn push_body(&mut self, body: &Selected, range: ByteRange) {
-        if range.length() > 0 {
-            self.queued += range.length();
-            self.pieces.push_back(Piece::Body(body.clone(), range));
-        }
+    /// Queues a piece of content.
+    pub fn push(&mut self, segment: Segment<'_>) {
+        self.queue.push(segment);
     }
 
     /// Releases all held output in one piece.
@@ -148,14 +102,16 @@ impl Output {
 
     /// End of all output that may be sent.
     fn released(&self) -> u64 {
-        self.releases.back().map_or(self.sent, |last| last.end)
+        self.releases
+            .back()
+            .map_or(self.queue.sent(), |last| last.end)
     }
 
     /// Whether the unit to be sent next is the last output.
     pub fn offers_the_rest(&self) -> bool {
         self.releases
             .front()
-            .is_some_and(|first| first.next == self.queued)
+            .is_some_and(|first| first.next == self.queue.queued())
     }
 
     /// Fills `slices` with the next output: at most the rest of one unit, and up to the first byte of a file.
@@ -164,117 +120,43 @@ impl Output {
         let Some(release) = self.releases.front() else {
             return 0;
         };
-        let mut left = release.next - self.sent;
-        let mut text = &self.text[self.text_start..];
-        let mut slices = slices.iter_mut();
-        let mut filled = 0;
-        let mut offer = |octets: &'a [u8], left: &mut u64| {
-            let octets = &octets[..octets
-                .len()
-                .min(usize::try_from(*left).unwrap_or(usize::MAX))];
-            match slices.next() {
-                Some(slice) if !octets.is_empty() => {
-                    *left -= octets.len() as u64;
-                    *slice = IoSlice::new(octets);
-                    filled += 1;
-                    true
-                }
-                _ => false,
-            }
-        };
-        for piece in &self.pieces {
-            let goes_on = match piece {
-                Piece::Text(length) => {
-                    let (octets, rest) = text.split_at(*length);
-                    text = rest;
-                    offer(octets, &mut left)
-                }
-                Piece::Body(body, range) => match origin.octets(body) {
-                    Octets::Memory(body) => body
-                        .pieces_of(range.first..range.end)
-                        .all(|octets| offer(octets, &mut left)),
-                    Octets::File(_) => false,
-                },
-            };
-            if !goes_on {
-                break;
-            }
-        }
-        filled
+        let most = release.next - self.queue.sent();
+        self.queue.fill(origin, slices, most).slices
     }
 
     /// Whether the next output is text, followed by bytes of a file that may be sent too.
     pub fn file_follows(&self, origin: &Origin) -> bool {
-        let (Some(Piece::Text(head)), Some(Piece::Body(body, _))) =
-            (self.pieces.front(), self.pieces.get(1))
-        else {
-            return false;
-        };
-        matches!(origin.octets(body), Octets::File(_)) && self.released() > self.sent + *head as u64
+        let text = self.queue.text_before_file(origin);
+        text.is_some_and(|text| self.released() > self.queue.sent() + text)
     }
 
     /// The bytes of a file to be sent next, when a file is next. Units do not limit them: they pass through no
     /// buffer.
     pub fn transmit_file<'a>(&'a self, origin: &'a Origin) -> Option<FilePart<'a>> {
-        let Some(Piece::Body(body, range)) = self.pieces.front() else {
-            return None;
-        };
-        let Octets::File(file) = origin.octets(body) else {
-            return None;
-        };
-        let length = range.length().min(self.released() - self.sent);
-        (length > 0).then_some(FilePart {
-            file,
-            offset: range.first,
-            length,
-        })
+        let file = self.queue.file(origin)?;
+        let length = file.length.min(self.released() - self.queue.sent());
+        (length > 0).then_some(FilePart { length, ..file })
     }
 
     /// Frees unused memory.
     pub fn rest(&mut self) {
         if self.is_empty() {
-            *self = Output {
-                queued: self.queued,
-                sent: self.sent,
-                ..Output::default()
-            };
+            self.queue.rest();
+            self.releases = VecDeque::new();
         }
     }
 
     /// Drops the first `count` bytes of what [`transmit`](Self::transmit) offered.
     pub fn transmitted(&mut self, count: usize) {
-        let mut left = count as u64;
+        let count = count as u64;
         debug_assert!(
-            self.releases
-                .back()
-                .is_some_and(|last| self.sent + left <= last.end)
-                || left == 0,
+            count <= self.released() - self.queue.sent(),
             "more octets sent than offered"
         );
-        self.sent += left;
-        while left > 0 {
-            let Some(piece) = self.pieces.front_mut() else {
-                break;
-            };
-            let length = match piece {
-                Piece::Text(length) => *length as u64,
-                Piece::Body(_, range) => range.length(),
-            };
-            let gone = length.min(left);
-            match piece {
-                Piece::Text(length) => {
-                    *length -= gone as usize;
-                    self.text_start += gone as usize;
-                }
-                Piece::Body(_, range) => range.first += gone,
-            }
-            if gone == length {
-                self.pieces.pop_front();
-            }
-            left -= gone;
-        }
+        self.queue.transmitted(count);
+        let sent = self.queue.sent();
         while let Some(first) = self.releases.front_mut()
-            && first.next <= self.sent
+            && first.next <= sent
         {
             if first.next >= first.end {
                 self.releases.pop_front();

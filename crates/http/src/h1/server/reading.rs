@@ -9,7 +9,8 @@ use super::request::{self, BodyFraming, RequestHead};
 use super::text::TextLengths;
 use super::{Body, Connection, Exchange, Reading, Served, Work};
 use crate::h1::chunked::{ChunkedDecoder, ChunkedLimits};
-use crate::h1::fields::{self, HeadEnd, Strictness};
+use crate::h1::syntax::{HeadEnd, Strictness, leading_line_end};
+use crate::message::fields;
 use crate::origin::{NEXT_TURN, Status};
 use crate::pace::Paid;
 
@@ -51,7 +52,7 @@ impl Connection {
 
     /// Reads a head if it is complete; returns its length.
     fn read_head(&mut self, bytes: &[u8], now: Instant) -> usize {
-        let empty_line = fields::leading_line_end(bytes, Strictness::Strict);
+        let empty_line = leading_line_end(bytes, Strictness::Strict);
         if empty_line > 0 && self.empty_lines < MOST_EMPTY_LINES {
             self.empty_lines += 1;
             return empty_line;
@@ -212,7 +213,7 @@ impl Connection {
                 method: head.request.method,
                 file: answer.file(),
                 target_hash: if self.config.events {
-                    fnv(head.target)
+                    Served::target_hash(head.target)
                 } else {
                     0
                 },
@@ -351,11 +352,4 @@ impl Connection {
     fn is_answering(&self) -> bool {
         self.flowing.is_some() || self.undecided.is_some()
     }
-}
-
-/// 64-bit FNV-1a.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

@@ -1,7 +1,7 @@
 //! Why requests are refused and connections closed.
 
 use crate::h1::chunked::ChunkedError;
-use crate::h1::fields::SyntaxError;
+use crate::h1::syntax::SyntaxError;
 use crate::origin::Status;
 use crate::origin::target::TargetError;
 

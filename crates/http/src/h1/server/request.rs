@@ -4,7 +4,8 @@ use memchr::{memchr, memrchr};
 
 use super::config::Limits;
 use super::refusal::Refusal;
-use crate::h1::fields::{self, Field, FieldLines, Repeated, Strictness, TransferCodings};
+use crate::h1::syntax::{Field, FieldLines, Strictness, SyntaxError, TransferCodings, split_head};
+use crate::message::fields::{self, Repeated};
 use crate::origin::conditions::{Lines, Preconditions, Single};
 use crate::origin::target::{Target, is_authority};
 use crate::origin::{Method, Request};
@@ -44,7 +45,7 @@ pub(super) struct RequestHead<'a> {
 
 /// Parses a complete head, its empty line included.
 pub(super) fn read<'a>(head: &'a [u8], limits: &Limits) -> Result<RequestHead<'a>, Refusal> {
-    let (start_line, lines) = fields::split_head(head, Strictness::Strict)?;
+    let (start_line, lines) = split_head(head, Strictness::Strict)?;
     let (method, target, version) = request_line(start_line)?;
     if target.len() as u64 > limits.target.0 {
         return Err(Refusal::TargetTooLong);
@@ -202,8 +203,8 @@ impl<'a> Found<'a> {
                 true
             }
             Some(Known::ContentLength) => {
-                let length = fields::content_length(value, self.length, Repeated::Refuse)?;
-                self.length = Some(length);
+                let length = fields::content_length(value, self.length, Repeated::Refuse);
+                self.length = Some(length.map_err(SyntaxError::from)?);
                 true
             }
             Some(Known::TransferEncoding) => {
@@ -328,7 +329,7 @@ impl Known {
 
 /// The first value of a field in a parsed head; empty when there is none.
 pub(super) fn first_value<'a>(head: &'a [u8], name: &[u8]) -> &'a [u8] {
-    let lines = fields::split_head(head, Strictness::Strict).map(|(_, lines)| lines);
+    let lines = split_head(head, Strictness::Strict).map(|(_, lines)| lines);
     lines
         .into_iter()
         .flatten()

@@ -7,7 +7,7 @@ use super::refusal::{CloseReason, Refusal};
 use super::request::Version;
 use super::text::TextLengths;
 use super::{Coalesce, Connection, Exchange, Outstanding, Reading, Served};
-use crate::origin::{Answer, FieldSink, HopField, Method, Segment, Status};
+use crate::origin::{Answer, FieldSink, HopField, Method, Status};
 
 impl Connection {
     /// Queues the response to a request that is completely read, or of which no more will be read. Its answer
@@ -145,10 +145,7 @@ impl Connection {
             return self.flow_on(now);
         }
         let output = &mut self.output;
-        origin.write_content(answer, |segment| match segment {
-            Segment::Text(octets) => output.push_text(|text| text.extend_from_slice(octets)),
-            Segment::Body(body, range) => output.push_body(body, range),
-        });
+        origin.write_content(answer, |segment| output.push(segment));
         let end = self.output.queued();
         if self.config.events {
             let served = Served {

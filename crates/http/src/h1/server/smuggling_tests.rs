@@ -4,7 +4,7 @@
 use super::tests::Host;
 use super::*;
 use crate::h1::chunked::ChunkedError;
-use crate::h1::fields::SyntaxError;
+use crate::h1::syntax::SyntaxError;
 use crate::origin::target::TargetError;
 
 /// The request that an attacker tries to smuggle.

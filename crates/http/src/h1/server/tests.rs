@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use fathometer_model::{File, Page, Site};
+use fathometer_model::{File, FileId, Page, Site};
 use proptest::prelude::*;
 
 use super::*;
-use crate::origin::OriginConfig;
 use crate::origin::dress::Dress;
+use crate::origin::{Method, OriginConfig};
 
 /// A server connection and its output.
 pub(super) struct Host {

@@ -1,15 +1,6 @@
 //! Texts of requests for logs, kept until the responses are sent.
 
-/// The texts of a request for a log, as the client sent them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RequestText<'a> {
-    /// The request line, or the part of the first line that arrived; empty when nothing arrived.
-    pub line: &'a [u8],
-    /// `Referer`; empty when absent.
-    pub referer: &'a [u8],
-    /// `User-Agent`; empty when absent.
-    pub user_agent: &'a [u8],
-}
+use crate::exchange::RequestText;
 
 /// The lengths of the three texts of a request.
 #[derive(Debug, Clone, Copy, Default)]

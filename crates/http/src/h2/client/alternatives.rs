@@ -6,7 +6,7 @@
 
 use super::connection::Core;
 use super::stream::request_of;
-use crate::client::Event;
+use crate::exchange::Event;
 use crate::h2::StreamId;
 use crate::h2::error::Fault;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use crate::h1::client::{Limits, Timeouts};
+pub use crate::exchange::{Limits, Timeouts};
 use crate::h2::flow::{CONNECTION_WINDOW, UpdateAt};
 use crate::h2::settings::Settings;
 

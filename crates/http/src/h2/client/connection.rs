@@ -7,11 +7,11 @@ use fathometer_model::{Bytes, CloseReason, Failure, Instant};
 use super::alternatives::Told;
 use super::calm::Calm;
 use super::config::{Config, Push, Start};
-use super::message::{Promise, ResponseInfo};
 use super::output::{Output, deadline};
+use super::promise::{self, Promise};
 use super::stream::{Ending, Stream, stream_of};
 use super::traffic::{Counter, Traffic};
-use crate::client::{Event, Head, Pending, RequestId};
+use crate::exchange::{Event, Head, Pending, RequestFields, RequestId};
 use crate::field_block::FieldBlock;
 use crate::h2::error::{ConnectionError, ErrorCode, Fault};
 use crate::h2::flow::{CONNECTION_WINDOW, ReceiveWindow, Window};
@@ -19,6 +19,7 @@ use crate::h2::frame::{self, Frame, Reader, write};
 use crate::h2::settings::Settings;
 use crate::h2::{PREFACE, StreamId};
 use crate::hpack::{DEFAULT_TABLE_SIZE, Decoder, Encoder};
+use crate::message::section::ResponseInfo;
 
 /// The client side of one HTTP/2 connection. See the [module](super) for how to drive it.
 #[derive(Debug)]
@@ -85,8 +86,7 @@ pub(super) struct Core {
     /// The last announcement of an alternative service.
     pub(super) told: Told,
     /// The request that is being written.
-    pub(super) request: FieldBlock,
-    pub(super) text: String,
+    pub(super) request: RequestFields,
     /// Buffers of finished uploads.
     pub(super) spare: Vec<Vec<u8>>,
     incoming: Counter,
@@ -152,8 +152,7 @@ impl Connection {
                 trailers: FieldBlock::default(),
                 promise: FieldBlock::default(),
                 told: Told::default(),
-                request: FieldBlock::default(),
-                text: String::new(),
+                request: RequestFields::default(),
                 spare: Vec::new(),
                 incoming: Counter::default(),
                 wake: None,
@@ -213,7 +212,7 @@ impl Connection {
         core.output.shrink();
         core.streams.shrink();
         core.spare = Vec::new();
-        core.request = FieldBlock::default();
+        core.request.rest();
         if core.streams.is_empty() {
             core.head = FieldBlock::default();
             core.trailers = FieldBlock::default();
@@ -283,7 +282,7 @@ impl Connection {
     /// The request announced by the last [`Event::Promised`]; `None` when there was none. It stays until the
     /// next one is read.
     pub fn promise(&self) -> Option<Promise<'_>> {
-        super::message::promise(&self.core.promise).ok()
+        promise::read(&self.core.promise).ok()
     }
 
     /// The last [`Event::Alternatives`]: the origin that it concerns, empty for that of the request, and the

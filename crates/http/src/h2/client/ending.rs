@@ -4,7 +4,7 @@ use fathometer_model::{CloseReason, Failure};
 
 use super::connection::{Core, MOST_REQUESTS, Phase};
 use super::stream::{Ending, Stream, UploadState, stream_of};
-use crate::client::{Event, RequestId};
+use crate::exchange::{Event, RequestId};
 use crate::h2::error::{ConnectionError, ErrorCode, Fault};
 use crate::h2::frame::write;
 

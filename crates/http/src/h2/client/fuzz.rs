@@ -8,7 +8,7 @@ use fathometer_model::{Bytes, Failure, Instant};
 use super::{
     Config, Connection, Content, Event, Floods, Limits, Push, RequestId, RequestLine, Timeouts,
 };
-use crate::h1::client::Version;
+use crate::exchange::Version;
 use crate::h2::StreamId;
 use crate::h2::error::ErrorCode;
 use crate::h2::flow::UpdateAt;

@@ -2,9 +2,9 @@
 
 use super::config::Push;
 use super::connection::Core;
-use super::message;
+use super::promise;
 use super::stream::{Answer, Stream, Upload, request_of};
-use crate::client::{Event, Received};
+use crate::exchange::{Event, Received};
 use crate::h2::StreamId;
 use crate::h2::error::{ErrorCode, Fault};
 use crate::h2::flow::{ReceiveWindow, Window};
@@ -54,7 +54,7 @@ impl Core {
         if let Some(code) = refused {
             return self.refuse(promised, code);
         }
-        let head_method = message::promise(&self.promise).is_ok_and(|it| it.method == "HEAD");
+        let head_method = promise::read(&self.promise).is_ok_and(|it| it.method == "HEAD");
         let stream = Stream {
             head_method,
             idempotent: true,
@@ -77,7 +77,7 @@ impl Core {
         if self.promise.len() > usize::from(self.config.limits.fields) + 4 {
             return false;
         }
-        let Ok(promise) = message::promise(&self.promise) else {
+        let Ok(promise) = promise::read(&self.promise) else {
             return false;
         };
         let asked = |host: &[u8]| promise.authority.as_bytes().eq_ignore_ascii_case(host);

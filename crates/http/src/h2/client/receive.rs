@@ -5,13 +5,13 @@ use fathometer_model::{Bytes, Failure};
 use super::config::Push;
 use super::connection::Core;
 use super::ending::failure_of;
-use super::message;
 use super::stream::{Answer, UploadState, request_of, stream_of};
-use crate::client::{Event, RequestId};
+use crate::exchange::{Event, RequestId};
 use crate::h2::StreamId;
 use crate::h2::error::{Error, ErrorCode, Fault};
 use crate::h2::frame::{DataPiece, Frame, HeaderBlock, SettingsList, write};
 use crate::h2::settings::id;
+use crate::message::section::{self, Malformed, Recipient};
 
 /// What follows the head of a response.
 enum Reading {
@@ -267,7 +267,10 @@ impl Core {
             Ok(()) if self.trailers.len() > usize::from(self.config.limits.fields) => {
                 Some((ErrorCode::CANCEL, Failure::TooLarge))
             }
-            Ok(()) if !block.end_stream || message::trailers(&self.trailers).is_err() => {
+            Ok(())
+                if !block.end_stream
+                    || section::trailers(&self.trailers, Recipient::Http2Client).is_err() =>
+            {
                 Some((ErrorCode::PROTOCOL_ERROR, Failure::BadResponse))
             }
             Ok(()) => None,
@@ -300,9 +303,9 @@ impl Core {
         if self.head.len() > usize::from(self.config.limits.fields) + 1 {
             return Ok(Err(Failure::TooLarge));
         }
-        match message::response(&self.head) {
+        match section::response(&self.head, Recipient::Http2Client) {
             Ok(info) => self.info = info,
-            Err(message::Malformed) => return Ok(Err(Failure::BadResponse)),
+            Err(Malformed) => return Ok(Err(Failure::BadResponse)),
         }
         if generation == self.decoder.generation() {
             self.head_block.clear();
@@ -453,6 +456,7 @@ impl Core {
             self.nothing()?;
         } else {
             let last = (first_left_out.0 > 0).then(|| RequestId(first_left_out.0 - 1));
+            let code = code.0;
             self.notes.push_back(Event::GoAway { last, code });
         }
         let left_out = self.streams.iter().map(|(request, _)| request);

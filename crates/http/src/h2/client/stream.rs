@@ -2,7 +2,7 @@
 
 use fathometer_model::{Failure, Instant};
 
-use crate::client::{Received, RequestId};
+use crate::exchange::{Received, RequestId};
 use crate::h2::StreamId;
 use crate::h2::flow::{ReceiveWindow, Window};
 

@@ -2,8 +2,8 @@
 
 use super::connection::{Connection, Core};
 use super::stream::{Stream, UploadState, stream_of};
-use crate::client::RequestId;
-use crate::h1::client::SendError;
+use crate::exchange::RequestId;
+use crate::exchange::SendError;
 use crate::h2::flow::Window;
 use crate::h2::frame::write;
 

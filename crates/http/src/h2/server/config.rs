@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fathometer_model::Bytes;
 
-use crate::h1::server::CloseManner;
+use crate::exchange::CloseManner;
 use crate::h2::flow::UpdateAt;
 use crate::h2::settings::MIN_FRAME_SIZE;
 use crate::pace::ContentPace;

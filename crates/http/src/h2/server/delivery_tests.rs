@@ -8,6 +8,7 @@ use fathometer_model::Bytes;
 
 use super::tests::{Got, Host, data, origin, raw, reset, window};
 use super::*;
+use crate::h2::PREFACE;
 use crate::h2::error::Fault;
 use crate::h2::frame::FrameType;
 use crate::h2::settings::id;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::tests::{Got, Host, data, origin, raw, reset, window};
 use super::*;
+use crate::h2::PREFACE;
 use crate::h2::error::Fault;
 use crate::h2::frame::{FrameType, flags};
 

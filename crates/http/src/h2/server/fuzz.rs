@@ -10,8 +10,8 @@ use super::{
     Allowance, CloseReason, Connection, FieldIndexing, Heads, Scheduling, Served, ServerConfig,
     Writes,
 };
+use crate::exchange::Action;
 use crate::field_block::FieldBlock;
-use crate::h1::server::Action;
 use crate::h2::error::ErrorCode;
 use crate::h2::flow::UpdateAt;
 use crate::h2::frame::{self, Frame, FrameType, Header, Reader, flags, write};

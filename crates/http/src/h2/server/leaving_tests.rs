@@ -2,7 +2,9 @@
 
 use super::tests::{Got, Host, data, origin, raw, reset, site, window};
 use super::*;
+use crate::exchange::CloseManner;
 use crate::h1::server::Upgrade;
+use crate::h2::PREFACE;
 use crate::h2::error::Fault;
 use crate::h2::frame::FrameType;
 

@@ -10,8 +10,8 @@
 
 use fathometer_model::{Bytes, FileId};
 
-use crate::h2::priority::Priority;
 use crate::hpack::hash;
+use crate::message::Priority;
 use crate::origin::{Answer, Method};
 
 /// The longest header block that is cached, in bytes.

@@ -18,169 +18,83 @@
 //!
 //! Out of scope: proxying, CONNECT, extended CONNECT (RFC 8441).
 
-mod allowance;
+mod budget;
 mod config;
-mod events;
-mod flowing;
+mod early;
+mod ending;
 mod fuzz;
+mod input;
 mod memory;
 mod output;
 mod reading;
 mod reason;
-mod request;
+mod receiving;
+mod records;
 mod requests;
 mod responses;
 mod schedule;
+mod sending;
 mod streams;
 mod timing;
 mod tree;
 mod upgrade;
+mod work;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
 
 use fathometer_model::Instant;
 
-use self::allowance::Counter;
-use self::events::{Outstanding, QueuedFrame};
-use self::memory::Memory;
-use self::output::Output;
-use self::schedule::Schedule;
-use self::streams::{Slot, Streams};
+use self::budget::Budget;
+use self::early::EarlyPriorities;
+use self::ending::Ending;
+use self::input::Input;
+use self::receiving::Receiving;
+use self::responses::Responses;
+use self::streams::Streams;
+use self::timing::Activity;
+use self::work::WorkQueue;
+use super::StreamId;
 use super::error::{ConnectionError, ErrorCode};
-use super::flow::{CONNECTION_WINDOW, ReceiveWindow, Window};
-use super::frame::{self, Reader, write};
+use super::frame::{self, write};
 use super::settings::Settings;
-use super::{PREFACE, StreamId};
+use crate::exchange::{Action, FilePart, RequestText};
 use crate::field_block::FieldBlock;
-use crate::h1::server::{Action, CloseManner, FilePart};
-use crate::hpack::{Decoder, Encoder};
-use crate::origin::{Dates, Origin};
+use crate::hpack::Decoder;
+use crate::origin::Origin;
 
 pub use self::config::{
     Allowance, FieldIndexing, Framing, Heads, Limits, ReceiveWindows, Scheduling, ServerConfig,
     Writes,
 };
-pub use self::events::Served;
 pub use self::fuzz::fuzz;
 pub use self::reason::CloseReason;
+pub use self::records::Served;
 
-/// One connection.
+/// One connection: the client's frames change the streams, and the responses of the streams become frames.
 #[derive(Debug)]
 pub struct Connection {
     origin: Arc<Origin>,
     config: Arc<ServerConfig>,
-    start: Start,
-    reader: Reader,
-    /// The stream that receives the current DATA frame.
-    data: Option<Slot>,
-    /// Whether that frame has had any content.
-    data_has_content: bool,
+    input: Input,
     decoder: Decoder,
-    encoder: Encoder,
     /// The last decoded fields.
     fields: FieldBlock,
-    /// The client's settings.
-    peer: Settings,
     streams: Streams,
-    /// The last stream opened by the client.
-    last_stream: StreamId,
-    /// The last promised stream.
-    last_promised: StreamId,
+    /// Flow control of what the client sends.
+    receiving: Receiving,
+    budget: Budget,
+    early: EarlyPriorities,
+    work: WorkQueue,
+    responses: Responses,
+    ending: Ending,
     /// Hashes of the targets that were pushed on this connection.
     pushed: HashSet<u64>,
-    /// The send window of the connection.
-    send: Window,
-    /// The receive window of the connection.
-    receive: ReceiveWindow,
-    /// The receive window of a stream that opens now.
-    receive_initial: u32,
-    memory: Memory,
-    schedule: Schedule,
-    /// Number of scheduled responses whose HEADERS are not sent yet.
-    heads_due: u32,
-    /// Number of streams with content that only their own windows block.
-    blocked: u32,
-    /// Priorities of streams that are not open yet.
-    early_priorities: VecDeque<(StreamId, super::priority::Priority)>,
-    /// Requests that wait for their turn or are in processing, each with the time when it is done.
-    working: VecDeque<(Slot, Instant)>,
-    work_until: Instant,
-    /// Responses that are not completely generated, each with the time when the next part is ready.
-    flowing: Vec<(Slot, Instant)>,
-    output: Output,
-    phase: Phase,
-    leaving: Leaving,
-    close_reason: Option<CloseReason>,
-    action: Option<Action>,
-    peer_finished: bool,
-    /// Bytes discarded since the connection stopped reading.
-    discarded: u64,
     /// Number of requests accepted.
     requests: u32,
-    /// Since when settings wait for their acknowledgement.
-    unacknowledged: Option<Instant>,
-    /// When the first byte of an incomplete frame arrived.
-    frame_started: Option<Instant>,
-    /// Since when windows block responses, and the amount of content in frames at that time.
-    stalled: Option<(Instant, u64)>,
-    /// Bytes of content put into frames.
-    content_sent: u64,
-    last_input: Instant,
-    last_output: Instant,
-    /// When a request was last in flight.
-    last_busy: Instant,
-    counters: Counters,
-    /// Completely queued responses whose last byte was not sent.
-    outstanding: VecDeque<Outstanding>,
-    /// DATA frames in the output that are not the last of their response.
-    frames: VecDeque<QueuedFrame>,
-    events: VecDeque<(Served, [u32; 3])>,
-    /// The texts of all outstanding responses and of all events, in order.
-    texts: VecDeque<u8>,
-    /// The text of the event taken last.
-    text: Vec<u8>,
-    dates: Dates,
+    activity: Activity,
     scratch: Vec<u8>,
-}
-
-/// What must arrive before any frame but SETTINGS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Start {
-    /// The preface, of which this many bytes have arrived.
-    Preface(usize),
-    /// SETTINGS.
-    Settings,
-    Done,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// Frames are read, or are still to be sent.
-    Open,
-    /// The sending side is closed; the receiving side may stay open until this time.
-    Lingering { until: Instant },
-    /// Both sides are closed.
-    Closed,
-}
-
-/// The progress of a graceful shutdown by this side (section 6.8).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Leaving {
-    No,
-    /// GOAWAY with the largest stream number was sent, followed by a PING.
-    Announced,
-    /// GOAWAY with this stream number was sent: higher streams are ignored.
-    Above(StreamId, CloseReason),
-}
-
-#[derive(Debug)]
-struct Counters {
-    resets: Counter,
-    provoked_resets: Counter,
-    answers: Counter,
-    idle_frames: Counter,
 }
 
 /// The PING after the GOAWAY that announces the shutdown: its answer shows that the client has received both.
@@ -189,69 +103,37 @@ const LEAVING_PING: [u8; 8] = *b"leaving.";
 impl Connection {
     /// A connection on which the client's preface is next: HTTP/2 was agreed, or is used with prior knowledge.
     pub fn new(origin: Arc<Origin>, config: Arc<ServerConfig>, now: Instant) -> Connection {
+        let mut connection = Connection::silent(origin, config, now);
+        connection.send_preface();
+        connection
+    }
+
+    /// A connection that has sent nothing.
+    fn silent(origin: Arc<Origin>, config: Arc<ServerConfig>, now: Instant) -> Connection {
         let limits = &config.limits;
-        let mut connection = Connection {
-            start: Start::Preface(0),
-            reader: Reader::new(frame::Limits {
-                block: limits.block,
-                continuations: limits.continuations,
-                ..frame::Limits::default()
-            }),
-            data: None,
-            data_has_content: false,
+        let frames = frame::Limits {
+            block: limits.block,
+            continuations: limits.continuations,
+            ..frame::Limits::default()
+        };
+        Connection {
+            input: Input::new(frames, now),
             decoder: Decoder::new(config.decoder_table, limits.head.0),
-            encoder: Encoder::new(config.encoder_table),
             fields: FieldBlock::default(),
-            peer: Settings::default(),
             streams: Streams::default(),
-            last_stream: StreamId::CONNECTION,
-            last_promised: StreamId::CONNECTION,
+            receiving: Receiving::new(config.receive, now),
+            budget: Budget::new(limits, now),
+            early: EarlyPriorities::new(limits.streams as usize),
+            work: WorkQueue::new(now),
+            responses: Responses::new(Arc::clone(&origin), Arc::clone(&config)),
+            ending: Ending::new(),
             pushed: HashSet::new(),
-            send: Window::new(CONNECTION_WINDOW),
-            receive: ReceiveWindow::new(CONNECTION_WINDOW),
-            // Until the client has received the settings, it may use the default window.
-            receive_initial: config.receive.stream.max(CONNECTION_WINDOW),
-            memory: Memory::new(config.remembered),
-            schedule: Schedule::new(config.scheduling, 2 * limits.streams as usize),
-            heads_due: 0,
-            blocked: 0,
-            early_priorities: VecDeque::new(),
-            working: VecDeque::new(),
-            work_until: now,
-            flowing: Vec::new(),
-            output: Output::default(),
-            phase: Phase::Open,
-            leaving: Leaving::No,
-            close_reason: None,
-            action: None,
-            peer_finished: false,
-            discarded: 0,
             requests: 0,
-            unacknowledged: Some(now),
-            frame_started: Some(now),
-            stalled: None,
-            content_sent: 0,
-            last_input: now,
-            last_output: now,
-            last_busy: now,
-            counters: Counters {
-                resets: Counter::new(limits.resets, now),
-                provoked_resets: Counter::new(limits.provoked_resets, now),
-                answers: Counter::new(limits.answers, now),
-                idle_frames: Counter::new(limits.idle_frames, now),
-            },
-            outstanding: VecDeque::new(),
-            frames: VecDeque::new(),
-            events: VecDeque::new(),
-            texts: VecDeque::new(),
-            text: Vec::new(),
-            dates: Dates::default(),
+            activity: Activity::new(now),
             scratch: Vec::new(),
             origin,
             config,
-        };
-        connection.send_preface();
-        connection
+        }
     }
 
     /// Sends the first frames of a server.
@@ -265,8 +147,8 @@ impl Connection {
             no_rfc7540_priorities: config.scheduling == Scheduling::Urgency,
             ..Settings::default()
         };
-        let more = self.receive.grow(config.receive.connection);
-        self.output.write(|out| {
+        let more = self.receiving.grow();
+        self.responses.write(|out| {
             write::settings(out, settings.changes(&Settings::default()));
             if let Some(more) = more {
                 write::window_update(out, StreamId::CONNECTION, more);
@@ -277,60 +159,54 @@ impl Connection {
     /// Whether the caller should read input. False while output piles up, and permanently after a
     /// [full](CloseManner::Full) close was decided.
     pub fn wants_data(&self) -> bool {
-        match self.phase {
-            _ if self.peer_finished => false,
-            Phase::Open if self.close_reason.is_none() => !self.is_congested(),
-            Phase::Open => {
-                self.config.close == CloseManner::HalfThenDrain
-                    && self.discarded <= self.config.limits.linger_bytes.0
-            }
-            Phase::Lingering { .. } => true,
-            Phase::Closed => false,
+        if self.ending.is_peer_finished() {
+            false
+        } else if self.ending.is_active() {
+            !self.is_congested()
+        } else {
+            let most = self.config.limits.linger_bytes.0;
+            self.ending.wants_rest(self.config.close, most)
         }
     }
 
     /// Takes bytes from the transport.
     pub fn handle_data(&mut self, data: &[u8], now: Instant) {
-        if data.is_empty() || self.peer_finished || self.phase == Phase::Closed {
+        if data.is_empty() || self.ending.is_peer_finished() || self.ending.is_closed() {
             return;
         }
-        self.last_input = now;
+        self.activity.note_input(now);
         self.process(data, now);
         self.settle(now);
     }
 
     /// The client closed its side. Complete requests are still answered.
     pub fn handle_eof(&mut self, now: Instant) {
-        if self.phase == Phase::Closed {
+        if self.ending.is_closed() {
             return;
         }
-        self.peer_finished = true;
+        self.ending.finish_peer();
         self.settle(now);
     }
 
     /// The transport failed. No output follows.
     pub fn handle_failure(&mut self) {
-        self.close_reason
-            .get_or_insert(CloseReason::TransportFailed);
-        self.action = None;
-        self.phase = Phase::Closed;
+        self.ending.fail();
     }
 
     /// A file ended before the bytes that [`transmit_file`](Self::transmit_file) offered. The frame cannot be
     /// completed: the connection closes within it.
     pub fn handle_truncated_file(&mut self) {
-        if self.phase != Phase::Closed {
-            self.close_reason.get_or_insert(CloseReason::ContentLost);
-            self.finish(Action::Close);
+        if !self.ending.is_closed() {
+            self.ending.stop(CloseReason::ContentLost);
+            self.ending.finish(Action::Close);
         }
     }
 
     /// The server will shut down soon. The client is notified; requests that are already on their way will be
     /// answered. Between this and [`end`](Self::end) the caller reads the input that has arrived.
     pub fn announce_end(&mut self) {
-        if self.leaving == Leaving::No && self.phase == Phase::Open && self.close_reason.is_none() {
-            self.leaving = Leaving::Announced;
-            self.output.write(|out| {
+        if self.ending.announce() {
+            self.responses.write(|out| {
                 write::go_away(out, StreamId::MAX, ErrorCode::NO_ERROR, b"");
                 write::ping(out, false, LEAVING_PING);
             });
@@ -340,53 +216,40 @@ impl Connection {
     /// The server shuts down. Requests that have arrived are answered, then the connection is closed; if there
     /// are none, it is closed at once.
     pub fn end(&mut self, now: Instant) {
-        match &mut self.phase {
-            Phase::Closed => {}
-            Phase::Lingering { until } => *until = (*until).min(now + timing::ENDING_LINGER),
-            Phase::Open => {
-                self.leave(CloseReason::ServerEnds);
-                self.settle(now);
-            }
+        self.ending.hurry(now);
+        if self.ending.is_open() {
+            self.leave(CloseReason::ServerEnds);
+            self.settle(now);
         }
     }
 
     /// Whether the connection is idle: no request has begun to arrive, no response is to be sent.
     pub fn is_idle(&self) -> bool {
-        self.phase == Phase::Open
-            && self.close_reason.is_none()
-            && self.start == Start::Done
+        self.ending.is_active()
             && self.streams.is_empty()
-            && self.reader.is_between_frames()
-            && self.output.is_empty()
+            && self.input.is_between_frames()
+            && self.responses.output().is_empty()
     }
 
     /// Frees unused memory, for a connection that is likely to stay idle. The next exchange allocates it again.
     pub fn rest(&mut self) {
         if self.is_idle() {
-            self.reader.rest();
+            self.input.rest();
             self.fields = FieldBlock::default();
-            self.memory.rest();
             self.streams.rest();
-            self.schedule.rest();
-            self.output.rest();
+            self.early.rest();
+            self.work.rest();
+            self.responses.rest();
             self.scratch = Vec::new();
-            self.text = Vec::new();
-            self.early_priorities = VecDeque::new();
-            self.working = VecDeque::new();
-            self.flowing = Vec::new();
-            self.frames = VecDeque::new();
-            self.outstanding.shrink_to_fit();
-            self.events.shrink_to_fit();
-            self.texts.shrink_to_fit();
         }
     }
 
     /// Fills `slices` with bytes to be sent by one write. Returns how many slices were filled; none when no
     /// byte may be sent now.
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
-        match self.phase {
-            Phase::Open => self.output.transmit(&self.origin, slices),
-            _ => 0,
+        match self.ending.is_open() {
+            true => self.responses.output().transmit(&self.origin, slices),
+            false => 0,
         }
     }
 
@@ -394,18 +257,19 @@ impl Connection {
     /// of it. The transport takes them from the file; then pass their number to
     /// [`transmitted`](Self::transmitted).
     pub fn transmit_file(&self) -> Option<FilePart<'_>> {
-        match self.phase {
-            Phase::Open => self.output.transmit_file(&self.origin),
-            _ => None,
+        match self.ending.is_open() {
+            true => self.responses.output().transmit_file(&self.origin),
+            false => None,
         }
     }
 
     /// Whether more follows immediately after what [`transmit`](Self::transmit) offers now: bytes of a file, or
     /// the close of the sending side.
     pub fn more_follows(&self) -> bool {
-        self.phase == Phase::Open
-            && (self.close_reason.is_some() && self.output.offers_the_rest()
-                || self.output.file_follows(&self.origin))
+        let output = self.responses.output();
+        self.ending.is_open()
+            && (self.ending.reason().is_some() && output.offers_the_rest()
+                || output.file_follows(&self.origin))
     }
 
     /// The transport took the first `count` bytes of what [`transmit`](Self::transmit) offered.
@@ -413,25 +277,42 @@ impl Connection {
         if count == 0 {
             return;
         }
-        self.last_output = now;
-        self.output.transmitted(count);
-        self.note_handed_over(now);
+        self.activity.note_output(now);
+        self.responses.transmitted(count, now);
         self.settle(now);
     }
 
     /// What to do with the transport; each action is returned once. It is never an upgrade.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.action.take()
+        self.ending.take_action()
+    }
+
+    /// The next exchange whose response was handed over, when events are [enabled](ServerConfig::events). Events
+    /// are kept until they are taken.
+    pub fn poll_event(&mut self) -> Option<Served> {
+        self.poll_event_with_text().map(|(served, _)| served)
+    }
+
+    /// The same, with the request's text for logs, where that is [kept](ServerConfig::request_text).
+    pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
+        self.responses.take_record()
+    }
+
+    /// An exchange whose response was handed to the transport only in part, on a connection that is no longer
+    /// served. Its content counts the bytes handed over. Call it until it returns `None`, after all events were
+    /// taken.
+    pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
+        self.responses.take_cut_record(&mut self.streams, now)
     }
 
     /// Whether both halves are closed and the last action was taken.
     pub fn is_finished(&self) -> bool {
-        self.phase == Phase::Closed && self.action.is_none()
+        self.ending.is_finished()
     }
 
     /// Why the connection ends; `None` while it continues.
     pub fn close_reason(&self) -> Option<CloseReason> {
-        self.close_reason
+        self.ending.reason()
     }
 
     /// Requests accepted, including refusals of unreadable requests, without pushes.
@@ -441,15 +322,15 @@ impl Connection {
 
     fn is_congested(&self) -> bool {
         let Framing { ahead, .. } = self.config.framing;
-        self.output.text_waiting() > self.config.limits.backlog.0.saturating_add(ahead.0)
+        let most = self.config.limits.backlog.0.saturating_add(ahead.0);
+        self.responses.output().text_waiting() > most
     }
 
     /// Sends GOAWAY, unless it was sent before: no more requests are accepted.
     fn leave(&mut self, reason: CloseReason) {
-        if let Leaving::No | Leaving::Announced = self.leaving {
-            let last = self.last_stream;
-            self.leaving = Leaving::Above(last, reason);
-            self.output
+        let last = self.streams.last_client();
+        if self.ending.leave(last, reason) {
+            self.responses
                 .write(|out| write::go_away(out, last, reason.code(), b""));
         }
     }
@@ -457,64 +338,57 @@ impl Connection {
     /// Closes the connection because of a fault of the client.
     fn refuse(&mut self, error: ConnectionError) {
         let reason = CloseReason::Refused(error.why);
-        if self.close_reason.is_none() {
-            let last = self.last_stream;
+        let last = self.streams.last_client();
+        if self.ending.refuse(last, reason) {
             // The text saves a debugging session on the other side.
-            self.output.write(|out| {
+            self.responses.write(|out| {
                 write::go_away(out, last, error.code, error.why.to_string().as_bytes());
             });
-            self.leaving = Leaving::Above(last, reason);
         }
         self.stop(reason);
     }
 
     /// Reads and answers no more; closes once all queued output was sent.
     fn stop(&mut self, reason: CloseReason) {
-        if self.close_reason.is_some() {
+        if self.ending.reason().is_some() {
             return;
         }
         self.leave(reason);
-        self.close_reason = Some(reason);
-        self.frame_started = None;
-        self.working.clear();
-        self.flowing.clear();
-        self.stalled = None;
+        self.ending.stop(reason);
+        self.input.stop();
+        self.work.clear();
+        self.responses.stop();
     }
 
     /// Carries out all transitions that follow from the present state.
     fn settle(&mut self, now: Instant) {
-        if self.phase == Phase::Closed {
+        if self.ending.is_closed() {
             return;
         }
         if !self.streams.is_empty() {
-            self.last_busy = now;
+            self.activity.note_busy(now);
         }
-        if self.close_reason.is_none() {
+        if self.ending.reason().is_none() {
             self.finish_work(now);
-            self.fill(now);
-            self.watch_windows(now);
+            self.responses
+                .fill(&mut self.streams, &mut self.budget, now);
+            self.responses.watch_windows(now);
             self.settle_end();
         }
-        if self.phase == Phase::Open && self.close_reason.is_some() && self.output.is_empty() {
-            if self.config.close == CloseManner::Full || self.peer_finished {
-                self.finish(Action::Close);
-            } else {
-                self.action = Some(Action::ShutdownWrite);
-                self.phase = Phase::Lingering {
-                    until: now + self.linger(),
-                };
-            }
-        } else if matches!(self.phase, Phase::Lingering { .. })
-            && (self.peer_finished || self.discarded > self.config.limits.linger_bytes.0)
-        {
-            self.finish(Action::Close);
-        }
+        let limits = &self.config.limits;
+        self.ending.advance(
+            self.responses.output().is_empty(),
+            self.config.close,
+            limits.linger,
+            limits.linger_bytes.0,
+            now,
+        );
     }
 
     /// Ends a connection on which no input follows, once its responses were put into frames.
     fn settle_end(&mut self) {
-        if self.peer_finished {
-            let is_cut = self.start != Start::Done || !self.reader.is_between_frames();
+        if self.ending.is_peer_finished() {
+            let is_cut = !self.input.is_between_frames();
             let is_reading = self.drop_unfinished_requests();
             if is_cut || is_reading {
                 self.leave(CloseReason::ClientTruncated);
@@ -522,8 +396,9 @@ impl Connection {
                 self.leave(CloseReason::ClientFinished);
             }
             // Windows that are full now will stay full.
-            let is_stuck =
-                self.output.is_empty() && self.working.is_empty() && self.flowing.is_empty();
+            let is_stuck = self.responses.output().is_empty()
+                && self.work.is_empty()
+                && self.responses.is_generated();
             if is_stuck && !self.streams.is_empty() {
                 self.stop(CloseReason::ClientTruncated);
             }
@@ -533,16 +408,11 @@ impl Connection {
 
     /// Ends a connection that accepts no more requests and has answered all others.
     fn end_if_nothing_is_owed(&mut self) {
-        if let Leaving::Above(_, reason) = self.leaving
+        if let Some(reason) = self.ending.leaving_for()
             && self.streams.is_empty()
         {
             self.stop(reason);
         }
-    }
-
-    fn finish(&mut self, action: Action) {
-        self.action = Some(action);
-        self.phase = Phase::Closed;
     }
 }
 

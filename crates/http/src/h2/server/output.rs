@@ -1,170 +1,89 @@
-//! The unsent output: frames in a separate buffer, content by reference, and the ends of writes.
+//! The unsent output, and the ends of writes in it.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use crate::h1::server::FilePart;
+use crate::exchange::{FilePart, Queue};
 use crate::origin::ranges::ByteRange;
-use crate::origin::{Octets, Origin, Selected};
-
-/// Sent text is dropped from the buffer when it reaches this size.
-const COMPACT_AT: usize = 16 * 1024;
+use crate::origin::{Origin, Selected};
 
 /// The output of one connection. Positions count bytes from the start of the connection.
+///
+/// Invariant: the ends of writes are in order, above the bytes sent, and no position twice.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// Text of all pieces, in order; the bytes before `text_start` were sent.
-    text: Vec<u8>,
-    text_start: usize,
-    pieces: VecDeque<Piece>,
-    /// End of everything queued.
-    queued: u64,
-    /// End of everything sent.
-    sent: u64,
+    queue: Queue,
     /// Where writes end, except at the end of the output.
     ends: VecDeque<u64>,
-}
-
-#[derive(Debug)]
-enum Piece {
-    /// The next bytes of the text.
-    Text(usize),
-    Body(Selected, ByteRange),
 }
 
 impl Output {
     /// The position of the next byte to be queued.
     pub fn queued(&self) -> u64 {
-        self.queued
+        self.queue.queued()
     }
 
     /// End of the bytes sent.
     pub fn sent(&self) -> u64 {
-        self.sent
+        self.queue.sent()
     }
 
     /// Bytes not sent yet.
     pub fn waiting(&self) -> u64 {
-        self.queued - self.sent
+        self.queue.waiting()
     }
 
     /// Whether all output was sent.
     pub fn is_empty(&self) -> bool {
-        self.sent == self.queued
+        self.queue.is_empty()
     }
 
     /// Bytes of text not sent yet.
     pub fn text_waiting(&self) -> u64 {
-        (self.text.len() - self.text_start) as u64
+        self.queue.text_waiting()
     }
 
     /// Queues what `write` appends to the buffer; `write` must not change the existing bytes.
     pub fn write<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        if self.text_start == self.text.len() {
-            self.text.clear();
-            self.text_start = 0;
-        } else if self.text_start >= COMPACT_AT {
-            self.text.drain(..self.text_start);
-            self.text_start = 0;
-        }
-        let before = self.text.len();
-        let result = write(&mut self.text);
-        let length = self.text.len() - before;
-        if length > 0 {
-            self.queued += length as u64;
-            match self.pieces.back_mut() {
-                Some(Piece::Text(last)) => *last += length,
-                _ => self.pieces.push_back(Piece::Text(length)),
-            }
-        }
-        result
+        self.queue.write(write)
     }
 
     /// Queues a part of a body, by reference.
     pub fn push_body(&mut self, body: &Selected, range: ByteRange) {
-        if range.length() > 0 {
-            self.queued += range.length();
-            self.pieces.push_back(Piece::Body(body.clone(), range));
-        }
+        self.queue.push_body(body, range);
     }
 
     /// Ends the current write: later output goes into another one.
     pub fn end_write(&mut self) {
-        if self.ends.back() != Some(&self.queued) && self.queued > self.sent {
-            self.ends.push_back(self.queued);
+        let queued = self.queue.queued();
+        if self.ends.back() != Some(&queued) && !self.is_empty() {
+            self.ends.push_back(queued);
         }
     }
 
     /// Fills `slices` with the next output: up to the end of a write, and up to the first byte of a file.
     /// Returns how many were filled.
     pub fn transmit<'a>(&'a self, origin: &'a Origin, slices: &mut [IoSlice<'a>]) -> usize {
-        let mut left = self.released();
-        let mut text = &self.text[self.text_start..];
-        let mut slices = slices.iter_mut();
-        let mut filled = 0;
-        let mut offer = |octets: &'a [u8], left: &mut u64| {
-            let octets = &octets[..octets
-                .len()
-                .min(usize::try_from(*left).unwrap_or(usize::MAX))];
-            match slices.next() {
-                Some(slice) if !octets.is_empty() => {
-                    *left -= octets.len() as u64;
-                    *slice = IoSlice::new(octets);
-                    filled += 1;
-                    true
-                }
-                _ => false,
-            }
-        };
-        for piece in &self.pieces {
-            let goes_on = match piece {
-                Piece::Text(length) => {
-                    let (octets, rest) = text.split_at(*length);
-                    text = rest;
-                    offer(octets, &mut left)
-                }
-                Piece::Body(body, range) => match origin.octets(body) {
-                    Octets::Memory(body) => body
-                        .pieces_of(range.first..range.end)
-                        .all(|octets| offer(octets, &mut left)),
-                    Octets::File(_) => false,
-                },
-            };
-            if !goes_on {
-                break;
-            }
-        }
-        filled
+        self.queue.fill(origin, slices, self.released()).slices
     }
 
     /// Whether the next output is text, followed by bytes of a file that may be sent too.
     pub fn file_follows(&self, origin: &Origin) -> bool {
-        let (Some(Piece::Text(frames)), Some(Piece::Body(body, _))) =
-            (self.pieces.front(), self.pieces.get(1))
-        else {
-            return false;
-        };
-        matches!(origin.octets(body), Octets::File(_)) && self.released() > *frames as u64
+        let text = self.queue.text_before_file(origin);
+        text.is_some_and(|text| self.released() > text)
     }
 
     /// The bytes of a file to be sent next, when a file is next.
     pub fn transmit_file<'a>(&'a self, origin: &'a Origin) -> Option<FilePart<'a>> {
-        let Some(Piece::Body(body, range)) = self.pieces.front() else {
-            return None;
-        };
-        let Octets::File(file) = origin.octets(body) else {
-            return None;
-        };
-        Some(FilePart {
-            file,
-            offset: range.first,
-            length: range.length(),
-        })
+        self.queue.file(origin)
     }
 
     /// Bytes up to the end of the next write.
     fn released(&self) -> u64 {
-        self.ends.front().unwrap_or(&self.queued) - self.sent
+        match self.ends.front() {
+            Some(end) => end - self.queue.sent(),
+            None => self.queue.waiting(),
+        }
     }
 
     /// Whether the next write is the last output.
@@ -174,31 +93,9 @@ impl Output {
 
     /// Drops the first `count` bytes of what was offered.
     pub fn transmitted(&mut self, count: usize) {
-        let mut left = count as u64;
-        debug_assert!(left <= self.waiting(), "more octets sent than offered");
-        self.sent += left;
-        while left > 0 {
-            let Some(piece) = self.pieces.front_mut() else {
-                break;
-            };
-            let length = match piece {
-                Piece::Text(length) => *length as u64,
-                Piece::Body(_, range) => range.length(),
-            };
-            let gone = length.min(left);
-            match piece {
-                Piece::Text(length) => {
-                    *length -= gone as usize;
-                    self.text_start += gone as usize;
-                }
-                Piece::Body(_, range) => range.first += gone,
-            }
-            if gone == length {
-                self.pieces.pop_front();
-            }
-            left -= gone;
-        }
-        while self.ends.front().is_some_and(|&end| end <= self.sent) {
+        self.queue.transmitted(count as u64);
+        let sent = self.queue.sent();
+        while self.ends.front().is_some_and(|&end| end <= sent) {
             self.ends.pop_front();
         }
     }
@@ -206,11 +103,29 @@ impl Output {
     /// Frees unused memory.
     pub fn rest(&mut self) {
         if self.is_empty() {
-            *self = Output {
-                queued: self.queued,
-                sent: self.sent,
-                ..Output::default()
-            };
+            self.queue.rest();
+            self.ends = VecDeque::new();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_ends_once_and_not_before_it_has_bytes() {
+        let mut output = Output::default();
+        output.end_write();
+        assert!(!output.offers_the_rest());
+        output.write(|out| out.extend_from_slice(b"abc"));
+        output.end_write();
+        output.end_write();
+        assert_eq!((output.released(), output.offers_the_rest()), (3, false));
+        output.write(|out| out.extend_from_slice(b"de"));
+        output.transmitted(2);
+        assert_eq!((output.released(), output.waiting()), (1, 3));
+        output.transmitted(1);
+        assert_eq!((output.released(), output.offers_the_rest()), (2, true));
     }
 }

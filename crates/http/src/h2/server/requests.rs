@@ -1,17 +1,17 @@
 //! Processing requests: the answer, the interim responses before it, and the pushes with it.
 
-use fathometer_model::{Bytes, Instant};
+use fathometer_model::Instant;
 
+use super::Connection;
 use super::memory::{Key, Known};
-use super::request::{self, Rejection, RequestHead};
-use super::responses::FieldWriter;
 use super::streams::{Past, Progress, Slot};
-use super::{Connection, Leaving};
+use crate::exchange;
+use crate::exchange::request_head::{self, Rejection, RequestHead};
 use crate::field_block::FieldBlock;
 use crate::h2::StreamId;
 use crate::h2::error::{Error, ErrorCode, Fault, StreamError};
-use crate::h2::frame::write::{self, Carrier};
-use crate::h2::priority::Priority;
+use crate::message::Priority;
+use crate::message::section::Recipient;
 use crate::origin::conditions::{Lines, Preconditions, Single};
 use crate::origin::target::Target;
 use crate::origin::{Answer, Method, NEXT_TURN, Request, Status};
@@ -32,7 +32,11 @@ impl Connection {
         let fields = std::mem::take(&mut self.fields);
         let head = match is_too_large {
             true => Err(Rejection::Refused(Status::HEADER_TOO_LARGE)),
-            false => request::read(&fields, &self.config.limits),
+            false => {
+                let limits = &self.config.limits;
+                let recipient = Recipient::Http2Server;
+                request_head::read(&fields, recipient, limits.fields, limits.target.0)
+            }
         };
         let result = match head {
             Ok(head) => self.begin_with(slot, &head, early, now),
@@ -61,27 +65,27 @@ impl Connection {
         // A PRIORITY_UPDATE overrides the request's own field (RFC 9218 section 7).
         let priority = early.or(head.priority);
         if priority.is_some() {
-            self.schedule.note_newer();
+            self.responses.schedule().note_newer();
         }
         let (events, keeps_text) = (self.config.events, self.config.request_text);
         let stream = &mut self.streams[slot];
         stream.priority = priority.unwrap_or_default();
         stream.told = head.priority;
-        stream.announced = head.announced;
+        stream.request.announce(head.content_length);
         let exchange = &mut stream.served.exchange;
         exchange.method = head.request.method;
         exchange.file = answer.file();
         if events {
-            exchange.target_hash = fnv(head.target);
+            exchange.target_hash = exchange::Served::target_hash(head.target);
         }
         if keeps_text {
             stream.keep_text([head.method, head.target, head.referer, head.user_agent]);
         }
-        if !stream.receiving && stream.announced.is_some_and(|announced| announced > 0) {
+        if !stream.receiving && stream.request.differs() {
             return Err(StreamError::new(stream.id, Fault::ContentLength).into());
         }
         if head
-            .announced
+            .content_length
             .is_some_and(|length| length > self.config.limits.body.0)
         {
             self.answer_early(slot, Status::CONTENT_TOO_LARGE, now);
@@ -90,16 +94,20 @@ impl Connection {
         let receiving = stream.receiving;
         let takes_content = answer.takes_content();
         self.hint_early(slot, &answer);
-        let before = self.last_promised;
+        let before = self.streams.last_promised();
         self.promise(slot, head, &answer, now);
         let limits = &self.config.limits;
-        let paid = || Paid::new(&limits.content, takes_content, limits.idle, now);
-        self.streams[slot].paid = receiving.then(paid);
-        self.streams[slot].answer = Some(answer);
+        let stream = &mut self.streams[slot];
+        if receiving {
+            let paid = Paid::new(&limits.content, takes_content, limits.idle, now);
+            stream.request.limit(paid);
+        }
+        stream.answer = Some(answer);
         if !receiving {
             self.take_up(slot, now);
         } else if head.expects_continue && takes_content {
-            self.write_interim(slot, b"100", &[]);
+            self.responses
+                .write_interim(&mut self.streams, slot, b"100", &[]);
         } else if head.expects_continue || head.request.method == Method::Connect {
             // The client waits: with content that would be useless, or for a tunnel.
             self.streams[slot].answered_early = true;
@@ -117,7 +125,7 @@ impl Connection {
         early: Option<Priority>,
         now: Instant,
     ) {
-        let Some(known) = self.memory.known(key) else {
+        let Some(known) = self.responses.memory().known(key) else {
             debug_assert!(false, "a request is known and then it is not");
             return;
         };
@@ -132,7 +140,7 @@ impl Connection {
         stream.answer = Some(known.answer.clone());
         stream.remembered = Some(key);
         if priority.is_some() {
-            self.schedule.note_newer();
+            self.responses.schedule().note_newer();
         }
         self.take_up(slot, now);
     }
@@ -151,7 +159,7 @@ impl Connection {
             && !self.config.request_text
             && self.origin.pushed_with(answer).is_empty()
             && self.origin.early_hints(answer).is_none();
-        if !is_repeatable || !self.memory.is_worth_learning(block) {
+        if !is_repeatable || !self.responses.memory().is_worth_learning(block) {
             return;
         }
         let exchange = &stream.served.exchange;
@@ -163,7 +171,10 @@ impl Connection {
             told: stream.told,
             answer: answer.clone(),
         };
-        let key = self.memory.learn(block, self.decoder.generation(), known);
+        let key = self
+            .responses
+            .memory()
+            .learn(block, self.decoder.generation(), known);
         self.streams[slot].remembered = Some(key);
     }
 
@@ -173,7 +184,7 @@ impl Connection {
         let value = |name| fields.get(name).unwrap_or_default();
         stream.served.exchange.method = Method::from_token(value(":method"));
         if self.config.events {
-            stream.served.exchange.target_hash = fnv(value(":path"));
+            stream.served.exchange.target_hash = exchange::Served::target_hash(value(":path"));
         }
         if self.config.request_text {
             stream.keep_text([
@@ -220,25 +231,21 @@ impl Connection {
         if stream.answer.as_ref().is_some_and(Answer::is_undecided) {
             time = time.max(NEXT_TURN);
         }
-        if time.is_zero() && self.working.is_empty() {
+        if time.is_zero() && self.work.is_empty() {
             self.make_ready(slot, now);
             return;
         }
         stream.progress = Progress::Working;
-        self.work_until = self.work_until.max(now) + time;
-        self.working.push_back((slot, self.work_until));
+        self.work.add(slot, time, now);
     }
 
     /// Answers the requests whose processing time is over.
     pub(super) fn finish_work(&mut self, now: Instant) {
-        while let Some(&(slot, until)) = self.working.front()
-            && until <= now
-        {
-            self.working.pop_front();
+        while let Some(slot) = self.work.take_done(now) {
             if self.decides(slot, now) {
                 self.make_ready(slot, now);
             } else {
-                self.working.push_front((slot, now + NEXT_TURN));
+                self.work.repeat(slot, now + NEXT_TURN);
             }
         }
     }
@@ -265,7 +272,8 @@ impl Connection {
         if self.config.early_hints && self.origin.hints_early() {
             let origin = std::sync::Arc::clone(&self.origin);
             if let Some(link) = origin.early_hints(answer) {
-                self.write_interim(slot, b"103", &[(b"link", link)]);
+                self.responses
+                    .write_interim(&mut self.streams, slot, b"103", &[(b"link", link)]);
             }
         }
     }
@@ -273,23 +281,24 @@ impl Connection {
     /// Promises the pushes that belong to the answer, if any (RFC 9113 section 8.4), each once per connection.
     fn promise(&mut self, slot: Slot, head: &RequestHead<'_>, answer: &Answer, now: Instant) {
         let may_push = self.config.push
-            && self.peer.enable_push
-            && matches!(self.leaving, Leaving::No)
+            && self.responses.peer().enable_push
+            && self.ending.is_staying()
             && !self.origin.pushed_with(answer).is_empty();
         if !may_push {
             return;
         }
         let origin = std::sync::Arc::clone(&self.origin);
         let most = self
-            .peer
+            .responses
+            .peer()
             .max_concurrent_streams
             .unwrap_or(u32::MAX)
             .min(self.config.limits.pushes) as usize;
         for companion in origin.pushed_with(answer) {
             let target = companion.target().as_bytes();
-            let hash = fnv(target);
+            let hash = exchange::Served::target_hash(target);
             if self.streams.promised_count() >= most
-                || self.last_promised.number() >= StreamId::MAX.number() - 1
+                || self.streams.last_promised().number() >= StreamId::MAX.number() - 1
                 || self.pushed.len() >= MOST_REMEMBERED
                 || self.pushed.contains(&hash)
             {
@@ -313,7 +322,9 @@ impl Connection {
             }
             self.pushed.insert(hash);
             let base = slot;
-            let slot = self.write_promise(base, head, target, now);
+            let slot = self
+                .responses
+                .write_promise(&mut self.streams, base, head, target, now);
             let urgency = self.streams[base].priority.urgency;
             let stream = &mut self.streams[slot];
             // A push is unrequested: it gets the default urgency, or the page's own if that is less urgent.
@@ -332,7 +343,7 @@ impl Connection {
 
     /// Starts to answer the promises made after `before`. The request that caused them has been started.
     fn take_promises_up(&mut self, before: StreamId, now: Instant) {
-        let (first, last) = (before.number() + 2, self.last_promised.number());
+        let (first, last) = (before.number() + 2, self.streams.last_promised().number());
         for number in (first..=last).step_by(2) {
             if let Some(slot) = self.streams.find(StreamId::new(number)) {
                 self.take_up(slot, now);
@@ -340,56 +351,16 @@ impl Connection {
         }
     }
 
-    /// Promises one file and opens its stream.
-    fn write_promise(
-        &mut self,
-        base: Slot,
-        head: &RequestHead<'_>,
-        target: &[u8],
-        now: Instant,
-    ) -> Slot {
-        let promised = StreamId::new(self.last_promised.number() + 2);
-        self.last_promised = promised;
-        let id = self.streams[base].id;
-        self.schedule.promise(promised, id);
-        let mut fields = FieldWriter::new(self.config.indexing);
-        let (encoder, accept) = (&mut self.encoder, &head.request.accept_encoding);
-        let most = self.peer.max_frame_size;
-        let wire = self.output.write(|out| {
-            write::header_block(out, id, Carrier::Push { promised }, most, |out| {
-                encoder.begin(out);
-                fields.write(encoder, out, b":method", b"GET");
-                fields.write(encoder, out, b":scheme", head.scheme);
-                fields.write(encoder, out, b":authority", head.authority);
-                fields.write(encoder, out, b":path", target);
-                if let Some(value) = single(accept) {
-                    fields.write(encoder, out, b"accept-encoding", value);
-                }
-            })
-        });
-        let slot = self
-            .streams
-            .open(promised, 0, self.peer.initial_window_size, now);
-        let stream = &mut self.streams[slot];
-        stream.served.exchange.request_head = Bytes(wire.into());
-        stream.served.request_fields = Bytes(fields.octets);
-        slot
+    /// The response is ready.
+    fn make_ready(&mut self, slot: Slot, now: Instant) {
+        self.responses
+            .make_ready(&mut self.streams, &mut self.budget, slot, now);
     }
 
     /// Closes a stream, even if parts of its response are in frames.
     pub(super) fn abandon(&mut self, slot: Slot, code: ErrorCode, past: Past) {
-        self.unschedule(slot);
-        self.working.retain(|&(other, _)| other != slot);
-        self.flowing.retain(|&(other, _)| other != slot);
-        let stream = &mut self.streams[slot];
-        if std::mem::take(&mut stream.blocked) {
-            self.blocked -= 1;
-        }
-        if stream.served.exchange.head.0 > 0 {
-            stream.served.reset = Some(code);
-            self.note_served(slot, 0);
-        }
-        self.streams.close(slot, past);
+        self.work.remove(slot);
+        self.responses.abandon(&mut self.streams, slot, code, past);
     }
 
     /// Drops the requests that will never be complete; returns whether there are any.
@@ -420,17 +391,4 @@ impl super::streams::Stream {
         self.text.extend_from_slice(user_agent);
         self.text_lengths = [line, referer.len() as u32, user_agent.len() as u32];
     }
-}
-
-/// The value of a field if it came in one line.
-fn single<'a>(lines: &Lines<'a>) -> Option<&'a [u8]> {
-    let mut values = lines.iter();
-    values.next().filter(|_| values.next().is_none())
-}
-
-/// 64-bit FNV-1a.
-pub(super) fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

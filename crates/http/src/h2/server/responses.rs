@@ -1,24 +1,238 @@
-//! Splitting responses into frames: which response is next, and how much of it is sent.
+//! Responses as frames: which response is next, how much of it is sent, and content that is generated while it
+//! is sent.
+
+use std::sync::Arc;
 
 use fathometer_model::{Bytes, Instant};
 
-use super::config::{FieldIndexing, Heads, Writes};
-use super::streams::{Past, Progress, Slot};
-use super::{Connection, Outstanding, QueuedFrame};
-use crate::h2::error::ErrorCode;
-use crate::h2::frame::HEADER_LENGTH;
+use super::budget::Budget;
+use super::config::{FieldIndexing, Heads, ServerConfig, Writes};
+use super::memory::Memory;
+use super::output::Output;
+use super::records::{Records, Served};
+use super::schedule::Schedule;
+use super::sending::Sending;
+use super::streams::{Past, Progress, Slot, Streams};
+use crate::exchange::RequestText;
+use crate::exchange::request_head::RequestHead;
+use crate::h2::error::{ConnectionError, ErrorCode, Fault};
 use crate::h2::frame::write::{self, Carrier};
-use crate::h2::priority::Priority;
+use crate::h2::frame::{HEADER_LENGTH, SettingsList};
+use crate::h2::settings::{self, Settings};
 use crate::hpack::{Encoder, Indexing};
-use crate::origin::{FieldSink, HopField, Octets, Segment};
+use crate::message::Priority;
+use crate::origin::conditions::Lines;
+use crate::origin::dynamic::Flowed;
+use crate::origin::{Dates, FieldSink, HopField, Octets, Origin, Segment};
+use crate::waiting::{ENOUGH_WAITING, ENOUGH_WAITING_TOGETHER};
 
-/// Idle frames that a sent DATA frame gives back: WINDOW_UPDATE for its stream and for the connection.
-const IDLE_PER_DATA: u32 = 2;
+/// The sending side of the connection: everything that becomes frames.
+///
+/// The streams themselves belong to the connection and are passed in.
+///
+/// Invariants: a stream is in the schedule exactly if its `scheduled` is set, and counts as blocked exactly if
+/// its `blocked` is; never both. `heads_due` counts the scheduled responses whose HEADERS are not in frames. A
+/// stream is in `flowing` exactly while its flow is unfinished.
+#[derive(Debug)]
+pub(super) struct Responses {
+    origin: Arc<Origin>,
+    config: Arc<ServerConfig>,
+    /// The client's settings.
+    peer: Settings,
+    encoder: Encoder,
+    memory: Memory,
+    dates: Dates,
+    schedule: Schedule,
+    /// Number of scheduled responses whose HEADERS are not sent yet.
+    heads_due: u32,
+    sending: Sending,
+    /// Responses that are not completely generated, each with the time when the next part is ready.
+    flowing: Vec<(Slot, Instant)>,
+    output: Output,
+    records: Records,
+}
 
-impl Connection {
+impl Responses {
+    /// No responses yet, and no output.
+    pub fn new(origin: Arc<Origin>, config: Arc<ServerConfig>) -> Responses {
+        Responses {
+            peer: Settings::default(),
+            encoder: Encoder::new(config.encoder_table),
+            memory: Memory::new(config.remembered),
+            dates: Dates::default(),
+            schedule: Schedule::new(config.scheduling, 2 * config.limits.streams as usize),
+            heads_due: 0,
+            sending: Sending::new(),
+            flowing: Vec::new(),
+            output: Output::default(),
+            records: Records::default(),
+            origin,
+            config,
+        }
+    }
+
+    /// The unsent output.
+    pub fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// Queues frames of the connection itself.
+    pub fn write<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        self.output.write(write)
+    }
+
+    /// The transport took the first `count` bytes of the output.
+    pub fn transmitted(&mut self, count: usize, now: Instant) {
+        self.output.transmitted(count);
+        self.records.note_sent(self.output.sent(), now);
+    }
+
+    /// The cache of requests and heads.
+    pub fn memory(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
+
+    /// The order of responses.
+    pub fn schedule(&mut self) -> &mut Schedule {
+        &mut self.schedule
+    }
+
+    /// The client's settings.
+    pub fn peer(&self) -> &Settings {
+        &self.peer
+    }
+
+    /// Applies settings of the client (section 6.5).
+    pub fn apply_settings(
+        &mut self,
+        streams: &mut Streams,
+        list: &SettingsList<'_>,
+    ) -> Result<(), ConnectionError> {
+        let from = self.peer.initial_window_size;
+        for (id, value) in list.iter() {
+            self.peer.apply(id, value)?;
+            if id == settings::id::HEADER_TABLE_SIZE {
+                self.encoder.set_table_limit(value);
+            }
+        }
+        if self.peer.no_rfc7540_priorities {
+            self.schedule.note_newer();
+        }
+        let to = self.peer.initial_window_size;
+        let mut place = 0;
+        // The client has changed the windows of all its streams (section 6.9.2).
+        while from != to
+            && let Some(slot) = streams.at(place)
+        {
+            streams[slot].send.change_initial(from, to)?;
+            self.unblock(streams, slot);
+            place += 1;
+        }
+        Ok(())
+    }
+
+    /// Applies the settings that came with an upgrade, before any stream is open.
+    pub fn apply_first_settings(&mut self, list: &SettingsList<'_>) -> Result<(), ConnectionError> {
+        for (id, value) in list.iter() {
+            self.peer.apply(id, value)?;
+        }
+        self.encoder.set_table_limit(self.peer.header_table_size);
+        Ok(())
+    }
+
+    /// The client increases the window of the connection.
+    pub fn give(&mut self, increment: u32) -> Result<(), Fault> {
+        self.sending.give(increment)
+    }
+
+    /// The client increases the window of a stream.
+    pub fn give_stream(
+        &mut self,
+        streams: &mut Streams,
+        slot: Slot,
+        increment: u32,
+    ) -> Result<(), Fault> {
+        streams[slot].send.give(increment)?;
+        self.unblock(streams, slot);
+        Ok(())
+    }
+
+    /// Starts and stops the time limit on windows that block responses.
+    pub fn watch_windows(&mut self, now: Instant) {
+        self.sending.watch(!self.schedule.is_empty(), now);
+    }
+
+    /// Since when windows block responses.
+    pub fn stalled_since(&self) -> Option<Instant> {
+        self.sending.stalled_since()
+    }
+
+    /// Windows have blocked responses for a while. Returns whether enough content was sent nevertheless.
+    pub fn outlasts_stall(&mut self, now: Instant) -> bool {
+        let least = self.config.limits.stall_octets.0;
+        self.sending.has_moved(least, now)
+    }
+
+    /// Makes no more content.
+    pub fn stop(&mut self) {
+        self.flowing.clear();
+        self.sending.stop();
+    }
+
+    /// Whether no response is still being generated.
+    pub fn is_generated(&self) -> bool {
+        self.flowing.is_empty()
+    }
+
+    /// The next event for a complete exchange.
+    pub fn take_record(&mut self) -> Option<(Served, RequestText<'_>)> {
+        self.records.take()
+    }
+
+    /// The next exchange whose response the transport took in part, on a connection that is no longer served.
+    pub fn take_cut_record(
+        &mut self,
+        streams: &mut Streams,
+        now: Instant,
+    ) -> Option<(Served, RequestText<'_>)> {
+        let sent = self.output.sent();
+        if self.records.drop_unsent(sent) {
+            return self.records.take_cut(sent, now);
+        }
+        loop {
+            let slot = streams.at(0)?;
+            let stream = &mut streams[slot];
+            let has_begun = stream.begun.is_some_and(|begun| begun < sent);
+            let (served, lengths) = (stream.served, stream.text_lengths);
+            let text = std::mem::take(&mut stream.text);
+            streams.close(slot, Past::Ended);
+            if has_begun {
+                return Some(
+                    self.records
+                        .cut_unfinished(served, (&text, lengths), sent, now),
+                );
+            }
+        }
+    }
+
+    /// Frees unused memory; nothing may be in flight.
+    pub fn rest(&mut self) {
+        self.memory.rest();
+        self.schedule.rest();
+        self.output.rest();
+        self.flowing = Vec::new();
+        self.records.rest();
+    }
+
     /// The response is ready.
-    pub(super) fn make_ready(&mut self, slot: Slot, now: Instant) {
-        let stream = &mut self.streams[slot];
+    pub fn make_ready(
+        &mut self,
+        streams: &mut Streams,
+        budget: &mut Budget,
+        slot: Slot,
+        now: Instant,
+    ) {
+        let stream = &mut streams[slot];
         let Some(answer) = &mut stream.answer else {
             debug_assert!(false, "a response without an answer");
             return;
@@ -30,109 +244,109 @@ impl Connection {
         self.origin
             .write_content(answer, |segment| content.push(segment));
         stream.flow = self.origin.flow(answer, now).map(Box::new);
-        if stream.flow.is_some() && !self.begin_flow(slot, now) {
+        if stream.flow.is_some() && !self.begin_flow(streams, slot, now) {
             return;
         }
         self.heads_due += 1;
         if self.config.framing.heads == Heads::AtOnce {
-            self.write_head(slot, now);
-            let stream = &self.streams[slot];
-            match (stream.content.left(), &stream.flow) {
-                (0, None) => return self.finish_stream(slot, 0),
+            self.write_head(streams, slot, now);
+            let stream = &streams[slot];
+            match (stream.content.waiting(), &stream.flow) {
+                (0, None) => return self.finish_stream(streams, budget, slot, 0),
                 (0, Some(_)) => return,
                 _ => {}
             }
         }
-        let stream = &mut self.streams[slot];
+        let stream = &mut streams[slot];
         stream.scheduled = true;
         self.schedule.add(stream.id, slot, stream.priority);
     }
 
     /// Makes frames of the ready responses in the order of priorities, as far as windows and
     /// [`Framing::ahead`](super::Framing::ahead) allow.
-    pub(super) fn fill(&mut self, now: Instant) {
+    pub fn fill(&mut self, streams: &mut Streams, budget: &mut Budget, now: Instant) {
         let ahead = self.config.framing.ahead.0;
         while self.output.waiting() < ahead.max(1) {
-            if self.send.available() == 0 {
+            if self.sending.available() == 0 {
                 if self.heads_due > 0 {
-                    self.write_due_heads(now);
+                    self.write_due_heads(streams, budget, now);
                 }
                 break;
             }
             let Some(slot) = self.schedule.next() else {
                 break;
             };
-            self.turn(slot, now);
+            self.turn(streams, budget, slot, now);
         }
     }
 
     /// One turn of a response: its HEADERS, if they were not sent, and a DATA frame.
-    fn turn(&mut self, slot: Slot, now: Instant) {
-        let has_head = self.streams[slot].progress != Progress::Ready;
+    fn turn(&mut self, streams: &mut Streams, budget: &mut Budget, slot: Slot, now: Instant) {
+        let has_head = streams[slot].progress != Progress::Ready;
         if !has_head {
-            self.write_head(slot, now);
+            self.write_head(streams, slot, now);
         }
-        let stream = &self.streams[slot];
-        let left = stream.content.left();
+        let stream = &streams[slot];
+        let left = stream.content.waiting();
         let most = self
             .config
             .framing
             .data
             .max(1)
             .min(self.peer.max_frame_size)
-            .min(self.send.available())
+            .min(self.sending.available())
             .min(stream.send.available());
         let octets = u64::from(most).min(left) as u32;
         let is_last = left == u64::from(octets);
         let is_done = is_last && stream.flow.is_none();
         // If content has ended after its last frame, an empty DATA frame ends the stream.
         if octets > 0 || is_done && has_head {
-            self.write_data(slot, octets);
+            self.write_data(streams, budget, slot, octets);
         }
         if self.config.framing.writes != Writes::Everything {
             self.output.end_write();
         }
-        let stream = &mut self.streams[slot];
+        let stream = &mut streams[slot];
         self.schedule
             .turn_over(stream.id, stream.priority, octets.into());
         if is_done {
-            self.unschedule(slot);
-            self.finish_stream(slot, octets);
+            self.unschedule(streams, slot);
+            self.finish_stream(streams, budget, slot, octets);
         } else if is_last {
-            self.unschedule(slot);
+            self.unschedule(streams, slot);
         } else if stream.send.available() == 0 {
             stream.blocked = true;
-            self.blocked += 1;
-            self.unschedule(slot);
+            self.sending.block_stream();
+            self.unschedule(streams, slot);
         }
     }
 
     /// Sends HEADERS of all responses whose content is blocked by the connection's window.
-    fn write_due_heads(&mut self, now: Instant) {
+    fn write_due_heads(&mut self, streams: &mut Streams, budget: &mut Budget, now: Instant) {
         let mut place = 0;
-        while let Some(slot) = self.streams.at(place) {
-            let stream = &self.streams[slot];
+        while let Some(slot) = streams.at(place) {
+            let stream = &streams[slot];
             if stream.progress != Progress::Ready {
                 place += 1;
                 continue;
             }
-            self.write_head(slot, now);
-            let stream = &self.streams[slot];
-            if stream.content.left() > 0 {
+            self.write_head(streams, slot, now);
+            let stream = &streams[slot];
+            if stream.content.waiting() > 0 {
                 place += 1;
             } else if stream.flow.is_some() {
-                self.unschedule(slot);
+                self.unschedule(streams, slot);
                 place += 1;
             } else {
-                self.unschedule(slot);
-                self.finish_stream(slot, 0);
+                self.unschedule(streams, slot);
+                self.finish_stream(streams, budget, slot, 0);
             }
         }
     }
 
     /// Removes a stream from the schedule.
-    pub(super) fn unschedule(&mut self, slot: Slot) {
-        let stream = &mut self.streams[slot];
+    fn unschedule(&mut self, streams: &mut Streams, slot: Slot) {
+        let stream = &mut streams[slot];
         if std::mem::take(&mut stream.scheduled) {
             self.schedule.remove(stream.id, stream.priority);
             if stream.progress == Progress::Ready {
@@ -142,18 +356,19 @@ impl Connection {
     }
 
     /// A stream's window has changed.
-    pub(super) fn unblock(&mut self, slot: Slot) {
-        let stream = &mut self.streams[slot];
+    fn unblock(&mut self, streams: &mut Streams, slot: Slot) {
+        let stream = &mut streams[slot];
         if stream.blocked && stream.send.available() > 0 {
             stream.blocked = false;
-            self.blocked -= 1;
+            self.sending.unblock_stream();
             stream.scheduled = true;
             self.schedule.add(stream.id, slot, stream.priority);
         }
     }
 
-    pub(super) fn set_priority(&mut self, slot: Slot, priority: Priority) {
-        let stream = &mut self.streams[slot];
+    /// Changes the priority of a response.
+    pub fn set_priority(&mut self, streams: &mut Streams, slot: Slot, priority: Priority) {
+        let stream = &mut streams[slot];
         if stream.scheduled {
             self.schedule.remove(stream.id, stream.priority);
             self.schedule.add(stream.id, slot, priority);
@@ -162,13 +377,13 @@ impl Connection {
     }
 
     /// Writes HEADERS; they end the stream if there is no content.
-    fn write_head(&mut self, slot: Slot, now: Instant) {
-        let stream = &mut self.streams[slot];
+    fn write_head(&mut self, streams: &mut Streams, slot: Slot, now: Instant) {
+        let stream = &mut streams[slot];
         let Some(answer) = &stream.answer else {
             return;
         };
         let carrier = Carrier::Headers {
-            end_stream: stream.content.left() == 0 && stream.flow.is_none(),
+            end_stream: stream.content.waiting() == 0 && stream.flow.is_none(),
             dependency: None,
         };
         let second = self.origin.wall_clock(now);
@@ -214,12 +429,18 @@ impl Connection {
     }
 
     /// Writes HEADERS of an interim response.
-    pub(super) fn write_interim(&mut self, slot: Slot, status: &[u8], more: &[(&[u8], &[u8])]) {
+    pub fn write_interim(
+        &mut self,
+        streams: &mut Streams,
+        slot: Slot,
+        status: &[u8],
+        more: &[(&[u8], &[u8])],
+    ) {
         let carrier = Carrier::Headers {
             end_stream: false,
             dependency: None,
         };
-        let stream = &mut self.streams[slot];
+        let stream = &mut streams[slot];
         stream.begun.get_or_insert(self.output.queued());
         let (encoder, most) = (&mut self.encoder, self.peer.max_frame_size);
         let mut fields = FieldWriter::new(self.config.indexing);
@@ -237,11 +458,11 @@ impl Connection {
     }
 
     /// Writes a DATA frame of `octets` bytes; it ends the stream if no content is left.
-    fn write_data(&mut self, slot: Slot, octets: u32) {
+    fn write_data(&mut self, streams: &mut Streams, budget: &mut Budget, slot: Slot, octets: u32) {
         let copied = self.config.framing.copied;
         let (origin, output) = (&self.origin, &mut self.output);
-        let stream = &mut self.streams[slot];
-        let is_last = stream.content.left() == u64::from(octets) && stream.flow.is_none();
+        let stream = &mut streams[slot];
+        let is_last = stream.content.waiting() == u64::from(octets) && stream.flow.is_none();
         output.write(|out| write::data_header(out, stream.id, octets, is_last));
         stream.content.take(octets.into(), |segment| match segment {
             Segment::Text(text) => output.write(|out| out.extend_from_slice(text)),
@@ -256,19 +477,14 @@ impl Connection {
                 _ => output.push_body(body, range),
             },
         });
-        self.send.take(octets);
+        self.sending.take(octets);
         stream.send.take(octets);
-        self.content_sent += u64::from(octets);
         stream.served.exchange.body += Bytes(octets.into());
         stream.served.body_frames += Bytes(u64::from(octets) + HEADER_LENGTH as u64);
-        let allowance = self.config.limits.idle_frames;
-        self.counters.idle_frames.give(allowance, IDLE_PER_DATA);
+        budget.note_data();
         if !is_last && self.config.events {
-            self.frames.push_back(QueuedFrame {
-                end: self.output.queued(),
-                stream: stream.id,
-                content: octets,
-            });
+            self.records
+                .note_frame(stream.id, octets, self.output.queued());
         }
         if self.config.framing.writes == Writes::EachFrame {
             self.output.end_write();
@@ -276,47 +492,205 @@ impl Connection {
     }
 
     /// The response is completely in frames; the last one has `last_content` bytes of content.
-    fn finish_stream(&mut self, slot: Slot, last_content: u32) {
-        let stream = &self.streams[slot];
+    fn finish_stream(
+        &mut self,
+        streams: &mut Streams,
+        budget: &mut Budget,
+        slot: Slot,
+        last_content: u32,
+    ) {
+        let stream = &streams[slot];
         let (id, receiving) = (stream.id, stream.receiving);
-        self.note_served(slot, last_content);
-        let allowance = self.config.limits.resets;
-        self.counters.resets.give(allowance, 1);
+        self.note_served(streams, slot, last_content);
+        budget.note_response();
         if receiving {
             // The rest of the request is not needed (section 8.1).
             self.output
                 .write(|out| write::reset(out, id, ErrorCode::NO_ERROR));
-            self.streams.close(slot, Past::ResetHere);
+            streams.close(slot, Past::ResetHere);
         } else {
-            self.streams.close(slot, Past::Ended);
+            streams.close(slot, Past::Ended);
         }
     }
 
     /// Records that a response is completely queued.
-    pub(super) fn note_served(&mut self, slot: Slot, last_content: u32) {
+    fn note_served(&mut self, streams: &Streams, slot: Slot, last_content: u32) {
         if self.config.events {
-            let stream = &self.streams[slot];
-            self.texts.extend(&stream.text);
-            self.outstanding.push_back(Outstanding {
-                start: stream.begun.unwrap_or(self.output.queued()),
-                end: self.output.queued(),
-                last_content,
-                served: stream.served,
-                text: stream.text_lengths,
-            });
+            let stream = &streams[slot];
+            let end = self.output.queued();
+            let place = stream.begun.unwrap_or(end)..end;
+            let text = (&stream.text[..], stream.text_lengths);
+            self.records
+                .note_response(stream.served, text, place, last_content);
+        }
+    }
+
+    /// Starts the content of a response whose flow was just set; false when it cannot be generated.
+    fn begin_flow(&mut self, streams: &mut Streams, slot: Slot, now: Instant) -> bool {
+        match self.pull(streams, slot, now) {
+            Flowed::Until(next) => self.flowing.push((slot, next)),
+            Flowed::Whole => {}
+            Flowed::Broken => {
+                self.break_flow(streams, slot);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Continues all responses of which the next part is ready.
+    pub fn flow_on(&mut self, streams: &mut Streams, now: Instant) {
+        let mut place = 0;
+        while let Some(&(slot, next)) = self.flowing.get(place) {
+            if next > now || !takes_more(streams, slot) {
+                place += 1;
+                continue;
+            }
+            match self.pull(streams, slot, now) {
+                Flowed::Until(next) => {
+                    self.flowing[place].1 = next;
+                    self.resume(streams, slot);
+                    place += 1;
+                }
+                Flowed::Whole => {
+                    self.flowing.remove(place);
+                    self.resume(streams, slot);
+                }
+                // Resetting the stream removes it from the list.
+                Flowed::Broken => self.break_flow(streams, slot),
+            }
+        }
+    }
+
+    /// When the next part of a response is ready, if there is room for it.
+    pub fn flows_at(&self, streams: &Streams) -> Option<Instant> {
+        let flowing = self.flowing.iter();
+        let taken = flowing.filter(|&&(slot, _)| takes_more(streams, slot));
+        taken.map(|&(_, next)| next).min()
+    }
+
+    /// Takes the ready part of a response.
+    fn pull(&self, streams: &mut Streams, slot: Slot, now: Instant) -> Flowed {
+        let stream = &mut streams[slot];
+        let (flow, content) = (&mut stream.flow, &mut stream.content);
+        let Some(making) = flow else {
+            return Flowed::Whole;
+        };
+        loop {
+            match making.poll(&self.origin, now, |segment| content.push(segment)) {
+                Flowed::Until(next) if next <= now && content.waiting() < ENOUGH_WAITING.0 => {}
+                Flowed::Whole => {
+                    *flow = None;
+                    return Flowed::Whole;
+                }
+                flowed => return flowed,
+            }
+        }
+    }
+
+    /// Reschedules a response that had nothing to send, now that it has content again or has ended.
+    fn resume(&mut self, streams: &mut Streams, slot: Slot) {
+        let stream = &mut streams[slot];
+        let waits = stream.progress == Progress::Sending && !stream.scheduled && !stream.blocked;
+        let has_something = stream.content.waiting() > 0 || stream.flow.is_none();
+        if !waits || !has_something {
+            return;
+        }
+        if stream.content.waiting() > 0 && stream.send.available() == 0 {
+            stream.blocked = true;
+            self.sending.block_stream();
+        } else {
+            stream.scheduled = true;
+            self.schedule.add(stream.id, slot, stream.priority);
+        }
+    }
+
+    /// The rest of a response cannot be generated.
+    fn break_flow(&mut self, streams: &mut Streams, slot: Slot) {
+        let (id, code) = (streams[slot].id, ErrorCode::INTERNAL_ERROR);
+        self.output.write(|out| write::reset(out, id, code));
+        self.abandon(streams, slot, code, Past::ResetHere);
+    }
+
+    /// Promises the file of `target` with the response of `base`, and opens its stream.
+    pub fn write_promise(
+        &mut self,
+        streams: &mut Streams,
+        base: Slot,
+        head: &RequestHead<'_>,
+        target: &[u8],
+        now: Instant,
+    ) -> Slot {
+        let id = streams[base].id;
+        let slot = streams.promise(self.peer.initial_window_size, now);
+        let promised = streams[slot].id;
+        self.schedule.promise(promised, id);
+        let mut fields = FieldWriter::new(self.config.indexing);
+        let (encoder, accept) = (&mut self.encoder, &head.request.accept_encoding);
+        let most = self.peer.max_frame_size;
+        let wire = self.output.write(|out| {
+            write::header_block(out, id, Carrier::Push { promised }, most, |out| {
+                encoder.begin(out);
+                fields.write(encoder, out, b":method", b"GET");
+                fields.write(encoder, out, b":scheme", head.scheme);
+                fields.write(encoder, out, b":authority", head.authority);
+                fields.write(encoder, out, b":path", target);
+                if let Some(value) = single(accept) {
+                    fields.write(encoder, out, b"accept-encoding", value);
+                }
+            })
+        });
+        let stream = &mut streams[slot];
+        stream.served.exchange.request_head = Bytes(wire.into());
+        stream.served.request_fields = Bytes(fields.octets);
+        slot
+    }
+
+    /// Closes a stream, even if parts of its response are in frames.
+    pub fn abandon(&mut self, streams: &mut Streams, slot: Slot, code: ErrorCode, past: Past) {
+        self.unschedule(streams, slot);
+        self.flowing.retain(|&(other, _)| other != slot);
+        let stream = &mut streams[slot];
+        if std::mem::take(&mut stream.blocked) {
+            self.sending.unblock_stream();
+        }
+        if stream.served.exchange.head.0 > 0 {
+            stream.served.reset = Some(code);
+            self.note_served(streams, slot, 0);
+        }
+        streams.close(slot, past);
+    }
+}
+
+/// Whether there is room for more content of a response. A response without waiting content is never blocked
+/// by others.
+fn takes_more(streams: &Streams, slot: Slot) -> bool {
+    match streams[slot].content.waiting() {
+        0 => true,
+        waiting => {
+            let all = streams
+                .iter()
+                .map(|(_, stream)| stream.content.text_waiting());
+            waiting < ENOUGH_WAITING.0 && all.sum::<u64>() < ENOUGH_WAITING_TOGETHER.0
         }
     }
 }
 
+/// The value of a field if it came in one line.
+fn single<'a>(lines: &Lines<'a>) -> Option<&'a [u8]> {
+    let mut values = lines.iter();
+    values.next().filter(|_| values.next().is_none())
+}
+
 /// Writes fields into a header block, and counts them.
-pub(super) struct FieldWriter {
+struct FieldWriter {
     indexing: FieldIndexing,
     /// Bytes of names and values so far.
-    pub octets: u64,
+    octets: u64,
 }
 
 impl FieldWriter {
-    pub fn new(indexing: FieldIndexing) -> FieldWriter {
+    fn new(indexing: FieldIndexing) -> FieldWriter {
         FieldWriter {
             indexing,
             octets: 0,
@@ -324,7 +698,7 @@ impl FieldWriter {
     }
 
     /// Writes a field whose name is in lower case.
-    pub fn write(&mut self, encoder: &mut Encoder, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    fn write(&mut self, encoder: &mut Encoder, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
         self.octets += (name.len() + value.len()) as u64;
         let indexing = match self.indexing {
             FieldIndexing::All => Indexing::Yes,

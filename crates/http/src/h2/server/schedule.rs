@@ -16,7 +16,7 @@ use super::streams::Slot;
 use super::tree::Tree;
 use crate::h2::StreamId;
 use crate::h2::frame::Dependency;
-use crate::h2::priority::Priority;
+use crate::message::Priority;
 
 #[derive(Debug)]
 pub(super) struct Schedule {

@@ -4,6 +4,7 @@ use fathometer_model::Bytes;
 
 use super::tests::{Got, Host, data, origin, raw, reset, window};
 use super::*;
+use crate::h2::PREFACE;
 use crate::h2::error::Fault;
 use crate::h2::flow::UpdateAt;
 use crate::h2::frame::{Dependency, FrameType, flags};

@@ -6,21 +6,18 @@ use fathometer_model::Instant;
 
 use super::Served;
 use super::memory::Key;
+use crate::exchange::Queue;
 use crate::h2::StreamId;
 use crate::h2::flow::{ReceiveWindow, Window};
-use crate::h2::priority::Priority;
+use crate::message::Priority;
+use crate::origin::Answer;
 use crate::origin::dynamic::Flow;
-use crate::origin::ranges::ByteRange;
-use crate::origin::{Answer, Segment, Selected};
-use crate::pace::Paid;
+use crate::pace::{ContentPace, Paid};
 
 /// The most streams reset by the server that are remembered: frames in flight are allowed on them.
 const MOST_RESET_HERE: usize = 256;
 /// The most streams that ended otherwise and are remembered.
 const MOST_ENDED: usize = 64;
-
-/// Consumed text is dropped when it reaches this size.
-const COMPACT_AT: usize = 16 * 1024;
 
 /// A place in the table of open streams; reused when its stream has closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,17 +31,14 @@ pub(super) struct Stream {
     pub receiving: bool,
     pub receive: ReceiveWindow,
     pub send: Window,
-    /// Content announced by the client, in bytes.
-    pub announced: Option<u64>,
-    /// Content received.
-    pub received: u64,
-    /// The time limit for the rest of it.
-    pub paid: Option<Paid>,
+    /// The content of the request.
+    pub request: RequestContent,
     /// Whether the answer is sent independently of what the client still sends.
     pub answered_early: bool,
     pub answer: Option<Answer>,
     pub progress: Progress,
-    pub content: Content,
+    /// Content that is not in frames yet.
+    pub content: Queue,
     /// The generator of content that is not ready yet.
     pub flow: Option<Box<Flow>>,
     pub priority: Priority,
@@ -77,96 +71,65 @@ pub(super) enum Progress {
     Sending,
 }
 
-/// Content that is not in frames yet.
+/// The content of a request, as far as it has arrived.
 #[derive(Debug, Default)]
-pub(super) struct Content {
-    parts: VecDeque<Part>,
-    text: Vec<u8>,
-    text_start: usize,
-    left: u64,
+pub(super) struct RequestContent {
+    /// Bytes that the client announced.
+    announced: Option<u64>,
+    /// Bytes received.
+    received: u64,
+    /// The time limit for the rest of it.
+    paid: Option<Paid>,
 }
 
-#[derive(Debug)]
-enum Part {
-    /// The next bytes of the text.
-    Text(usize),
-    Body(Selected, ByteRange),
+impl RequestContent {
+    /// The head has this `Content-Length`, if any.
+    pub fn announce(&mut self, length: Option<u64>) {
+        self.announced = length;
+    }
+
+    /// Sets the time limit.
+    pub fn limit(&mut self, paid: Paid) {
+        self.paid = Some(paid);
+    }
+
+    /// Counts bytes that arrived.
+    pub fn note(&mut self, length: usize, pace: &ContentPace, now: Instant) {
+        if let Some(paid) = &mut self.paid {
+            paid.note(length as u64, pace, now);
+        }
+        self.received += length as u64;
+    }
+
+    /// Bytes received.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Whether more has arrived than was announced.
+    pub fn is_too_long(&self) -> bool {
+        self.announced
+            .is_some_and(|announced| self.received > announced)
+    }
+
+    /// Whether what has arrived is not what was announced, if nothing follows.
+    pub fn differs(&self) -> bool {
+        self.announced
+            .is_some_and(|announced| self.received != announced)
+    }
+
+    /// The time limit for the rest.
+    pub fn paid(&self) -> Option<Paid> {
+        self.paid
+    }
 }
 
-impl Content {
-    fn clear(&mut self) {
-        self.parts.clear();
-        self.text.clear();
-        self.text_start = 0;
-        self.left = 0;
-    }
-
-    pub fn push(&mut self, segment: Segment<'_>) {
-        match segment {
-            Segment::Text(octets) => {
-                if self.text_start >= COMPACT_AT || self.text_start == self.text.len() {
-                    self.text.drain(..self.text_start);
-                    self.text_start = 0;
-                }
-                self.text.extend_from_slice(octets);
-                self.left += octets.len() as u64;
-                match self.parts.back_mut() {
-                    Some(Part::Text(last)) => *last += octets.len(),
-                    _ => self.parts.push_back(Part::Text(octets.len())),
-                }
-            }
-            Segment::Body(body, range) if range.length() > 0 => {
-                self.left += range.length();
-                self.parts.push_back(Part::Body(body.clone(), range));
-            }
-            Segment::Body(..) => {}
-        }
-    }
-
-    /// Bytes of text that are left.
-    pub fn text_waiting(&self) -> u64 {
-        (self.text.len() - self.text_start) as u64
-    }
-
-    /// Bytes that are left.
-    pub fn left(&self) -> u64 {
-        self.left
-    }
-
-    /// Takes the next `octets` bytes, in pieces.
-    pub fn take(&mut self, octets: u64, mut sink: impl FnMut(Segment<'_>)) {
-        let mut wanted = octets.min(self.left);
-        self.left -= wanted;
-        while wanted > 0 {
-            let Some(part) = self.parts.front_mut() else {
-                break;
-            };
-            let (taken, is_done) = match part {
-                Part::Text(length) => {
-                    let taken = (*length as u64).min(wanted);
-                    let end = self.text_start + taken as usize;
-                    sink(Segment::Text(&self.text[self.text_start..end]));
-                    self.text_start = end;
-                    *length -= taken as usize;
-                    (taken, *length == 0)
-                }
-                Part::Body(body, range) => {
-                    let taken = range.length().min(wanted);
-                    let piece = ByteRange {
-                        first: range.first,
-                        end: range.first + taken,
-                    };
-                    sink(Segment::Body(body, piece));
-                    range.first += taken;
-                    (taken, range.length() == 0)
-                }
-            };
-            wanted -= taken;
-            if is_done {
-                self.parts.pop_front();
-            }
-        }
-    }
+/// Where a stream is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Open(Slot),
+    /// Not open, but not idle either.
+    Closed(Option<Past>),
 }
 
 /// How a closed stream ended.
@@ -181,8 +144,15 @@ pub(super) enum Past {
 }
 
 /// The streams of a connection.
+///
+/// Invariants: the lists of open streams are in order of their numbers and name each used slot once. No open
+/// or recorded stream has a number above the last one of its side.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
+    /// The last stream used by the client.
+    last_client: StreamId,
+    /// The last promised stream.
+    last_promised: StreamId,
     slots: Vec<Stream>,
     free: Vec<Slot>,
     /// Open streams opened by the client, in order of their numbers.
@@ -221,6 +191,45 @@ impl Streams {
         self.clients.is_empty() && self.promised.is_empty()
     }
 
+    /// The last stream used by the client; zero if there is none.
+    pub fn last_client(&self) -> StreamId {
+        self.last_client
+    }
+
+    /// The last promised stream; zero if there is none.
+    pub fn last_promised(&self) -> StreamId {
+        self.last_promised
+    }
+
+    /// Whether a stream was never used (section 5.1, idle).
+    pub fn is_idle(&self, id: StreamId) -> bool {
+        match id.is_client() {
+            true => id > self.last_client,
+            false => id > self.last_promised,
+        }
+    }
+
+    /// The client uses the number of an idle stream, which makes all lower idle ones closed.
+    pub fn use_number(&mut self, id: StreamId) {
+        debug_assert!(self.is_idle(id), "a number is used twice");
+        self.last_client = id;
+    }
+
+    /// The place of a stream; `None` if it is idle.
+    pub fn place(&self, id: StreamId) -> Option<Place> {
+        match self.find(id) {
+            Some(slot) => Some(Place::Open(slot)),
+            None if self.is_idle(id) => None,
+            None => Some(Place::Closed(self.past(id))),
+        }
+    }
+
+    /// All open streams, those of the client first.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, &Stream)> {
+        let slots = self.clients.iter().chain(&self.promised);
+        slots.map(|&(_, slot)| (slot, &self[slot]))
+    }
+
     /// The slot of an open stream.
     pub fn find(&self, id: StreamId) -> Option<Slot> {
         let open = self.side(id);
@@ -240,7 +249,13 @@ impl Streams {
         Some(*slot)
     }
 
-    /// Opens a stream; its number must be above all earlier ones of its side.
+    /// Opens the next promised stream.
+    pub fn promise(&mut self, send: u32, now: Instant) -> Slot {
+        self.last_promised = StreamId::new(self.last_promised.number() + 2);
+        self.open(self.last_promised, 0, send, now)
+    }
+
+    /// Opens a stream of a used number; it must be above those of all open ones of its side.
     pub fn open(&mut self, id: StreamId, receive: u32, send: u32, now: Instant) -> Slot {
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -310,15 +325,10 @@ impl Streams {
     /// Frees unused memory.
     pub fn rest(&mut self) {
         if self.is_empty() {
-            let (reset_here, ended) = (
-                std::mem::take(&mut self.reset_here),
-                std::mem::take(&mut self.ended),
-            );
-            *self = Streams {
-                reset_here,
-                ended,
-                ..Streams::default()
-            };
+            self.slots = Vec::new();
+            self.free = Vec::new();
+            self.clients = Vec::new();
+            self.promised = Vec::new();
             self.reset_here.shrink_to_fit();
             self.ended.shrink_to_fit();
         }
@@ -348,13 +358,11 @@ impl Stream {
             receiving: id.is_client(),
             receive: ReceiveWindow::new(receive),
             send: Window::new(send),
-            announced: None,
-            received: 0,
-            paid: None,
+            request: RequestContent::default(),
             answered_early: false,
             answer: None,
             progress: Progress::Reading,
-            content: Content::default(),
+            content: Queue::default(),
             flow: None,
             priority: Priority::default(),
             scheduled: false,
@@ -378,9 +386,14 @@ mod tests {
         let mut streams = Streams::default();
         let id = StreamId::new;
         let open = |streams: &mut Streams, number| streams.open(id(number), 10, 20, Instant::ZERO);
-        for number in [1, 3, 2, 9, 4] {
+        for number in [1, 3] {
+            streams.use_number(id(number));
             open(&mut streams, number);
         }
+        streams.promise(20, Instant::ZERO);
+        streams.use_number(id(9));
+        open(&mut streams, 9);
+        streams.promise(20, Instant::ZERO);
         assert_eq!((streams.count(), streams.promised_count()), (3, 2));
         for number in [1, 2, 3, 4, 9] {
             let slot = streams.find(id(number)).unwrap();
@@ -388,11 +401,15 @@ mod tests {
         }
         for number in [5, 6, 7, 8, 11, 12] {
             assert!(streams.find(id(number)).is_none());
+            let is_idle = !matches!(number, 5 | 7);
+            assert_eq!(streams.place(id(number)).is_none(), is_idle);
         }
         let slot = streams.find(id(3)).unwrap();
         streams.close(slot, Past::Ended);
         assert!(streams.find(id(3)).is_none());
         assert_eq!(streams.past(id(3)), Some(Past::Ended));
+        assert_eq!(streams.place(id(3)), Some(Place::Closed(Some(Past::Ended))));
+        streams.use_number(id(11));
         assert_eq!(open(&mut streams, 11), slot, "its slot is used again");
         streams.close(streams.find(id(9)).unwrap(), Past::ResetHere);
         for number in 0..100 {
@@ -401,5 +418,18 @@ mod tests {
         assert_eq!(streams.past(id(3)), None, "bounded");
         assert_eq!(streams.past(id(1199)), Some(Past::ResetByClient));
         assert_eq!(streams.past(id(9)), Some(Past::ResetHere));
+    }
+    #[test]
+    fn content_is_what_was_announced_or_differs() {
+        let mut content = RequestContent::default();
+        let pace = ContentPace::default();
+        content.note(3, &pace, Instant::ZERO);
+        assert!(!content.is_too_long() && !content.differs());
+        content.announce(Some(4));
+        assert!(!content.is_too_long() && content.differs());
+        content.note(1, &pace, Instant::ZERO);
+        assert!(!content.differs() && content.received() == 4);
+        content.note(1, &pace, Instant::ZERO);
+        assert!(content.is_too_long() && content.differs());
     }
 }

@@ -3,10 +3,11 @@ use std::time::Duration;
 use fathometer_model::{Bytes, File, Page, Site};
 
 use super::*;
+use crate::h2::PREFACE;
 use crate::h2::error::Fault;
 use crate::h2::frame::write::Carrier;
-use crate::h2::frame::{Frame, FrameType, Header, flags};
-use crate::hpack::Indexing;
+use crate::h2::frame::{Frame, FrameType, Header, Reader, flags};
+use crate::hpack::{Encoder, Indexing};
 use crate::origin::OriginConfig;
 use crate::origin::dress::Dress;
 

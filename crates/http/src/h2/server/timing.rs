@@ -1,16 +1,46 @@
 //! Time limits.
 
-use std::time::Duration;
-
 use fathometer_model::Instant;
 
-use super::streams::{Progress, Slot};
-use super::{CloseReason, Connection, Phase, Start};
-use crate::h1::server::Action;
+use super::streams::{Progress, Stream};
+use super::{CloseReason, Connection};
+use crate::exchange::Action;
 use crate::h2::error::Fault;
+use crate::pace::Paid;
 
-/// When a server shuts down: how long it waits for a client to close its side.
-pub(super) const ENDING_LINGER: Duration = Duration::from_secs(1);
+/// When the connection was last used.
+#[derive(Debug)]
+pub(super) struct Activity {
+    last_input: Instant,
+    last_output: Instant,
+    /// When a request was last in flight.
+    last_busy: Instant,
+}
+
+impl Activity {
+    pub fn new(now: Instant) -> Activity {
+        Activity {
+            last_input: now,
+            last_output: now,
+            last_busy: now,
+        }
+    }
+
+    /// Bytes arrived.
+    pub fn note_input(&mut self, now: Instant) {
+        self.last_input = now;
+    }
+
+    /// The transport took bytes.
+    pub fn note_output(&mut self, now: Instant) {
+        self.last_output = now;
+    }
+
+    /// A request is in flight.
+    pub fn note_busy(&mut self, now: Instant) {
+        self.last_busy = now;
+    }
+}
 
 /// What happens at [`Connection::poll_timeout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,12 +71,12 @@ impl Connection {
             Timeout::Idle => self.stop(CloseReason::IdleTimeout),
             Timeout::Stall => self.judge_stall(now),
             Timeout::Work => {}
-            Timeout::Flow => self.flow_on(now),
+            Timeout::Flow => self.responses.flow_on(&mut self.streams, now),
             Timeout::Send => {
-                self.close_reason.get_or_insert(CloseReason::SendTimeout);
-                self.finish(Action::Abort);
+                self.ending.stop(CloseReason::SendTimeout);
+                self.ending.finish(Action::Abort);
             }
-            Timeout::Linger => self.finish(Action::Close),
+            Timeout::Linger => self.ending.finish(Action::Close),
         }
         self.settle(now);
     }
@@ -61,118 +91,85 @@ impl Connection {
     fn give_up_requests(&mut self, now: Instant) {
         let mut place = 0;
         while let Some(slot) = self.streams.at(place) {
-            if self.content_due(slot).is_some_and(|due| due <= now) {
+            if content_due(&self.streams[slot]).is_some_and(|due| due <= now) {
                 self.give_up_content(slot, now);
             }
             place += 1;
         }
     }
 
-    /// When the content of a request has taken too long.
-    fn content_due(&self, slot: Slot) -> Option<Instant> {
-        let stream = &self.streams[slot];
-        let paid = stream.paid.filter(|_| stream.progress == Progress::Reading);
-        paid.map(|paid| paid.deadline())
-    }
-
     /// Whether output waits for the transport, or content for the client's windows.
     pub fn is_sending(&self) -> bool {
-        self.phase == Phase::Open && (!self.output.is_empty() || self.stalled.is_some())
+        let is_stalled = self.responses.stalled_since().is_some();
+        self.ending.is_open() && (!self.responses.output().is_empty() || is_stalled)
     }
 
     /// Since when the connection waits for its client, as
     /// [`h1`'s](crate::h1::server::Connection::waits_since).
     pub fn waits_since(&self) -> Option<Instant> {
-        match self.phase {
-            Phase::Closed => return None,
-            Phase::Lingering { .. } => return Some(self.last_output),
-            Phase::Open => {}
+        if self.ending.is_closed() {
+            return None;
         }
-        if !self.output.is_empty() {
-            return Some(self.last_output);
+        if !self.ending.is_open() || !self.responses.output().is_empty() {
+            return Some(self.activity.last_output);
         }
-        if !self.working.is_empty() {
+        if !self.work.is_empty() {
             return None;
         }
         if self.streams.is_empty() {
-            return Some(self.last_busy);
+            return Some(self.activity.last_busy);
         }
-        let streams = (0..).map_while(|place| self.streams.at(place));
-        let reading = streams.filter_map(|slot| {
-            let stream = &self.streams[slot];
-            let paid = stream.paid.filter(|_| stream.progress == Progress::Reading);
-            paid.map(|paid| paid.standing())
-        });
+        let streams = self.streams.iter();
+        let reading = streams.filter_map(|(_, stream)| Some(paid(stream)?.standing()));
         // Other streams are being generated, or the client's windows block them.
-        let sending = self.stalled.map(|(since, _)| since);
-        reading.chain(sending).max()
-    }
-
-    /// Starts and stops the time limit on windows that block responses.
-    pub(super) fn watch_windows(&mut self, now: Instant) {
-        let held_up = self.blocked > 0 || self.send.available() == 0 && !self.schedule.is_empty();
-        if !held_up {
-            self.stalled = None;
-        } else if self.stalled.is_none() {
-            self.stalled = Some((now, self.content_sent));
-        }
+        reading.chain(self.responses.stalled_since()).max()
     }
 
     /// Windows have blocked responses for a while: closes the connection if too little content was sent.
     fn judge_stall(&mut self, now: Instant) {
-        let before = self.stalled.map_or(0, |(_, sent)| sent);
-        if self.content_sent - before < self.config.limits.stall_octets.0 {
+        if !self.responses.outlasts_stall(now) {
             self.stop(CloseReason::WindowStall);
-        } else {
-            self.stalled = Some((now, self.content_sent));
-        }
-    }
-
-    pub(super) fn linger(&self) -> Duration {
-        match self.close_reason {
-            Some(CloseReason::ServerEnds) => self.config.limits.linger.min(ENDING_LINGER),
-            _ => self.config.limits.linger,
         }
     }
 
     /// The next time-out and its kind.
     fn deadline(&self) -> Option<(Instant, Timeout)> {
         let limits = &self.config.limits;
-        match self.phase {
-            Phase::Closed => return None,
-            Phase::Lingering { until } => return Some((until, Timeout::Linger)),
-            Phase::Open => {}
+        if self.ending.is_closed() {
+            return None;
         }
-        let sending =
-            (!self.output.is_empty()).then(|| (self.last_output + limits.send, Timeout::Send));
-        if self.close_reason.is_some() {
+        if let Some(until) = self.ending.lingers_until() {
+            return Some((until, Timeout::Linger));
+        }
+        let Activity {
+            last_input,
+            last_output,
+            ..
+        } = self.activity;
+        let has_output = !self.responses.output().is_empty();
+        let sending = has_output.then(|| (last_output + limits.send, Timeout::Send));
+        if self.ending.reason().is_some() {
             return sending;
         }
-        let settings = self
-            .unacknowledged
-            .map(|since| (since + limits.settings, Timeout::Settings));
-        let header = self
-            .frame_started
-            .map(|since| (since + limits.header, Timeout::Header));
-        let stall = self
-            .stalled
-            .map(|(since, _)| (since + limits.stall, Timeout::Stall));
-        let work = self
-            .working
-            .front()
-            .map(|&(_, until)| (until, Timeout::Work));
-        let flow = self.flows_at().map(|at| (at, Timeout::Flow));
+        let unacknowledged = self.receiving.unacknowledged();
+        let settings = unacknowledged.map(|since| (since + limits.settings, Timeout::Settings));
+        let frame = self.input.frame_started();
+        let header = frame.map(|since| (since + limits.header, Timeout::Header));
+        let stalled = self.responses.stalled_since();
+        let stall = stalled.map(|since| (since + limits.stall, Timeout::Stall));
+        let work = self.work.next().map(|until| (until, Timeout::Work));
+        let flow = self.responses.flows_at(&self.streams);
+        let flow = flow.map(|at| (at, Timeout::Flow));
         let reading = if self.streams.is_empty() {
             let patience = match self.requests {
                 0 => limits.idle,
                 _ => limits.keep_alive,
             };
-            let since = self.last_input.max(self.last_output);
-            (self.start == Start::Done && self.output.is_empty())
-                .then(|| (since + patience, Timeout::Idle))
+            let since = last_input.max(last_output);
+            (self.input.has_started() && !has_output).then(|| (since + patience, Timeout::Idle))
         } else {
-            let streams = (0..).map_while(|place| self.streams.at(place));
-            let due = streams.filter_map(|slot| self.content_due(slot)).min();
+            let streams = self.streams.iter();
+            let due = streams.filter_map(|(_, stream)| content_due(stream)).min();
             due.map(|due| (due, Timeout::Body))
         };
         [sending, header, settings, stall, work, flow, reading]
@@ -180,4 +177,15 @@ impl Connection {
             .flatten()
             .min_by_key(|&(at, _)| at)
     }
+}
+
+/// The time limit for the content of a request that is being read.
+fn paid(stream: &Stream) -> Option<Paid> {
+    let paid = stream.request.paid();
+    paid.filter(|_| stream.progress == Progress::Reading)
+}
+
+/// When the content of a request has taken too long.
+fn content_due(stream: &Stream) -> Option<Instant> {
+    paid(stream).map(|paid| paid.deadline())
 }

@@ -6,11 +6,12 @@ use fathometer_model::{Bytes, Instant};
 
 use super::{Connection, ServerConfig};
 use crate::field_block::FieldBlock;
-use crate::h1::fields::{self, Strictness};
 use crate::h1::server::Upgrade;
+use crate::h1::syntax::{Strictness, split_head};
 use crate::h2::StreamId;
 use crate::h2::error::{ConnectionError, Error, Fault};
 use crate::h2::frame::SettingsList;
+use crate::message::fields;
 use crate::origin::Origin;
 
 impl Connection {
@@ -22,12 +23,10 @@ impl Connection {
         upgrade: &Upgrade,
         now: Instant,
     ) -> Connection {
-        let mut connection = Connection::new(origin, config, now);
-        connection.output = super::Output::default();
+        let mut connection = Connection::silent(origin, config, now);
         connection
-            .output
+            .responses
             .write(|out| out.extend_from_slice(Upgrade::RESPONSE));
-        connection.receive = super::ReceiveWindow::new(super::CONNECTION_WINDOW);
         connection.send_preface();
         if let Err(error) = connection.take_settings(upgrade) {
             connection.refuse(error);
@@ -41,20 +40,17 @@ impl Connection {
     /// Applies the settings that came with the request; they are not acknowledged.
     fn take_settings(&mut self, upgrade: &Upgrade) -> Result<(), ConnectionError> {
         let list = SettingsList::parse(&upgrade.settings).ok_or(Fault::FrameLength)?;
-        for (id, value) in list.iter() {
-            self.peer.apply(id, value)?;
-        }
-        self.encoder.set_table_limit(self.peer.header_table_size);
-        Ok(())
+        self.responses.apply_first_settings(&list)
     }
 
     /// Opens the first stream with the request.
     fn take_request(&mut self, upgrade: &Upgrade, now: Instant) {
         let id = StreamId::new(1);
-        self.last_stream = id;
+        self.streams.use_number(id);
         self.fields.clear();
         translate(&upgrade.head, &mut self.fields);
-        let (receive, send) = (self.receive_initial, self.peer.initial_window_size);
+        let receive = self.receiving.stream_window();
+        let send = self.responses.peer().initial_window_size;
         let slot = self.streams.open(id, receive, send, now);
         self.requests += 1;
         let stream = &mut self.streams[slot];
@@ -71,7 +67,7 @@ impl Connection {
 
 /// Converts an HTTP/1.1 head that has been parsed before into fields of HTTP/2.
 fn translate(head: &[u8], block: &mut FieldBlock) {
-    let Ok((line, lines)) = fields::split_head(head, Strictness::Strict) else {
+    let Ok((line, lines)) = split_head(head, Strictness::Strict) else {
         return;
     };
     let mut words = line.split(|&byte| byte == b' ');

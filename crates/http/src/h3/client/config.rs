@@ -1,6 +1,6 @@
 //! Configuration and limits of a client's HTTP/3 connection.
 
-use crate::h1::client::{Limits, Timeouts};
+use crate::exchange::{Limits, Timeouts};
 use crate::h3::Settings;
 use crate::qpack::EncoderPolicy;
 

@@ -8,7 +8,7 @@ use fathometer_model::{CloseReason, Failure, Instant};
 use super::config::Config;
 use super::stream::{Stream, Upload, request_of, stream_of};
 use super::{Event, Head, RequestId, SendError};
-use crate::client::Pending;
+use crate::exchange::{Pending, RequestFields};
 use crate::field_block::FieldBlock;
 use crate::h3::critical::{Critical, Role};
 use crate::h3::frame::{self, FrameType};
@@ -44,8 +44,7 @@ pub struct Connection {
     pub(super) status: u16,
     pub(super) trailers: FieldBlock,
     /// The request that is being written.
-    pub(super) request: FieldBlock,
-    pub(super) text: String,
+    pub(super) request: RequestFields,
     pub(super) section: Vec<u8>,
     /// When something was last read or written.
     pub(super) active: Instant,
@@ -77,8 +76,7 @@ impl Connection {
             head: FieldBlock::default(),
             status: 0,
             trailers: FieldBlock::default(),
-            request: FieldBlock::default(),
-            text: String::new(),
+            request: RequestFields::default(),
             section: Vec::new(),
             active: now,
         }

@@ -5,7 +5,6 @@ use fathometer_model::{CloseReason, Failure, Instant};
 use super::connection::{Connection, Phase};
 use super::stream::{Expect, Stream, request_of, stream_of};
 use super::{Event, RequestId};
-use crate::h2;
 use crate::h3::critical::Told;
 use crate::h3::{Action, ErrorCode, Fault};
 
@@ -121,8 +120,7 @@ impl Connection {
             Told::GoAway(id) => {
                 self.leaving = true;
                 let last = id.checked_sub(4).and_then(request_of);
-                let code = h2::error::ErrorCode::NO_ERROR;
-                self.events.push_back(Event::GoAway { last, code });
+                self.events.push_back(Event::GoAway { last, code: 0 });
                 let mut unprocessed: Vec<RequestId> = self
                     .streams
                     .iter()

@@ -59,8 +59,8 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use crate::client::{Event, Head, Queued, Received, RequestId};
-pub use crate::h1::client::{Content, Limits, RequestLine, SendError, Timeouts, Version};
+pub use crate::exchange::{Content, Limits, RequestLine, SendError, Timeouts, Version};
+pub use crate::exchange::{Event, Head, Queued, Received, RequestId};
 pub use config::{Config, Qpack};
 pub use connection::Connection;
 pub use fuzz::fuzz;

@@ -6,8 +6,8 @@ use super::connection::{Connection, Phase};
 use super::stream::{Expect, Reading, Stream, request_of, stream_of};
 use super::{Event, RequestId};
 use crate::h3::frame::{FrameType, Piece};
-use crate::h3::message::{self, Malformed};
 use crate::h3::{ErrorCode, Fault, is_bidirectional, is_request};
+use crate::message::section::{self, Malformed, Recipient};
 use crate::qpack::{self, Decoded};
 
 /// Why reading of a stream stops.
@@ -239,12 +239,12 @@ impl Connection {
         stream.section.clear();
         stream.received.fields += into.octets();
         if !is_head {
-            message::trailers(&self.trailers)?;
+            section::trailers(&self.trailers, Recipient::Http3)?;
             stream.expect = Expect::End;
             self.events.push_back(Event::Trailers { request });
             return Ok(());
         }
-        let info = message::response(&self.head)?;
+        let info = section::response(&self.head, Recipient::Http3)?;
         if self.head.len() > usize::from(self.config.limits.fields) {
             return Err(TOO_LARGE);
         }

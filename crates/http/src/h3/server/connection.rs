@@ -10,9 +10,8 @@ use super::RequestText;
 use super::config::ServerConfig;
 use super::schedule::Schedule;
 use super::stream::{Expect, Stream};
-use crate::client::{Pending, RequestId};
+use crate::exchange::{self, Pending, RequestId};
 use crate::field_block::FieldBlock;
-use crate::h1;
 use crate::h3::critical::{Critical, Role};
 use crate::h3::is_request;
 use crate::h3::{Action, Direction, ErrorCode, Fault, Priority, Transmit};
@@ -24,7 +23,7 @@ use crate::qpack::{Decoder, Encoder};
 pub struct Served {
     /// The figures that HTTP/1 records too. Heads are counted as the HEADERS frames that carry them, including
     /// their types and lengths; interim heads are included. Content is counted without framing.
-    pub exchange: h1::server::Served,
+    pub exchange: exchange::Served,
     /// The stream.
     pub stream: u64,
     /// Names and values of the request's fields, before compression.
@@ -75,7 +74,7 @@ pub struct Connection {
     pub(super) working: VecDeque<(RequestId, Instant)>,
     pub(super) work_until: Instant,
     /// Bytes of text that wait in all streams together.
-    pub(super) backlog: usize,
+    pub(super) backlog: u64,
     pub(super) phase: Phase,
     /// Whether it closed without a fault: queued data is still sent.
     pub(super) is_graceful: bool,
@@ -200,8 +199,8 @@ impl Connection {
                 true => most.min(turn.max(1)),
                 false => most,
             };
-            let offered = open.output.transmit(&self.origin, slices, most);
-            let left = open.output.queued() - open.output.sent();
+            let offered = open.output.offer(&self.origin, slices, most);
+            let left = open.output.waiting();
             Some(Transmit {
                 stream,
                 slices: offered.slices,
@@ -294,7 +293,7 @@ impl Connection {
             // Its trailers may wait too, and what is kept meanwhile has no bound of its own.
             Some(open) if open.waiting => false,
             Some(open) if open.expect != Expect::Head => true,
-            _ => self.backlog as u64 <= self.config.limits.backlog.0,
+            _ => self.backlog <= self.config.limits.backlog.0,
         }
     }
 
@@ -507,7 +506,7 @@ impl Served {
     /// The record of a request of which nothing has been read yet.
     pub(super) fn unread(stream: u64, now: Instant) -> Served {
         Served {
-            exchange: h1::server::Served {
+            exchange: exchange::Served {
                 method: Method::Unknown,
                 file: None,
                 target_hash: 0,

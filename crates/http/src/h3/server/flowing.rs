@@ -4,10 +4,9 @@ use fathometer_model::{Bytes, Instant};
 
 use super::connection::Connection;
 use super::stream::Stream;
-use crate::client::RequestId;
+use crate::exchange::RequestId;
 use crate::h3::ErrorCode;
 use crate::h3::frame::{self, FrameType};
-use crate::origin::Segment;
 use crate::origin::dynamic::{Flow, Flowed, Ready};
 use crate::waiting::{ENOUGH_WAITING, ENOUGH_WAITING_TOGETHER};
 
@@ -28,10 +27,10 @@ impl Flowing {
 impl Stream {
     /// When more of its content is ready and may be produced; `backlog` is the text in bytes that waits in all
     /// streams of the connection. A stream of which no bytes wait is never delayed by others.
-    pub fn flows_at(&self, backlog: usize) -> Option<Instant> {
+    pub fn flows_at(&self, backlog: u64) -> Option<Instant> {
         let flowing = self.flowing.as_ref()?;
-        let waiting = self.output.queued() - self.output.sent();
-        let has_room = waiting < ENOUGH_WAITING.0 && (backlog as u64) < ENOUGH_WAITING_TOGETHER.0;
+        let waiting = self.output.waiting();
+        let has_room = waiting < ENOUGH_WAITING.0 && backlog < ENOUGH_WAITING_TOGETHER.0;
         (waiting == 0 || has_room).then_some(flowing.next)
     }
 }
@@ -81,15 +80,10 @@ impl Connection {
             if ready.length() > 0 {
                 let before = open.output.queued();
                 let output = &mut open.output;
-                output.push_text(|text| {
+                output.write(|text| {
                     frame::write_header(FrameType::DATA, ready.length(), text);
                 });
-                ready.write(|segment| match segment {
-                    Segment::Text(octets) => {
-                        output.push_text(|text| text.extend_from_slice(octets));
-                    }
-                    Segment::Body(body, range) => output.push_body(body, range),
-                });
+                ready.write(|segment| output.push(segment));
                 open.served.exchange.body += Bytes(ready.length());
                 open.served.body_frames += Bytes(open.output.queued() - before);
             }

@@ -4,7 +4,7 @@ use fathometer_model::Instant;
 
 use super::connection::{CloseReason, Connection, Leaving, Phase, number};
 use super::stream::{Expect, Stream};
-use crate::client::RequestId;
+use crate::exchange::RequestId;
 use crate::h3::frame::{self, FrameType};
 use crate::h3::{Action, ErrorCode, Fault, Priority, varint};
 use crate::origin::Status;

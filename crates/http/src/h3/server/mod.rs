@@ -22,7 +22,6 @@ mod connection;
 mod flowing;
 mod fuzz;
 mod lifetime;
-mod output;
 mod reading;
 mod respond;
 mod schedule;
@@ -30,7 +29,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub use crate::h1::server::{FilePart, RequestText};
+pub use crate::exchange::{FilePart, RequestText};
 pub use config::{Limits, ServerConfig};
 pub use connection::{CloseReason, Connection, Served};
 pub use fuzz::fuzz;

@@ -4,12 +4,13 @@ use fathometer_model::{Bytes, Instant};
 
 use super::connection::{Connection, Phase, number};
 use super::stream::{Expect, Reading};
-use crate::client::RequestId;
+use crate::exchange::request_head::{self, Rejection};
+use crate::exchange::{self, RequestId};
 use crate::field_block::FieldBlock;
 use crate::h3::critical::Told;
 use crate::h3::frame::{FrameType, Piece};
-use crate::h3::message::{self, Malformed, Rejection};
 use crate::h3::{Action, ErrorCode, Fault, is_bidirectional, is_request};
+use crate::message::section::{self, Malformed, Recipient};
 use crate::origin::{Method, Status};
 use crate::pace::Paid;
 use crate::qpack::{self, Decoded};
@@ -300,7 +301,7 @@ impl Connection {
             self.fields = fields;
             return begun;
         }
-        message::trailers(&self.fields)?;
+        section::trailers(&self.fields, Recipient::Http3)?;
         open.expect = Expect::End;
         Ok(())
     }
@@ -314,7 +315,8 @@ impl Connection {
     ) -> Result<(), Trouble> {
         let limits = &self.config.limits;
         let (most_fields, most_body) = (limits.fields, limits.body.0);
-        let head = match message::request(fields, most_fields, limits.target.0) {
+        let head = match request_head::read(fields, Recipient::Http3, most_fields, limits.target.0)
+        {
             Ok(head) => head,
             Err(rejection) => {
                 self.describe_refused(request, fields);
@@ -334,7 +336,7 @@ impl Connection {
         exchange.file = answer.file();
         exchange.received = now;
         if self.config.events {
-            exchange.target_hash = fnv(head.target);
+            exchange.target_hash = exchange::Served::target_hash(head.target);
         }
         open.content_length = head.content_length;
         if let Some(priority) = head.priority
@@ -395,7 +397,7 @@ impl Connection {
             let exchange = &mut open.served.exchange;
             exchange.method = Method::from_token(method);
             if self.config.events {
-                exchange.target_hash = fnv(target);
+                exchange.target_hash = exchange::Served::target_hash(target);
             }
         }
         self.keep_text(
@@ -443,11 +445,4 @@ fn reading(kind: FrameType, expect: Expect) -> Result<Reading, Fault> {
         (kind, _) if kind.is_of_http2() => Err(Fault::UnexpectedFrame),
         _ => Ok(Reading::Skip),
     }
-}
-
-/// 64-bit FNV-1a.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }

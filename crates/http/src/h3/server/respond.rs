@@ -4,9 +4,9 @@ use fathometer_model::{Bytes, Instant};
 
 use super::connection::{CloseReason, Connection};
 use super::flowing::Flowing;
-use crate::client::RequestId;
+use crate::exchange::RequestId;
 use crate::h3::frame::{self, FrameType};
-use crate::origin::{Answer, FieldSink, HopField, NEXT_TURN, Segment, Status};
+use crate::origin::{Answer, FieldSink, HopField, NEXT_TURN, Status};
 use crate::qpack::{Encoder, Indexing};
 
 impl Connection {
@@ -117,14 +117,11 @@ impl Connection {
         let waiting = open.output.text_waiting();
         if length > 0 && is_whole {
             let before = open.output.queued();
-            open.output.push_text(|text| {
+            open.output.write(|text| {
                 frame::write_header(FrameType::DATA, length, text);
             });
             let output = &mut open.output;
-            origin.write_content(&answer, |segment| match segment {
-                Segment::Text(octets) => output.push_text(|text| text.extend_from_slice(octets)),
-                Segment::Body(body, range) => output.push_body(body, range),
-            });
+            origin.write_content(&answer, |segment| output.push(segment));
             open.served.exchange.body = Bytes(length);
             open.served.body_frames = Bytes(open.output.queued() - before);
         }
@@ -151,12 +148,12 @@ impl Connection {
         };
         let section = &self.section;
         let before = open.output.queued();
-        open.output.push_text(|text| {
+        open.output.write(|text| {
             frame::write_header(FrameType::HEADERS, section.len() as u64, text);
             text.extend_from_slice(section);
         });
         let octets = open.output.queued() - before;
-        self.backlog += octets as usize;
+        self.backlog += octets;
         open.served.exchange.head += Bytes(octets);
         open.served.head_fields += Bytes(fields);
     }

@@ -4,7 +4,7 @@ use fathometer_model::Instant;
 
 use super::connection::Served;
 use super::flowing::Flowing;
-use super::output::Output;
+use crate::exchange::Queue;
 use crate::h3::Priority;
 use crate::h3::frame::Frames;
 use crate::origin::Answer;
@@ -38,7 +38,7 @@ pub(super) struct Stream {
     pub served: Served,
     /// Lengths of the kept texts of its request.
     pub text: [u32; 3],
-    pub output: Output,
+    pub output: Queue,
     /// Set while the content of the response is still being produced.
     pub flowing: Option<Box<Flowing>>,
     /// Whether the complete response is queued.
@@ -90,7 +90,7 @@ impl Stream {
             answer: None,
             served: Served::unread(stream, now),
             text: [0; 3],
-            output: Output::default(),
+            output: Queue::default(),
             flowing: None,
             ends: false,
             priority: Priority::default(),

@@ -5,7 +5,7 @@
 //! that expect a page send `*/*`.
 
 use super::{Format, Formats};
-use crate::h1::fields;
+use crate::message::fields;
 use crate::origin::conditions::Lines;
 use crate::origin::encoding::thousandths;
 use crate::package::{MEDIA_TYPE, Version};

@@ -3,7 +3,7 @@
 use fathometer_model::Bytes;
 
 use super::*;
-use crate::client::Queued;
+use crate::exchange::Queued;
 use crate::h2::flow::MAX_WINDOW;
 use crate::h2::frame::FrameType;
 use crate::h2::settings::{Settings, id};

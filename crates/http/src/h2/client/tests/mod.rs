@@ -10,8 +10,8 @@ mod push;
 use fathometer_model::Instant;
 
 use super::*;
+use crate::exchange::Version;
 use crate::field_block::FieldBlock;
-use crate::h1::client::Version;
 use crate::h2::error::ErrorCode;
 use crate::h2::frame::{self, Frame, Reader, write};
 use crate::h2::{PREFACE, StreamId};
@@ -276,8 +276,9 @@ fn told(client: &Connection, event: &Event<'_>) -> String {
         Event::Pong { payload } => format!("pong {}", u64::from_be_bytes(*payload)),
         Event::GoAway { last, code } => {
             format!(
-                "goaway {} {code}",
-                last.map_or("none".to_owned(), |last| number(&last))
+                "goaway {} {}",
+                last.map_or("none".to_owned(), |last| number(&last)),
+                ErrorCode(*code)
             )
         }
         Event::Closed { reason } => format!("closed {reason:?}"),

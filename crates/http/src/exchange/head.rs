@@ -1,8 +1,7 @@
 //! Heads of responses, for all versions of HTTP.
 
 use crate::field_block::FieldBlock;
-use crate::h1;
-use crate::h1::client::byteranges::ContentRange;
+use crate::message::ContentRange;
 
 /// The head of a response: status and fields.
 #[derive(Debug, Clone, Copy)]
@@ -13,8 +12,32 @@ pub struct Head<'c> {
 
 #[derive(Debug, Clone, Copy)]
 enum Fields<'c> {
-    Lines(&'c h1::client::ResponseHead),
+    Lines(Lines<'c>),
     Block(&'c FieldBlock),
+}
+
+/// The parsed field lines of a head of HTTP/1.x.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lines<'c> {
+    pub text: &'c [u8],
+    pub fields: &'c [FieldSpan],
+    pub content_length: Option<u64>,
+}
+
+/// The positions of a field's name and value in a text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FieldSpan {
+    pub name: (u32, u32),
+    pub value: (u32, u32),
+}
+
+impl<'c> Lines<'c> {
+    /// Names and values, in order.
+    pub fn iter(self) -> impl Iterator<Item = (&'c [u8], &'c [u8])> {
+        let slice = move |(start, end): (u32, u32)| &self.text[start as usize..end as usize];
+        let fields = self.fields.iter();
+        fields.map(move |span| (slice(span.name), slice(span.value)))
+    }
 }
 
 impl<'c> Head<'c> {
@@ -23,6 +46,14 @@ impl<'c> Head<'c> {
         Head {
             status,
             fields: Fields::Block(fields),
+        }
+    }
+
+    /// A head of HTTP/1.x.
+    pub(crate) const fn of_lines(status: u16, lines: Lines<'c>) -> Head<'c> {
+        Head {
+            status,
+            fields: Fields::Lines(lines),
         }
     }
 
@@ -46,21 +77,19 @@ impl<'c> Head<'c> {
     /// Names and values of all fields, in order.
     pub fn fields(self) -> impl Iterator<Item = (&'c [u8], &'c [u8])> {
         let (lines, block) = match self.fields {
-            Fields::Lines(head) => (Some(head), None),
+            Fields::Lines(lines) => (Some(lines), None),
             Fields::Block(block) => (None, Some(block)),
         };
-        let lines = lines.into_iter().flat_map(h1::client::ResponseHead::fields);
+        let lines = lines.into_iter().flat_map(Lines::iter);
         let block = block.into_iter().flat_map(FieldBlock::iter);
-        lines
-            .map(|field| (field.name, field.value))
-            .chain(block.filter(|(name, _)| !name.starts_with(b":")))
+        lines.chain(block.filter(|(name, _)| !name.starts_with(b":")))
     }
 
     /// The value of `Content-Length`, if it is one number. In the response to a HEAD request it is the length
     /// that a GET would return.
     pub fn content_length(self) -> Option<u64> {
         match self.fields {
-            Fields::Lines(head) => head.content_length(),
+            Fields::Lines(lines) => lines.content_length,
             Fields::Block(_) => {
                 let text = self.text("content-length")?;
                 let digits = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -92,15 +121,6 @@ impl<'c> Head<'c> {
     /// `Content-Range`; `None` also when it is malformed or not in bytes.
     pub fn content_range(self) -> Option<ContentRange> {
         ContentRange::parse(self.field("content-range")?)
-    }
-}
-
-impl<'c> From<&'c h1::client::ResponseHead> for Head<'c> {
-    fn from(head: &'c h1::client::ResponseHead) -> Head<'c> {
-        Head {
-            status: head.status(),
-            fields: Fields::Lines(head),
-        }
     }
 }
 

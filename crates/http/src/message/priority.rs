@@ -1,7 +1,7 @@
 //! Clients' priorities for responses (RFC 9218).
 //!
 //! The older scheme, dependencies and weights (RFC 7540 section 5.3), is in
-//! [`Dependency`](super::frame::Dependency).
+//! [`Dependency`](crate::h2::frame::Dependency).
 
 /// The urgency of a response, and whether it is useful in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

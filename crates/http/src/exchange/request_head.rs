@@ -1,17 +1,16 @@
-//! Parsing a request's fields (RFC 9113 sections 8.2 and 8.3).
+//! Reading the head of a request of HTTP/2 and HTTP/3 (RFC 9113 section 8.3, RFC 9114 section 4.3).
 
 use crate::field_block::FieldBlock;
-use crate::h1::fields::{self, Repeated, Strictness};
-use crate::h2::priority::Priority;
+use crate::message::Priority;
+use crate::message::fields::{self, Repeated};
+use crate::message::section::{Malformed, Recipient, check_field, is_padded};
 use crate::origin::conditions::{Lines, Preconditions, Single};
 use crate::origin::target::{Target, is_authority};
 use crate::origin::{Method, Request, Status};
 
-use super::config::Limits;
-
 /// A request's head.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RequestHead<'a> {
+pub(crate) struct RequestHead<'a> {
     pub request: Request<'a>,
     /// `:method` as it was sent.
     pub method: &'a [u8],
@@ -22,7 +21,7 @@ pub(super) struct RequestHead<'a> {
     /// `:authority`, or `Host` if there is no `:authority`.
     pub authority: &'a [u8],
     /// `Content-Length`
-    pub announced: Option<u64>,
+    pub content_length: Option<u64>,
     pub expects_continue: bool,
     /// `Priority`
     pub priority: Option<Priority>,
@@ -34,35 +33,36 @@ pub(super) struct RequestHead<'a> {
 
 /// Why a request does not get its normal answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rejection {
+pub(crate) enum Rejection {
     /// It is malformed: its stream is reset.
     Malformed,
     /// It is well-formed, and the answer is this status.
     Refused(Status),
 }
 
-use Rejection::{Malformed, Refused};
+use Rejection::Refused;
 
-/// Parses a complete head.
-pub(super) fn read<'a>(
-    block: &'a FieldBlock,
-    limits: &Limits,
-) -> Result<RequestHead<'a>, Rejection> {
-    let mut found = Found::default();
-    for (name, value) in block.iter() {
-        found.add(name, value)?;
+impl From<Malformed> for Rejection {
+    fn from(_: Malformed) -> Rejection {
+        Rejection::Malformed
     }
-    if block.len() > limits.fields as usize {
-        return Err(Refused(Status::HEADER_TOO_LARGE));
-    }
-    found.finish(limits)
 }
 
-/// Whether these fields are valid trailers: regular fields, no pseudo-header fields (section 8.1).
-pub(super) fn are_trailers(block: &FieldBlock) -> bool {
-    block.iter().all(|(name, value)| {
-        is_field_name(name) && is_field_value(value) && !is_of_connection(name, value)
-    })
+/// Parses a complete head with at most `most_fields` fields and a target of at most `most_target` bytes.
+pub(crate) fn read(
+    block: &FieldBlock,
+    recipient: Recipient,
+    most_fields: u32,
+    most_target: u64,
+) -> Result<RequestHead<'_>, Rejection> {
+    let mut found = Found::default();
+    for (name, value) in block.iter() {
+        found.add(name, value, recipient)?;
+    }
+    if block.len() > most_fields as usize {
+        return Err(Refused(Status::HEADER_TOO_LARGE));
+    }
+    found.finish(most_target)
 }
 
 #[derive(Default)]
@@ -74,7 +74,7 @@ struct Found<'a> {
     authority: Option<&'a [u8]>,
     path: Option<&'a [u8]>,
     host: Single<'a>,
-    length: Option<u64>,
+    content_length: Option<u64>,
     expect: Single<'a>,
     priority: Option<Priority>,
     preconditions: Preconditions<'a>,
@@ -89,48 +89,48 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    fn add(&mut self, name: &'a [u8], value: &'a [u8]) -> Result<(), Rejection> {
-        if !is_field_value(value) {
-            return Err(Malformed);
+    fn add(
+        &mut self,
+        name: &'a [u8],
+        value: &'a [u8],
+        recipient: Recipient,
+    ) -> Result<(), Malformed> {
+        let pseudo = match name {
+            b":method" => &mut self.method,
+            b":scheme" => &mut self.scheme,
+            b":authority" => &mut self.authority,
+            b":path" => &mut self.path,
+            _ => return self.add_regular(name, value, recipient),
+        };
+        let is_repeated = pseudo.replace(value).is_some();
+        let is_value =
+            fields::is_value(value) && !(recipient == Recipient::Http2Server && is_padded(value));
+        match self.regular || is_repeated || !is_value {
+            true => Err(Malformed),
+            false => Ok(()),
         }
-        if let Some((b':', pseudo)) = name.split_first() {
-            let place = match pseudo {
-                b"method" => &mut self.method,
-                b"scheme" => &mut self.scheme,
-                b"authority" => &mut self.authority,
-                b"path" => &mut self.path,
-                _ => return Err(Malformed),
-            };
-            if self.regular || place.replace(value).is_some() {
-                return Err(Malformed);
-            }
-            return Ok(());
-        }
+    }
+
+    fn add_regular(
+        &mut self,
+        name: &'a [u8],
+        value: &'a [u8],
+        recipient: Recipient,
+    ) -> Result<(), Malformed> {
         self.regular = true;
-        if !is_field_name(name) || is_of_connection(name, value) {
-            return Err(Malformed);
-        }
+        check_field(name, value, recipient)?;
         let fitted = match name {
-            b"host" => {
-                self.host.push(value);
-                true
-            }
+            b"host" => push(&mut self.host, value),
+            b"expect" => push(&mut self.expect, value),
+            b"range" => push(&mut self.range, value),
             b"content-length" => {
-                let length = fields::content_length(value, self.length, Repeated::Refuse);
-                self.length = Some(length.map_err(|_| Malformed)?);
-                true
-            }
-            b"expect" => {
-                self.expect.push(value);
+                let length = fields::content_length(value, self.content_length, Repeated::Refuse);
+                self.content_length = Some(length.map_err(|_| Malformed)?);
                 true
             }
             b"priority" => {
                 // Several lines would form one list: only the first is used.
                 self.priority.get_or_insert_with(|| Priority::parse(value));
-                true
-            }
-            b"range" => {
-                self.range.push(value);
                 true
             }
             b"referer" => {
@@ -142,59 +142,47 @@ impl<'a> Found<'a> {
                 true
             }
             b"accept" => {
-                // If there are more lines than any client sends, `accept` is ignored; that is no reason to
-                // refuse.
+                // `Accept` in too many lines is ignored: a preference is no reason to refuse the request.
                 if !self.accept.push(value) {
                     self.accept = Lines::default();
                 }
                 true
             }
-            b"package-have" => {
-                self.package_have.push(value);
-                true
-            }
+            b"package-have" => push(&mut self.package_have, value),
             b"accept-encoding" => self.accept_encoding.push(value),
             b"if-match" => self.preconditions.if_match.push(value),
             b"if-none-match" => self.preconditions.if_none_match.push(value),
-            b"if-modified-since" => {
-                self.preconditions.if_modified_since.push(value);
-                true
-            }
-            b"if-unmodified-since" => {
-                self.preconditions.if_unmodified_since.push(value);
-                true
-            }
-            b"if-range" => {
-                self.preconditions.if_range.push(value);
-                true
-            }
+            b"if-modified-since" => push(&mut self.preconditions.if_modified_since, value),
+            b"if-unmodified-since" => push(&mut self.preconditions.if_unmodified_since, value),
+            b"if-range" => push(&mut self.preconditions.if_range, value),
             _ => true,
         };
         self.too_many_lines |= !fitted;
         Ok(())
     }
 
-    fn finish(self, limits: &Limits) -> Result<RequestHead<'a>, Rejection> {
+    fn finish(self, most_target: u64) -> Result<RequestHead<'a>, Rejection> {
         let token = self.method.filter(|token| fields::is_token(token));
-        let token = token.ok_or(Malformed)?;
+        let token = token.ok_or(Rejection::Malformed)?;
         let method = Method::from_token(token);
         let host = match self.host {
             Single::Absent => None,
             Single::Value(host) => Some(host),
-            Single::Repeated => return Err(Malformed),
+            Single::Repeated => return Err(Rejection::Malformed),
         };
-        // An authority that is present must not be empty, and Host must not contradict it (section 8.3.1).
-        let authority = self.authority.or(host).ok_or(Malformed)?;
+        // An authority that is present must not be empty, and Host must not contradict it (RFC 9113 section 8.3.1, RFC
+        // 9114 section 4.3.1).
+        let authority = self.authority.or(host).ok_or(Rejection::Malformed)?;
         if host.is_some_and(|host| !host.eq_ignore_ascii_case(authority))
             || !is_authority(authority, false)
         {
-            return Err(Malformed);
+            return Err(Rejection::Malformed);
         }
         let (scheme, target) = match (method, self.scheme, self.path) {
             (Method::Connect, None, None) if self.authority.is_some() => (&[][..], authority),
-            (Method::Connect, ..) => return Err(Malformed),
+            (Method::Connect, ..) => return Err(Rejection::Malformed),
             (_, Some(scheme), Some(path)) => (scheme, path),
-            _ => return Err(Malformed),
+            _ => return Err(Rejection::Malformed),
         };
         let has_path = match method {
             Method::Connect => true,
@@ -202,9 +190,9 @@ impl<'a> Found<'a> {
             _ => is_scheme(scheme) && target.first() == Some(&b'/'),
         };
         if !has_path {
-            return Err(Malformed);
+            return Err(Rejection::Malformed);
         }
-        if target.len() as u64 > limits.target.0 {
+        if target.len() as u64 > most_target {
             return Err(Refused(Status::URI_TOO_LONG));
         }
         let expects_continue = match self.expect {
@@ -230,7 +218,7 @@ impl<'a> Found<'a> {
             target,
             scheme,
             authority,
-            announced: self.length,
+            content_length: self.content_length,
             expects_continue,
             priority: self.priority,
             referer: self.referer,
@@ -239,28 +227,9 @@ impl<'a> Found<'a> {
     }
 }
 
-/// A token without capital letters (section 8.2.1).
-fn is_field_name(name: &[u8]) -> bool {
-    fields::is_token(name) && !name.iter().any(u8::is_ascii_uppercase)
-}
-
-/// No control characters, and no white space at either end (section 8.2.1).
-fn is_field_value(value: &[u8]) -> bool {
-    let blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    fields::check_value(value, Strictness::Strict).is_ok()
-        && !blank(value.first())
-        && !blank(value.last())
-}
-
-/// Whether it is connection-specific, and so invalid in HTTP/2 (section 8.2.2).
-fn is_of_connection(name: &[u8], value: &[u8]) -> bool {
-    match name {
-        b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
-            true
-        }
-        b"te" => !value.eq_ignore_ascii_case(b"trailers"),
-        _ => false,
-    }
+fn push<'a>(single: &mut Single<'a>, value: &'a [u8]) -> bool {
+    single.push(value);
+    true
 }
 
 fn is_scheme(scheme: &[u8]) -> bool {
@@ -273,6 +242,9 @@ fn is_scheme(scheme: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::section::trailers;
+
+    const BOTH: [Recipient; 2] = [Recipient::Http2Server, Recipient::Http3];
 
     const GET: [(&str, &str); 4] = [
         (":method", "GET"),
@@ -290,7 +262,10 @@ mod tests {
     }
 
     fn rejection(fields: &[(&str, &str)]) -> Option<Rejection> {
-        read(&block(fields), &Limits::default()).err()
+        let block = block(fields);
+        let [first, second] = BOTH.map(|recipient| read(&block, recipient, 100, 8192).err());
+        assert_eq!(first, second, "both protocols have the same rules");
+        first
     }
 
     fn with(more: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
@@ -302,9 +277,9 @@ mod tests {
         assert_eq!(rejection(&GET), None);
         for field in GET {
             let without: Vec<_> = GET.into_iter().filter(|&other| other != field).collect();
-            assert_eq!(rejection(&without), Some(Malformed), "{field:?}");
+            assert_eq!(rejection(&without), Some(Rejection::Malformed), "{field:?}");
             let twice = with(&[field]);
-            assert_eq!(rejection(&twice), Some(Malformed), "{field:?}");
+            assert_eq!(rejection(&twice), Some(Rejection::Malformed), "{field:?}");
         }
         for fields in [
             with(&[(":status", "200")]),
@@ -322,7 +297,7 @@ mod tests {
             vec![(":method", "CONNECT"), GET[1], GET[2], GET[3]],
             vec![(":method", "CONNECT"), ("host", "a:1")],
         ] {
-            assert_eq!(rejection(&fields), Some(Malformed), "{fields:?}");
+            assert_eq!(rejection(&fields), Some(Rejection::Malformed), "{fields:?}");
         }
         let host = vec![GET[0], GET[1], GET[3], ("host", "example.org")];
         assert_eq!(rejection(&host), None);
@@ -354,16 +329,22 @@ mod tests {
             ("content-length", "a"),
             ("content-length", "1, 2"),
         ] {
-            assert_eq!(rejection(&with(&[field])), Some(Malformed), "{field:?}");
+            assert_eq!(
+                rejection(&with(&[field])),
+                Some(Rejection::Malformed),
+                "{field:?}"
+            );
             let trailer = !matches!(field.0, "host" | "content-length");
-            assert_eq!(are_trailers(&block(&[field])), !trailer, "{field:?}");
+            for recipient in BOTH {
+                let read = trailers(&block(&[field]), recipient);
+                assert_eq!(read.is_ok(), !trailer, "{field:?}");
+            }
         }
         for field in [("te", "trailers"), ("a", ""), ("host", "EXAMPLE.org")] {
             assert_eq!(rejection(&with(&[field])), None, "{field:?}");
         }
-        assert!(!are_trailers(&block(&[(":path", "/")])));
         let lengths = [("content-length", "5"), ("content-length", "6")];
-        assert_eq!(rejection(&with(&lengths)), Some(Malformed));
+        assert_eq!(rejection(&with(&lengths)), Some(Rejection::Malformed));
     }
 
     #[test]
@@ -394,7 +375,7 @@ mod tests {
             ("user-agent", "me"),
         ]);
         let block = block(&fields);
-        let head = read(&block, &Limits::default()).unwrap();
+        let head = read(&block, Recipient::Http3, 100, 8192).unwrap();
         let priority = head.priority.unwrap();
         assert_eq!((priority.urgency, priority.incremental), (1, true));
         assert_eq!(head.request.range.value(), Some(&b"bytes=0-1"[..]));

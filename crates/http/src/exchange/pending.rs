@@ -1,6 +1,6 @@
 //! A table of the requests in flight, by their number.
 
-use super::event::RequestId;
+use super::RequestId;
 
 /// A caller's state for the requests in flight on one connection.
 ///

@@ -1,0 +1,28 @@
+//! Exchanges of a request and a response, the same in all versions of HTTP: what connection machines have in
+//! common.
+//!
+//! - of clients: the request that is written, the [events](Event) and the [head](Head) of its response, limits
+//! - of servers: the request that is read, the output queue, the [record](Served) of the exchange
+
+mod event;
+mod head;
+mod limits;
+mod output;
+mod pending;
+mod request;
+pub(crate) mod request_head;
+mod server;
+mod writer;
+
+pub use event::{Event, Received};
+pub use head::Head;
+pub(crate) use head::{FieldSpan, Lines};
+pub use limits::{Limits, Timeouts};
+pub(crate) use output::Queue;
+pub use pending::Pending;
+pub use request::{
+    Content, Protocol, Queued, RequestId, RequestLine, SendError, Version, is_idempotent, is_target,
+};
+pub use server::{Action, CloseManner, FilePart, RequestText, Served};
+pub use writer::PreparedRequest;
+pub(crate) use writer::{Opening, RequestFields};

@@ -1,0 +1,259 @@
+//! A queue of output: frames and heads in a buffer of its own, content by reference.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use super::FilePart;
+use crate::origin::ranges::ByteRange;
+use crate::origin::{Octets, Origin, Segment, Selected};
+
+/// Text that was taken is dropped from the buffer when it reaches this size.
+const COMPACT_AT: usize = 16 * 1024;
+
+/// Bytes that wait, in order. Positions count bytes from the start of the queue.
+///
+/// Invariant: the pieces cover exactly the bytes from `sent` to `queued`, and their texts cover exactly the
+/// buffer from `text_start` on.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    /// Text of all pieces, in order; the bytes before `text_start` were taken.
+    text: Vec<u8>,
+    text_start: usize,
+    pieces: VecDeque<Piece>,
+    /// End of everything queued.
+    queued: u64,
+    /// End of everything taken.
+    sent: u64,
+}
+
+#[derive(Debug)]
+enum Piece {
+    /// The next bytes of the text.
+    Text(usize),
+    Body(Selected, ByteRange),
+}
+
+/// What is sent next.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Offered<'a> {
+    /// How many slices were filled.
+    pub slices: usize,
+    /// How many bytes are in them, or in the part of the file.
+    pub octets: usize,
+    /// If set, the bytes are in a file, and no slice was filled.
+    pub file: Option<FilePart<'a>>,
+}
+
+impl Queue {
+    /// The position of the next byte to be queued.
+    pub fn queued(&self) -> u64 {
+        self.queued
+    }
+
+    /// End of the bytes taken.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Bytes that wait.
+    pub fn waiting(&self) -> u64 {
+        self.queued - self.sent
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.sent == self.queued
+    }
+
+    /// Bytes of text that wait.
+    pub fn text_waiting(&self) -> u64 {
+        (self.text.len() - self.text_start) as u64
+    }
+
+    /// Queues what `write` appends to the buffer; `write` must not change the existing bytes.
+    pub fn write<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        if self.text_start == self.text.len() {
+            self.text.clear();
+            self.text_start = 0;
+        } else if self.text_start >= COMPACT_AT {
+            self.text.drain(..self.text_start);
+            self.text_start = 0;
+        }
+        let before = self.text.len();
+        let result = write(&mut self.text);
+        let length = self.text.len() - before;
+        if length > 0 {
+            self.queued += length as u64;
+            match self.pieces.back_mut() {
+                Some(Piece::Text(last)) => *last += length,
+                _ => self.pieces.push_back(Piece::Text(length)),
+            }
+        }
+        result
+    }
+
+    /// Queues a part of a body, by reference.
+    pub fn push_body(&mut self, body: &Selected, range: ByteRange) {
+        if range.length() > 0 {
+            self.queued += range.length();
+            self.pieces.push_back(Piece::Body(body.clone(), range));
+        }
+    }
+
+    /// Queues a piece of content.
+    pub fn push(&mut self, segment: Segment<'_>) {
+        match segment {
+            Segment::Text(text) => self.write(|out| out.extend_from_slice(text)),
+            Segment::Body(body, range) => self.push_body(body, range),
+        }
+    }
+
+    /// Fills `slices` with the next bytes, at most `most` and up to the first byte of a file. No file is
+    /// offered.
+    pub fn fill<'a>(
+        &'a self,
+        origin: &'a Origin,
+        slices: &mut [IoSlice<'a>],
+        most: u64,
+    ) -> Offered<'a> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let mut offered = Offered::default();
+        let mut text = &self.text[self.text_start..];
+        let mut offer = |octets: &'a [u8]| {
+            let octets = &octets[..octets.len().min(most - offered.octets)];
+            match slices.get_mut(offered.slices) {
+                Some(slice) if !octets.is_empty() => {
+                    *slice = IoSlice::new(octets);
+                    offered.slices += 1;
+                    offered.octets += octets.len();
+                    true
+                }
+                _ => false,
+            }
+        };
+        for piece in &self.pieces {
+            let goes_on = match piece {
+                Piece::Text(length) => {
+                    let (octets, rest) = text.split_at(*length);
+                    text = rest;
+                    offer(octets)
+                }
+                Piece::Body(body, range) => match origin.octets(body) {
+                    Octets::Memory(body) => body.pieces_of(range.first..range.end).all(&mut offer),
+                    Octets::File(_) => false,
+                },
+            };
+            if !goes_on {
+                break;
+            }
+        }
+        offered
+    }
+
+    /// The same; if a file is next, at most `most` of its bytes are offered instead.
+    pub fn offer<'a>(
+        &'a self,
+        origin: &'a Origin,
+        slices: &mut [IoSlice<'a>],
+        most: usize,
+    ) -> Offered<'a> {
+        match self.file(origin) {
+            Some(file) if most > 0 => {
+                let length = file.length.min(most as u64);
+                Offered {
+                    slices: 0,
+                    octets: length as usize,
+                    file: Some(FilePart { length, ..file }),
+                }
+            }
+            _ => self.fill(origin, slices, most as u64),
+        }
+    }
+
+    /// The bytes of a file that are next, if a file is next.
+    pub fn file<'a>(&'a self, origin: &'a Origin) -> Option<FilePart<'a>> {
+        let Some(Piece::Body(body, range)) = self.pieces.front() else {
+            return None;
+        };
+        let Octets::File(file) = origin.octets(body) else {
+            return None;
+        };
+        Some(FilePart {
+            file,
+            offset: range.first,
+            length: range.length(),
+        })
+    }
+
+    /// Bytes of text that are next, if a file follows them.
+    pub fn text_before_file(&self, origin: &Origin) -> Option<u64> {
+        let (Some(Piece::Text(text)), Some(Piece::Body(body, _))) =
+            (self.pieces.front(), self.pieces.get(1))
+        else {
+            return None;
+        };
+        matches!(origin.octets(body), Octets::File(_)).then_some(*text as u64)
+    }
+
+    /// Drops the first `count` bytes, which were sent.
+    pub fn transmitted(&mut self, count: u64) {
+        debug_assert!(count <= self.waiting(), "more octets sent than offered");
+        self.take(count, |_| {});
+    }
+
+    /// Takes the first `count` bytes, or all if there are fewer, in pieces.
+    #[inline]
+    pub fn take(&mut self, count: u64, mut sink: impl FnMut(Segment<'_>)) {
+        let mut left = count.min(self.waiting());
+        self.sent += left;
+        while left > 0 {
+            let Some(piece) = self.pieces.front_mut() else {
+                break;
+            };
+            let (taken, is_done) = match piece {
+                Piece::Text(length) => {
+                    let taken = (*length as u64).min(left);
+                    let end = self.text_start + taken as usize;
+                    sink(Segment::Text(&self.text[self.text_start..end]));
+                    self.text_start = end;
+                    *length -= taken as usize;
+                    (taken, *length == 0)
+                }
+                Piece::Body(body, range) => {
+                    let taken = range.length().min(left);
+                    let part = ByteRange {
+                        first: range.first,
+                        end: range.first + taken,
+                    };
+                    sink(Segment::Body(body, part));
+                    range.first += taken;
+                    (taken, range.length() == 0)
+                }
+            };
+            left -= taken;
+            if is_done {
+                self.pieces.pop_front();
+            }
+        }
+    }
+
+    /// Drops everything and keeps the memory. Positions start at 0 again.
+    pub fn clear(&mut self) {
+        self.text.clear();
+        self.text_start = 0;
+        self.pieces.clear();
+        self.queued = 0;
+        self.sent = 0;
+    }
+
+    /// Frees unused memory.
+    pub fn rest(&mut self) {
+        if self.is_empty() {
+            *self = Queue {
+                queued: self.queued,
+                sent: self.sent,
+                ..Queue::default()
+            };
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The vocabulary of clients' requests.
+
+use fathometer_model::Bytes;
+
+/// A request on one connection: requests are numbered from 0 in the order they were queued.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u32);
+
+impl RequestId {
+    /// The bit that marks pushed requests; the other bits are half of the stream number. The client's own
+    /// requests are numbered from 0.
+    const PUSHED: u32 = 1 << 31;
+
+    /// The promised request of the server's `number`-th stream.
+    pub(crate) const fn pushed(number: u32) -> RequestId {
+        RequestId(number | RequestId::PUSHED)
+    }
+
+    /// Whether the client did not send it: the server pushed it (RFC 9113 section 8.4).
+    pub const fn is_pushed(self) -> bool {
+        self.0 & RequestId::PUSHED != 0
+    }
+}
+
+/// The version of a request and whether it asks for a persistent connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// HTTP/1.0: one exchange, then the server closes.
+    Http10,
+    /// HTTP/1.0 with the `Connection: Keep-Alive` extension: the connection persists if the response has it as
+    /// well.
+    Http10KeepAlive,
+    /// HTTP/1.1: the connection persists unless a side sends `Connection: close`.
+    Http11,
+}
+
+/// The protocol that carries exchanges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// HTTP/1.x; whether HTTP/1.0 asks to keep connections.
+    Http1(Version),
+    /// HTTP/2 (RFC 9113).
+    Http2,
+    /// HTTP/3 (RFC 9114).
+    Http3,
+}
+
+impl Protocol {
+    /// The version of HTTP/1.x that it is, if it is one.
+    pub const fn http1(self) -> Option<Version> {
+        match self {
+            Protocol::Http1(version) => Some(version),
+            Protocol::Http2 | Protocol::Http3 => None,
+        }
+    }
+
+    /// Whether many exchanges share a connection, each on a stream of its own.
+    pub const fn multiplexes(self) -> bool {
+        matches!(self, Protocol::Http2 | Protocol::Http3)
+    }
+
+    /// Its name in ALPN.
+    pub const fn alpn(self) -> &'static str {
+        match self {
+            Protocol::Http1(_) => "http/1.1",
+            Protocol::Http2 => "h2",
+            Protocol::Http3 => "h3",
+        }
+    }
+}
+
+/// The start of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestLine<'a> {
+    /// The method, a token. `CONNECT` is refused: it turns the connection into a tunnel.
+    pub method: &'a str,
+    /// The request target: visible ASCII characters.
+    pub target: &'a str,
+    /// The `Host` field; when empty it is omitted, which HTTP/1.1 does not allow.
+    pub host: &'a str,
+    /// Version and persistence.
+    pub version: Version,
+}
+
+/// The content of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// No content, and no field that describes it.
+    None,
+    /// This many bytes, framed by `Content-Length`; they must follow by
+    /// [`send_content`](crate::client::Connection::send_content).
+    Sized(u64),
+    /// An unknown number of bytes in the chunked coding, HTTP/1.1 only. They must follow by
+    /// [`send_content`](crate::client::Connection::send_content) and be ended by
+    /// [`finish_content`](crate::client::Connection::finish_content).
+    Chunked,
+}
+
+/// Why a request or its content was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The connection accepts no further request: it is closed or will be.
+    #[error("the connection takes no more requests")]
+    Closed,
+    /// The number of requests without a response has reached
+    /// [`Config::depth`](crate::h1::client::Config::depth).
+    #[error("the pipeline is full")]
+    PipelineFull,
+    /// The content of the previous request is not complete.
+    #[error("the content of the last request is not finished")]
+    ContentUnfinished,
+    /// The method is not a token, or it is `CONNECT`.
+    #[error("the method cannot be sent")]
+    BadMethod,
+    /// The target is empty or has characters that a request line cannot contain.
+    #[error("the request target cannot be sent")]
+    BadTarget,
+    /// A field name or value is invalid in a head, or an HTTP/1.1 request has no host.
+    #[error("a request field cannot be sent")]
+    BadField,
+    /// Content where none is allowed, more or less than was announced, or before the server sent 100
+    /// (Continue).
+    #[error("the content does not fit what was announced")]
+    BadContent,
+    /// The request was prepared for another version of HTTP than that of the connection.
+    #[error("the request was prepared for another protocol")]
+    OtherProtocol,
+}
+
+/// A request that was queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Queued {
+    /// Its number on this connection.
+    pub request: RequestId,
+    /// Bytes of its head on the wire. HTTP/2: HEADERS and CONTINUATION frames with their headers.
+    pub head: Bytes,
+    /// The same before compression: names and values. Equal to `head` in HTTP/1.x, which has no compression.
+    pub fields: Bytes,
+}
+
+/// The idempotent methods of RFC 9110 section 9.2.2: a repeated request has the same effect as one request.
+pub fn is_idempotent(method: &str) -> bool {
+    matches!(
+        method,
+        "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"
+    )
+}
+
+/// Whether the target is valid in a request: visible ASCII characters, at least one.
+pub fn is_target(target: &str) -> bool {
+    // No early exit, so that the compiler can examine many bytes in one step.
+    !target.is_empty()
+        && target
+            .bytes()
+            .fold(true, |good, byte| good & byte.is_ascii_graphic())
+}

@@ -1,0 +1,86 @@
+//! The vocabulary of servers: actions, and records of exchanges.
+
+use fathometer_model::{Bytes, FileId, Instant};
+
+use crate::origin::Method;
+use crate::origin::store::FileHandle;
+
+/// What the caller of a connection must do with its transport.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Close the sending side and continue to read.
+    ShutdownWrite,
+    /// Close both sides now, even with unread input.
+    Close,
+    /// Reset the connection: its peer no longer takes data.
+    Abort,
+    /// Continue in HTTP/2 with [`Connection::take_upgrade`](crate::h1::server::Connection::take_upgrade).
+    Upgrade,
+}
+
+/// How a connection is closed after its last response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseManner {
+    /// First the sending side. Then the server reads and discards what the client still sends, until the client
+    /// closes its side or the limits on lingering are reached. The client receives all responses.
+    HalfThenDrain,
+    /// Both sides at once, even if the client is still sending. Its transport is then reset and may lose
+    /// responses that the client has not read yet (Nielsen et al. 1997, section 5, "Connection Management").
+    Full,
+}
+
+/// Bytes of a file to be sent next, from its descriptor to the transport.
+#[derive(Debug, Clone, Copy)]
+pub struct FilePart<'a> {
+    /// The file.
+    pub file: &'a FileHandle,
+    /// Their offset in the file.
+    pub offset: u64,
+    /// Their number; at least one.
+    pub length: u64,
+}
+
+/// An exchange whose response was completely handed to the transport.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Served {
+    /// The request method.
+    pub method: Method,
+    /// The file, when the target names one.
+    pub file: Option<FileId>,
+    /// A hash (64-bit FNV-1a) of the target as it was sent; 0 when no request line could be read.
+    pub target_hash: u64,
+    /// The status code of the response.
+    pub status: u16,
+    /// Bytes of the request head.
+    pub request_head: Bytes,
+    /// Bytes of the request content, without transfer coding.
+    pub request_body: Bytes,
+    /// Bytes of the response heads, an interim response included.
+    pub head: Bytes,
+    /// Bytes of the response content.
+    pub body: Bytes,
+    /// When the request head was complete.
+    pub received: Instant,
+    /// When the transport took the last byte of the response.
+    pub at: Instant,
+}
+
+impl Served {
+    /// The hash of a target: 64-bit FNV-1a.
+    pub(crate) fn target_hash(target: &[u8]) -> u64 {
+        target.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+}
+
+/// The texts of a request for a log, as the client sent them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RequestText<'a> {
+    /// The request line, or the part of the first line that arrived; empty when nothing arrived.
+    pub line: &'a [u8],
+    /// `Referer`; empty when absent.
+    pub referer: &'a [u8],
+    /// `User-Agent`; empty when absent.
+    pub user_agent: &'a [u8],
+}

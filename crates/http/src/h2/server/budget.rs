@@ -1,0 +1,179 @@
+//! Rate limits on frames that cost the server more than the client, which a client may send often but not for
+//! ever.
+
+use fathometer_model::Instant;
+
+use super::config::{Allowance, Limits};
+use crate::h2::error::Fault;
+
+/// Idle frames that a request gives back: its WINDOW_UPDATE and its dependency.
+const IDLE_PER_REQUEST: u32 = 4;
+/// Idle frames that a sent DATA frame gives back: WINDOW_UPDATE for its stream and for the connection.
+const IDLE_PER_DATA: u32 = 2;
+
+/// What a client may still do. Time gives back at the rate of each [`Allowance`], and useful work at once.
+///
+/// Invariant: no counter is above the burst of its allowance.
+#[derive(Debug)]
+pub(super) struct Budget {
+    resets: Counter,
+    provoked_resets: Counter,
+    answers: Counter,
+    idle_frames: Counter,
+}
+
+impl Budget {
+    /// A budget with full allowances.
+    pub fn new(limits: &Limits, now: Instant) -> Budget {
+        Budget {
+            resets: Counter::new(limits.resets, now),
+            provoked_resets: Counter::new(limits.provoked_resets, now),
+            answers: Counter::new(limits.answers, now),
+            idle_frames: Counter::new(limits.idle_frames, now),
+        }
+    }
+
+    /// Counts a frame that carries nothing.
+    pub fn take_idle_frame(&mut self, now: Instant) -> Result<(), Fault> {
+        self.idle_frames.take(now, Fault::IdleFrames)
+    }
+
+    /// Counts a frame that requires an answer.
+    pub fn take_answer(&mut self, now: Instant) -> Result<(), Fault> {
+        self.answers.take(now, Fault::AnswerFlood)
+    }
+
+    /// Counts a request that the client has reset.
+    pub fn take_reset(&mut self, now: Instant) -> Result<(), Fault> {
+        self.resets.take(now, Fault::ResetFlood)
+    }
+
+    /// Counts a fault for which the server resets a stream.
+    pub fn take_provoked_reset(&mut self, now: Instant) -> Result<(), Fault> {
+        self.provoked_resets.take(now, Fault::ProvokedResets)
+    }
+
+    /// A request has arrived.
+    pub fn note_request(&mut self) {
+        self.idle_frames.give(IDLE_PER_REQUEST);
+    }
+
+    /// A DATA frame was sent.
+    pub fn note_data(&mut self) {
+        self.idle_frames.give(IDLE_PER_DATA);
+    }
+
+    /// A response is complete.
+    pub fn note_response(&mut self) {
+        self.resets.give(1);
+    }
+}
+
+/// The rest of an [`Allowance`]. Reads the time only when it seems to be used up, so normal counting is cheap.
+#[derive(Debug, Clone, Copy)]
+struct Counter {
+    allowance: Allowance,
+    left: u32,
+    /// The time of the last refill.
+    since: Instant,
+}
+
+impl Counter {
+    /// A counter with the full allowance.
+    fn new(allowance: Allowance, now: Instant) -> Counter {
+        Counter {
+            allowance,
+            left: allowance.burst,
+            since: now,
+        }
+    }
+
+    /// Takes one; the fault if none is left.
+    fn take(&mut self, now: Instant, fault: Fault) -> Result<(), Fault> {
+        let Allowance { burst, per_second } = self.allowance;
+        if self.left == 0 {
+            let earned = now.since(self.since).as_nanos() * u128::from(per_second) / 1_000_000_000;
+            if earned == 0 {
+                return Err(fault);
+            }
+            self.left = burst.min(u32::try_from(earned).unwrap_or(u32::MAX));
+            self.since = now;
+        }
+        // A burst of zero allows nothing, even after any time.
+        self.left = self.left.checked_sub(1).ok_or(fault)?;
+        Ok(())
+    }
+
+    /// Gives `count` back, for completed work.
+    fn give(&mut self, count: u32) {
+        self.left = self.allowance.burst.min(self.left.saturating_add(count));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_burst_is_used_up_and_time_and_work_give_back() {
+        let allowance = Allowance {
+            burst: 3,
+            per_second: 10,
+        };
+        let mut now = Instant::ZERO;
+        let mut counter = Counter::new(allowance, now);
+        let takes = |counter: &mut Counter, now| {
+            let taken = (0..9).filter(|_| counter.take(now, Fault::IdleFrames).is_ok());
+            taken.count()
+        };
+        assert_eq!(takes(&mut counter, now), 3);
+        now += Duration::from_millis(99);
+        assert_eq!(takes(&mut counter, now), 0);
+        now += Duration::from_millis(101);
+        assert_eq!(takes(&mut counter, now), 2);
+        now += Duration::from_secs(3600);
+        assert_eq!(takes(&mut counter, now), 3, "no more than a burst");
+        counter.give(2);
+        assert_eq!(takes(&mut counter, now), 2);
+        let nothing = Allowance {
+            burst: 0,
+            per_second: 10,
+        };
+        now += Duration::from_secs(1);
+        assert_eq!(takes(&mut Counter::new(nothing, Instant::ZERO), now), 0);
+    }
+
+    #[test]
+    fn each_kind_of_frame_has_its_own_fault_and_its_own_work_that_gives_back() {
+        let once = Allowance {
+            burst: 1,
+            per_second: 0,
+        };
+        let limits = Limits {
+            resets: once,
+            provoked_resets: once,
+            answers: once,
+            idle_frames: once,
+            ..Limits::default()
+        };
+        let now = Instant::ZERO;
+        let mut budget = Budget::new(&limits, now);
+        assert_eq!(budget.take_idle_frame(now), Ok(()));
+        assert_eq!(budget.take_answer(now), Ok(()));
+        assert_eq!(budget.take_reset(now), Ok(()));
+        assert_eq!(budget.take_provoked_reset(now), Ok(()));
+        budget.note_response();
+        assert_eq!(budget.take_reset(now), Ok(()));
+        assert_eq!(budget.take_reset(now), Err(Fault::ResetFlood));
+        assert_eq!(budget.take_idle_frame(now), Err(Fault::IdleFrames));
+        budget.note_data();
+        assert_eq!(budget.take_idle_frame(now), Ok(()));
+        budget.note_request();
+        assert_eq!(budget.take_idle_frame(now), Ok(()));
+        assert_eq!(budget.take_answer(now), Err(Fault::AnswerFlood));
+        let provoked = budget.take_provoked_reset(now);
+        assert_eq!(provoked, Err(Fault::ProvokedResets));
+    }
+}

@@ -1,0 +1,205 @@
+//! The input before it is handled: the preface, incomplete frames, and the current DATA frame (RFC 9113
+//! sections 3.4 and 4.1).
+
+use fathometer_model::Instant;
+
+use super::streams::Slot;
+use crate::h2::PREFACE;
+use crate::h2::error::Fault;
+use crate::h2::frame::{Frame, Limits, Reader};
+
+/// What arrives next, and since when it has been incomplete.
+///
+/// Invariants: no frame is read before the preface, and none but SETTINGS is handled first. A frame has been
+/// incomplete since the time of its first byte; DATA frames have another limit and are not counted.
+#[derive(Debug)]
+pub(super) struct Input {
+    start: Start,
+    reader: Reader,
+    /// When the first byte of an incomplete frame arrived.
+    frame_started: Option<Instant>,
+    /// The stream that receives the current DATA frame.
+    data: Option<Slot>,
+    /// Whether that frame has had any content.
+    data_has_content: bool,
+}
+
+/// What must arrive before any frame but SETTINGS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// The preface, of which this many bytes have arrived.
+    Preface(usize),
+    /// SETTINGS.
+    Settings,
+    Done,
+}
+
+impl Input {
+    /// The state before the first byte; it must arrive in the time from `now` that applies to frames.
+    pub fn new(limits: Limits, now: Instant) -> Input {
+        Input {
+            start: Start::Preface(0),
+            reader: Reader::new(limits),
+            frame_started: Some(now),
+            data: None,
+            data_has_content: false,
+        }
+    }
+
+    /// Reads the preface off the front of `input`.
+    pub fn read_preface(&mut self, input: &mut &[u8]) -> Result<(), Fault> {
+        let Start::Preface(matched) = self.start else {
+            return Ok(());
+        };
+        let expected = &PREFACE[matched..];
+        let length = expected.len().min(input.len());
+        let (octets, rest) = input.split_at(length);
+        *input = rest;
+        if octets != &expected[..length] {
+            return Err(Fault::BadPreface);
+        }
+        self.start = match length == expected.len() {
+            true => Start::Settings,
+            false => Start::Preface(matched + length),
+        };
+        Ok(())
+    }
+
+    /// Whether the preface is complete, so that frames follow.
+    pub fn has_preface(&self) -> bool {
+        !matches!(self.start, Start::Preface(_))
+    }
+
+    /// Whether the first frame was handled.
+    pub fn has_started(&self) -> bool {
+        self.start == Start::Done
+    }
+
+    /// Checks that the first frame is SETTINGS.
+    pub fn check_first(&mut self, frame: &Frame<'_>) -> Result<(), Fault> {
+        if self.start == Start::Settings {
+            if !matches!(frame, Frame::Settings(_)) {
+                return Err(Fault::NoSettings);
+            }
+            self.start = Start::Done;
+        }
+        Ok(())
+    }
+
+    /// The reader, because the frames that it returns borrow it. It must be [put back](Self::put_reader).
+    pub fn take_reader(&mut self) -> Reader {
+        std::mem::take(&mut self.reader)
+    }
+
+    /// Puts the reader back after it has read all input.
+    pub fn put_reader(&mut self, reader: Reader, now: Instant) {
+        if !self.has_started() {
+            // The limit from the start of the connection applies.
+        } else if reader.is_between_frames() || reader.is_within_data() {
+            self.frame_started = None;
+        } else {
+            self.frame_started.get_or_insert(now);
+        }
+        self.reader = reader;
+    }
+
+    /// Whether nothing is incomplete: no preface, no first frame, no other frame.
+    pub fn is_between_frames(&self) -> bool {
+        self.has_started() && self.reader.is_between_frames()
+    }
+
+    /// When the first byte of an incomplete frame arrived.
+    pub fn frame_started(&self) -> Option<Instant> {
+        self.frame_started
+    }
+
+    /// No more frames are read.
+    pub fn stop(&mut self) {
+        self.frame_started = None;
+    }
+
+    /// A DATA frame begins; `stream` receives it, if any.
+    pub fn begin_data(&mut self, stream: Option<Slot>) {
+        self.data = stream;
+        self.data_has_content = false;
+    }
+
+    /// Counts a piece of the current DATA frame. Returns whether the frame is over and had no content.
+    pub fn note_data(&mut self, length: usize, is_last: bool) -> bool {
+        self.data_has_content |= length > 0;
+        is_last && !self.data_has_content
+    }
+
+    /// The stream that receives the current DATA frame.
+    pub fn data(&self) -> Option<Slot> {
+        self.data
+    }
+
+    /// The current DATA frame is over.
+    pub fn end_data(&mut self) {
+        self.data = None;
+    }
+
+    /// Frees unused memory.
+    pub fn rest(&mut self) {
+        self.reader.rest();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input() -> Input {
+        Input::new(Limits::default(), Instant::ZERO)
+    }
+
+    #[test]
+    fn the_preface_is_read_in_any_pieces() {
+        let bytes = [&PREFACE[..], b"rest"].concat();
+        for cut in 0..bytes.len() {
+            let mut input = input();
+            let (mut first, mut second) = bytes.split_at(cut);
+            assert_eq!(input.read_preface(&mut first), Ok(()));
+            assert_eq!(input.has_preface(), cut >= PREFACE.len());
+            assert_eq!(input.read_preface(&mut second), Ok(()));
+            assert!(input.has_preface() && !input.has_started());
+            assert_eq!([first, second].concat(), b"rest");
+        }
+        let mut wrong = &b"PRI * HTTP/1"[..];
+        assert_eq!(input().read_preface(&mut wrong), Err(Fault::BadPreface));
+    }
+
+    #[test]
+    fn settings_come_first_and_incomplete_frames_are_timed() {
+        let now = Instant::ZERO;
+        let mut input = input();
+        input.read_preface(&mut &PREFACE[..]).unwrap();
+        let other = Frame::SettingsAcknowledged;
+        assert_eq!(input.check_first(&other), Err(Fault::NoSettings));
+        let mut reader = input.take_reader();
+        assert!(reader.read(&mut &b"\0\0\0"[..]).is_none());
+        input.put_reader(reader, now);
+        assert_eq!(input.frame_started(), Some(now));
+        let mut reader = input.take_reader();
+        let mut rest = &b"\x04\0\0\0\0\0"[..];
+        let settings = reader.read(&mut rest).unwrap().unwrap();
+        assert_eq!(input.check_first(&settings), Ok(()));
+        assert_eq!(input.check_first(&other), Ok(()));
+        assert!(reader.read(&mut rest).is_none());
+        input.put_reader(reader, now);
+        assert!(input.is_between_frames());
+        assert_eq!(input.frame_started(), None);
+    }
+
+    #[test]
+    fn a_frame_of_padding_alone_has_no_content() {
+        let mut input = input();
+        input.begin_data(None);
+        assert!(!input.note_data(0, false));
+        assert!(input.note_data(0, true));
+        input.begin_data(None);
+        assert!(!input.note_data(1, false));
+        assert!(!input.note_data(0, true));
+    }
+}

@@ -1,0 +1,124 @@
+//! Flow control of what the client sends (RFC 9113 sections 5.2 and 6.9).
+
+use fathometer_model::Instant;
+
+use super::config::ReceiveWindows;
+use crate::h2::error::Fault;
+use crate::h2::flow::{CONNECTION_WINDOW, ReceiveWindow};
+
+/// The receive window of the connection, and the rules for those of its streams.
+///
+/// Invariant: until the client has acknowledged the settings, new streams have the larger of the default window
+/// and the configured one, because the client may use either.
+#[derive(Debug)]
+pub(super) struct Receiving {
+    windows: ReceiveWindows,
+    connection: ReceiveWindow,
+    /// Since when the settings wait for their acknowledgement.
+    unacknowledged: Option<Instant>,
+}
+
+impl Receiving {
+    /// The state before the first bytes of the client; the settings are sent at `now`.
+    pub fn new(windows: ReceiveWindows, now: Instant) -> Receiving {
+        Receiving {
+            windows,
+            connection: ReceiveWindow::new(CONNECTION_WINDOW),
+            unacknowledged: Some(now),
+        }
+    }
+
+    /// The increment that raises the window of the connection to its configured size, once.
+    pub fn grow(&mut self) -> Option<u32> {
+        self.connection.grow(self.windows.connection)
+    }
+
+    /// The window of a stream that opens now.
+    pub fn stream_window(&self) -> u32 {
+        match self.unacknowledged {
+            Some(_) => self.windows.stream.max(CONNECTION_WINDOW),
+            None => self.windows.stream,
+        }
+    }
+
+    /// The client has applied the settings. The windows of open streams must then be
+    /// [shrunk](Self::shrink).
+    pub fn acknowledge(&mut self) -> Result<(), Fault> {
+        match self.unacknowledged.take() {
+            Some(_) => Ok(()),
+            None => Err(Fault::UnexpectedAcknowledgement),
+        }
+    }
+
+    /// Since when the settings wait for their acknowledgement.
+    pub fn unacknowledged(&self) -> Option<Instant> {
+        self.unacknowledged
+    }
+
+    /// Reduces the window of a stream that was opened before the settings were acknowledged. Returns the
+    /// increment to send.
+    pub fn shrink(&self, stream: &mut ReceiveWindow) -> Option<u32> {
+        stream.shrink(self.windows.stream, self.windows.update)
+    }
+
+    /// Counts a DATA frame against the window of the connection.
+    pub fn receive(&mut self, length: u32) -> Result<(), Fault> {
+        self.connection.receive(length)
+    }
+
+    /// A DATA frame was processed. Returns the increment to send for the connection.
+    pub fn release(&mut self, length: u32) -> Option<u32> {
+        self.connection.release(length, self.windows.update)
+    }
+
+    /// The same for its stream.
+    pub fn release_of(&self, stream: &mut ReceiveWindow, length: u32) -> Option<u32> {
+        stream.release(length, self.windows.update)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::h2::flow::UpdateAt;
+
+    #[test]
+    fn streams_shrink_when_the_settings_are_acknowledged() {
+        let windows = ReceiveWindows {
+            stream: 1000,
+            connection: 100_000,
+            update: UpdateAt::Once,
+        };
+        let mut receiving = Receiving::new(windows, Instant::ZERO);
+        assert_eq!(receiving.grow(), Some(100_000 - CONNECTION_WINDOW));
+        assert_eq!(receiving.grow(), None);
+        let before = receiving.stream_window();
+        assert_eq!(before, CONNECTION_WINDOW);
+        let mut stream = ReceiveWindow::new(before);
+        assert_eq!(receiving.unacknowledged(), Some(Instant::ZERO));
+        assert_eq!(receiving.acknowledge(), Ok(()));
+        receiving.shrink(&mut stream);
+        assert_eq!(stream.available(), 1000);
+        assert_eq!(receiving.stream_window(), 1000);
+        let again = receiving.acknowledge();
+        assert_eq!(again, Err(Fault::UnexpectedAcknowledgement));
+    }
+
+    #[test]
+    fn the_connection_has_a_window_of_its_own() {
+        let windows = ReceiveWindows {
+            stream: 200_000,
+            connection: 70_000,
+            update: UpdateAt::Octets(20_000),
+        };
+        let mut receiving = Receiving::new(windows, Instant::ZERO);
+        assert_eq!(receiving.stream_window(), 200_000);
+        receiving.grow();
+        assert_eq!(receiving.receive(70_001), Err(Fault::WindowExceeded));
+        assert_eq!(receiving.receive(70_000), Ok(()));
+        assert_eq!(receiving.release(19_999), None);
+        assert_eq!(receiving.release(1), Some(20_000));
+        let mut stream = ReceiveWindow::new(200_000);
+        assert_eq!(receiving.release_of(&mut stream, 30_000), Some(30_000));
+    }
+}

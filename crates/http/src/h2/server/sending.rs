@@ -1,0 +1,147 @@
+//! Flow control of what this side sends, and how long the client's windows have blocked it (RFC 9113 sections
+//! 5.2 and 6.9).
+
+use fathometer_model::Instant;
+
+use crate::h2::error::Fault;
+use crate::h2::flow::{CONNECTION_WINDOW, Window};
+
+/// The send window of the connection, and the stall of responses.
+///
+/// Invariant: after each [`watch`](Self::watch) a stall is recorded exactly if content waits that only windows
+/// block.
+#[derive(Debug)]
+pub(super) struct Sending {
+    window: Window,
+    /// Number of streams with content that only their own windows block.
+    blocked_streams: u32,
+    /// Bytes of content put into frames.
+    content: u64,
+    stalled: Option<Stall>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Stall {
+    since: Instant,
+    /// Bytes of content in frames at that time.
+    content: u64,
+}
+
+impl Sending {
+    pub fn new() -> Sending {
+        Sending {
+            window: Window::new(CONNECTION_WINDOW),
+            blocked_streams: 0,
+            content: 0,
+            stalled: None,
+        }
+    }
+
+    /// Bytes that the window of the connection allows.
+    pub fn available(&self) -> u32 {
+        self.window.available()
+    }
+
+    /// The client increases the window of the connection.
+    pub fn give(&mut self, increment: u32) -> Result<(), Fault> {
+        self.window.give(increment)
+    }
+
+    /// Counts content that was put into a frame.
+    pub fn take(&mut self, octets: u32) {
+        self.window.take(octets);
+        self.content += u64::from(octets);
+    }
+
+    /// The window of one more stream blocks its content.
+    pub fn block_stream(&mut self) {
+        self.blocked_streams += 1;
+    }
+
+    /// The window of one stream less blocks its content.
+    pub fn unblock_stream(&mut self) {
+        self.blocked_streams -= 1;
+    }
+
+    /// Starts or ends a stall; `is_due` is whether content waits that its own window does not block.
+    pub fn watch(&mut self, is_due: bool, now: Instant) {
+        if self.blocked_streams == 0 && (self.available() > 0 || !is_due) {
+            self.stalled = None;
+        } else if self.stalled.is_none() {
+            self.begin_stall(now);
+        }
+    }
+
+    /// Since when windows block responses.
+    pub fn stalled_since(&self) -> Option<Instant> {
+        self.stalled.map(|stall| stall.since)
+    }
+
+    /// Whether at least `least` bytes of content were sent during the stall; it then starts again.
+    pub fn has_moved(&mut self, least: u64, now: Instant) -> bool {
+        let before = self.stalled.map_or(0, |stall| stall.content);
+        let has_moved = self.content - before >= least;
+        if has_moved {
+            self.begin_stall(now);
+        }
+        has_moved
+    }
+
+    /// No more content is sent.
+    pub fn stop(&mut self) {
+        self.stalled = None;
+    }
+
+    fn begin_stall(&mut self, now: Instant) {
+        self.stalled = Some(Stall {
+            since: now,
+            content: self.content,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_stall_lasts_while_a_window_blocks_content() {
+        let mut now = Instant::ZERO;
+        let mut sending = Sending::new();
+        sending.watch(true, now);
+        assert_eq!(sending.stalled_since(), None, "the window is open");
+        sending.take(CONNECTION_WINDOW);
+        sending.watch(false, now);
+        assert_eq!(sending.stalled_since(), None, "nothing waits");
+        sending.watch(true, now);
+        now += Duration::from_secs(1);
+        sending.watch(true, now);
+        assert_eq!(sending.stalled_since(), Some(Instant::ZERO));
+        sending.give(10).unwrap();
+        sending.watch(true, now);
+        assert_eq!(sending.stalled_since(), None);
+        sending.block_stream();
+        sending.watch(false, now);
+        assert_eq!(sending.stalled_since(), Some(now), "a stream is blocked");
+        sending.unblock_stream();
+        sending.watch(false, now);
+        assert_eq!(sending.stalled_since(), None);
+    }
+
+    #[test]
+    fn little_content_does_not_end_a_stall() {
+        let mut now = Instant::ZERO;
+        let mut sending = Sending::new();
+        sending.block_stream();
+        sending.watch(false, now);
+        now += Duration::from_secs(1);
+        sending.take(9);
+        assert!(!sending.has_moved(10, now));
+        sending.take(1);
+        assert!(sending.has_moved(10, now));
+        assert_eq!(sending.stalled_since(), Some(now));
+        assert!(!sending.has_moved(10, now), "it counts from here");
+    }
+}

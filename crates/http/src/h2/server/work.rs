@@ -1,0 +1,109 @@
+//! The requests in processing, one after another.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use fathometer_model::Instant;
+
+use super::streams::Slot;
+
+/// Requests that wait for their turn or are in processing, in their order, each with the time when it is done.
+///
+/// Invariant: a stream is in the queue at most once, and a request is done only after those before it.
+#[derive(Debug)]
+pub(super) struct WorkQueue {
+    requests: VecDeque<(Slot, Instant)>,
+    /// When all work is done.
+    until: Instant,
+}
+
+impl WorkQueue {
+    pub fn new(now: Instant) -> WorkQueue {
+        WorkQueue {
+            requests: VecDeque::new(),
+            until: now,
+        }
+    }
+
+    /// Whether no request is in processing.
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Adds a request whose processing takes this long.
+    pub fn add(&mut self, slot: Slot, time: Duration, now: Instant) {
+        self.until = self.until.max(now) + time;
+        self.requests.push_back((slot, self.until));
+    }
+
+    /// When the first request is done.
+    pub fn next(&self) -> Option<Instant> {
+        self.requests.front().map(|&(_, until)| until)
+    }
+
+    /// Removes the first request if it is done.
+    pub fn take_done(&mut self, now: Instant) -> Option<Slot> {
+        let &(slot, until) = self.requests.front()?;
+        if until > now {
+            return None;
+        }
+        self.requests.pop_front();
+        Some(slot)
+    }
+
+    /// Puts the request that was removed last back to the front, for another turn.
+    pub fn repeat(&mut self, slot: Slot, at: Instant) {
+        self.requests.push_front((slot, at));
+    }
+
+    /// Removes a request, if it is there.
+    pub fn remove(&mut self, slot: Slot) {
+        self.requests.retain(|&(other, _)| other != slot);
+    }
+
+    /// Removes all requests.
+    pub fn clear(&mut self) {
+        self.requests.clear();
+    }
+
+    /// Frees unused memory.
+    pub fn rest(&mut self) {
+        if self.requests.is_empty() {
+            self.requests = VecDeque::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::h2::StreamId;
+    use crate::h2::server::streams::Streams;
+
+    #[test]
+    fn requests_are_processed_one_after_another() {
+        let second = Duration::from_secs(1);
+        let start = Instant::ZERO;
+        let mut streams = Streams::default();
+        let [a, b, c] = [1, 3, 5].map(|id| streams.open(StreamId::new(id), 0, 0, start));
+        let mut work = WorkQueue::new(start);
+        for slot in [a, b, c] {
+            work.add(slot, second, start);
+        }
+        assert_eq!(work.take_done(start), None);
+        assert_eq!(work.next(), Some(start + second));
+        assert_eq!(work.take_done(start + second), Some(a));
+        work.repeat(a, start + second);
+        work.remove(b);
+        assert_eq!(work.take_done(start + 3 * second), Some(a));
+        assert_eq!(
+            work.take_done(start + 3 * second),
+            Some(c),
+            "its time was kept"
+        );
+        assert!(work.is_empty());
+        let later = start + 9 * second;
+        work.add(b, second, later);
+        assert_eq!(work.next(), Some(later + second), "it starts when it comes");
+    }
+}
