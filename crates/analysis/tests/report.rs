@@ -1,5 +1,7 @@
 //! The report and the summary over a synthetic run.
 
+#![expect(clippy::disallowed_types, reason = "the browser is a process")]
+
 mod common;
 
 use std::fs;

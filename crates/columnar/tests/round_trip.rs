@@ -1,5 +1,7 @@
 //! The library's own reader reads back the written values, one by one.
 
+#![expect(clippy::disallowed_types, reason = "the reader reads files")]
+
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,6 +1,8 @@
 //! Checks that a warm load engine allocates nothing per exchange, that its memory does not grow with time, and
 //! how much memory an idle user needs.
 
+#![expect(unsafe_code, reason = "a counting allocator, whose trait is unsafe")]
+
 #[path = "load_memory/idle.rs"]
 mod idle;
 #[path = "support/serving.rs"]

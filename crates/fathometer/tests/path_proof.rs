@@ -7,6 +7,8 @@
 //! Machines are noisy: assertions on real time use a median, never a single packet, and are repeated when the
 //! machine was late. Assertions on schedules and on random decisions are exact.
 
+#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 #[path = "support/laboratory.rs"]
 mod laboratory;
 #[path = "support/quiet.rs"]

@@ -1,5 +1,7 @@
 //! Tests that an HTTP/2 client connection allocates nothing per exchange once its buffers have grown.
 
+#![expect(unsafe_code, reason = "a counting allocator, whose trait is unsafe")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

@@ -2,6 +2,11 @@
 //! state of a connection as its owner reads it. Namespaces need root or a user namespace. Without either the
 //! tests print a message and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 
+#![expect(
+    unsafe_code,
+    reason = "the tests call libc where this crate has no wrapper"
+)]
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -2,6 +2,11 @@
 //! processor time that `wait4` reports. Tests on namespaces need root or a user namespace. Without either
 //! they print a message and pass, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 
+#![expect(
+    unsafe_code,
+    reason = "the tests call libc where this crate has no wrapper"
+)]
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};

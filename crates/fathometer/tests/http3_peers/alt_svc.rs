@@ -1,6 +1,8 @@
 //! Alternative services (RFC 7838): a page starts over HTTP/2 and switches to HTTP/3 when the server advertises
 //! it. The next visit starts with HTTP/3. When a service fails, all files still arrive.
 
+#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 use std::fs;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;

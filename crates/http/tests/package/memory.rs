@@ -1,6 +1,8 @@
 //! A decoder's memory stays below 1 MB for any input: for 10 GB of a valid package, and for the worst that a
 //! hostile package can state. Contents are generated and never stored.
 
+#![expect(unsafe_code, reason = "a counting allocator, whose trait is unsafe")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

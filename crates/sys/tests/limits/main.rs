@@ -4,6 +4,11 @@
 //! A busy machine can make a program slower than its limit, never faster. Assertions about speed are
 //! therefore upper bounds, or are retried.
 
+#![expect(
+    unsafe_code,
+    reason = "the tests call libc where this crate has no wrapper"
+)]
+
 mod descriptors;
 mod disk;
 mod host;

@@ -287,6 +287,10 @@ pub fn plan(
     let (pages, left) = make_pages(parameters, &surge.files, kinds, numbers.clone());
     surge.pages = pages;
     // The sequence takes longest. What does not depend on it is tested meanwhile.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "neither thread waits for a resource, and the plan does not depend on which ends first"
+    )]
     let (made, of_files) = std::thread::scope(|scope| {
         let others = scope.spawn(|| goodness::of_files(&surge, kinds));
         let made = locality::sequence(&parameters.locality, &page_references, seed, |done| {
