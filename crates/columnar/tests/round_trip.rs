@@ -73,9 +73,9 @@ fn written(rows: &[ExchangeRow]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-fn reader(octets: &[u8]) -> Result<SerializedFileReader<File>, ParquetError> {
+fn reader(bytes: &[u8]) -> Result<SerializedFileReader<File>, ParquetError> {
     let mut file = tempfile::tempfile().unwrap();
-    file.write_all(octets).unwrap();
+    file.write_all(bytes).unwrap();
     SerializedFileReader::new(file)
 }
 
@@ -196,8 +196,8 @@ fn row_groups_are_bounded_and_lose_nothing_at_their_borders() {
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Shared {
-    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(octets)
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -206,8 +206,8 @@ impl Write for Shared {
 }
 
 fn rows_of(part: &Shared) -> Result<i64, ParquetError> {
-    let octets = part.0.lock().unwrap().clone();
-    let reader = reader(&octets)?;
+    let bytes = part.0.lock().unwrap().clone();
+    let reader = reader(&bytes)?;
     Ok(reader.metadata().file_metadata().num_rows())
 }
 
@@ -254,8 +254,8 @@ fn an_empty_table_has_columns() {
     let file = Shared::default();
     let writer = PartsWriter::new(9, Vec::new(), &[], |_| Ok(file.clone()));
     assert_eq!(writer.finish().unwrap(), Written { parts: 1, rows: 0 });
-    let octets = file.0.lock().unwrap().clone();
-    let reader = reader(&octets).unwrap();
+    let bytes = file.0.lock().unwrap().clone();
+    let reader = reader(&bytes).unwrap();
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     assert_eq!((schema.num_columns(), rows_of(&file).unwrap()), (18, 0));
 }

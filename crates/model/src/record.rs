@@ -69,7 +69,9 @@ pub struct FileArrival {
     pub target: String,
     /// Bytes of its content that were transferred for it, in their content coding: none for a copy that the
     /// client had.
-    pub octets: Bytes,
+    // Runs of older versions name it `octets`.
+    #[serde(alias = "octets")]
+    pub bytes: Bytes,
     /// When its first byte was read. In a package or an archive: the first byte of this file's part of the
     /// response.
     pub started: Instant,

@@ -166,8 +166,8 @@ mod tests {
         // The query has not loaded the page again.
         assert_eq!(resident_pages(&file).unwrap(), 0);
         file.rewind().unwrap();
-        let mut octets = Vec::new();
-        file.read_to_end(&mut octets).unwrap();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
         assert_eq!(resident_pages(&file).unwrap(), pages);
     }
 
@@ -182,8 +182,8 @@ mod tests {
         assert_eq!(mapped.follow(&mut room).unwrap(), 0);
         assert_eq!(resident_pages(&file).unwrap(), 0, "it was read");
         file.rewind().unwrap();
-        let mut octets = Vec::new();
-        file.read_to_end(&mut octets).unwrap();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
         assert_eq!(mapped.follow(&mut room).unwrap(), 11);
         // A request does not evict mapped pages. The reclaim of a memory limit does, as the tests of limits
         // show.

@@ -197,7 +197,7 @@ fn set_interface(file: &File, name: &str) -> Result<()> {
     if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains(['/', '\0', '%']) {
         return Err(Error::BadName {
             name: name.to_owned(),
-            what: "device name (1 to 15 octets)",
+            what: "device name (1 to 15 bytes)",
         });
     }
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {

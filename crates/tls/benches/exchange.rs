@@ -149,10 +149,10 @@ impl Sessions {
 }
 
 fn leave(session: &mut Session, wire: &mut Wire) {
-    let octets = session.transmit();
-    wire.extend_from_slice(octets);
-    let octets = octets.len();
-    session.transmitted(octets);
+    let bytes = session.transmit();
+    wire.extend_from_slice(bytes);
+    let bytes = bytes.len();
+    session.transmitted(bytes);
 }
 
 fn arrive(session: &mut Session, wire: &mut Wire) -> usize {

@@ -135,7 +135,7 @@ fn misbehaved(what: &PeerMisbehaved) -> TlsFailure {
         P::TooManyKeyUpdateRequests => TlsFailure::Flood("key updates"),
         P::TooManyRenegotiationRequests => TlsFailure::Flood("requests to renegotiate"),
         P::TooManyWarningAlertsReceived => TlsFailure::Flood("warnings"),
-        P::TooMuchEarlyDataReceived => TlsFailure::Flood("octets of early data"),
+        P::TooMuchEarlyDataReceived => TlsFailure::Flood("bytes of early data"),
         P::IllegalMiddleboxChangeCipherSpec => TlsFailure::Flood("change_cipher_spec records"),
         P::SelectedUnofferedApplicationProtocol => TlsFailure::NoCommonProtocol,
         what => TlsFailure::Misbehaved(words(&format!("{what:?}"))),

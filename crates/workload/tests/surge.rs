@@ -191,9 +191,9 @@ fn the_papers_site_has_these_sizes() {
     let mut sites: Vec<_> = (1..=21)
         .map(|seed| made(&Parameters::barford98(2000, 1000), seed).summary)
         .collect();
-    sites.sort_by_key(|summary| summary.octets);
-    let octets = sites[10].octets;
-    assert!((38_000_000..44_000_000).contains(&octets), "{octets}");
+    sites.sort_by_key(|summary| summary.bytes);
+    let bytes = sites[10].bytes;
+    assert!((38_000_000..44_000_000).contains(&bytes), "{bytes}");
     sites.sort_by_key(|summary| summary.median_size);
     let median = sites[10].median_size;
     assert!((2650..2850).contains(&median), "{median}");

@@ -266,7 +266,7 @@ impl Http3Client {
                             None,
                             received.ecn.bits(),
                             received.segment,
-                            received.octets,
+                            received.bytes,
                             now,
                         );
                     }

@@ -195,7 +195,7 @@ impl Batches {
 
     fn note_received(&mut self, received: &Received<'_>) {
         self.receive_buffers += 1;
-        self.received += received.octets.len().div_ceil(received.segment.max(1)) as u64;
+        self.received += received.bytes.len().div_ceil(received.segment.max(1)) as u64;
     }
 }
 

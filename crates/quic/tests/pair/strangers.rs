@@ -66,10 +66,10 @@ impl Stranger {
                 said.push((transmit, std::mem::take(&mut buffer)));
             }
         }
-        for (transmit, octets) in said {
+        for (transmit, bytes) in said {
             if transmit.to == self.address {
                 let endpoint = &mut self.endpoint;
-                endpoint.handle_datagrams(from, None, 0, octets.len(), &octets, now);
+                endpoint.handle_datagrams(from, None, 0, bytes.len(), &bytes, now);
             }
         }
         while self.endpoint.poll_touched().is_some() {}

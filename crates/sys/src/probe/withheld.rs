@@ -65,7 +65,7 @@ impl Withheld {
     }
 
     /// The page. Reading it blocks until [`give`](Self::give).
-    pub(super) fn octets(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping is as long as that and lives as long as this value.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.length) }
     }

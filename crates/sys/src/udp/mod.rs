@@ -63,8 +63,8 @@ impl Ecn {
     }
 
     /// The codepoint in the two lowest bits of a byte (type of service, traffic class).
-    pub const fn from_bits(octet: u8) -> Ecn {
-        match octet & 0b11 {
+    pub const fn from_bits(byte: u8) -> Ecn {
+        match byte & 0b11 {
             0b00 => Ecn::NotCapable,
             0b01 => Ecn::Capable1,
             0b10 => Ecn::Capable0,

@@ -212,7 +212,7 @@ fn a_connection_of_1997_knows_what_it_did_without() {
     assert_eq!(info.congestion_window_segments, 1);
     assert_eq!(
         info.advertised_mss, 1440,
-        "IPv6 headers are 20 octets longer"
+        "IPv6 headers are 20 bytes longer"
     );
     pair.stop();
 }

@@ -133,13 +133,13 @@ fn rate_within_5_percent(name: &str, file: &ColdFile, disk: DiskLimit, copy: &Co
         let before = group.disk_usage().unwrap();
         let said = shell.run(&line);
         let moved = group.disk_usage().unwrap().since(&before).unwrap();
-        let (octets, operations) = if copy.reads {
+        let (bytes, operations) = if copy.reads {
             (moved.read, moved.reads)
         } else {
             (moved.written, moved.writes)
         };
         let wanted = copy.block * copy.count;
-        assert!(octets >= Bytes(wanted), "{moved:?}, not {wanted}");
+        assert!(bytes >= Bytes(wanted), "{moved:?}, not {wanted}");
         assert!(operations >= copy.count, "{moved:?}, not {}", copy.count);
         let rate = copy.amount() / seconds(&said);
         rates.push(rate);

@@ -232,11 +232,11 @@ impl Session {
     /// # use fathometer_tls::{Session, TlsFailure};
     /// fn handle(session: &mut Session, read: &mut [u8], now: Instant) -> Result<usize, TlsFailure> {
     ///     let mut input = read;
-    ///     let mut octets = 0;
+    ///     let mut bytes = 0;
     ///     while let Some(plain) = session.open(&mut input, now)? {
-    ///         octets += plain.len(); // or hand it to a protocol machine
+    ///         bytes += plain.len(); // or hand it to a protocol machine
     ///     }
-    ///     Ok(octets)
+    ///     Ok(bytes)
     /// }
     /// ```
     ///
@@ -379,8 +379,8 @@ impl Session {
     }
 
     /// Reports that this number of bytes of [`transmit`](Session::transmit) was passed to the transport.
-    pub fn transmitted(&mut self, octets: usize) {
-        self.outgoing_sent += octets;
+    pub fn transmitted(&mut self, bytes: usize) {
+        self.outgoing_sent += bytes;
         debug_assert!(self.outgoing_sent <= self.outgoing.len());
         if self.outgoing_sent >= self.outgoing.len() {
             self.outgoing.clear();

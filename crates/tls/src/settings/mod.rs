@@ -51,7 +51,7 @@ pub enum SettingsError {
         known: String,
     },
     /// An impossible record size.
-    #[error("records of {0} octets: a record holds 32 to 16384")]
+    #[error("records of {0} bytes: a record holds 32 to 16384")]
     RecordSize(usize),
     /// Early data with tickets that do not protect it from replay.
     #[error("early data takes tickets whose sessions the server keeps, so that each is used once")]

@@ -84,7 +84,7 @@ pub struct FirstRecords {
     /// The most bytes of application data in one of them, 32 to 16384.
     pub size: usize,
     /// Bytes of application data sent in such records before larger ones.
-    pub octets: u64,
+    pub bytes: u64,
     /// The pause after which the small records start again, if the session is [told the
     /// time](crate::Session::note_time); `None`: never. The kernel also reduces the window after such a pause.
     pub pause: Option<Duration>,
@@ -97,7 +97,7 @@ impl Default for FirstRecords {
     fn default() -> FirstRecords {
         FirstRecords {
             size: 1369,
-            octets: 64 * 1024,
+            bytes: 64 * 1024,
             pause: Some(Duration::from_secs(1)),
         }
     }

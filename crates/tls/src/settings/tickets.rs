@@ -28,7 +28,7 @@ impl Sealed {
             .fill(&mut key)
             .map_err(|_| SettingsError::Contradiction("the system gives no randomness".into()))?;
         let key = UnboundKey::new(&CHACHA20_POLY1305, &key)
-            .expect("the algorithm's keys are 32 octets long");
+            .expect("the algorithm's keys are 32 bytes long");
         Ok(Sealed {
             key: LessSafeKey::new(key),
             random,

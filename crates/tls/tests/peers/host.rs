@@ -58,10 +58,10 @@ impl Host {
     /// Sends all pending bytes.
     pub fn flush(&mut self) {
         while self.session.wants_transmit() {
-            let octets = self.session.transmit();
-            let length = octets.len();
+            let bytes = self.session.transmit();
+            let length = bytes.len();
             // A peer that failed may have closed the connection.
-            if self.stream.write_all(octets).is_err() {
+            if self.stream.write_all(bytes).is_err() {
                 return;
             }
             self.session.transmitted(length);

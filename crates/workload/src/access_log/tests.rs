@@ -235,10 +235,10 @@ proptest! {
     }
 
     #[test]
-    fn damaged_logs_are_no_trouble(place in 0usize..LOG.len(), octet in "\\PC") {
+    fn damaged_logs_are_no_trouble(place in 0usize..LOG.len(), byte in "\\PC") {
         let (before, after) = (LOG.get(..place), LOG.get(place + 1..));
         if let (Some(before), Some(after)) = (before, after) {
-            let text = format!("{before}{octet}{after}");
+            let text = format!("{before}{byte}{after}");
             prop_assert!(parse("test", &text).is_ok());
         }
     }

@@ -51,9 +51,9 @@ fn file_set(
     for directory in 0..u64::from(directories) {
         for class in 0..CLASSES.len() {
             for size in 0..RANKS.len() {
-                let octets = (size as u64 + 1) * 1024 * 10u64.pow(class as u32) / 10;
+                let bytes = (size as u64 + 1) * 1024 * 10u64.pow(class as u32) / 10;
                 let path = format!("/dir{directory:05}/class{class}_{}", size + 1);
-                let target = builder.file(&path, "text/html", octets);
+                let target = builder.file(&path, "text/html", bytes);
                 builder.pages.push(&[target]);
                 weights.push(weight(directory, class, size));
             }

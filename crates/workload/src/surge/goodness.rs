@@ -33,24 +33,24 @@ const DISTANCE_ALLOWANCE: f64 = 0.08;
 pub(super) fn summary(surge: &Surge) -> Summary {
     let mut sizes: Vec<u64> = surge.files.iter().map(|file| file.size.0).collect();
     sizes.sort_unstable();
-    let octets: u64 = sizes.iter().sum();
+    let bytes: u64 = sizes.iter().sum();
     let mut lengths: Vec<u64> = (0..surge.pages.len())
         .map(|page| page_files(surge, page).count() as u64)
         .collect();
-    let (mut file_requests, mut requested_octets) = (0, 0);
+    let (mut file_requests, mut requested_bytes) = (0, 0);
     for (page, &requests) in page_requests(surge).iter().enumerate() {
         let requests = u64::from(requests);
         file_requests += requests * lengths[page];
-        let octets: u64 = page_files(surge, page)
+        let bytes: u64 = page_files(surge, page)
             .map(|file| surge.files[file].size.0)
             .sum();
-        requested_octets += requests * octets;
+        requested_bytes += requests * bytes;
     }
     lengths.sort_unstable();
     Summary {
         files: sizes.len() as u64,
-        octets,
-        mean_size: octets as f64 / sizes.len() as f64,
+        bytes,
+        mean_size: bytes as f64 / sizes.len() as f64,
         median_size: median(&sizes),
         largest_size: sizes.last().copied().unwrap_or(0),
         pages: lengths.len() as u64,
@@ -59,7 +59,7 @@ pub(super) fn summary(surge: &Surge) -> Summary {
         files_a_requested_page: file_requests as f64 / surge.sequence.len() as f64,
         page_requests: surge.sequence.len() as u64,
         file_requests,
-        requested_octets,
+        requested_bytes,
         references: surge
             .files
             .iter()
@@ -370,7 +370,7 @@ fn request_law(surge: &Surge) -> String {
 fn request_sizes(surge: &Surge, references: impl Fn(usize) -> u64, moved: bool) -> StageFit {
     let distance = size_distance(surge, references);
     let unavoidable = surge.top_count as f64 / (2.0 * distance.n as f64);
-    let octets: u128 = surge
+    let bytes: u128 = surge
         .files
         .iter()
         .map(|file| u128::from(file.size.0) * u128::from(file.references))
@@ -380,7 +380,7 @@ fn request_sizes(surge: &Surge, references: impl Fn(usize) -> u64, moved: bool) 
         "request sizes",
         (
             request_law(surge),
-            format!("mean {:.0} B", octets as f64 / distance.n as f64),
+            format!("mean {:.0} B", bytes as f64 / distance.n as f64),
         ),
         distance.n,
         ("Kolmogorov-Smirnov D", distance.distance),
@@ -439,7 +439,7 @@ fn requested_sizes(surge: &Surge, served: Served) -> StageFit {
                 "{} files in {} pages, mean {:.0} B",
                 summary.file_requests,
                 summary.page_requests,
-                summary.requested_octets as f64 / summary.file_requests as f64
+                summary.requested_bytes as f64 / summary.file_requests as f64
             ),
         ),
         distance.n,

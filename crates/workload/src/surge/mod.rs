@@ -109,7 +109,7 @@ pub struct SurgeFile {
     pub references: u32,
 }
 
-/// A workload, all of it in memory: some 50 octets a file and 4 octets a request.
+/// A workload, all of it in memory: some 50 bytes a file and 4 bytes a request.
 #[derive(Debug, Clone)]
 pub struct Surge {
     /// What it was made from.
@@ -138,9 +138,9 @@ pub struct Surge {
 pub struct Summary {
     /// How many files.
     pub files: u64,
-    /// Octets of all files.
-    pub octets: u64,
-    /// Octets of a file, on the average.
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Bytes of a file, on the average.
     pub mean_size: f64,
     /// Half of the files are not larger.
     pub median_size: u64,
@@ -158,8 +158,8 @@ pub struct Summary {
     pub page_requests: u64,
     /// Its length in files.
     pub file_requests: u64,
-    /// Its octets.
-    pub requested_octets: u64,
+    /// Its bytes.
+    pub requested_bytes: u64,
     /// Requests that the popularity provides for.
     pub references: u64,
     /// The length in pages that popularity provides for: the sequence with the end that was discarded.
@@ -172,7 +172,7 @@ pub struct Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "files             {} ({} B)", self.files, self.octets)?;
+        writeln!(f, "files             {} ({} B)", self.files, self.bytes)?;
         writeln!(
             f,
             "file size         mean {:.0} B, median {} B, largest {} B",
@@ -186,7 +186,7 @@ impl fmt::Display for Summary {
         write!(
             f,
             "sequence          {} pages, {} requests, {} B",
-            self.page_requests, self.file_requests, self.requested_octets
+            self.page_requests, self.file_requests, self.requested_bytes
         )
     }
 }
@@ -421,7 +421,7 @@ impl Kinds {
     }
 }
 
-/// Sizes of all files, rounded down to whole octets.
+/// Sizes of all files, rounded down to whole bytes.
 fn file_sizes(parameters: &Parameters, kinds: Kinds, seed: Seed) -> Vec<u64> {
     let draw = |files: u32, law: &Mixture, name: &str| {
         let seed = seed.stream(name);

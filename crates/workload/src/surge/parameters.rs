@@ -19,7 +19,7 @@ pub struct Parameters {
     pub top_count: Option<u64>,
     /// Which share of the files is of each kind.
     pub shares: Shares,
-    /// Sizes of base files in octets, before `smallest` and rounding down.
+    /// Sizes of base files in bytes, before `smallest` and rounding down.
     pub base_sizes: Mixture,
     /// Sizes of embedded files.
     pub embedded_sizes: Mixture,

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_exact_and_octets_are_letters() {
+    fn sizes_are_exact_and_bytes_are_letters() {
         for language in ALL {
             let texts = Texts::new(language, Seed(5), 0.3);
             for size in (0..700).chain([4096, 262_143, 262_144, 262_145, 1_000_000]) {
@@ -363,9 +363,9 @@ mod tests {
         let named: Vec<String> = (0..20).map(|n| format!("/images/{n}.gif")).collect();
         let pairs = || named.iter().map(|path| (path.as_str(), "image/gif"));
         let text = |size| {
-            let octets = texts.make(0, size, pairs()).bytes().into_owned();
-            assert_eq!(octets.len() as u64, size);
-            String::from_utf8(octets).unwrap()
+            let bytes = texts.make(0, size, pairs()).bytes().into_owned();
+            assert_eq!(bytes.len() as u64, size);
+            String::from_utf8(bytes).unwrap()
         };
         let html = text(2000);
         let places: Vec<_> = named.iter().map(|path| html.find(path).unwrap()).collect();

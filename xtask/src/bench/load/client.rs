@@ -334,7 +334,7 @@ pub(super) fn compare_latency(place: &Place, processor: usize) -> Result<Judgeme
         }
     }
     println!(
-        "median latency of {} octets that nginx holds back",
+        "median latency of {} bytes that nginx holds back",
         SLOW_FILE.1
     );
     let mut told = Vec::new();

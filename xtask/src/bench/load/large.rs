@@ -31,7 +31,7 @@ pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, Stri
         }
     }
     println!(
-        "\nserver CPU per exchange, a file of {} octets, under wrk",
+        "\nserver CPU per exchange, a file of {} bytes, under wrk",
         LARGE.1
     );
     let bars = [

@@ -374,9 +374,9 @@ impl Capture {
         if !kept_all(&text) {
             return Ok(None);
         }
-        let octets = fs::read(&self.file)
+        let bytes = fs::read(&self.file)
             .map_err(|error| format!("failed to read {}: {error}", self.file.display()))?;
-        exchanges(&octets, self.server.port()).map(Some)
+        exchanges(&bytes, self.server.port()).map(Some)
     }
 }
 
@@ -392,10 +392,10 @@ fn kept_all(said: &str) -> bool {
 
 /// The latency of each exchange in a capture (pcap format, Ethernet, IPv4): from the packet with its request to
 /// the last packet of its response.
-fn exchanges(octets: &[u8], port: u16) -> Result<Samples, String> {
+fn exchanges(bytes: &[u8], port: u16) -> Result<Samples, String> {
     let word = |at: usize| -> Option<u32> {
-        let bytes = octets.get(at..at + 4)?;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+        let word = bytes.get(at..at + 4)?;
+        Some(u32::from_le_bytes(word.try_into().ok()?))
     };
     let unit = match word(0) {
         Some(0xa1b2_c3d4) => 1_000,
@@ -408,7 +408,7 @@ fn exchanges(octets: &[u8], port: u16) -> Result<Samples, String> {
     let mut at = 24;
     while let (Some(seconds), Some(fraction), Some(kept)) = (word(at), word(at + 4), word(at + 8)) {
         let time = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit;
-        let packet = octets.get(at + 16..at + 16 + kept as usize);
+        let packet = bytes.get(at + 16..at + 16 + kept as usize);
         at += 16 + kept as usize;
         let Some(Packet { from, to, payload }) = packet.and_then(Packet::read) else {
             continue;
@@ -435,14 +435,14 @@ struct Packet {
 
 impl Packet {
     /// Reads Ethernet, IPv4 (RFC 791) and TCP (RFC 9293) as far as needed.
-    fn read(octets: &[u8]) -> Option<Packet> {
-        let pair = |at: usize| Some(u16::from_be_bytes([*octets.get(at)?, *octets.get(at + 1)?]));
-        if pair(12)? != 0x0800 || *octets.get(23)? != 6 {
+    fn read(bytes: &[u8]) -> Option<Packet> {
+        let pair = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+        if pair(12)? != 0x0800 || *bytes.get(23)? != 6 {
             return None;
         }
-        let head = usize::from(octets.get(14)? & 0xf) * 4;
+        let head = usize::from(bytes.get(14)? & 0xf) * 4;
         let tcp = 14 + head;
-        let tcp_head = usize::from(octets.get(tcp + 12)? >> 4) * 4;
+        let tcp_head = usize::from(bytes.get(tcp + 12)? >> 4) * 4;
         Some(Packet {
             from: pair(tcp)?,
             to: pair(tcp + 2)?,
@@ -515,19 +515,19 @@ mod tests {
         let mut capture = 0xa1b2_3c4d_u32.to_le_bytes().to_vec();
         capture.resize(24, 0);
         let mut packet = |nanos: u32, from: u16, to: u16, payload: u16| {
-            let mut octets = vec![0; 12];
-            octets.extend([8, 0, 0x45, 0]);
-            octets.extend((52 + payload).to_be_bytes());
-            octets.extend([0, 0, 0, 0, 64, 6, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
-            octets.extend(from.to_be_bytes());
-            octets.extend(to.to_be_bytes());
-            octets.extend([0, 0, 0, 0, 0, 0, 0, 0, 0x80]);
-            octets.resize(66, 0);
-            let length = octets.len() as u32;
+            let mut bytes = vec![0; 12];
+            bytes.extend([8, 0, 0x45, 0]);
+            bytes.extend((52 + payload).to_be_bytes());
+            bytes.extend([0, 0, 0, 0, 64, 6, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
+            bytes.extend(from.to_be_bytes());
+            bytes.extend(to.to_be_bytes());
+            bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 0x80]);
+            bytes.resize(66, 0);
+            let length = bytes.len() as u32;
             for word in [1_u32, nanos, length, length + u32::from(payload)] {
                 capture.extend(word.to_le_bytes());
             }
-            capture.extend(octets);
+            capture.extend(bytes);
         };
         packet(1_000, 4000, 80, 0);
         packet(2_000, 4000, 80, 100);

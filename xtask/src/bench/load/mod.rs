@@ -118,7 +118,7 @@ pub(crate) fn run(root: &Path, only: &[Part]) -> Result<ExitCode, String> {
     server::write_site(&scratch.0, &[(FILE, SIZE)])?;
     println!(
         "servers on processor {for_server}, clients on processor {for_client}, {ROUNDS} rounds of \
-         {SECONDS} s, a file of {SIZE} octets\n"
+         {SECONDS} s, a file of {SIZE} bytes\n"
     );
     let mut parts = match only {
         [] => Part::JUDGED.to_vec(),

@@ -536,7 +536,7 @@ impl Port {
                             received.to,
                             received.ecn.bits(),
                             received.segment,
-                            received.octets,
+                            received.bytes,
                             now,
                         );
                     }

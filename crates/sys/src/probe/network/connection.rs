@@ -111,7 +111,7 @@ impl Connection {
     pub(super) fn of(answer: &Answer<'_>) -> Connection {
         let state = TcpState::of(answer.state());
         let listens = state == TcpState::Listening;
-        let queue = |octets: u32| (!listens).then(|| Bytes(u64::from(octets)));
+        let queue = |bytes: u32| (!listens).then(|| Bytes(u64::from(bytes)));
         Connection {
             local: answer.local(),
             remote: answer.remote(),

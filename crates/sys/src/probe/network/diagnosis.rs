@@ -195,11 +195,13 @@ impl<'a> Answer<'a> {
 
     /// An address of the socket's family; an IPv4-mapped IPv6 address is returned as IPv4.
     fn address_at(&self, at: usize) -> IpAddr {
-        let mut octets = [0; 16];
-        octets.copy_from_slice(&self.message[at..at + 16]);
+        let mut address = [0; 16];
+        address.copy_from_slice(&self.message[at..at + 16]);
         match i32::from(self.message[0]) {
-            libc::AF_INET => IpAddr::V4(Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3])),
-            _ => Ipv6Addr::from(octets).to_canonical(),
+            libc::AF_INET => IpAddr::V4(Ipv4Addr::new(
+                address[0], address[1], address[2], address[3],
+            )),
+            _ => Ipv6Addr::from(address).to_canonical(),
         }
     }
 }

@@ -167,17 +167,17 @@ fn clients_that_show_nothing_are_refused_where_they_must() {
 }
 
 #[test]
-fn a_changed_octet_is_a_bad_record() {
+fn a_changed_byte_is_a_bad_record() {
     for version in Version::ALL {
         let mut client = client_options();
         client.versions = vec![version];
         let mut pair = Pair::with(client, server_options());
         pair.settle().unwrap();
         pair.client.write(b"GET /");
-        let mut octets = pair.client.transmit().to_vec();
-        let last = octets.len() - 1;
-        octets[last] ^= 1;
-        let failure = pair.server.receive(&octets, NOW).unwrap_err();
+        let mut bytes = pair.client.transmit().to_vec();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        let failure = pair.server.receive(&bytes, NOW).unwrap_err();
         assert_eq!(failure, TlsFailure::BadRecord);
         // The failure is permanent.
         assert_eq!(pair.server.receive(b"", NOW), Err(TlsFailure::BadRecord));
@@ -189,7 +189,7 @@ fn a_changed_octet_is_a_bad_record() {
 }
 
 #[test]
-fn what_is_no_tls_is_known_from_its_first_octets() {
+fn what_is_no_tls_is_known_from_its_first_bytes() {
     let server = ServerSettings::new(server_options()).unwrap();
     let client = ClientSettings::new(client_options()).unwrap();
     for input in [
@@ -230,7 +230,7 @@ fn an_end_without_close_notify_is_a_truncation() {
     let failure = pair.server.handle_eof().unwrap_err();
     assert_eq!(failure, TlsFailure::Truncated);
     assert_eq!(failure.failure(), Failure::Truncated);
-    pair.check_octets();
+    pair.check_bytes();
 }
 
 #[test]
