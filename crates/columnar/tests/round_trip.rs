@@ -268,12 +268,15 @@ fn faults_are_told() {
         ..row(1)
     };
     let error = writer.write(&[row(1), foreign]).unwrap_err();
-    assert_eq!(error.to_string(), "a row names target 3, and there are 3");
+    assert_eq!(
+        error.to_string(),
+        "a row has target 3, but there are only 3 targets"
+    );
     assert_eq!(writer.rows(), 0);
 
     let refuse = |_| Err::<Vec<u8>, _>(io::Error::other("no room"));
     let mut writer = PartsWriter::new(9, Vec::new(), &targets(), refuse);
     let error = writer.write(&[row(1)]).unwrap_err();
     assert!(matches!(error, Error::Part { part: 1, .. }));
-    assert_eq!(error.to_string(), "part 1 could not be written: no room");
+    assert_eq!(error.to_string(), "cannot write part 1: no room");
 }

@@ -687,7 +687,7 @@ fn a_capture_that_cannot_be_written_is_an_error_before_anything_starts() {
         TcpSettings::default()
     });
     let error = result.expect_err("the disk is full").to_string();
-    assert!(error.contains("no room left"), "{error}");
+    assert!(error.contains("no space left"), "{error}");
 }
 
 /// A packet as a tap recorded it.

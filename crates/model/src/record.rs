@@ -249,20 +249,20 @@ impl Failure {
     /// What it means, for a person who looks for the cause.
     pub const fn in_words(self) -> &'static str {
         match self {
-            Failure::Refused => "nobody listens there, the backlog is full, or the network said no",
+            Failure::Refused => "no process listens, the backlog is full, or the network refused",
             Failure::Reset => "the server reset the connection",
             Failure::ClosedEarly => "the server closed the connection before answering",
             Failure::Truncated => "the connection ended inside a response",
-            Failure::BadResponse => "the response broke HTTP's syntax or framing",
+            Failure::BadResponse => "the response violated HTTP's syntax or framing",
             Failure::StreamReset => {
                 "the server reset the stream of the exchange and kept the connection"
             }
-            Failure::GoneAway => "the server said that it goes away, and left the request alone",
-            Failure::TlsFailed => "TLS could not be established with the server, or broke",
-            Failure::TooLarge => "the response went past a limit of this client",
-            Failure::TimedOut => "the time limit passed without a whole answer",
-            Failure::LocalAbort => "this client ended the exchange itself",
-            Failure::LocalLimit => "this system had no port, descriptor or memory left",
+            Failure::GoneAway => "the server sent GOAWAY and did not process the request",
+            Failure::TlsFailed => "the TLS handshake with the server or the TLS session failed",
+            Failure::TooLarge => "the response exceeded a limit of this client",
+            Failure::TimedOut => "the time limit expired before the response was complete",
+            Failure::LocalAbort => "this client aborted the exchange",
+            Failure::LocalLimit => "this system has no port, descriptor or memory left",
         }
     }
 

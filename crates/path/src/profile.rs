@@ -338,7 +338,7 @@ impl Text {
             ));
         }
         if self.source.trim().is_empty() {
-            return Err("its source is empty: say where the figures come from".to_owned());
+            return Err("its source is empty: state where the figures come from".to_owned());
         }
         // IPv6 requires at least 1280 bytes; an IP packet has at most 65 535.
         if !(1280..=65_535).contains(&self.mtu) {

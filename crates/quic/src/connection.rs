@@ -27,7 +27,7 @@ const MOST_WRITTEN: usize = 64 * 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// Flow control or the send window allows no more; [`Event::Writable`] reports when it does.
-    #[error("the stream takes nothing at the moment")]
+    #[error("the stream is blocked by flow control")]
     Blocked,
     /// The peer has stopped the stream; it is reset.
     #[error("the peer has stopped the stream with code {0}")]

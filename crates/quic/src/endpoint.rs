@@ -69,7 +69,7 @@ pub enum ConnectError {
     #[error("{0:?} cannot be a server's name")]
     Name(String),
     /// It is not possible to send to the server's address.
-    #[error("{0} cannot be connected to")]
+    #[error("cannot connect to {0}")]
     Address(SocketAddr),
     /// The settings are invalid.
     #[error(transparent)]

@@ -101,7 +101,7 @@ pub fn put_last() -> Result<()> {
     // SAFETY: 0 is the calling thread; the parameters outlive the call.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) })
         .map(drop)
-        .doing("put a thread behind all others (SCHED_IDLE)")
+        .doing("set the idle priority of a thread (SCHED_IDLE)")
 }
 
 #[cfg(test)]

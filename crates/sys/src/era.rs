@@ -133,8 +133,8 @@ impl fmt::Display for AppliedSetting {
         write!(f, "{} = {}", self.name, self.wanted)?;
         match &self.outcome {
             SettingOutcome::Applied(before) => write!(f, " (was {before})"),
-            SettingOutcome::AlreadySo => write!(f, " (already so)"),
-            SettingOutcome::Impossible(reason) => write!(f, " is impossible here: {reason}"),
+            SettingOutcome::AlreadySo => write!(f, " (unchanged)"),
+            SettingOutcome::Impossible(reason) => write!(f, " cannot be set: {reason}"),
         }
     }
 }
@@ -217,7 +217,7 @@ pub(crate) fn set_sysctl(name: &str, wanted: &str) -> SettingOutcome {
     let before = match fs::read_to_string(&path) {
         Ok(value) => normalised(&value),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return impossible("this kernel has no such setting for a namespace".to_owned());
+            return impossible("this kernel does not have the setting in a namespace".to_owned());
         }
         Err(error) => return impossible(format!("it cannot be read: {error}")),
     };
@@ -230,7 +230,7 @@ pub(crate) fn set_sysctl(name: &str, wanted: &str) -> SettingOutcome {
     }
     match fs::read_to_string(&path).map(|value| normalised(&value)) {
         Ok(found) if found == wanted => SettingOutcome::Applied(before),
-        Ok(found) => impossible(format!("the kernel made it {found}")),
+        Ok(found) => impossible(format!("the kernel set {found} instead")),
         Err(error) => impossible(format!("it cannot be read back: {error}")),
     }
 }
@@ -270,7 +270,7 @@ fn set_burst(netlink: &mut Netlink, device: u32, wanted: u32) -> SettingOutcome 
         Ok(before) => match netlink.link(device) {
             Ok(link) if link.gso_max_segs == wanted => SettingOutcome::Applied(before.to_string()),
             Ok(link) => {
-                SettingOutcome::Impossible(format!("the kernel made it {}", link.gso_max_segs))
+                SettingOutcome::Impossible(format!("the kernel set {} instead", link.gso_max_segs))
             }
             Err(error) => SettingOutcome::Impossible(error.to_string()),
         },

@@ -155,7 +155,7 @@ impl Netlink {
     pub fn set_link_up(&mut self, index: u32) -> Result<()> {
         let mut request = Message::new(libc::RTM_NEWLINK, 0);
         request.link_header(index, IFF_UP, IFF_UP);
-        self.tell(request, format!("switch device {index} on"))
+        self.tell(request, format!("enable device {index}"))
     }
 
     /// Sets a device's MTU, in bytes, and its transmit queue length, in packets.
@@ -178,7 +178,7 @@ impl Netlink {
         request.u32(IFLA_GSO_MAX_SEGS, segments);
         self.tell(
             request,
-            format!("let device {index} take {segments} segments at once"),
+            format!("set the segmentation limit of device {index} to {segments} segments"),
         )
     }
 

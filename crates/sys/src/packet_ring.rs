@@ -170,7 +170,7 @@ impl PacketReceiver {
     /// The receiving side of a ring whose memory came from another process.
     pub fn open(memory: BorrowedFd<'_>) -> Result<PacketReceiver> {
         let length = fstat(memory)
-            .doing("look at memory of another process")?
+            .doing("read the size of memory of another process")?
             .st_size as usize;
         let flags = match length <= POPULATED {
             true => MapFlags::SHARED | MapFlags::POPULATE,

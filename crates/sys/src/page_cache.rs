@@ -35,7 +35,7 @@ unsafe impl Send for Mapped {}
 impl Mapped {
     /// Maps the file without reading pages that are not in memory. `None`: it is empty.
     pub fn new(file: &File) -> Result<Option<Mapped>> {
-        let length = file.metadata().doing("look at a file")?.len() as usize;
+        let length = file.metadata().doing("read the length of a file")?.len() as usize;
         if length == 0 {
             return Ok(None);
         }
@@ -50,7 +50,8 @@ impl Mapped {
             }
             let mapped = Mapped { start, length };
             if libc::madvise(start, length, libc::MADV_RANDOM) != 0 {
-                return Err(io::Error::last_os_error()).doing("have a file's mapping not count");
+                return Err(io::Error::last_os_error())
+                    .doing("set random access for a file's mapping");
             }
             mapped
         };
@@ -68,7 +69,8 @@ impl Mapped {
         residence.resize(self.length.div_ceil(page), 0);
         // SAFETY: mincore writes a byte for each page of the mapping, as many as the vector has.
         if unsafe { libc::mincore(self.start, self.length, residence.as_mut_ptr()) } != 0 {
-            return Err(io::Error::last_os_error()).doing("ask what of a file is in memory");
+            return Err(io::Error::last_os_error())
+                .doing("read which pages of a file are in memory");
         }
         let mut at = 0;
         let mut resident = 0;
@@ -98,12 +100,12 @@ impl Drop for Mapped {
 /// Writes the file's dirty pages to the disk, and requests the kernel to evict the file's pages.
 pub fn forget(file: &File) -> Result<()> {
     file.sync_all().doing("write a file to its disk")?;
-    rustix::fs::fadvise(file, 0, None, Advice::DontNeed).doing("have a file forgotten")
+    rustix::fs::fadvise(file, 0, None, Advice::DontNeed).doing("evict a file from the page cache")
 }
 
 /// The number of pages of the file that are in memory now.
 pub fn resident_pages(file: &File) -> Result<u64> {
-    let length = file.metadata().doing("look at a file")?.len() as usize;
+    let length = file.metadata().doing("read the length of a file")?.len() as usize;
     if length == 0 {
         return Ok(0);
     }
@@ -132,7 +134,7 @@ pub fn resident_pages(file: &File) -> Result<u64> {
         libc::munmap(start, length);
         asked
     };
-    asked.doing("ask what of a file is in memory")?;
+    asked.doing("read which pages of a file are in memory")?;
     Ok(residence.iter().map(|page| u64::from(page & 1)).sum())
 }
 

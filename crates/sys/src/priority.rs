@@ -24,7 +24,7 @@ pub fn put_first() -> Result<()> {
         )
     })
     .map(drop)
-    .doing("put a thread before all others (SCHED_FIFO)")
+    .doing("set the real-time priority of a thread (SCHED_FIFO)")
 }
 
 /// Gives the calling thread priority over ordinary threads of its control group (niceness -20), within the
@@ -32,7 +32,7 @@ pub fn put_first() -> Result<()> {
 pub fn put_before_others() -> Result<()> {
     // 0 is the calling thread, because Linux keeps niceness per thread.
     rustix::process::setpriority_process(None, -20)
-        .doing("put a thread before the others of its group (niceness -20)")
+        .doing("raise the priority of a thread (niceness -20)")
 }
 
 #[cfg(test)]

@@ -104,7 +104,7 @@ pub fn report_children() -> Result<()> {
     // SAFETY: the default action of SIGCHLD runs no code.
     let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     check(if before == libc::SIG_ERR { -1 } else { 0 })
-        .doing("have the exit of children reported")
+        .doing("enable notification of exited children")
         .map(drop)
 }
 
@@ -121,7 +121,7 @@ fn catch(signal: libc::c_int) -> Result<()> {
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: only reads the action; the variable outlives the call.
     check(unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut before) })
-        .doing(format!("ask about signal {signal}"))?;
+        .doing(format!("read the action of signal {signal}"))?;
     // The signal was ignored deliberately, by nohup or by a shell for a background job.
     if before.sa_sigaction == libc::SIG_IGN {
         return Ok(());

@@ -172,7 +172,7 @@ fn open_driver(path: &Path) -> Result<File> {
             },
         })?;
     // The path may be any file: a wrong bind mount, a node with other numbers.
-    let found = file.metadata().doing("look at /dev/net/tun")?;
+    let found = file.metadata().doing("read the type of /dev/net/tun")?;
     let kind = found.file_type();
     let number = (libc::major(found.rdev()), libc::minor(found.rdev()));
     if kind.is_char_device() && number == DRIVER {

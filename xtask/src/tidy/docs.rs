@@ -22,7 +22,7 @@ pub(super) fn check(tree: &[Source]) -> Vec<Finding> {
                     path: source.path.clone(),
                     line: link.line,
                     what,
-                    why: "a link that leads nowhere costs its reader more than no link",
+                    why: "the target of a link must exist",
                     remedy: "correct the link or delete it",
                 });
             }

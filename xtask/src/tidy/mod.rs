@@ -67,7 +67,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
         println!("{finding}");
     }
     if findings.is_empty() {
-        println!("tidy: {} files, nothing to say", tree.len());
+        println!("tidy: {} files, no findings", tree.len());
         Ok(ExitCode::SUCCESS)
     } else {
         println!("tidy: {} files, {} findings", tree.len(), findings.len());

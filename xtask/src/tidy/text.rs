@@ -55,7 +55,7 @@ fn length(source: &Source) -> Option<Finding> {
         path: source.path.clone(),
         line: LONGEST + 1,
         what: format!("is {lines} lines long"),
-        why: "a file of more than 900 lines is seldom one thing",
+        why: "a file of more than 900 lines often has more than one purpose",
         remedy: "split it, or write `// tidy: long-file:` and the reason",
     })
 }
@@ -74,7 +74,7 @@ fn marks(source: &Source) -> Vec<Finding> {
         path: source.path.clone(),
         line,
         what,
-        why: "what is left undone belongs in an issue, where it is seen",
+        why: "unfinished work is recorded in an issue",
         remedy: "do it, or open an issue and delete the mark",
     })
     .collect()
@@ -94,7 +94,7 @@ fn left_over(source: &Source) -> Vec<Finding> {
         path: source.path.clone(),
         line,
         what,
-        why: "nothing that is merged is a stub",
+        why: "merged code contains no stubs",
         remedy: "write the code, or return an error that says what is not supported",
     })
     .collect()
@@ -171,7 +171,7 @@ fn module_docs(source: &Source) -> Option<Finding> {
         path: source.path.clone(),
         line: 1,
         what: "does not begin with its purpose".to_owned(),
-        why: "a reader decides by the first sentence whether to read on",
+        why: "the first sentence of a file states what it is for",
         remedy: "begin with `//!`: what it is for, what it does not do, its RFC or paper",
     })
 }

@@ -371,7 +371,7 @@ fn what_cannot_be_agreed_on_is_told_before_the_test() {
         let what = format!("{arguments:?}");
         assert_refused(&what, &load(&secure, arguments), words);
     };
-    refused(&[], &["issued by nobody trusted", "--cacert", "--insecure"]);
+    refused(&[], &["issuer is not trusted", "--cacert", "--insecure"]);
     refused(
         &["--cacert", &trusted, "--policy", "h2c"],
         &["h2c", "https", "--policy h2"],

@@ -162,7 +162,7 @@ pub fn rehearse(limits: &Limits) -> Result<String> {
     if let Some(left) = directories.into_iter().find(|path| path.exists()) {
         return Err(Error::NoLimit {
             what: "removal",
-            reason: format!("{} is still there", left.display()),
+            reason: format!("{} still exists", left.display()),
         });
     }
     Ok(place)

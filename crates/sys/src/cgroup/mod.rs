@@ -138,7 +138,7 @@ impl Group {
         if let Some(what) = self.limits.other_than(limits) {
             return Err(Error::NoLimit {
                 what,
-                reason: "a group keeps the limits that it was made with".to_owned(),
+                reason: "the limits of a group are fixed when it is created".to_owned(),
             });
         }
         self.limits = limits.clone();

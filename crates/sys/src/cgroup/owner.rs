@@ -68,9 +68,9 @@ impl Name {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let pid = std::process::id();
         Ok(Name {
-            namespace: pid_namespace().doing("find the own PID namespace")?,
+            namespace: pid_namespace().doing("find this process's PID namespace")?,
             pid,
-            start: start_time(pid).doing("find the own start time")?,
+            start: start_time(pid).doing("find this process's start time")?,
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             switched,
             label: label.to_owned(),

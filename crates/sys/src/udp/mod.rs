@@ -140,7 +140,7 @@ impl UdpSocket {
                 source: error.into(),
             },
         })?;
-        let local = local_address(&socket).doing("learn the address of a socket")?;
+        let local = local_address(&socket).doing("read the address of a socket")?;
         Ok(UdpSocket {
             socket,
             local,

@@ -139,7 +139,7 @@ fn settings() -> &'static Settings {
         let lifetime = Lifetime::around(time, Duration::from_secs(86_400));
         let identity = Authority::new(lifetime)
             .and_then(|authority| authority.issue(&Issue::new(["h.test"])))
-            .expect("the system gives randomness");
+            .expect("the system's random number generator works");
         let client = [Version::Tls13, Version::Tls12].map(|version| {
             let mut options = ClientOptions::new(Verification::Off, time);
             options.versions = vec![version];

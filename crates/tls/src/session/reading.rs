@@ -172,7 +172,7 @@ impl Session {
     }
 
     fn no_record(&mut self) -> TlsFailure {
-        let why = "bytes that begin no record".to_owned();
+        let why = "the first bytes are not the head of a record".to_owned();
         self.fail((TlsFailure::NotTls(why), Alert(50)))
     }
 

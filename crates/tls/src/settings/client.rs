@@ -151,7 +151,7 @@ impl ClientSettings {
     /// When the versions do not include TLS 1.3, which QUIC requires.
     pub fn quic_config(&self, alpn: &[&[u8]]) -> Result<Arc<ClientConfig>, SettingsError> {
         if !self.tls13 {
-            return Err(contradiction("QUIC takes TLS 1.3"));
+            return Err(contradiction("QUIC requires TLS 1.3"));
         }
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();

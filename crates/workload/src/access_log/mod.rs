@@ -105,7 +105,7 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
         .count();
     if with_content > 0 {
         builder.notes.push(format!(
-            "{with_content} requests had a content that the log does not hold and are made without"
+            "{with_content} requests had content that the log does not contain; they are sent without content"
         ));
     }
     builder.notes.push(
@@ -159,7 +159,7 @@ impl Error {
     }
 }
 
-const OTHER_FORM: &str = "another form than a log's";
+const OTHER_FORM: &str = "an unknown log format";
 
 /// A position in a line.
 struct Cursor<'a> {

@@ -148,7 +148,7 @@ fn odd_lines_are_skipped_and_counted_by_reason() {
                 "a target with spaces, control bytes or bytes beyond ASCII",
                 2
             ),
-            ("another form than a log's", 1),
+            ("an unknown log format", 1),
             ("no request (\"-\")", 2),
             ("no request line of HTTP", 1),
             ("no status", 1),

@@ -154,7 +154,7 @@ impl Reading {
             let reason = "a URL of another host".to_owned();
             builder.skipped.insert(reason, elsewhere);
             builder.notes.push(format!(
-                "{elsewhere} requests to other hosts than {host} are left out"
+                "{elsewhere} requests to hosts other than {host} are omitted"
             ));
         }
         Ok(builder.finish(name, Choice::Scripts([script].into()), None))

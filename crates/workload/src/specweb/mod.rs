@@ -24,7 +24,7 @@ const FIRST_DIRECTORY: u64 = 1_000_000;
 /// # Panics
 /// With 2^32 / 36 directories and more.
 pub fn specweb96(directories: u32) -> Workload {
-    let note = "within a class all files are alike probable, which the public figures leave open";
+    let note = "within a class all files are equally probable; the public figures do not state it";
     file_set("specweb96", directories, note, |_, class, _| CLASSES[class])
 }
 
@@ -34,7 +34,7 @@ pub fn specweb96(directories: u32) -> Workload {
 /// # Panics
 /// With 2^32 / 36 directories and more.
 pub fn specweb99(directories: u32) -> Workload {
-    let note = "unconfirmed: the popularity of SPECweb99's files is from no document at hand";
+    let note = "unconfirmed: no available document states the popularity of SPECweb99's files";
     file_set("specweb99", directories, note, |directory, class, size| {
         CLASSES[class] * (ALL_RANKS / RANKS[size]) * (FIRST_DIRECTORY / (directory + 1))
     })

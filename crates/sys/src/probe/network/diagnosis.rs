@@ -61,7 +61,7 @@ impl Diagnosis {
         question: Question,
         each: &mut dyn FnMut(&Answer<'_>),
     ) -> Result<()> {
-        let doing = "ask for the sockets of a host (sock_diag)";
+        let doing = "request the sockets of a host (sock_diag)";
         let socket = match &self.socket {
             Ok(socket) => socket.as_raw_fd(),
             Err(errno) => return Err(io::Error::from_raw_os_error(*errno)).doing(doing),
