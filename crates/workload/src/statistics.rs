@@ -153,7 +153,7 @@ impl fmt::Display for Statistics {
         }
         write!(
             f,
-            "pages             {}, {:.2} files each; {:.2} requests each as asked for",
+            "pages             {}, {:.2} files each; {:.2} requests each, weighted by requests",
             self.pages, self.mean_files_per_page, self.mean_requests_per_page
         )?;
         if let Some(mean) = self.mean_request {

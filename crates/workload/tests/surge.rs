@@ -60,7 +60,7 @@ fn judged_as_they_should_be(surge: &Surge) {
     // Half of the most popular file's share, 11 % / 2, and slightly more.
     for (name, least, most) in [
         ("request sizes", 0.060, 0.061),
-        ("request sizes as asked for", 0.060, 0.09),
+        ("request sizes as requested", 0.060, 0.09),
     ] {
         let sizes = surge.report.stage(name).unwrap();
         match sizes.criterion {
@@ -273,7 +273,10 @@ fn the_renormalised_form_is_another_workload_and_says_so() {
             .notes
             .join("\n")
     };
-    assert!(notes(&as_is).contains("not renormalised: wanted requests jump by 2.62 % at 34102 B"));
+    assert!(
+        notes(&as_is)
+            .contains("not renormalised: the target distribution jumps by 2.62 % at 34102 B")
+    );
     assert!(notes(&renormalised).contains("the body is renormalised"));
     assert_ne!(as_is.files, renormalised.files);
     assert!(renormalised.report.passes(), "{}", renormalised.report);
@@ -402,7 +405,7 @@ fn what_no_workload_can_be_made_from_is_refused() {
     );
     assert_eq!(
         refused(&|p| p.top_count = Some(0)),
-        "with 1000 requests no page would be asked for"
+        "with 1000 requests no page would be requested"
     );
     assert_eq!(
         refused(&|p| p.requests = 1 << 40),

@@ -119,7 +119,7 @@ pub fn smallest(content_type: &str) -> u64 {
     }
 }
 
-/// The media type of a path's extension; `application/byte-stream` for an unknown extension, `text/html` when
+/// The media type of a path's extension; `application/octet-stream` for an unknown extension, `text/html` when
 /// there is none.
 pub fn type_of(path: &str) -> &'static str {
     let path = path.split(['?', '#']).next().unwrap_or_default();
