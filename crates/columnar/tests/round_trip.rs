@@ -261,7 +261,7 @@ fn an_empty_table_has_columns() {
 }
 
 #[test]
-fn faults_are_told() {
+fn faults_are_reported() {
     let mut writer = ExchangeWriter::create(Vec::new(), &[], &targets()).unwrap();
     let foreign = ExchangeRow {
         target: 3,

@@ -265,11 +265,6 @@ impl Failure {
             Failure::LocalLimit => "this system has no port, descriptor or memory left",
         }
     }
-
-    /// Whether the peer caused it, and not this client or its system.
-    pub const fn is_peers_fault(self) -> bool {
-        !matches!(self, Failure::LocalAbort | Failure::LocalLimit)
-    }
 }
 
 /// One transport connection, as the client saw it.
@@ -312,7 +307,7 @@ pub struct ServiceRecord {
     /// When it happened.
     pub at: Instant,
     /// What happened.
-    pub news: ServiceNews,
+    pub news: ServiceEvent,
     /// The port of the service, which speaks HTTP/3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
@@ -330,7 +325,7 @@ pub struct ServiceRecord {
 /// The kinds of events of an alternative service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ServiceNews {
+pub enum ServiceEvent {
     /// It was cached from an earlier visit when this one began.
     Known,
     /// A response advertised it.

@@ -185,8 +185,7 @@ impl Connection {
         self.write_bytes(stream, Buffer::from(taken))
     }
 
-    /// As [`write`](Self::write), with shared memory instead of a copy.
-    pub fn write_bytes(&mut self, stream: u64, bytes: Buffer) -> Result<usize, StreamError> {
+    fn write_bytes(&mut self, stream: u64, bytes: Buffer) -> Result<usize, StreamError> {
         if !self.may_write(stream) {
             return Err(StreamError::Closed);
         }

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn real_client_hellos_are_told_apart() {
+    fn real_client_hellos_are_distinguished() {
         use rustls::quic::{ClientConnection, Version};
 
         let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());

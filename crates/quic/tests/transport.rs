@@ -1,9 +1,9 @@
 //! Two endpoints in virtual time: the cost of a handshake, the data on streams, the ends of connections, and
 //! the effect of every setting.
 
+#[path = "pair/half_open.rs"]
+mod half_open;
 mod pair;
-#[path = "pair/strangers.rs"]
-mod strangers;
 
 use std::io::{self, IoSlice, Write};
 use std::sync::{Arc, Mutex};
@@ -264,7 +264,7 @@ fn a_stopped_stream_takes_no_more() {
 }
 
 #[test]
-fn a_close_is_told_with_who_what_and_why() {
+fn a_close_is_reported_with_side_code_and_reason() {
     let mut pair = Pair::new(Plan::new());
     pair.establish();
     let (key, now) = (pair.client.key.unwrap(), pair.now);
@@ -388,7 +388,7 @@ fn early_data_saves_a_round_trip_and_a_resumption_the_certificates() {
 }
 
 #[test]
-fn early_data_that_is_rejected_is_told_and_its_streams_begin_anew() {
+fn rejected_early_data_is_reported_and_its_streams_start_again() {
     let tls = Tls::new(true, 0);
     visit(&tls);
     let mut plan = Plan::new();

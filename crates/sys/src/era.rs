@@ -108,8 +108,9 @@ pub struct AppliedSetting {
 pub enum SettingOutcome {
     /// It was changed, from this value.
     Applied(String),
-    /// It already had the value.
-    AlreadySo,
+    /// It already had the value. Runs of older versions name it `already-so`.
+    #[serde(alias = "already-so")]
+    Unchanged,
     /// It could not be set, for this reason.
     Impossible(String),
 }
@@ -133,7 +134,7 @@ impl fmt::Display for AppliedSetting {
         write!(f, "{} = {}", self.name, self.wanted)?;
         match &self.outcome {
             SettingOutcome::Applied(before) => write!(f, " (was {before})"),
-            SettingOutcome::AlreadySo => write!(f, " (unchanged)"),
+            SettingOutcome::Unchanged => write!(f, " (unchanged)"),
             SettingOutcome::Impossible(reason) => write!(f, " cannot be set: {reason}"),
         }
     }
@@ -223,7 +224,7 @@ pub(crate) fn set_sysctl(name: &str, wanted: &str) -> SettingOutcome {
     };
     let wanted = normalised(wanted);
     if before == wanted {
-        return SettingOutcome::AlreadySo;
+        return SettingOutcome::Unchanged;
     }
     if let Err(error) = fs::write(&path, &wanted) {
         return impossible(format!("the kernel keeps {before}: {error}"));
@@ -266,7 +267,7 @@ fn set_burst(netlink: &mut Netlink, device: u32, wanted: u32) -> SettingOutcome 
     };
     match set(netlink) {
         Err(error) => SettingOutcome::Impossible(error.to_string()),
-        Ok(before) if before == wanted => SettingOutcome::AlreadySo,
+        Ok(before) if before == wanted => SettingOutcome::Unchanged,
         Ok(before) => match netlink.link(device) {
             Ok(link) if link.gso_max_segs == wanted => SettingOutcome::Applied(before.to_string()),
             Ok(link) => {

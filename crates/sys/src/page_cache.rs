@@ -98,7 +98,7 @@ impl Drop for Mapped {
 }
 
 /// Writes the file's dirty pages to the disk, and requests the kernel to evict the file's pages.
-pub fn forget(file: &File) -> Result<()> {
+pub fn evict(file: &File) -> Result<()> {
     file.sync_all().doing("write a file to its disk")?;
     rustix::fs::fadvise(file, 0, None, Advice::DontNeed).doing("evict a file from the page cache")
 }
@@ -163,7 +163,7 @@ mod tests {
         file.write_all(&vec![7; 100_000]).unwrap();
         let pages = 100_000_u64.div_ceil(page_size() as u64);
         assert_eq!(resident_pages(&file).unwrap(), pages);
-        forget(&file).unwrap();
+        evict(&file).unwrap();
         assert_eq!(resident_pages(&file).unwrap(), 0);
         // The query has not loaded the page again.
         assert_eq!(resident_pages(&file).unwrap(), 0);
@@ -179,7 +179,7 @@ mod tests {
         let mut room = Vec::new();
         assert!(Mapped::new(&file).unwrap().is_none(), "an empty file");
         file.write_all(&vec![7; 10 * page_size() + 1]).unwrap();
-        forget(&file).unwrap();
+        evict(&file).unwrap();
         let mapped = Mapped::new(&file).unwrap().unwrap();
         assert_eq!(mapped.follow(&mut room).unwrap(), 0);
         assert_eq!(resident_pages(&file).unwrap(), 0, "it was read");
@@ -189,10 +189,10 @@ mod tests {
         assert_eq!(mapped.follow(&mut room).unwrap(), 11);
         // A request does not evict mapped pages. The reclaim of a memory limit does, as the tests of limits
         // show.
-        forget(&file).unwrap();
+        evict(&file).unwrap();
         assert_eq!(resident_pages(&file).unwrap(), 11);
         drop(mapped);
-        forget(&file).unwrap();
+        evict(&file).unwrap();
         assert_eq!(resident_pages(&file).unwrap(), 0);
     }
 }

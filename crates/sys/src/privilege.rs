@@ -182,7 +182,7 @@ fn probe_timers() -> Result<String> {
 }
 
 fn probe_realtime() -> Result<String> {
-    crate::priority::put_first()?;
+    crate::priority::set_real_time()?;
     Ok("granted".to_owned())
 }
 

@@ -24,7 +24,7 @@ static EVENT: AtomicI32 = AtomicI32::new(-1);
 static HANG_UPS: AtomicI32 = AtomicI32::new(-1);
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-/// Tells whether a signal has requested the program's exit. Copies share the same state.
+/// Whether a signal has requested the program's exit. Copies share the same state.
 #[derive(Debug, Clone, Copy)]
 pub struct Interrupt {
     event: BorrowedFd<'static>,
@@ -58,7 +58,7 @@ impl AsFd for Interrupt {
     }
 }
 
-/// Tells whether SIGHUP has come, for programs that reopen their log on SIGHUP. Copies share the same state.
+/// Whether SIGHUP has arrived, for programs that reopen their log on SIGHUP. Copies share the same state.
 #[derive(Debug, Clone, Copy)]
 pub struct HangUps {
     event: BorrowedFd<'static>,
@@ -146,10 +146,10 @@ extern "C" fn handle(signal: libc::c_int) {
     // stored.
     let first = RAISED_AT.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst);
     if !RAISED.swap(true, Ordering::SeqCst) {
-        return tell(&EVENT);
+        return notify(&EVENT);
     }
     if first.is_err_and(|first| now.saturating_sub(first) >= GRACE.as_nanos() as u64) {
-        terminal::give_back();
+        terminal::restore();
         // SAFETY: _exit is async-signal-safe.
         unsafe { libc::_exit(128 + signal) }
     }
@@ -167,11 +167,11 @@ fn monotonic() -> u64 {
 }
 
 extern "C" fn note_hang_up(_signal: libc::c_int) {
-    tell(&HANG_UPS);
+    notify(&HANG_UPS);
 }
 
 /// Makes an event's descriptor readable. Only does what signal-safety(7) allows.
-fn tell(event: &AtomicI32) {
+fn notify(event: &AtomicI32) {
     // errno belongs to the code that was interrupted.
     // SAFETY: the location is the calling thread's own.
     let errno = unsafe { *libc::__errno_location() };

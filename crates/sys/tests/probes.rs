@@ -68,14 +68,14 @@ fn used(mut child: Child) -> Duration {
 fn processor_time_of_a_tree_is_what_wait4_says_afterwards() {
     // The shell still has a little work to exit. A hypervisor that takes its processor away meanwhile
     // increases it.
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for _ in 0..5 {
         match compare_with_wait4() {
             Ok(()) => return,
-            Err(difference) => told.push(difference),
+            Err(difference) => results.push(difference),
         }
     }
-    panic!("{told:#?}");
+    panic!("{results:#?}");
 }
 
 fn compare_with_wait4() -> Result<(), String> {

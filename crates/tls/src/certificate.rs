@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_addresses_are_told_apart() {
+    fn names_and_addresses_are_distinguished() {
         for (text, address) in [
             ("origin.test", false),
             ("localhost", false),

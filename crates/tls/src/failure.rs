@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_in_words() {
+    fn causes_are_stated_in_words() {
         let failure = TlsFailure::from(Error::from(PeerIncompatible::NoCipherSuitesInCommon));
         assert_eq!(
             failure.to_string(),

@@ -332,18 +332,18 @@ fn the_same_seed_gives_the_same_workload_on_every_machine() {
 const PINNED: u64 = 0x7b8c21ce33423b27;
 
 #[test]
-fn stages_are_told_in_order_and_as_shares() {
-    let mut told = Vec::new();
+fn progress_reports_stages_in_order_and_as_shares() {
+    let mut reported = Vec::new();
     surge::plan(
         &Parameters::barford98(1000, 200_000),
         Seed(1),
-        &mut |stage, done| told.push((stage, done)),
+        &mut |stage, done| reported.push((stage, done)),
     )
     .unwrap();
-    let mut stages: Vec<Stage> = told.iter().map(|&(stage, _)| stage).collect();
+    let mut stages: Vec<Stage> = reported.iter().map(|&(stage, _)| stage).collect();
     stages.dedup();
     assert_eq!(stages, Stage::ALL);
-    assert!(told.iter().all(|(_, done)| (0.0..=1.0).contains(done)));
+    assert!(reported.iter().all(|(_, done)| (0.0..=1.0).contains(done)));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Waits with a time limit.
 
-#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+#![allow(clippy::disallowed_types, reason = "a test's time limits need a clock")]
 
 use std::time::{Duration, Instant};
 

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn both_interfaces_are_told_the_same() {
+    fn both_interfaces_get_the_same_limits() {
         assert_eq!(
             written(&limits().settings_v1().unwrap()),
             [

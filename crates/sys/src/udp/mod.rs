@@ -35,7 +35,7 @@ pub use send::{Datagrams, Loss, Sent};
 
 /// The largest number of datagrams that the kernel accepts in one call with segmentation offload
 /// (`UDP_MAX_SEGMENTS` of kernels before 6.9; later ones accept twice as many).
-pub const MOST_SEGMENTS: usize = 64;
+const MOST_SEGMENTS: usize = 64;
 
 /// The ECN codepoint in the IP header (RFC 3168).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]

@@ -23,12 +23,12 @@ fn wait_readable(socket: &UdpSocket) {
 /// Receives datagrams and their ECN codepoints until this many bytes have come.
 fn receive_bytes(socket: &UdpSocket, bytes: usize) -> (Vec<Vec<u8>>, Vec<Ecn>, usize) {
     let mut buffer = ReceiveBuffer::new(socket.coalesces());
-    let (mut datagrams, mut marks, mut calls_told) = (Vec::new(), Vec::new(), 0);
+    let (mut datagrams, mut marks, mut calls) = (Vec::new(), Vec::new(), 0);
     while datagrams.iter().map(Vec::len).sum::<usize>() < bytes {
         wait_readable(socket);
         while socket.receive(&mut buffer).unwrap().is_some() {
             for received in buffer.iter() {
-                calls_told += 1;
+                calls += 1;
                 for datagram in received.datagrams() {
                     datagrams.push(datagram.to_vec());
                     marks.push(received.ecn);
@@ -36,7 +36,7 @@ fn receive_bytes(socket: &UdpSocket, bytes: usize) -> (Vec<Vec<u8>>, Vec<Ecn>, u
             }
         }
     }
-    (datagrams, marks, calls_told)
+    (datagrams, marks, calls)
 }
 
 #[test]
@@ -63,13 +63,13 @@ fn datagrams_keep_their_edges_and_marks_whatever_the_offloads() {
                 bytes: &bytes,
             });
             assert_eq!(sent.unwrap(), Sent::Whole);
-            let (datagrams, marks, told) = receive_bytes(&server, bytes.len());
+            let (datagrams, marks, calls) = receive_bytes(&server, bytes.len());
             assert_eq!(datagrams.concat(), bytes);
             let lengths: Vec<usize> = datagrams.iter().map(Vec::len).collect();
             assert_eq!(lengths, [vec![1200; 10], vec![77]].concat());
             assert!(marks.iter().all(|&mark| mark == Ecn::Capable0));
             // Only datagrams sent together can be received together.
-            assert_eq!(told < 11, segmentation && coalescing, "{told} messages");
+            assert_eq!(calls < 11, segmentation && coalescing, "{calls} messages");
         }
     }
 }
@@ -125,8 +125,8 @@ fn a_socket_on_all_addresses_answers_from_the_one_it_was_asked_at() {
 fn a_port_without_a_listener_and_a_datagram_too_large_are_losses() {
     let options = UdpOptions::default();
     let gone = {
-        let nobody = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
-        nobody.local_address()
+        let unused = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        unused.local_address()
     };
     let client = UdpSocket::connect(gone, None, &options).unwrap();
     let large = vec![0; 65_508];
@@ -143,7 +143,10 @@ fn a_port_without_a_listener_and_a_datagram_too_large_are_losses() {
     wait_readable(&client);
     let sent = client.send(&datagrams(b"x")).unwrap();
     assert_eq!(sent, Sent::Lost(Loss::Refused));
-    assert!(client.take_error().unwrap().is_none(), "it is told once");
+    assert!(
+        client.take_error().unwrap().is_none(),
+        "it is reported once"
+    );
 }
 
 #[test]
@@ -192,8 +195,8 @@ fn a_port_is_shared_only_by_those_who_say_so() {
     let first = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &shared).unwrap();
     let second = UdpSocket::bind(first.local_address(), &shared).unwrap();
     assert_eq!(first.local_address(), second.local_address());
-    let stranger = UdpSocket::bind(first.local_address(), &UdpOptions::default());
-    assert!(matches!(stranger, Err(crate::Error::PortTaken { .. })));
+    let unshared = UdpSocket::bind(first.local_address(), &UdpOptions::default());
+    assert!(matches!(unshared, Err(crate::Error::PortTaken { .. })));
 }
 
 #[test]
@@ -208,8 +211,8 @@ fn a_port_of_its_own_can_be_shared_afterwards() {
     alone.share_port().unwrap();
     let _second = UdpSocket::bind(alone.local_address(), &shared).unwrap();
     let _third = UdpSocket::bind(alone.local_address(), &shared).unwrap();
-    let stranger = UdpSocket::bind(alone.local_address(), &UdpOptions::default());
-    assert!(matches!(stranger, Err(crate::Error::PortTaken { .. })));
+    let unshared = UdpSocket::bind(alone.local_address(), &UdpOptions::default());
+    assert!(matches!(unshared, Err(crate::Error::PortTaken { .. })));
 }
 
 #[test]

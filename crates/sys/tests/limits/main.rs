@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fathometer_sys::cgroup::{CpuLimit, Group, Limits, rehearse, remove_stale, thread_number};
+use fathometer_sys::cgroup::{CpuLimit, Group, Limits, remove_stale, test_limits, thread_number};
 use fathometer_sys::error::Error;
 
 use host::{PATIENCE, Shell, group};
@@ -71,7 +71,7 @@ fn a_quarter_of_a_processor_is_no_more_than_that() {
 
 #[test]
 fn what_ended_processes_used_is_in_the_account() {
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for _ in 0..ATTEMPTS {
         let Some(group) = group("account", &Limits::default()) else {
             return;
@@ -82,9 +82,9 @@ fn what_ended_processes_used_is_in_the_account() {
         if counted.abs_diff(truth) <= slack {
             return println!("{counted:?} counted, {truth:?} used");
         }
-        told.push((counted, truth));
+        results.push((counted, truth));
     }
-    panic!("counted and used: {told:?}");
+    panic!("counted and used: {results:?}");
 }
 
 /// The usage of a process in the group, from the group's counters and from `wait4`.
@@ -119,7 +119,7 @@ fn a_thread_is_accounted_to_the_group_it_was_put_into() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             group.add_thread(thread_number()).unwrap();
-            let mut told = Vec::new();
+            let mut results = Vec::new();
             for _ in 0..ATTEMPTS {
                 let before = group.cpu_usage().unwrap().total;
                 let start = thread_time();
@@ -131,9 +131,9 @@ fn a_thread_is_accounted_to_the_group_it_was_put_into() {
                 if counted.abs_diff(used) <= Duration::from_millis(5) {
                     return;
                 }
-                told.push((counted, used));
+                results.push((counted, used));
             }
-            panic!("counted and used: {told:?}");
+            panic!("counted and used: {results:?}");
         });
     });
 }
@@ -195,18 +195,18 @@ fn groups_of_a_program_that_was_killed_are_removed_by_the_next() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines();
-    let mut told = |key: &str| {
+    let mut value = |key: &str| {
         lines
             .find_map(|line| line.unwrap().strip_prefix(key).map(str::to_owned))
             .unwrap()
     };
-    let directory = PathBuf::from(told("directory "));
-    let member: i32 = told("member ").parse().unwrap();
+    let directory = PathBuf::from(value("directory "));
+    let member: i32 = value("member ").parse().unwrap();
     remove_stale();
     assert!(directory.exists(), "its owner is alive");
     owner.kill().unwrap();
     owner.wait().unwrap();
-    assert!(directory.exists(), "nobody has removed it yet");
+    assert!(directory.exists(), "it has not been removed yet");
     remove_stale();
     assert!(!directory.exists());
     // SAFETY: the owner started the process for this test, and it still exists.
@@ -280,13 +280,13 @@ fn a_host_is_rehearsed_with_processes_and_leaves_nothing() {
         descriptors: Some(64),
         ..cpu(0.5)
     };
-    let place = rehearse(&limits).unwrap();
+    let place = test_limits(&limits).unwrap();
     assert!(place.contains("control groups version"), "{place}");
     let nowhere = Limits {
         cores: Some(vec![100_000]),
         ..Limits::default()
     };
-    rehearse(&nowhere).unwrap_err();
+    test_limits(&nowhere).unwrap_err();
 }
 
 #[test]

@@ -131,7 +131,7 @@ impl Established {
                 Ok(Opened::Data(content))
             }
             HANDSHAKE => {
-                self.clock.tell(now);
+                self.clock.set(now);
                 self.messages(&record[content]).map(Opened::Message)
             }
             ALERT => self.alert(&record[content]),
@@ -140,7 +140,7 @@ impl Established {
     }
 
     /// Frees the memory of an empty buffer.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn free_buffer(&mut self) {
         if self.message.is_empty() {
             self.message = Vec::new();
         }

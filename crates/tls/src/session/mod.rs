@@ -114,7 +114,7 @@ impl Session {
         name: &str,
         now: Instant,
     ) -> Result<Session, TlsFailure> {
-        settings.clock.tell(now);
+        settings.clock.set(now);
         let server = server_name(name).ok_or_else(|| TlsFailure::BadName(name.to_owned()))?;
         let connection = UnbufferedClientConnection::new(settings.config.clone(), server)?;
         let handshaking = Handshaking::client(connection, settings.clock.clone());
@@ -132,7 +132,7 @@ impl Session {
     ///
     /// None with valid settings.
     pub fn server(settings: &Arc<ServerSettings>, now: Instant) -> Result<Session, TlsFailure> {
-        settings.clock.tell(now);
+        settings.clock.set(now);
         let connection = UnbufferedServerConnection::new(settings.config.clone())?;
         let handshaking = Handshaking::server(
             connection,
@@ -428,12 +428,12 @@ impl Session {
     }
 
     /// Frees the memory of empty buffers, for a connection that will be idle.
-    pub fn rest(&mut self) {
+    pub fn free_buffers(&mut self) {
         if std::mem::take(&mut self.incoming_given) {
             self.incoming.clear();
         }
         if let Phase::Established(established) = &mut self.phase {
-            established.rest();
+            established.free_buffer();
         }
         for buffer in [
             &mut self.incoming,

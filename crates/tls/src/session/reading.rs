@@ -197,7 +197,7 @@ impl Session {
         let Phase::Handshaking(handshaking) = &mut self.phase else {
             return Ok(None);
         };
-        handshaking.clock.tell(now);
+        handshaking.clock.set(now);
         let start = self.outgoing.len();
         let outcome =
             handshaking.record(&mut self.incoming, new, &mut self.outgoing, &mut self.plain);

@@ -138,12 +138,12 @@ impl ClientSettings {
     }
 
     /// Sets the time for users without a [`Session`](crate::Session): QUIC.
-    pub fn tell_time(&self, now: Instant) {
-        self.clock.tell(now);
+    pub fn set_time(&self, now: Instant) {
+        self.clock.set(now);
     }
 
     /// The same settings for QUIC, with these protocols. QUIC sessions are stored separately, with the same
-    /// limit, because other sessions contain no transport parameters. [`tell_time`](ClientSettings::tell_time)
+    /// limit, because other sessions contain no transport parameters. [`set_time`](ClientSettings::set_time)
     /// sets the time.
     ///
     /// # Errors

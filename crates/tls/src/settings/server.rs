@@ -39,7 +39,7 @@ pub struct ServerOptions {
     /// prevents replay: each ticket can be used once. The answer to early data may be sent before the handshake
     /// is complete.
     pub early_data: Option<u32>,
-    /// Whether clients are asked for a certificate.
+    /// Whether certificates of clients are requested.
     pub client_certificates: ClientCertificates,
     /// The most bytes of application data in one record, 32 to 16384.
     pub record_size: usize,
@@ -85,7 +85,7 @@ pub struct FirstRecords {
     pub size: usize,
     /// Bytes of application data sent in such records before larger ones.
     pub bytes: u64,
-    /// The pause after which the small records start again, if the session is [told the
+    /// The pause after which the small records start again, if the session is [given the
     /// time](crate::Session::note_time); `None`: never. The kernel also reduces the window after such a pause.
     pub pause: Option<Duration>,
 }
@@ -122,10 +122,10 @@ pub enum Tickets {
     },
 }
 
-/// Whether clients are asked for a certificate.
+/// Whether certificates of clients are requested.
 #[derive(Debug, Clone)]
 pub enum ClientCertificates {
-    /// Clients are not asked.
+    /// No certificate is requested.
     No,
     /// A client may present a certificate issued by these authorities, or none.
     Optional(Roots),
@@ -216,12 +216,12 @@ impl ServerSettings {
     }
 
     /// Sets the time for users without a [`Session`](crate::Session): QUIC.
-    pub fn tell_time(&self, now: Instant) {
-        self.clock.tell(now);
+    pub fn set_time(&self, now: Instant) {
+        self.clock.set(now);
     }
 
     /// The same settings for QUIC, with these protocols. Early data, if enabled, has no limit of its own (RFC
-    /// 9001 section 4.6.1). [`tell_time`](ServerSettings::tell_time) sets the time.
+    /// 9001 section 4.6.1). [`set_time`](ServerSettings::set_time) sets the time.
     ///
     /// # Errors
     ///

@@ -76,25 +76,6 @@ impl StackDistances {
         }
     }
 
-    /// The curve of [`StackDistances::miss_ratio`]: (pages, miss ratio). Pages double from 1 until only first
-    /// requests miss.
-    pub fn miss_ratio_curve(&self) -> Vec<(u64, f64)> {
-        let all = self.first + self.total();
-        if all == 0 {
-            return Vec::new();
-        }
-        let (mut curve, mut hits, mut pages) = (Vec::new(), 0, 1u64);
-        for (distance, count) in (0u64..).zip(&self.counts) {
-            hits += count;
-            let last = distance + 1 == self.counts.len() as u64;
-            if distance + 1 == pages || last {
-                curve.push((distance + 1, (all - hits) as f64 / all as f64));
-                pages = pages.saturating_mul(2);
-            }
-        }
-        curve
-    }
-
     fn trim(&mut self) {
         let farthest = self.counts.iter().rposition(|&count| count > 0);
         self.counts.truncate(farthest.map_or(0, |last| last + 1));
@@ -557,7 +538,6 @@ mod tests {
         assert_eq!(distances.quantile(1.0), Some(3));
         let ratios = [0, 1, 2, 3, 4, 99].map(|pages| distances.miss_ratio(pages));
         assert_eq!(ratios, [1.0, 0.6, 0.6, 0.3, 0.2, 0.2]);
-        assert_eq!(distances.miss_ratio_curve(), [(1, 0.6), (2, 0.6), (4, 0.2)]);
         assert_eq!(StackDistances::default().quantile(0.5), None);
         assert_eq!(StackDistances::default().miss_ratio(3), 0.0);
     }

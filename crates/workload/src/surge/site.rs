@@ -30,7 +30,7 @@ impl Surge {
     }
 
     /// The specifications of the files, in the order of `files`.
-    pub fn file_specs(&self) -> impl ExactSizeIterator<Item = FileSpec> {
+    fn file_specs(&self) -> impl ExactSizeIterator<Item = FileSpec> {
         (0..self.files.len()).map(|file| {
             let path = self.path(file);
             FileSpec {

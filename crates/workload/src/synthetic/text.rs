@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use fathometer_model::{Body, Seed, Stretch};
+use fathometer_model::{Body, Seed, SharedSlice};
 
 use super::pool::weave;
 use crate::content::English;
@@ -201,11 +201,11 @@ impl Texts {
         frame.extend_from_slice(grammar.end.1.as_bytes());
 
         let frame: Arc<[u8]> = frame.into();
-        let mut stretches = vec![Stretch::new(frame.clone(), 0..head)];
+        let mut stretches = vec![SharedSlice::new(frame.clone(), 0..head)];
         let start = own.draw(0) as usize % RECORDS * RECORD;
         weave(&mut stretches, &self.pool, start, records * RECORD as u64);
-        stretches.push(Stretch::new(frame.clone(), head..frame.len()));
-        Body::woven(stretches)
+        stretches.push(SharedSlice::new(frame.clone(), head..frame.len()));
+        Body::composed(stretches)
     }
 
     /// A text that is too short for a head and an end.

@@ -24,7 +24,7 @@ pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, Stri
                 return Err("wrk is not installed".to_owned());
             };
             if cost.exchanges == 0 {
-                return Err(format!("wrk got nothing from {}", server.name));
+                return Err(format!("wrk received nothing from {}", server.name));
             }
             cost.cpu = server.cpu()? - before;
             row.push(&cost);

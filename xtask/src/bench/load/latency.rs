@@ -209,13 +209,13 @@ pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, Stri
         if round >= ROUNDS.0 && is_decided {
             break;
         }
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         for client in CLIENTS {
             let cost = client.run_timed(place, &url, SECONDS)?;
-            told.push(cost.and_then(|cost| cost.latency));
+            results.push(cost.and_then(|cost| cost.latency));
         }
-        let ours = told[0].ok_or("fathometer load reports no percentiles")?;
-        for (comparison, peer) in alone.iter_mut().zip(&told[1..]) {
+        let ours = results[0].ok_or("fathometer load reports no percentiles")?;
+        for (comparison, peer) in alone.iter_mut().zip(&results[1..]) {
             if let Some(peer) = peer {
                 comparison.add(ours, *peer);
             }
@@ -253,9 +253,9 @@ pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, Stri
         }
     }
     captured.extend(beside);
-    let (is_met, mut told) = judged(&alone, &captured, lost);
-    told["held_back"] = held_back;
-    Ok((is_met && is_held_back_met, told))
+    let (is_met, mut results) = judged(&alone, &captured, lost);
+    results["held_back"] = held_back;
+    Ok((is_met && is_held_back_met, results))
 }
 
 fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgement {
@@ -269,7 +269,7 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
          that of packets on its interface"
     );
     let mut is_met = true;
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for comparison in alone.iter().chain(captured) {
         let Comparison {
             name,
@@ -282,7 +282,7 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
             );
             // A bar without measurements is not met.
             is_met &= !is_judged;
-            told.push(json!({ "of": name, "met": null }));
+            results.push(json!({ "of": name, "met": null }));
             continue;
         }
         for (quantile, ratios) in NAMES.iter().zip(ratios) {
@@ -305,7 +305,7 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
                     (true, Verdict::Undecided) => "UNDECIDED, so not met",
                 }
             );
-            told.push(json!({
+            results.push(json!({
                 "of": name,
                 "percentile": quantile,
                 "apart": ratios.0,
@@ -319,8 +319,8 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
     if lost > 0 {
         println!("{lost} captures lost packets or exchanges, and do not count");
     }
-    let told = json!({ "agreement": told, "captures_lost": lost, "met": is_met });
-    (is_met, told)
+    let results = json!({ "agreement": results, "captures_lost": lost, "met": is_met });
+    (is_met, results)
 }
 
 /// A running capture of the server's interface.
@@ -504,10 +504,10 @@ mod tests {
             alone.add([1.0; 4], [1.0; 4]);
         }
         let captured = Comparison::new("fathometer load, of the server's clock".to_owned(), true);
-        let (met, told) = judged(&[alone], &[captured], 0);
+        let (met, results) = judged(&[alone], &[captured], 0);
         assert!(!met);
-        assert_eq!(told["agreement"][0]["met"], true);
-        assert!(told["agreement"][4]["met"].is_null());
+        assert_eq!(results["agreement"][0]["met"], true);
+        assert!(results["agreement"][4]["met"].is_null());
     }
 
     #[test]

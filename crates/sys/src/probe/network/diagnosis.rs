@@ -56,7 +56,7 @@ impl Diagnosis {
     }
 
     /// Calls a function for each TCP socket of both families.
-    pub(super) fn ask(
+    pub(super) fn query(
         &mut self,
         question: Question,
         each: &mut dyn FnMut(&Answer<'_>),

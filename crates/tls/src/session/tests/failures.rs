@@ -37,12 +37,12 @@ fn certificates_are_refused_for_what_is_wrong_with_them() {
         }),
         ..Issue::new(["origin.test"])
     };
-    let stranger = Authority::new(Lifetime::around(TODAY, day)).unwrap();
-    let strange = stranger.issue(&Issue::new(["origin.test"])).unwrap();
+    let untrusted = Authority::new(Lifetime::around(TODAY, day)).unwrap();
+    let untrusted_identity = untrusted.issue(&Issue::new(["origin.test"])).unwrap();
     type Expected = fn(&TlsFailure) -> bool;
     let cases: [(ServerOptions, Expected, u8); 5] = [
         (
-            ServerOptions::new(strange, TODAY),
+            ServerOptions::new(untrusted_identity, TODAY),
             |failure| *failure == TlsFailure::NotTrusted,
             48,
         ),
@@ -71,11 +71,11 @@ fn certificates_are_refused_for_what_is_wrong_with_them() {
         for version in Version::ALL {
             let mut client = client_options();
             client.versions = vec![version];
-            let [client, told] = quarrel(Pair::with(client, server.clone()));
+            let [client, server_failure] = quarrel(Pair::with(client, server.clone()));
             let failure = client.expect("the client refuses it");
             assert!(expected(&failure), "{failure}");
             assert_eq!(failure.failure(), Failure::TlsFailed);
-            assert_eq!(told, alert(number), "{version}");
+            assert_eq!(server_failure, alert(number), "{version}");
         }
         // A client that does not verify accepts them all.
         let mut client = client_options();
@@ -100,7 +100,7 @@ fn time_that_passes_makes_certificates_expire() {
 }
 
 #[test]
-fn nothing_in_common_is_told_by_both_sides() {
+fn nothing_in_common_is_reported_by_both_sides() {
     type Change = fn(&mut ClientOptions, &mut ServerOptions);
     let cases: [(Change, [Option<TlsFailure>; 2]); 4] = [
         (
@@ -160,9 +160,9 @@ fn clients_that_show_nothing_are_refused_where_they_must() {
         client.versions = vec![version];
         let mut server = server_options();
         server.client_certificates = ClientCertificates::Required(authority().roots());
-        let [told, failure] = quarrel(Pair::with(client, server));
+        let [client_failure, failure] = quarrel(Pair::with(client, server));
         assert_eq!(failure, Some(TlsFailure::NoCertificate));
-        assert_eq!(told, alert(116));
+        assert_eq!(client_failure, alert(116));
     }
 }
 
@@ -189,7 +189,7 @@ fn a_changed_byte_is_a_bad_record() {
 }
 
 #[test]
-fn what_is_no_tls_is_known_from_its_first_bytes() {
+fn input_other_than_tls_is_recognised_by_its_first_bytes() {
     let server = ServerSettings::new(server_options()).unwrap();
     let client = ClientSettings::new(client_options()).unwrap();
     for input in [
@@ -200,7 +200,7 @@ fn what_is_no_tls_is_known_from_its_first_bytes() {
         let mut server = Session::server(&server, NOW).unwrap();
         let failure = server.receive(input, NOW).unwrap_err();
         assert!(matches!(failure, TlsFailure::NotTls(_)), "{failure}");
-        assert!(server.wants_transmit(), "the peer is told");
+        assert!(server.wants_transmit(), "an alert is sent");
         let mut client = Session::client(&client, "origin.test", NOW).unwrap();
         let failure = client
             .receive(b"HTTP/1.1 400 Bad Request\r\n", NOW)

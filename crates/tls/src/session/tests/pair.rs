@@ -405,7 +405,7 @@ fn what_waits_to_be_sent_is_bounded() {
 }
 
 #[test]
-fn secrets_are_told_in_lines_that_wireshark_reads() {
+fn secrets_are_logged_in_lines_that_wireshark_reads() {
     #[derive(Debug, Default)]
     struct Sink(Mutex<Vec<String>>);
     impl KeyLogSink for Sink {
