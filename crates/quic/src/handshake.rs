@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_may_send_only_when_it_has_heard_again_is_another() {
+    fn bytes_beyond_the_limit_take_another_round_trip() {
         let mut steps = vec![(true, 1200)];
         steps.extend([(false, 1200); 3]);
         steps.push((true, 1200));

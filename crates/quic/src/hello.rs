@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_left_alone() {
+    fn malformed_messages_cause_no_panic() {
         let fine = message(CLIENT_HELLO, &[(DRAFT_PARAMETERS, b"x")]);
         for cut in 0..fine.len() - 4 {
             let mut short = fine[..4 + cut].to_vec();

@@ -21,7 +21,7 @@ fn handshake(pair: &mut Pair) -> Handshake {
 }
 
 #[test]
-fn a_handshake_takes_one_round_trip_and_says_what_it_cost() {
+fn a_handshake_takes_one_round_trip_and_reports_its_cost() {
     let mut pair = Pair::new(Plan::new());
     pair.establish();
     let client = handshake(&mut pair);
@@ -432,7 +432,7 @@ fn one_seed_makes_one_course_of_events() {
 }
 
 #[test]
-fn fewer_acknowledgements_are_sent_where_fewer_are_asked_for() {
+fn fewer_acknowledgements_are_sent_if_fewer_are_requested() {
     let acks = |asked| {
         let mut plan = Plan::new();
         plan.server.ack_frequency = asked;
@@ -591,7 +591,7 @@ fn a_client_that_acknowledges_gets_as_much_as_without_a_bound() {
 }
 
 #[test]
-fn a_client_that_is_not_known_to_be_there_gets_three_times_what_it_sent_at_most() {
+fn an_unvalidated_client_gets_at_most_three_times_the_bytes_that_it_sent() {
     for padding in (0..6_000).step_by(250) {
         let plan = || Plan {
             tls: Tls::new(false, padding),

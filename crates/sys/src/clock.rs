@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wall_clock_lies_where_the_system_says() {
+    fn the_wall_clock_agrees_with_the_system() {
         let clock = Clock::start();
         let before = std::time::SystemTime::now();
         let ours = clock.realtime_of(clock.now());

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_in_memory_until_it_is_forgotten_and_again_when_it_was_read() {
+    fn written_pages_are_resident_until_evicted_and_again_after_a_read() {
         let mut file = file();
         assert_eq!(resident_pages(&file).unwrap(), 0);
         file.write_all(&vec![7; 100_000]).unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_follows_what_is_in_memory_and_reads_nothing() {
+    fn a_mapping_follows_resident_pages_and_reads_none() {
         let mut file = file();
         let mut room = Vec::new();
         assert!(Mapped::new(&file).unwrap().is_none(), "an empty file");

@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_as_the_format_says() {
+    fn written_blocks_follow_the_format() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pcapng");
         let section = Section {

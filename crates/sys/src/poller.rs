@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_without_a_socket_lasts_as_long_as_asked() {
+    fn a_wait_without_a_socket_lasts_for_its_time_out() {
         for least in [2500, 2000] {
             let mut poller = Poller::new(1).unwrap();
             if least == 2000 {

@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_sent_from_where_they_are_asked_for_to_their_end() {
+    fn files_are_sent_from_the_requested_offset_to_their_end() {
         let listener = listen(loopback(), 1, &SocketOptions::default()).unwrap();
         let address = listener.local_addr().unwrap();
         let mut client = std::net::TcpStream::connect(address).unwrap();
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_classified_by_whose_fault_they_are() {
+    fn errors_are_classified_by_their_cause() {
         let free = listen(loopback(), 1, &SocketOptions::default())
             .unwrap()
             .local_addr()

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_in_the_drivers_place_is_named() {
+    fn another_file_in_place_of_the_driver_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tun");
         std::fs::write(&file, "").unwrap();

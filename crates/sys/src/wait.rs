@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_ends_at_or_after_its_deadline_and_says_so() {
+    fn a_wait_ends_at_or_after_its_deadline_and_reports_it() {
         let clock = Clock::start();
         let mut waiter = Waiter::new(clock).unwrap();
         let deadline = clock.now() + Duration::from_micros(1500);

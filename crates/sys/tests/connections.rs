@@ -189,7 +189,7 @@ fn without_times_since(tcp: &TcpInfo) -> TcpInfo {
 }
 
 #[test]
-fn a_connection_is_what_the_kernel_says_to_its_owner() {
+fn a_connection_has_the_figures_that_its_owner_reads() {
     let Some(namespace) = namespace() else {
         return;
     };

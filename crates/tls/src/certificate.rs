@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_file_and_what_is_wrong_in_it() {
+    fn errors_name_the_file_and_the_problem() {
         let identity = authority().issue(&Issue::new(["a.test"])).unwrap();
         let (chain, key) = (identity.chain_pem(), identity.key_pem());
         let read = |chain: &str, key: &str| {

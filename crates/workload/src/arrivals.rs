@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_has_the_arrivals_that_its_area_says() {
+    fn the_number_of_arrivals_of_a_ramp_is_its_area() {
         let length = Duration::from_secs(10);
         for (from, to) in [(0.0, 500.0), (500.0, 0.0), (100.0, 300.0)] {
             let profile = Profile::ramp(from, to, length).unwrap();

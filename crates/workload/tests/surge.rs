@@ -260,7 +260,7 @@ fn popular_pages_have_the_fewest_files_unless_at_random() {
 }
 
 #[test]
-fn the_renormalised_form_is_another_workload_and_says_so() {
+fn the_renormalised_form_is_another_workload_and_is_reported() {
     let mut parameters = Parameters::barford98(5000, 100_000);
     let as_is = made(&parameters, 1);
     parameters.request_sizes.form = BodyForm::Renormalised;
@@ -391,7 +391,7 @@ fn a_plan_has_the_sequence_the_sessions_and_paths_that_fit_the_files() {
 }
 
 #[test]
-fn what_no_workload_can_be_made_from_is_refused() {
+fn invalid_parameters_are_refused() {
     let refused = |change: &dyn Fn(&mut Parameters)| {
         let mut parameters = Parameters::barford98(1000, 1000);
         change(&mut parameters);

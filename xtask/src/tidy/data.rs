@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_at_the_root_is_missed_when_it_is_gone() {
+    fn missing_root_files_are_found() {
         for &(path, _) in ROOT_FILES {
             let mut tree = tree("source = \"RFC 1\"\n");
             tree.retain(|source| source.path != path);

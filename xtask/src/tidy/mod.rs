@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finding_says_where_what_why_and_what_to_do() {
+    fn a_finding_states_place_problem_reason_and_remedy() {
         let finding = Finding {
             path: "crates/path/src/lib.rs".to_owned(),
             line: 7,

@@ -109,7 +109,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn who_asks_goes_on_without_an_answer_and_has_it_later() {
+    fn a_request_does_not_block_and_its_answer_is_available_later() {
         let (release, held) = sync_channel(0);
         let mut number = 0;
         let mut aside = Aside::start(move || {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_nobody_waits_for_holds_nobody_up() {
+    fn an_unread_answer_blocks_no_thread() {
         let mut aside = Aside::start(|| "read").unwrap();
         aside.request();
         drop(aside);

@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn readings_wait_for_nobody_who_holds_a_socket() {
+    fn readings_do_not_wait_for_a_locked_socket() {
         let page = match Withheld::page() {
             Ok(page) => page,
             Err(error) => return eprintln!("SKIPPED, memory cannot be withheld here: {error}"),
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_by_share_is_read_at_its_own_pace() {
+    fn proportional_memory_is_read_at_a_separate_interval() {
         let plan = Plan {
             trees: vec![("ourselves".to_owned(), std::process::id())],
             detail: Detail {
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dear_is_in_the_first_and_the_last_reading() {
+    fn expensive_values_are_in_the_first_and_the_last_reading() {
         let clock = Clock::start();
         let plan = Plan {
             trees: vec![("ourselves".to_owned(), std::process::id())],

@@ -75,7 +75,7 @@ fn datagrams_keep_their_edges_and_marks_whatever_the_offloads() {
 }
 
 #[test]
-fn a_socket_on_all_addresses_answers_from_the_one_it_was_asked_at() {
+fn a_socket_on_all_addresses_answers_from_the_address_of_the_request() {
     let options = UdpOptions {
         packet_info: true,
         ..UdpOptions::default()
@@ -150,7 +150,7 @@ fn a_port_without_a_listener_and_a_datagram_too_large_are_losses() {
 }
 
 #[test]
-fn a_full_receive_buffer_loses_datagrams_and_says_how_many() {
+fn a_full_receive_buffer_drops_datagrams_and_counts_them() {
     let options = UdpOptions {
         segmentation: false,
         receive_buffer_bytes: Some(8_192),
@@ -187,7 +187,7 @@ fn a_full_receive_buffer_loses_datagrams_and_says_how_many() {
 }
 
 #[test]
-fn a_port_is_shared_only_by_those_who_say_so() {
+fn a_port_is_shared_only_by_sockets_with_the_option() {
     let shared = UdpOptions {
         reuse_port: true,
         ..UdpOptions::default()

@@ -184,7 +184,7 @@ fn transfer_of_1997() -> Result<(), String> {
 }
 
 #[test]
-fn a_connection_of_1997_knows_what_it_did_without() {
+fn a_connection_of_1997_reports_the_options_it_lacks() {
     if !lab() {
         return;
     }

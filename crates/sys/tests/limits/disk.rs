@@ -201,7 +201,7 @@ fn seconds(said: &str) -> f64 {
 const RATE: u64 = 4 << 20;
 
 #[test]
-fn bytes_are_read_at_the_rate_asked_for() {
+fn bytes_are_read_at_the_limit() {
     let Some(file) = cold_file("read-bytes", 16 << 20) else {
         return;
     };
@@ -220,7 +220,7 @@ fn bytes_are_read_at_the_rate_asked_for() {
 }
 
 #[test]
-fn bytes_are_written_at_the_rate_asked_for() {
+fn bytes_are_written_at_the_limit() {
     let Some(file) = cold_file("write-bytes", 16 << 20) else {
         return;
     };
@@ -239,7 +239,7 @@ fn bytes_are_written_at_the_rate_asked_for() {
 }
 
 #[test]
-fn operations_are_done_at_the_rate_asked_for() {
+fn operations_are_done_at_the_limit() {
     let Some(file) = cold_file("read-operations", 8 << 20) else {
         return;
     };

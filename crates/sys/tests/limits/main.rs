@@ -162,7 +162,7 @@ fn a_program_sees_the_processors_it_was_given() {
 }
 
 #[test]
-fn a_group_leaves_nothing_and_kills_nobody() {
+fn a_group_leaves_no_directory_and_kills_no_process() {
     let Some(group) = group("gone", &cpu(0.5)) else {
         return;
     };
@@ -256,7 +256,7 @@ fn limits_that_a_group_has_can_be_changed_and_others_cannot() {
 }
 
 #[test]
-fn what_cannot_be_limited_is_said_with_the_reason() {
+fn a_resource_that_cannot_be_limited_is_reported_with_the_reason() {
     let error = Group::create("a/b", &Limits::default()).unwrap_err();
     assert!(matches!(error, Error::BadName { .. }), "{error}");
     let error = Group::create("tiny", &cpu(0.001)).unwrap_err();

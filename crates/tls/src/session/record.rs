@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_opens_and_what_was_changed_does_not() {
+    fn sealed_records_open_and_changed_records_do_not() {
         for (tls13, cipher) in [(true, 0), (true, 1), (false, 0), (false, 1)] {
             let mut sealer = Sealer::new(tls13, 5, &secrets(cipher)).unwrap();
             let mut opener = Opener::new(tls13, 5, &secrets(cipher)).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_known_by_its_header() {
+    fn input_other_than_records_is_recognised_by_its_header() {
         assert_eq!(length(b"GET /"), None);
         assert_eq!(length(&[23, 3, 3, 0x48, 0x01]), None);
         assert_eq!(length(&[23, 3, 3, 0x48, 0x00]), Some(HEADER + 0x4800));

@@ -12,7 +12,7 @@ use fathometer_tls::{
     ServerOptions, ServerSettings, Session, Tickets, Traffic, Version,
 };
 
-use super::tools::{NAME, Papers, tool};
+use super::tools::{Credentials, NAME, tool};
 
 const NOW: Instant = Instant::ZERO;
 
@@ -91,7 +91,7 @@ fn counted(traffic: &Traffic) -> Counts {
 #[test]
 fn tshark_counts_what_sessions_count() {
     let Some(tshark) = tool("tshark") else { return };
-    let papers = Papers::get();
+    let credentials = Credentials::get();
     type Change = fn(&mut ClientOptions, &mut ServerOptions);
     let cases: [(&str, Change); 6] = [
         ("TLS 1.3", |_, _| {}),
@@ -107,9 +107,9 @@ fn tshark_counts_what_sessions_count() {
         }),
         ("another group, client certificates", |client, server| {
             server.groups = vec![Group::P384];
-            client.identity = Some(Papers::get().identity.clone());
+            client.identity = Some(Credentials::get().identity.clone());
             server.client_certificates =
-                ClientCertificates::Required(Papers::get().authority.roots());
+                ClientCertificates::Required(Credentials::get().authority.roots());
         }),
         ("small records", |client, server| {
             client.record_size = 500;
@@ -127,7 +127,7 @@ fn tshark_counts_what_sessions_count() {
     let folder = tempfile::tempdir().unwrap();
     for (name, change) in cases {
         let secrets = Arc::new(Secrets::default());
-        let (mut client, mut server) = (papers.client_options(), papers.server_options());
+        let (mut client, mut server) = (credentials.client_options(), credentials.server_options());
         change(&mut client, &mut server);
         client.key_log = Some(secrets.clone());
         let early: &[u8] = if client.early_data {

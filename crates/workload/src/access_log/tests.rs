@@ -235,7 +235,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_logs_are_no_trouble(place in 0usize..LOG.len(), byte in "\\PC") {
+    fn damaged_logs_do_not_panic(place in 0usize..LOG.len(), byte in "\\PC") {
         let (before, after) = (LOG.get(..place), LOG.get(place + 1..));
         if let (Some(before), Some(after)) = (before, after) {
             let text = format!("{before}{byte}{after}");

@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sequence_asks_for_no_page_more_often_than_its_references() {
+    fn the_sequence_requests_no_page_more_often_than_its_references() {
         let (references, sequence) = small();
         let total: u32 = references.iter().sum();
         let discarded = total as usize - sequence.pages.len();

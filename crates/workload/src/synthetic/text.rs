@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_compress_to_what_was_asked() {
+    fn texts_compress_to_the_requested_ratio() {
         for language in ALL {
             for percent in [2, 5, 10, 20, 33, 50, 60] {
                 let asked = f64::from(percent) / 100.0;

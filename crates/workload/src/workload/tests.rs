@@ -63,7 +63,7 @@ fn every_name_with_a_file_reads_it() {
 }
 
 #[test]
-fn an_unknown_name_lists_the_known_ones() {
+fn the_error_for_an_unknown_name_lists_the_known_names() {
     for name in ["webstoned", "csv:file"] {
         let error = by_name(name, &Options::default(), |_| unreachable!("no file"));
         let message = error.unwrap_err().to_string();

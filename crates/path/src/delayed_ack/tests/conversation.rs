@@ -250,7 +250,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_fail(
+    fn arbitrary_bytes_do_not_panic(
         packets in prop::collection::vec(
             (any::<bool>(), prop::collection::vec(any::<u8>(), 0..80), 0..4usize, any::<u16>()),
             0..40,

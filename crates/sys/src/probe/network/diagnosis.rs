@@ -263,7 +263,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_answer_that_ends_early_or_says_no_is_an_error() {
+    fn a_truncated_or_negative_answer_is_an_error() {
         let question = Question {
             states: ALL_STATES,
             attributes: &[MEMORY],

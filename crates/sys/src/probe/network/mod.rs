@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happened_is_counted_and_what_is_stays() {
+    fn counters_are_differences_and_gauges_are_kept() {
         let mut before = Network::default();
         before.tcp.segments_in = Some(10);
         before.tcp.established = Some(5);

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_found_says_nothing() {
+    fn without_observations_there_are_no_figures() {
         let windows = readings(&[&[], &[]]);
         assert_eq!(windows.readings, 2);
         assert_eq!((windows.mean(), windows.quantile(0.5)), (None, None));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_readings_is_what_came_after_the_first() {
+    fn a_difference_contains_the_observations_after_the_first_reading() {
         let before = readings(&[&[40, 2]]);
         let mut after = before.clone();
         after.begin();

@@ -10,7 +10,7 @@ use crate::*;
 
 /// Transfers bytes both ways until nothing is left to send; returns the failure of each side, the client's
 /// first.
-fn quarrel(mut pair: Pair) -> [Option<TlsFailure>; 2] {
+fn failures_of(mut pair: Pair) -> [Option<TlsFailure>; 2] {
     for _ in 0..10 {
         let _ = pair.up();
         let _ = pair.down();
@@ -71,7 +71,7 @@ fn certificates_are_refused_for_what_is_wrong_with_them() {
         for version in Version::ALL {
             let mut client = client_options();
             client.versions = vec![version];
-            let [client, server_failure] = quarrel(Pair::with(client, server.clone()));
+            let [client, server_failure] = failures_of(Pair::with(client, server.clone()));
             let failure = client.expect("the client refuses it");
             assert!(expected(&failure), "{failure}");
             assert_eq!(failure.failure(), Failure::TlsFailed);
@@ -149,18 +149,18 @@ fn nothing_in_common_is_reported_by_both_sides() {
     for (change, expected) in cases {
         let (mut client, mut server) = (client_options(), server_options());
         change(&mut client, &mut server);
-        assert_eq!(quarrel(Pair::with(client, server)), expected);
+        assert_eq!(failures_of(Pair::with(client, server)), expected);
     }
 }
 
 #[test]
-fn clients_that_show_nothing_are_refused_where_they_must() {
+fn clients_without_a_certificate_are_refused_if_one_is_required() {
     for version in Version::ALL {
         let mut client = client_options();
         client.versions = vec![version];
         let mut server = server_options();
         server.client_certificates = ClientCertificates::Required(authority().roots());
-        let [client_failure, failure] = quarrel(Pair::with(client, server));
+        let [client_failure, failure] = failures_of(Pair::with(client, server));
         assert_eq!(failure, Some(TlsFailure::NoCertificate));
         assert_eq!(client_failure, alert(116));
     }
@@ -255,7 +255,7 @@ fn a_key_has_to_fit_its_certificate() {
 }
 
 #[test]
-fn what_was_not_sealed_never_leaves() {
+fn unsealed_data_is_never_sent() {
     for version in Version::ALL {
         let mut client = client_options();
         client.versions = vec![version];

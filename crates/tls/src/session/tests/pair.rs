@@ -245,7 +245,7 @@ fn clients_show_certificates_when_asked() {
 }
 
 #[test]
-fn servers_show_the_certificate_of_the_name_that_is_asked_for() {
+fn servers_send_the_certificate_of_the_requested_name() {
     let issue = |name: &str, padding| {
         let request = Issue {
             padding,
@@ -297,7 +297,7 @@ fn writes_of_one_turn_are_one_record() {
 }
 
 #[test]
-fn records_are_as_large_as_asked() {
+fn records_have_the_requested_size() {
     for (size, versions, overhead) in [
         (16_384, Version::Tls13, 22),
         (1300, Version::Tls13, 22),

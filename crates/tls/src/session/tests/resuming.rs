@@ -21,7 +21,7 @@ fn connect(client: &Arc<ClientSettings>, server: &Arc<ServerSettings>) -> Pair {
 }
 
 #[test]
-fn a_second_connection_resumes_by_what_the_server_gives() {
+fn a_second_connection_resumes_by_the_tickets_of_the_server() {
     for (version, tickets, expected) in [
         (
             Version::Tls13,
