@@ -170,7 +170,7 @@ fn host() -> Result<String, String> {
         .lines()
         .find_map(|line| line.strip_prefix("host: "))
         .map(str::to_owned)
-        .ok_or_else(|| "rustc -vV names no host".to_owned())
+        .ok_or_else(|| "rustc -vV reports no host".to_owned())
 }
 
 /// Runs one target on its seeds and then on mutations of them. Returns true if it found no fault.

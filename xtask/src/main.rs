@@ -23,7 +23,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Check rules that the compiler does not check: floors, purity, links, sources, unfinished work.
+    /// Check rules that the compiler and clippy do not check: floors, links, sources, unfinished work.
     Tidy,
     /// Build the fuzz targets and run each for a bounded time.
     Fuzz(fuzz::Arguments),

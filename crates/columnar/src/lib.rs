@@ -33,7 +33,7 @@ pub use writer::{ExchangeWriter, FORMAT, ROWS_PER_GROUP};
 #[non_exhaustive]
 pub enum Error {
     /// A part could not be started, or its last bytes could not be written: no permission, or the disk is full.
-    #[error("part {part} could not be written: {source}")]
+    #[error("cannot write part {part}: {source}")]
     Part {
         /// The number of the part, from 1.
         part: u32,
@@ -44,7 +44,7 @@ pub enum Error {
     #[error("{0}")]
     Parquet(#[from] parquet::errors::ParquetError),
     /// A row names a target that is not in the list: the rows and the list belong to different plans.
-    #[error("a row names target {target}, and there are {targets}")]
+    #[error("a row has target {target}, but there are only {targets} targets")]
     UnknownTarget {
         /// The target in the row, from 0.
         target: u32,

@@ -1,5 +1,7 @@
 //! The library's own reader reads back the written values, one by one.
 
+#![expect(clippy::disallowed_types, reason = "the reader reads files")]
+
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Write};
@@ -71,9 +73,9 @@ fn written(rows: &[ExchangeRow]) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-fn reader(octets: &[u8]) -> Result<SerializedFileReader<File>, ParquetError> {
+fn reader(bytes: &[u8]) -> Result<SerializedFileReader<File>, ParquetError> {
     let mut file = tempfile::tempfile().unwrap();
-    file.write_all(octets).unwrap();
+    file.write_all(bytes).unwrap();
     SerializedFileReader::new(file)
 }
 
@@ -194,8 +196,8 @@ fn row_groups_are_bounded_and_lose_nothing_at_their_borders() {
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Shared {
-    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(octets)
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -204,8 +206,8 @@ impl Write for Shared {
 }
 
 fn rows_of(part: &Shared) -> Result<i64, ParquetError> {
-    let octets = part.0.lock().unwrap().clone();
-    let reader = reader(&octets)?;
+    let bytes = part.0.lock().unwrap().clone();
+    let reader = reader(&bytes)?;
     Ok(reader.metadata().file_metadata().num_rows())
 }
 
@@ -252,26 +254,29 @@ fn an_empty_table_has_columns() {
     let file = Shared::default();
     let writer = PartsWriter::new(9, Vec::new(), &[], |_| Ok(file.clone()));
     assert_eq!(writer.finish().unwrap(), Written { parts: 1, rows: 0 });
-    let octets = file.0.lock().unwrap().clone();
-    let reader = reader(&octets).unwrap();
+    let bytes = file.0.lock().unwrap().clone();
+    let reader = reader(&bytes).unwrap();
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     assert_eq!((schema.num_columns(), rows_of(&file).unwrap()), (18, 0));
 }
 
 #[test]
-fn faults_are_told() {
+fn faults_are_reported() {
     let mut writer = ExchangeWriter::create(Vec::new(), &[], &targets()).unwrap();
     let foreign = ExchangeRow {
         target: 3,
         ..row(1)
     };
     let error = writer.write(&[row(1), foreign]).unwrap_err();
-    assert_eq!(error.to_string(), "a row names target 3, and there are 3");
+    assert_eq!(
+        error.to_string(),
+        "a row has target 3, but there are only 3 targets"
+    );
     assert_eq!(writer.rows(), 0);
 
     let refuse = |_| Err::<Vec<u8>, _>(io::Error::other("no room"));
     let mut writer = PartsWriter::new(9, Vec::new(), &targets(), refuse);
     let error = writer.write(&[row(1)]).unwrap_err();
     assert!(matches!(error, Error::Part { part: 1, .. }));
-    assert_eq!(error.to_string(), "part 1 could not be written: no room");
+    assert_eq!(error.to_string(), "cannot write part 1: no room");
 }

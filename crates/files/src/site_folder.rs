@@ -142,7 +142,7 @@ pub fn forget(folder: &Path) -> Result<(), SiteFolderError> {
 /// The same for one file.
 pub fn forget_file(path: &Path) -> Result<(), SiteFolderError> {
     let file = DiskFile::open(path).map_err(system("open", path))?;
-    page_cache::forget(&file).map_err(|error| system("forget", path)(io::Error::other(error)))
+    page_cache::evict(&file).map_err(|error| system("forget", path)(io::Error::other(error)))
 }
 
 /// Reads a file into the page cache.

@@ -6,6 +6,12 @@
 //! and compared. A round takes some milliseconds. The fastest of many rounds is reported, as the one without
 //! interruptions.
 
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a benchmark measures time"
+)]
+
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 

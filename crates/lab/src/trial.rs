@@ -203,7 +203,7 @@ impl Trial<'_> {
             options.tls.clone_from(&station.tls);
             lab.client.namespace.run(move || {
                 // The event loops inherit this priority, so that other programs do not limit the generator.
-                let _ = priority::put_before_others();
+                let _ = priority::raise_priority();
                 fathometer_load::run(options, clock, interrupted, &mut |_| {})
             })
         };
@@ -357,7 +357,7 @@ fn host(
     let group = Group::create("server", &while_starting(limits))?;
     // Other programs of this machine must not limit the host. If the priority is not available, the host waits
     // for them, which its pressure figures show.
-    let _ = group.put_before_others();
+    let _ = group.raise_priority();
     let lab = laboratory()?;
     if let Some(receiver) = lab.server_receiver() {
         group.add_process(receiver)?;
@@ -369,7 +369,7 @@ fn host(
 /// of the result.
 ///
 /// Requires the right to create namespaces.
-pub fn rehearse() -> Result<String, TrialError> {
+pub fn test_limits() -> Result<String, TrialError> {
     let system = |doing: &str| {
         let doing = doing.to_owned();
         move |source| fathometer_sys::Error::System { doing, source }

@@ -195,7 +195,7 @@ impl Http3Client {
         now: Instant,
     ) -> io::Result<Http3Client> {
         let socket = UdpSocket::connect(server, source, &settings.sockets.options())?;
-        settings.tls.tell_time(now);
+        settings.tls.set_time(now);
         let length = settings.transport.identifier_length;
         // Servers distinguish connections by the identifiers that clients draw first. Two clients with the same
         // seed at the same time differ in address or port.
@@ -246,7 +246,7 @@ impl Http3Client {
     /// Receives what has arrived, for one turn. Returns whether there may be more.
     pub fn receive(&mut self, buffer: &mut ReceiveBuffer, now: Instant) -> bool {
         if !self.is_established() {
-            self.settings.tls.tell_time(now);
+            self.settings.tls.set_time(now);
         }
         for _ in 0..TURN {
             if !self.readable {
@@ -266,7 +266,7 @@ impl Http3Client {
                             None,
                             received.ecn.bits(),
                             received.segment,
-                            received.octets,
+                            received.bytes,
                             now,
                         );
                     }

@@ -343,9 +343,9 @@ impl Worker<'_> {
         let unsent = quic.client.local_losses().others;
         let datagrams = Datagrams {
             sent: now.sent.datagrams - before.sent.datagrams,
-            sent_octets: now.sent.octets - before.sent.octets,
+            sent_octets: now.sent.bytes - before.sent.bytes,
             received: now.received.datagrams - before.received.datagrams,
-            received_octets: now.received.octets - before.received.octets,
+            received_octets: now.received.bytes - before.received.bytes,
             lost: now.packets_lost.saturating_sub(before.packets_lost),
             overflowed: overflowed - std::mem::replace(&mut quic.overflowed, overflowed),
             unsent: unsent - std::mem::replace(&mut quic.unsent, unsent),

@@ -246,7 +246,7 @@ impl Crew<'_> {
         };
         if self.before_others {
             // Without the privilege the loop is an ordinary thread, and the send lag shows the effect.
-            let _ = priority::put_before_others();
+            let _ = priority::raise_priority();
         }
         let rows = rows.map(|to| Rows::new(to, self.clock));
         let parts = (parts, Arc::clone(&self.spares));

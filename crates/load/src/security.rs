@@ -104,8 +104,8 @@ pub(super) fn count_quic(
         quic::EarlyData::Rejected => handshakes.early_refused += 1,
         _ => {}
     }
-    handshakes.sent += handshake.sent.octets;
-    handshakes.received += handshake.received.octets;
+    handshakes.sent += handshake.sent.bytes;
+    handshakes.received += handshake.received.bytes;
     handshakes.certificates += handshake.certificates;
     handshakes.cpu += cpu;
     *handshakes

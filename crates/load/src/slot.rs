@@ -230,7 +230,7 @@ impl Slot {
             self.exchanges = VecDeque::new();
         }
         if let Protection::Tls(tls) = &mut self.protection {
-            tls.rest();
+            tls.free_buffers();
         }
     }
 

@@ -251,7 +251,7 @@ impl<'a> Worker<'a> {
         if (1..=wait).contains(&rest) {
             ready = self.poller.wait(Some(Duration::ZERO))?;
             if ready == 0 {
-                self.poller.rest(nanos(rest));
+                self.poller.sleep(nanos(rest));
                 has_rested = true;
                 // Nearly always something has arrived; only if not, the time is needed.
                 ready = self.poller.wait(Some(Duration::ZERO))?;

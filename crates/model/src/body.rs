@@ -9,7 +9,7 @@ use crate::Bytes;
 
 /// The bytes of a file.
 ///
-/// A site of a million files would not fit into memory if each file stored its own bytes. A *woven* body is a
+/// A site of a million files would not fit into memory if each file stored its own bytes. A *composed* body is a
 /// list of slices of memory that many bodies share: a head of its own, then slices of a common pool. It takes
 /// tens of bytes whatever its length, and is written to a socket without being copied together.
 #[derive(Clone)]
@@ -18,33 +18,33 @@ pub struct Body(Inner);
 #[derive(Clone)]
 enum Inner {
     Whole(Arc<[u8]>),
-    Woven(Arc<Woven>),
+    Composed(Arc<Composed>),
 }
 
-struct Woven {
+struct Composed {
     length: u64,
-    stretches: Box<[Stretch]>,
+    slices: Box<[SharedSlice]>,
 }
 
 /// A slice of shared memory.
 #[derive(Clone)]
-pub struct Stretch {
+pub struct SharedSlice {
     bytes: Arc<[u8]>,
     start: u32,
     end: u32,
 }
 
-impl Stretch {
+impl SharedSlice {
     /// The bytes `range` of `bytes`.
     ///
     /// # Panics
     /// When the range does not lie within the memory, or ends beyond 4 GiB.
-    pub fn new(bytes: Arc<[u8]>, range: Range<usize>) -> Stretch {
+    pub fn new(bytes: Arc<[u8]>, range: Range<usize>) -> SharedSlice {
         assert!(
             range.start <= range.end && range.end <= bytes.len(),
-            "the stretch leaves its memory"
+            "the range is outside the memory"
         );
-        Stretch {
+        SharedSlice {
             start: u32::try_from(range.start).expect("shared memory is below 4 GiB"),
             end: u32::try_from(range.end).expect("shared memory is below 4 GiB"),
             bytes,
@@ -58,14 +58,11 @@ impl Stretch {
 
 impl Body {
     /// A body that consists of the slices, one after the other.
-    pub fn woven(stretches: Vec<Stretch>) -> Body {
-        let length = stretches
-            .iter()
-            .map(|stretch| stretch.bytes().len() as u64)
-            .sum();
-        Body(Inner::Woven(Arc::new(Woven {
+    pub fn composed(slices: Vec<SharedSlice>) -> Body {
+        let length = slices.iter().map(|slice| slice.bytes().len() as u64).sum();
+        Body(Inner::Composed(Arc::new(Composed {
             length,
-            stretches: stretches.into(),
+            slices: slices.into(),
         })))
     }
 
@@ -73,7 +70,7 @@ impl Body {
     pub fn len(&self) -> Bytes {
         match &self.0 {
             Inner::Whole(bytes) => Bytes(bytes.len() as u64),
-            Inner::Woven(woven) => Bytes(woven.length),
+            Inner::Composed(composed) => Bytes(composed.length),
         }
     }
 
@@ -89,14 +86,14 @@ impl Body {
 
     /// The slices of a part of it, none of them empty. A range beyond its end is truncated.
     pub fn pieces_of(&self, range: Range<u64>) -> impl Iterator<Item = &[u8]> {
-        let (whole, woven) = match &self.0 {
+        let (whole, composed) = match &self.0 {
             Inner::Whole(bytes) => (Some(&bytes[..]), &[][..]),
-            Inner::Woven(woven) => (None, &woven.stretches[..]),
+            Inner::Composed(composed) => (None, &composed.slices[..]),
         };
         let mut passed = 0;
         whole
             .into_iter()
-            .chain(woven.iter().map(Stretch::bytes))
+            .chain(composed.iter().map(SharedSlice::bytes))
             .filter_map(move |piece| {
                 let start = passed;
                 passed += piece.len() as u64;
@@ -110,7 +107,7 @@ impl Body {
     pub fn as_slice(&self) -> Option<&[u8]> {
         match &self.0 {
             Inner::Whole(bytes) => Some(bytes),
-            Inner::Woven(_) => None,
+            Inner::Composed(_) => None,
         }
     }
 
@@ -118,11 +115,11 @@ impl Body {
     pub fn bytes(&self) -> Cow<'_, [u8]> {
         match &self.0 {
             Inner::Whole(bytes) => Cow::Borrowed(bytes),
-            Inner::Woven(woven) => Cow::Owned(
-                woven
-                    .stretches
+            Inner::Composed(composed) => Cow::Owned(
+                composed
+                    .slices
                     .iter()
-                    .flat_map(|stretch| stretch.bytes())
+                    .flat_map(|slice| slice.bytes())
                     .copied()
                     .collect(),
             ),
@@ -163,13 +160,13 @@ mod tests {
     fn a_woven_body_is_its_stretches_end_to_end() {
         let pool: Arc<[u8]> = (0..=9).collect();
         let head: Arc<[u8]> = b"head"[..].into();
-        let stretches = vec![
-            Stretch::new(head, 0..4),
-            Stretch::new(pool.clone(), 8..10),
-            Stretch::new(pool.clone(), 3..3),
-            Stretch::new(pool, 0..3),
+        let slices = vec![
+            SharedSlice::new(head, 0..4),
+            SharedSlice::new(pool.clone(), 8..10),
+            SharedSlice::new(pool.clone(), 3..3),
+            SharedSlice::new(pool, 0..3),
         ];
-        let body = Body::woven(stretches);
+        let body = Body::composed(slices);
         assert_eq!(body.len(), Bytes(9));
         assert_eq!(&*body.bytes(), b"head\x08\x09\x00\x01\x02");
         assert_eq!(body.pieces().count(), 3);
@@ -180,7 +177,7 @@ mod tests {
                 assert_eq!(part, wanted, "{start}..{end}");
             }
         }
-        assert!(Body::woven(Vec::new()).is_empty());
+        assert!(Body::composed(Vec::new()).is_empty());
     }
 
     #[test]

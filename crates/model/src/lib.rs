@@ -24,11 +24,11 @@ pub mod site;
 pub mod time;
 pub mod units;
 
-pub use body::{Body, Stretch};
+pub use body::{Body, SharedSlice};
 pub use quantity::{Factor, QuantityError, Rate};
 pub use record::{
     CellKey, CloseReason, ConnectionRecord, Delivery, DirectionCertificate, ExchangeRecord,
-    ExchangeRow, Failure, FileArrival, Outcome, PathCertificate, ReplicateRecord, ServiceNews,
+    ExchangeRow, Failure, FileArrival, Outcome, PathCertificate, ReplicateRecord, ServiceEvent,
     ServiceRecord, TestPhase, TlsRecord, Validity,
 };
 pub use seed::Seed;

@@ -270,7 +270,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_no_quantity_is_refused_with_its_range() {
+    fn invalid_quantities_are_refused_with_the_valid_range() {
         for number in NONE {
             for refused in [
                 TimeSpan::try_from(number).err(),

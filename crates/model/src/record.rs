@@ -69,7 +69,9 @@ pub struct FileArrival {
     pub target: String,
     /// Bytes of its content that were transferred for it, in their content coding: none for a copy that the
     /// client had.
-    pub octets: Bytes,
+    // Runs of older versions name it `octets`.
+    #[serde(alias = "octets")]
+    pub bytes: Bytes,
     /// When its first byte was read. In a package or an archive: the first byte of this file's part of the
     /// response.
     pub started: Instant,
@@ -247,26 +249,21 @@ impl Failure {
     /// What it means, for a person who looks for the cause.
     pub const fn in_words(self) -> &'static str {
         match self {
-            Failure::Refused => "nobody listens there, the backlog is full, or the network said no",
+            Failure::Refused => "no process listens, the backlog is full, or the network refused",
             Failure::Reset => "the server reset the connection",
             Failure::ClosedEarly => "the server closed the connection before answering",
             Failure::Truncated => "the connection ended inside a response",
-            Failure::BadResponse => "the response broke HTTP's syntax or framing",
+            Failure::BadResponse => "the response violated HTTP's syntax or framing",
             Failure::StreamReset => {
                 "the server reset the stream of the exchange and kept the connection"
             }
-            Failure::GoneAway => "the server said that it goes away, and left the request alone",
-            Failure::TlsFailed => "TLS could not be established with the server, or broke",
-            Failure::TooLarge => "the response went past a limit of this client",
-            Failure::TimedOut => "the time limit passed without a whole answer",
-            Failure::LocalAbort => "this client ended the exchange itself",
-            Failure::LocalLimit => "this system had no port, descriptor or memory left",
+            Failure::GoneAway => "the server sent GOAWAY and did not process the request",
+            Failure::TlsFailed => "the TLS handshake with the server or the TLS session failed",
+            Failure::TooLarge => "the response exceeded a limit of this client",
+            Failure::TimedOut => "the time limit expired before the response was complete",
+            Failure::LocalAbort => "this client aborted the exchange",
+            Failure::LocalLimit => "this system has no port, descriptor or memory left",
         }
-    }
-
-    /// Whether the peer caused it, and not this client or its system.
-    pub const fn is_peers_fault(self) -> bool {
-        !matches!(self, Failure::LocalAbort | Failure::LocalLimit)
     }
 }
 
@@ -310,7 +307,7 @@ pub struct ServiceRecord {
     /// When it happened.
     pub at: Instant,
     /// What happened.
-    pub news: ServiceNews,
+    pub news: ServiceEvent,
     /// The port of the service, which speaks HTTP/3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
@@ -328,7 +325,7 @@ pub struct ServiceRecord {
 /// The kinds of events of an alternative service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ServiceNews {
+pub enum ServiceEvent {
     /// It was cached from an earlier visit when this one began.
     Known,
     /// A response advertised it.

@@ -398,7 +398,7 @@ impl OriginLoop {
             self.accept(woken, &mut buffers);
             self.serve_alarms(woken, &mut buffers);
             if self.crowd.has_gone(self.open_now(), woken) {
-                heap::give_back();
+                heap::release_free_memory();
             }
             if let Some(log) = &mut self.log {
                 log.flush_due(woken);

@@ -181,7 +181,7 @@ impl Secure {
 
     /// Frees unused memory.
     pub fn rest(&mut self) {
-        self.session.rest();
+        self.session.free_buffers();
     }
 
     /// Encrypts what the machine sends, as much as fits into one call, and hands it to the socket. `writable`

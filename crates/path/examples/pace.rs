@@ -1,6 +1,8 @@
 //! Measures how many packets per second the link carries on one core, without the kernel.
 //! Run with `cargo run --release -p fathometer-path --example pace`.
 
+#![expect(clippy::disallowed_types, reason = "it measures a speed")]
+
 use std::hint::black_box;
 use std::time;
 

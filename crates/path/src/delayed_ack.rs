@@ -170,14 +170,14 @@ impl DelayedAck {
         let Some(acknowledgement) = segment.acknowledgement else {
             return Outbound::Forward;
         };
-        let told = connection.told(&segment, acknowledgement);
+        let ack = connection.ack_state(&segment, acknowledgement);
         let passes =
-            !segment.is_pure_ack || connection.acknowledges_at_once(told, self.clock.segments);
-        connection.host_acknowledged(told);
+            !segment.is_pure_ack || connection.acknowledges_at_once(ack, self.clock.segments);
+        connection.host_acknowledged(ack);
         if passes {
-            connection.has_left(told);
+            connection.has_left(ack);
             if let Some(held) = connection.held
-                && told.says_as_much_as(held.told)
+                && ack.covers(held.ack)
             {
                 connection.held = None;
                 self.waiting.remove(&held.turn);
@@ -190,11 +190,11 @@ impl DelayedAck {
         connection.buffer.clear();
         connection.buffer.extend_from_slice(packet);
         if let Some(held) = &mut connection.held {
-            held.told = told;
+            held.ack = ack;
         } else {
             let turn = self.next_turn;
             self.next_turn += 1;
-            connection.held = Some(Held { told, turn });
+            connection.held = Some(Held { ack, turn });
             let tick = next_tick(self.now, self.phase, self.clock.tick);
             self.waiting.insert(turn, (tick, key));
         }
@@ -259,7 +259,7 @@ impl DelayedAck {
         first.remove();
         let connection = self.connections.get_mut(&key)?;
         let held = connection.held.take()?;
-        connection.has_left(held.told);
+        connection.has_left(held.ack);
         mem::swap(&mut self.released, &mut connection.buffer);
         Some(&self.released)
     }

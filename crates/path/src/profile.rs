@@ -338,7 +338,7 @@ impl Text {
             ));
         }
         if self.source.trim().is_empty() {
-            return Err("its source is empty: say where the figures come from".to_owned());
+            return Err("its source is empty: state where the figures come from".to_owned());
         }
         // IPv6 requires at least 1280 bytes; an IP packet has at most 65 535.
         if !(1280..=65_535).contains(&self.mtu) {
@@ -423,6 +423,7 @@ mod tests {
     use super::*;
 
     /// A profile of the repository's folder `paths`.
+    #[expect(clippy::disallowed_methods, reason = "the shipped profiles are files")]
     fn shipped(name: &str) -> Profile {
         let file = format!("{PATHS}/{name}.toml");
         Profile::from_toml(&std::fs::read_to_string(&file).unwrap(), &file).unwrap()
@@ -431,6 +432,7 @@ mod tests {
     const PATHS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../paths");
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the shipped profiles are files")]
     fn profiles_are_whole_and_named_as_their_files() {
         for file in std::fs::read_dir(PATHS).unwrap() {
             let file = file.unwrap().path();

@@ -119,7 +119,7 @@ fn a_link_without_a_rate_only_delays() {
 }
 
 #[test]
-fn codel_drops_when_the_control_law_says() {
+fn codel_drops_by_the_control_law() {
     // Packets of 1 ms that arrive twice as fast: the delay of the head exceeds 5 ms and stays above it.
     let mut link = link(
         "rate = \"10Mbit/s\"\nqueue = { codel = { packets = 100000 } }",
@@ -202,7 +202,7 @@ fn a_lost_packet_takes_no_link_time() {
 }
 
 #[test]
-fn jitter_keeps_the_order_unless_asked_to_break_it() {
+fn jitter_keeps_the_order_unless_reordering_is_enabled() {
     let jitter = |reorders: bool| {
         let mut link = link(
             &format!(
@@ -229,7 +229,7 @@ fn jitter_keeps_the_order_unless_asked_to_break_it() {
 }
 
 #[test]
-fn a_packet_held_back_delays_nobody_else() {
+fn a_packet_held_back_delays_no_other_packet() {
     // Packet 0 travels 100 ms longer; those behind it wait only for the link.
     let mut link = link(
         "rate = \"10Mbit/s\"\nreorder = { probability = 1, extra = \"100ms\" }",
@@ -251,7 +251,7 @@ fn duplicates_are_announced_with_their_packet() {
 }
 
 #[test]
-fn a_clock_that_steps_back_counts_as_standing_still() {
+fn a_clock_that_steps_back_counts_as_stopped() {
     let mut link = link("rate = \"10Mbit/s\"", 1);
     link.arrive(at(5000), 1250, 0);
     link.arrive(at(4000), 1250, 1);

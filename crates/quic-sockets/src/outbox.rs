@@ -76,7 +76,7 @@ impl Outbox {
             from: transmit.from,
             ecn: Ecn::from_bits(transmit.ecn),
             segment: transmit.segment,
-            octets: &self.octets[start..],
+            bytes: &self.octets[start..],
         })?;
         let taken = match sent {
             Sent::Blocked { taken } => taken,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use bytes::Bytes as Octets;
+use bytes::Bytes as Buffer;
 use fathometer_model::{Bytes, Instant};
 use quinn_proto::{
     ClosedStream, Dir, EndpointEvent, FinishError, ReadError, StreamEvent, StreamId, VarInt,
@@ -27,7 +27,7 @@ const MOST_WRITTEN: usize = 64 * 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// Flow control or the send window allows no more; [`Event::Writable`] reports when it does.
-    #[error("the stream takes nothing at the moment")]
+    #[error("the stream is blocked by flow control")]
     Blocked,
     /// The peer has stopped the stream; it is reset.
     #[error("the peer has stopped the stream with code {0}")]
@@ -182,18 +182,17 @@ impl Connection {
             let room = MOST_WRITTEN - taken.len();
             taken.extend_from_slice(&piece[..piece.len().min(room)]);
         }
-        self.write_octets(stream, Octets::from(taken))
+        self.write_bytes(stream, Buffer::from(taken))
     }
 
-    /// As [`write`](Self::write), with shared memory instead of a copy.
-    pub fn write_octets(&mut self, stream: u64, octets: Octets) -> Result<usize, StreamError> {
+    fn write_bytes(&mut self, stream: u64, bytes: Buffer) -> Result<usize, StreamError> {
         if !self.may_write(stream) {
             return Err(StreamError::Closed);
         }
-        if octets.is_empty() {
+        if bytes.is_empty() {
             return Ok(0);
         }
-        let written = self.send(stream).write_chunks(&mut [octets]);
+        let written = self.send(stream).write_chunks(&mut [bytes]);
         match written {
             Ok(written) => Ok(written.bytes),
             Err(WriteError::Blocked) => Err(StreamError::Blocked),
@@ -251,7 +250,7 @@ impl Connection {
             return ReadEnd::Closed;
         };
         // One piece is held back, so that the last one can be marked.
-        let mut held = Octets::new();
+        let mut held = Buffer::new();
         let mut read = 0;
         let end = loop {
             if read >= most {
@@ -267,7 +266,7 @@ impl Connection {
                 }
                 Ok(None) => {
                     sink(&held, true);
-                    held = Octets::new();
+                    held = Buffer::new();
                     break ReadEnd::Finished;
                 }
                 Err(ReadError::Blocked) => break ReadEnd::Blocked,
@@ -282,23 +281,23 @@ impl Connection {
         end
     }
 
-    pub(crate) fn note_received(&mut self, octets: usize, is_retry: bool) {
-        self.received.add(1, octets);
+    pub(crate) fn note_received(&mut self, bytes: usize, is_retry: bool) {
+        self.received.add(1, bytes);
         if let Some(budget) = &mut self.budget {
-            budget.received(octets);
+            budget.received(bytes);
         }
         if !self.is_established {
-            self.trips.received(octets, is_retry);
+            self.trips.received(bytes, is_retry);
         }
     }
 
-    pub(crate) fn note_sent(&mut self, datagrams: u64, octets: usize) {
-        self.sent.add(datagrams, octets);
+    pub(crate) fn note_sent(&mut self, datagrams: u64, bytes: usize) {
+        self.sent.add(datagrams, bytes);
         if let Some(budget) = &mut self.budget {
-            budget.sent(octets);
+            budget.sent(bytes);
         }
         if !self.is_established {
-            self.trips.sent(octets);
+            self.trips.sent(bytes);
         }
     }
 
@@ -412,7 +411,7 @@ impl Connection {
         if self.is_closed() {
             return;
         }
-        let words = Octets::copy_from_slice(reason.as_bytes());
+        let words = Buffer::copy_from_slice(reason.as_bytes());
         let at = crate::timeline::to_machine(now);
         self.machine.close(at, number(code), words);
         self.is_closed = true;

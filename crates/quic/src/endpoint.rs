@@ -69,7 +69,7 @@ pub enum ConnectError {
     #[error("{0:?} cannot be a server's name")]
     Name(String),
     /// It is not possible to send to the server's address.
-    #[error("{0} cannot be connected to")]
+    #[error("cannot connect to {0}")]
     Address(SocketAddr),
     /// The settings are invalid.
     #[error(transparent)]
@@ -229,12 +229,12 @@ impl Endpoint {
         to: Option<IpAddr>,
         ecn: u8,
         segment: usize,
-        octets: &[u8],
+        bytes: &[u8],
         now: Instant,
     ) {
         let ecn = EcnCodepoint::from_bits(ecn & 0b11);
         // Streams keep received data in this memory, without another copy.
-        let mut rest = BytesMut::from(octets);
+        let mut rest = BytesMut::from(bytes);
         while !rest.is_empty() {
             let one = rest.split_to(segment.clamp(1, rest.len()));
             self.handle_datagram(from, to, ecn, one, now);
@@ -292,8 +292,8 @@ impl Endpoint {
 
     /// A response without a connection; its bytes are appended to `buffer`.
     pub fn poll_response(&mut self, buffer: &mut Vec<u8>) -> Option<Transmit> {
-        let (transmit, octets) = self.responses.pop_front()?;
-        buffer.extend_from_slice(&octets);
+        let (transmit, bytes) = self.responses.pop_front()?;
+        buffer.extend_from_slice(&bytes);
         Some(transmit)
     }
 
@@ -544,8 +544,8 @@ impl Endpoint {
             self.counts.responses_dropped += 1;
             return;
         }
-        let octets = self.scratch[..response.size].to_vec();
-        self.responses.push_back((ours(response), octets));
+        let bytes = self.scratch[..response.size].to_vec();
+        self.responses.push_back((ours(response), bytes));
     }
 }
 

@@ -107,11 +107,11 @@ impl Closed {
         use {CloseKind as Kind, Closer as By};
         match error {
             ConnectionError::TimedOut => {
-                let reason = "nothing came for too long".to_owned();
+                let reason = "idle time-out: no datagram arrived".to_owned();
                 closed(By::Silence, Kind::None, 0, reason, Failure::TimedOut)
             }
             ConnectionError::Reset => {
-                let reason = "the peer does not know the connection".to_owned();
+                let reason = "stateless reset: the peer has no state for the connection".to_owned();
                 closed(By::Peer, Kind::None, 0, reason, Failure::Reset)
             }
             ConnectionError::ApplicationClosed(close) => {
@@ -148,11 +148,11 @@ impl Closed {
                 closed(By::Us, Kind::Transport, code, reason, failure)
             }
             ConnectionError::VersionMismatch => {
-                let reason = "the peer does not speak version 1 of QUIC".to_owned();
+                let reason = "the peer does not support version 1 of QUIC".to_owned();
                 closed(By::Us, Kind::None, 0, reason, Failure::BadResponse)
             }
             ConnectionError::LocallyClosed | ConnectionError::CidsExhausted => {
-                let reason = "this side gave it up".to_owned();
+                let reason = "closed by this side".to_owned();
                 closed(By::Us, Kind::None, 0, reason, Failure::LocalAbort)
             }
         }

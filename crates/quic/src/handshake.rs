@@ -10,13 +10,13 @@ pub struct Volume {
     /// Datagrams.
     pub datagrams: u64,
     /// Bytes of their payloads.
-    pub octets: Bytes,
+    pub bytes: Bytes,
 }
 
 impl Volume {
-    pub(crate) fn add(&mut self, datagrams: u64, octets: usize) {
+    pub(crate) fn add(&mut self, datagrams: u64, bytes: usize) {
         self.datagrams += datagrams;
-        self.octets += Bytes(octets as u64);
+        self.bytes += Bytes(bytes as u64);
     }
 }
 
@@ -94,26 +94,26 @@ impl RoundTrips {
         }
     }
 
-    pub(crate) fn sent(&mut self, octets: usize) {
+    pub(crate) fn sent(&mut self, bytes: usize) {
         match self.is_server {
-            true => self.servers_sent(octets),
-            false => self.clients += octets as u64,
+            true => self.servers_sent(bytes),
+            false => self.clients += bytes as u64,
         }
     }
 
-    pub(crate) fn received(&mut self, octets: usize, is_retry: bool) {
+    pub(crate) fn received(&mut self, bytes: usize, is_retry: bool) {
         if is_retry {
             self.count += 1;
             self.is_validated = true;
         }
         match self.is_server {
-            true => self.clients += octets as u64,
-            false => self.servers_sent(octets),
+            true => self.clients += bytes as u64,
+            false => self.servers_sent(bytes),
         }
     }
 
-    fn servers_sent(&mut self, octets: usize) {
-        self.servers += octets as u64;
+    fn servers_sent(&mut self, bytes: usize) {
+        self.servers += bytes as u64;
         let before = *self.before.get_or_insert(self.clients);
         let exceeds = self.servers > 3 * before + EXCESS && self.clients > before;
         if exceeds && !self.is_validated {
@@ -139,10 +139,10 @@ mod tests {
     /// The count after these steps: sends (`true`) and arrivals, in bytes.
     fn counted(is_server: bool, steps: &[(bool, usize)]) -> u32 {
         let mut trips = RoundTrips::new(is_server);
-        for &(is_sent, octets) in steps {
+        for &(is_sent, bytes) in steps {
             match is_sent {
-                true => trips.sent(octets),
-                false => trips.received(octets, false),
+                true => trips.sent(bytes),
+                false => trips.received(bytes, false),
             }
         }
         trips.count()
@@ -158,12 +158,12 @@ mod tests {
             (false, 1200),
         ];
         assert_eq!(counted(false, &steps), 1);
-        let mirrored = steps.map(|(is_sent, octets)| (!is_sent, octets));
+        let mirrored = steps.map(|(is_sent, bytes)| (!is_sent, bytes));
         assert_eq!(counted(true, &mirrored), 1);
     }
 
     #[test]
-    fn what_it_may_send_only_when_it_has_heard_again_is_another() {
+    fn bytes_beyond_the_limit_take_another_round_trip() {
         let mut steps = vec![(true, 1200)];
         steps.extend([(false, 1200); 3]);
         steps.push((true, 1200));
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(counted(false, &steps), 2);
         let mirrored: Vec<_> = steps
             .iter()
-            .map(|&(is_sent, octets)| (!is_sent, octets))
+            .map(|&(is_sent, bytes)| (!is_sent, bytes))
             .collect();
         assert_eq!(counted(true, &mirrored), 2);
     }

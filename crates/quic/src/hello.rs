@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn real_client_hellos_are_told_apart() {
+    fn real_client_hellos_are_distinguished() {
         use rustls::quic::{ClientConnection, Version};
 
         let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_left_alone() {
+    fn malformed_messages_cause_no_panic() {
         let fine = message(CLIENT_HELLO, &[(DRAFT_PARAMETERS, b"x")]);
         for cut in 0..fine.len() - 4 {
             let mut short = fine[..4 + cut].to_vec();

@@ -36,11 +36,11 @@ impl Identifiers {
 
     pub(crate) fn draw(&self) -> ConnectionId {
         let one = self.seed.child(self.drawn.fetch_add(1, Ordering::Relaxed));
-        let mut octets = [0; 24];
-        for (n, word) in octets.chunks_exact_mut(8).enumerate() {
+        let mut bytes = [0; 24];
+        for (n, word) in bytes.chunks_exact_mut(8).enumerate() {
             word.copy_from_slice(&one.draw(n as u64).to_be_bytes());
         }
-        ConnectionId::new(&octets[..self.length])
+        ConnectionId::new(&bytes[..self.length])
     }
 }
 

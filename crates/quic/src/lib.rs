@@ -52,7 +52,7 @@ pub use statistics::Statistics;
 /// The side that opened a stream and its kind, from its identifier (RFC 9000 section 2.1).
 pub mod stream {
     /// Whether a stream was opened by the client.
-    pub const fn is_clients(stream: u64) -> bool {
+    pub(crate) const fn is_clients(stream: u64) -> bool {
         stream & 1 == 0
     }
 

@@ -77,7 +77,7 @@ impl crypto::ClientConfig for ClientSession {
         let name = ServerName::try_from(server_name).map_err(|_| invalid())?;
         let tls = Arc::clone(&self.tls);
         // Fails for settings without TLS 1.3, for which no `ClientSession` exists.
-        let tls = ClientConnection::new(tls, Version::V1, name.to_owned(), octets(parameters))
+        let tls = ClientConnection::new(tls, Version::V1, name.to_owned(), encoded(parameters))
             .map_err(|_| ConnectError::UnsupportedVersion)?;
         Ok(Box::new(Session::new(
             Connection::Client(tls),
@@ -123,7 +123,7 @@ impl crypto::ServerConfig for ServerSession {
         parameters: &TransportParameters,
     ) -> Box<dyn crypto::Session> {
         let tls = Arc::clone(&self.tls);
-        let tls = ServerConnection::new(tls, Version::V1, octets(parameters))
+        let tls = ServerConnection::new(tls, Version::V1, encoded(parameters))
             .expect("a session was made of these settings before");
         Box::new(Session::new(Connection::Server(tls), self.initial))
     }
@@ -214,11 +214,11 @@ impl crypto::Session for Session {
         self.tls.is_handshaking()
     }
 
-    fn read_handshake(&mut self, octets: &[u8]) -> Result<bool, TransportError> {
+    fn read_handshake(&mut self, bytes: &[u8]) -> Result<bool, TransportError> {
         if self.tls.is_handshaking() {
-            self.hellos.read(octets)?;
+            self.hellos.read(bytes)?;
         }
-        self.tls.read_hs(octets).map_err(|error| {
+        self.tls.read_hs(bytes).map_err(|error| {
             let code = match self.tls.alert() {
                 Some(alert) => TransportErrorCode::crypto(alert.into()),
                 None => TransportErrorCode::PROTOCOL_VIOLATION,
@@ -246,12 +246,12 @@ impl crypto::Session for Session {
         };
         match self.tls.quic_transport_parameters() {
             None => Ok(None),
-            Some(mut octets) => Ok(Some(TransportParameters::read(side, &mut octets)?)),
+            Some(mut bytes) => Ok(Some(TransportParameters::read(side, &mut bytes)?)),
         }
     }
 
-    fn write_handshake(&mut self, octets: &mut Vec<u8>) -> Option<Keys> {
-        Some(match self.tls.write_hs(octets)? {
+    fn write_handshake(&mut self, bytes: &mut Vec<u8>) -> Option<Keys> {
+        Some(match self.tls.write_hs(bytes)? {
             KeyChange::Handshake { keys: those } => {
                 let mut keys = keys(those);
                 keys.packet.remote = Box::new(WatchedKey {
@@ -299,8 +299,8 @@ struct WatchedKey {
 }
 
 impl PacketKey for WatchedKey {
-    fn encrypt(&self, packet: u64, octets: &mut [u8], header: usize) {
-        self.key.encrypt(packet, octets, header);
+    fn encrypt(&self, packet: u64, bytes: &mut [u8], header: usize) {
+        self.key.encrypt(packet, bytes, header);
     }
 
     fn decrypt(
@@ -345,10 +345,10 @@ fn suite_name(suite: CipherSuite) -> Option<&'static str> {
     }
 }
 
-fn octets(parameters: &TransportParameters) -> Vec<u8> {
-    let mut octets = Vec::new();
-    parameters.write(&mut octets);
-    octets
+fn encoded(parameters: &TransportParameters) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    parameters.write(&mut bytes);
+    bytes
 }
 
 fn keys(keys: rustls::quic::Keys) -> Keys {
@@ -413,7 +413,7 @@ mod tests {
         for place in 0..payload.len() {
             let mut wrong = payload.clone();
             wrong[place] ^= 1;
-            assert!(!is_valid_retry(&original, &header, &wrong), "octet {place}");
+            assert!(!is_valid_retry(&original, &header, &wrong), "byte {place}");
         }
         assert!(!is_valid_retry(&original[1..], &header, &payload));
         assert!(!is_valid_retry(&original, &header, &payload[..15]));

@@ -179,7 +179,7 @@ impl TransportSettings {
         if !(LEAST_DATAGRAM..=largest).contains(&self.datagram_size) {
             return Err(SettingsError::OutOfRange {
                 what: "the datagram size",
-                range: "1200 to 65527 octets",
+                range: "1200 to 65527 bytes",
             });
         }
         if self.initial_window == 0 {
@@ -191,7 +191,7 @@ impl TransportSettings {
         if usize::from(self.identifier_length) > crate::identifiers::LONGEST {
             return Err(SettingsError::OutOfRange {
                 what: "the length of connection identifiers",
-                range: "0 to 20 octets",
+                range: "0 to 20 bytes",
             });
         }
         let mut config = TransportConfig::default();

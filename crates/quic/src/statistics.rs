@@ -18,7 +18,7 @@ pub struct Statistics {
     /// Packets considered lost, without MTU probes.
     pub packets_lost: u64,
     /// Bytes of the lost packets.
-    pub octets_lost: Bytes,
+    pub bytes_lost: Bytes,
     /// MTU probes that were sent, and those that were lost.
     pub mtu_probes: (u64, u64),
     /// Number of reductions of the congestion window.
@@ -53,7 +53,7 @@ impl Statistics {
             received,
             packets_sent: path.sent_packets,
             packets_lost: path.lost_packets,
-            octets_lost: Bytes(path.lost_bytes),
+            bytes_lost: Bytes(path.lost_bytes),
             mtu_probes: (path.sent_plpmtud_probes, path.lost_plpmtud_probes),
             congestion_events: path.congestion_events,
             rtt: path.rtt,

@@ -4,6 +4,11 @@
 //! represents our origin. Its value has no meaning: everything is relative to it, in both directions, so no
 //! result depends on when it was taken.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "quinn-proto's interface has these types"
+)]
+
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Two endpoints in virtual time: the cost of a handshake, the data on streams, the ends of connections, and
 //! the effect of every setting.
 
+#[path = "pair/half_open.rs"]
+mod half_open;
 mod pair;
-#[path = "pair/strangers.rs"]
-mod strangers;
 
 use std::io::{self, IoSlice, Write};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ fn handshake(pair: &mut Pair) -> Handshake {
 }
 
 #[test]
-fn a_handshake_takes_one_round_trip_and_says_what_it_cost() {
+fn a_handshake_takes_one_round_trip_and_reports_its_cost() {
     let mut pair = Pair::new(Plan::new());
     pair.establish();
     let client = handshake(&mut pair);
@@ -33,10 +33,10 @@ fn a_handshake_takes_one_round_trip_and_says_what_it_cost() {
     assert!(!client.resumed);
     let sent = pair.client.lengths[0];
     assert_eq!(
-        (client.sent.datagrams, client.sent.octets.0),
+        (client.sent.datagrams, client.sent.bytes.0),
         (1, sent as u64)
     );
-    assert!(client.received.octets > client.certificates);
+    assert!(client.received.bytes > client.certificates);
     let server = pair.server.connection().handshake().unwrap();
     assert_eq!(server.server_name.as_deref(), Some(NAME));
     assert_eq!(server.took, Duration::from_millis(100));
@@ -52,7 +52,7 @@ fn a_handshake_takes_one_round_trip_and_says_what_it_cost() {
 }
 
 #[test]
-fn certificates_beyond_three_times_the_clients_octets_cost_a_round_trip() {
+fn certificates_beyond_three_times_the_clients_bytes_cost_a_round_trip() {
     // RFC 9000 section 8.1: until its address is validated, a client is sent at most three times its own bytes.
     let mut plan = Plan::new();
     plan.tls = Tls::new(false, 5_000);
@@ -124,7 +124,7 @@ fn streams_carry_what_was_written_in_both_directions() {
             statistics.received.datagrams,
             pair.server.lengths.len() as u64
         );
-        assert_eq!(statistics.received.octets, Bytes(sent));
+        assert_eq!(statistics.received.bytes, Bytes(sent));
         assert_eq!(statistics.packets_lost, 0);
         assert_eq!(statistics.min_rtt, Duration::from_millis(100));
     }
@@ -213,16 +213,16 @@ fn flow_control_holds_a_writer_and_lets_it_go_on() {
     pair.client.write(stream, b"?");
     pair.client.connection().finish(stream).unwrap();
     pair.run_until(|pair| pair.server.read.contains_key(&stream));
-    let octets = vec![1; 20_000];
-    assert_eq!(pair.server.write(stream, &octets), 10_000);
-    let more = [IoSlice::new(&octets[10_000..])];
+    let bytes = vec![1; 20_000];
+    assert_eq!(pair.server.write(stream, &bytes), 10_000);
+    let more = [IoSlice::new(&bytes[10_000..])];
     let blocked = pair.server.connection().write(stream, &more);
     assert_eq!(blocked, Err(StreamError::Blocked));
     pair.run_until(|pair| {
         pair.server
             .has(|event| *event == Event::Writable { stream })
     });
-    let taken = pair.server.write(stream, &octets[10_000..]);
+    let taken = pair.server.write(stream, &bytes[10_000..]);
     assert!(taken > 0);
     pair.server.connection().reset(stream, 0x10c);
     pair.run_until(|pair| !pair.client.resets.is_empty());
@@ -264,7 +264,7 @@ fn a_stopped_stream_takes_no_more() {
 }
 
 #[test]
-fn a_close_is_told_with_who_what_and_why() {
+fn a_close_is_reported_with_side_code_and_reason() {
     let mut pair = Pair::new(Plan::new());
     pair.establish();
     let (key, now) = (pair.client.key.unwrap(), pair.now);
@@ -384,11 +384,11 @@ fn early_data_saves_a_round_trip_and_a_resumption_the_certificates() {
     assert!(client.resumed);
     assert_eq!(client.certificates, Bytes(0));
     assert!(pair.server.connection().handshake().unwrap().resumed);
-    assert!(client.received.octets.0 < 1_500, "{client:?}");
+    assert!(client.received.bytes.0 < 1_500, "{client:?}");
 }
 
 #[test]
-fn early_data_that_is_rejected_is_told_and_its_streams_begin_anew() {
+fn rejected_early_data_is_reported_and_its_streams_start_again() {
     let tls = Tls::new(true, 0);
     visit(&tls);
     let mut plan = Plan::new();
@@ -432,7 +432,7 @@ fn one_seed_makes_one_course_of_events() {
 }
 
 #[test]
-fn fewer_acknowledgements_are_sent_where_fewer_are_asked_for() {
+fn fewer_acknowledgements_are_sent_if_fewer_are_requested() {
     let acks = |asked| {
         let mut plan = Plan::new();
         plan.server.ack_frequency = asked;
@@ -478,8 +478,8 @@ fn marks_of_congestion_slow_the_sender_as_losses_do() {
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Shared {
-    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(octets)
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -498,7 +498,7 @@ fn a_qlog_is_a_sequence_of_json_texts_on_the_runs_own_time() {
     drop(pair);
     let log = log.0.lock().unwrap();
     // RFC 7464: each text is between a record separator and a line feed.
-    let texts: Vec<&[u8]> = log.split(|&octet| octet == 0x1e).collect();
+    let texts: Vec<&[u8]> = log.split(|&byte| byte == 0x1e).collect();
     assert_eq!(texts[0], b"");
     assert!(texts.len() > 10);
     let texts: Vec<&str> = texts[1..]
@@ -522,10 +522,10 @@ fn a_qlog_is_a_sequence_of_json_texts_on_the_runs_own_time() {
 /// Writes to a stream of the server until `total` bytes are written or it takes no more; returns the bytes
 /// written.
 fn write_on(pair: &mut Pair, stream: u64, total: usize) -> usize {
-    let octets = vec![7; 64 * 1024];
+    let bytes = vec![7; 64 * 1024];
     let mut written = 0;
     while written < total {
-        let rest = [IoSlice::new(&octets[..octets.len().min(total - written)])];
+        let rest = [IoSlice::new(&bytes[..bytes.len().min(total - written)])];
         match pair.server.connection().write(stream, &rest) {
             Ok(taken) => written += taken,
             Err(_) => break,
@@ -591,7 +591,7 @@ fn a_client_that_acknowledges_gets_as_much_as_without_a_bound() {
 }
 
 #[test]
-fn a_client_that_is_not_known_to_be_there_gets_three_times_what_it_sent_at_most() {
+fn an_unvalidated_client_gets_at_most_three_times_the_bytes_that_it_sent() {
     for padding in (0..6_000).step_by(250) {
         let plan = || Plan {
             tls: Tls::new(false, padding),

@@ -442,7 +442,7 @@ fn era_info(era: &Era, applied: Option<&[AppliedSettings; 2]>) -> EraInfo {
                 SettingOutcome::Applied(before) => {
                     (SettingState::Applied, Some(format!("was {before}")))
                 }
-                SettingOutcome::AlreadySo => (SettingState::Applied, None),
+                SettingOutcome::Unchanged => (SettingState::Applied, None),
                 SettingOutcome::Impossible(reason) => {
                     (SettingState::Impossible, Some(reason.clone()))
                 }

@@ -46,7 +46,7 @@ impl Awake {
                 .name(format!("awake-{processor}"))
                 .spawn(move || {
                     // Without `SCHED_IDLE` the thread would compete with others, so it does not run.
-                    if put_last().and_then(|()| sched::pin(processor)).is_ok() {
+                    if set_idle().and_then(|()| sched::pin(processor)).is_ok() {
                         spin_until(&end);
                     }
                 });
@@ -95,13 +95,13 @@ fn spin_until(end: &AtomicBool) {
 }
 
 /// Gives the calling thread a lower priority than all others (`SCHED_IDLE`). Needs no privilege.
-pub fn put_last() -> Result<()> {
+fn set_idle() -> Result<()> {
     // SAFETY: sched_param is plain data, for which zero is a value.
     let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     // SAFETY: 0 is the calling thread; the parameters outlive the call.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) })
         .map(drop)
-        .doing("put a thread behind all others (SCHED_IDLE)")
+        .doing("set the idle priority of a thread (SCHED_IDLE)")
 }
 
 #[cfg(test)]
@@ -109,9 +109,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_threads_are_last_and_end_when_told() {
+    fn the_threads_have_idle_priority_and_exit_on_drop() {
         thread::spawn(|| {
-            put_last().unwrap();
+            set_idle().unwrap();
             // SAFETY: 0 is the calling thread.
             let policy = unsafe { libc::sched_getscheduler(0) };
             assert_eq!(policy, libc::SCHED_IDLE);

@@ -62,11 +62,6 @@ impl Clock {
         let elapsed = Duration::from_nanos(self.now().as_nanos());
         Duration::from_nanos(nanoseconds(ClockId::Realtime)).saturating_sub(elapsed)
     }
-
-    /// The reading of `CLOCK_MONOTONIC` at an instant, in nanoseconds, for absolute timers.
-    pub fn monotonic_of(self, instant: Instant) -> u64 {
-        self.origin.saturating_add(instant.as_nanos())
-    }
 }
 
 /// The wall clock of the kernel's file time stamps, since the Unix epoch. It advances in ticks of some
@@ -78,11 +73,6 @@ pub fn file_time() -> Duration {
 /// The processor time used so far by the calling thread, user and system.
 pub fn thread_cpu_time() -> Duration {
     Duration::from_nanos(nanoseconds(ClockId::ThreadCPUTime))
-}
-
-/// The processor time used so far by this process, all threads, user and system.
-pub fn process_cpu_time() -> Duration {
-    Duration::from_nanos(nanoseconds(ClockId::ProcessCPUTime))
 }
 
 #[inline]
@@ -110,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wall_clock_lies_where_the_system_says() {
+    fn the_wall_clock_agrees_with_the_system() {
         let clock = Clock::start();
         let before = std::time::SystemTime::now();
         let ours = clock.realtime_of(clock.now());

@@ -108,8 +108,9 @@ pub struct AppliedSetting {
 pub enum SettingOutcome {
     /// It was changed, from this value.
     Applied(String),
-    /// It already had the value.
-    AlreadySo,
+    /// It already had the value. Runs of older versions name it `already-so`.
+    #[serde(alias = "already-so")]
+    Unchanged,
     /// It could not be set, for this reason.
     Impossible(String),
 }
@@ -133,8 +134,8 @@ impl fmt::Display for AppliedSetting {
         write!(f, "{} = {}", self.name, self.wanted)?;
         match &self.outcome {
             SettingOutcome::Applied(before) => write!(f, " (was {before})"),
-            SettingOutcome::AlreadySo => write!(f, " (already so)"),
-            SettingOutcome::Impossible(reason) => write!(f, " is impossible here: {reason}"),
+            SettingOutcome::Unchanged => write!(f, " (unchanged)"),
+            SettingOutcome::Impossible(reason) => write!(f, " cannot be set: {reason}"),
         }
     }
 }
@@ -217,20 +218,20 @@ pub(crate) fn set_sysctl(name: &str, wanted: &str) -> SettingOutcome {
     let before = match fs::read_to_string(&path) {
         Ok(value) => normalised(&value),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return impossible("this kernel has no such setting for a namespace".to_owned());
+            return impossible("this kernel does not have the setting in a namespace".to_owned());
         }
         Err(error) => return impossible(format!("it cannot be read: {error}")),
     };
     let wanted = normalised(wanted);
     if before == wanted {
-        return SettingOutcome::AlreadySo;
+        return SettingOutcome::Unchanged;
     }
     if let Err(error) = fs::write(&path, &wanted) {
         return impossible(format!("the kernel keeps {before}: {error}"));
     }
     match fs::read_to_string(&path).map(|value| normalised(&value)) {
         Ok(found) if found == wanted => SettingOutcome::Applied(before),
-        Ok(found) => impossible(format!("the kernel made it {found}")),
+        Ok(found) => impossible(format!("the kernel set {found} instead")),
         Err(error) => impossible(format!("it cannot be read back: {error}")),
     }
 }
@@ -266,11 +267,11 @@ fn set_burst(netlink: &mut Netlink, device: u32, wanted: u32) -> SettingOutcome 
     };
     match set(netlink) {
         Err(error) => SettingOutcome::Impossible(error.to_string()),
-        Ok(before) if before == wanted => SettingOutcome::AlreadySo,
+        Ok(before) if before == wanted => SettingOutcome::Unchanged,
         Ok(before) => match netlink.link(device) {
             Ok(link) if link.gso_max_segs == wanted => SettingOutcome::Applied(before.to_string()),
             Ok(link) => {
-                SettingOutcome::Impossible(format!("the kernel made it {}", link.gso_max_segs))
+                SettingOutcome::Impossible(format!("the kernel set {} instead", link.gso_max_segs))
             }
             Err(error) => SettingOutcome::Impossible(error.to_string()),
         },

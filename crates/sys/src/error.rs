@@ -33,18 +33,18 @@ pub enum Error {
     },
     /// The TUN driver exists, but this user may not open it.
     #[error(
-        "/dev/net/tun may not be opened by this user: run as root, or `chmod 666 /dev/net/tun`"
+        "cannot open /dev/net/tun: permission denied; run as root, or `chmod 666 /dev/net/tun`"
     )]
     TunDenied,
     /// The kernel denies this user a user namespace, which is needed without root.
-    #[error("user namespaces are switched off here: run as root, or set `{sysctl}`")]
+    #[error("user namespaces are disabled: run as root, or set `{sysctl}`")]
     UserNamespacesOff {
         /// The setting that would enable them, as in `sysctl -w kernel.x=1`.
         sysctl: String,
     },
     /// A user namespace was created, but a security module removed its capabilities.
     #[error(
-        "AppArmor takes the abilities away inside unprivileged user namespaces: run as root, or \
+        "AppArmor removes the capabilities in unprivileged user namespaces: run as root, or \
          `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"
     )]
     AppArmor,
@@ -58,14 +58,14 @@ pub enum Error {
         ability: &'static str,
     },
     /// The disk is full, or the user's quota is used up.
-    #[error("no room left on the disk for {}: free some, or write elsewhere", path.display())]
+    #[error("no space left on the disk for {}: free some, or write to another disk", path.display())]
     DiskFull {
         /// The file that was being written.
         path: PathBuf,
     },
     /// Another program listens on the address.
     #[error(
-        "{address} is already in use: choose another port, or find who has it with \
+        "{address} is already in use: choose another port, or find the process with \
          `ss -ltnp sport = :{}`", address.port()
     )]
     PortTaken {
@@ -74,8 +74,8 @@ pub enum Error {
     },
     /// The request would change settings in the program's own namespace.
     #[error(
-        "this is the namespace of the program itself, whose settings belong to the machine: make \
-         one for the experiment"
+        "the settings of the namespace of the program itself apply to the whole machine: create a \
+         namespace for the experiment"
     )]
     OwnNamespace,
     /// A name is not valid for its purpose.
@@ -87,7 +87,7 @@ pub enum Error {
         what: &'static str,
     },
     /// The kernel's answer could not be parsed.
-    #[error("{what}: the kernel's answer was not understood")]
+    #[error("{what}: the kernel's answer cannot be parsed")]
     BadAnswer {
         /// The request.
         what: &'static str,

@@ -32,7 +32,7 @@ pub fn send(stream: &UnixStream, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
         &mut message,
         SendFlags::NOSIGNAL,
     )
-    .doing("hand descriptors to a process")
+    .doing("send descriptors to a process")
     .map(drop)
 }
 
@@ -47,7 +47,7 @@ pub fn receive<const N: usize>(stream: &UnixStream) -> Result<[OwnedFd; N]> {
         &mut message,
         RecvFlags::CMSG_CLOEXEC,
     )
-    .doing("take descriptors from a process")?;
+    .doing("receive descriptors from a process")?;
     let received: Vec<OwnedFd> = message
         .drain()
         .filter_map(|message| match message {

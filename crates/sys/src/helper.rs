@@ -12,7 +12,7 @@ pub fn set_name(name: &CStr) -> Result<()> {
 
 /// Ignores SIGINT, SIGTERM and SIGHUP. A terminal, a service manager or a time limit may send them to all
 /// processes of a program; only the program that started this process decides when it exits.
-pub fn ignore_requests_to_end() -> Result<()> {
+pub fn ignore_termination_signals() -> Result<()> {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: no handler is installed.
         let before = unsafe { libc::signal(signal, libc::SIG_IGN) };
@@ -23,6 +23,6 @@ pub fn ignore_requests_to_end() -> Result<()> {
 
 /// Excludes this process from being killed when its control group or the machine runs out of memory. It must
 /// use little and bounded memory. Needs `CAP_SYS_RESOURCE`; returns whether it succeeded.
-pub fn spare_from_lack_of_memory() -> bool {
+pub fn exempt_from_oom_killer() -> bool {
     fs::write("/proc/self/oom_score_adj", "-1000").is_ok()
 }

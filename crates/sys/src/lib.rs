@@ -29,6 +29,8 @@
 //! - [`signal`]: signals by which the user ends the program
 //! - [`terminal`]: the terminal while a screen uses it
 
+#![allow(unsafe_code, reason = "it is the one crate that calls the system")]
+
 pub mod awake;
 pub mod cgroup;
 pub mod clock;

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_opening_finds_it_held_until_the_first_is_dropped() {
+    fn a_second_lock_fails_until_the_first_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let lock = ours(Lock::directory(folder.path()).unwrap());
         assert!(matches!(Lock::directory(folder.path()), Ok(Taken::Held)));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_removed_or_replaced_is_not_locked() {
+    fn removed_or_replaced_files_are_not_locked() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         assert!(matches!(Lock::directory(&path), Ok(Taken::Gone)));

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn contention_is_pressure_where_the_kernel_keeps_it_and_else_what_is_runnable() {
+    fn contention_is_pressure_or_without_it_the_number_of_runnable_threads() {
         let loadavg = || "0.20 0.18 0.12 3/80 11206\n".to_owned();
         let pressure = "some avg10=89.31 avg60=83.67 avg300=66.46 total=464172317\n\
                         full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";

@@ -1,7 +1,7 @@
 //! Blocking rtnetlink: links, addresses and routes of the calling thread's namespace.
 //!
 //! An experiment needs only a dozen kinds of message, so they are built here byte by byte (`man 7 rtnetlink`)
-//! instead of with a large library. Every request asks for an acknowledgement. When the kernel rejects one,
+//! instead of with a large library. Every request sets NLM_F_ACK. When the kernel rejects one,
 //! the error has the kernel's own text.
 
 use std::io;
@@ -135,11 +135,11 @@ impl Netlink {
     }
 
     /// Describes the device with this name.
-    pub fn link_by_name(&mut self, name: &str) -> Result<Link> {
+    pub(crate) fn link_by_name(&mut self, name: &str) -> Result<Link> {
         let mut request = Message::new(libc::RTM_GETLINK, 0);
         request.link_header(0, 0, 0);
         request.string(libc::IFLA_IFNAME, name);
-        let answer = self.ask(request, format!("look up device {name}"))?;
+        let answer = self.query(request, format!("look up device {name}"))?;
         parse_link(&answer)
     }
 
@@ -147,24 +147,24 @@ impl Netlink {
     pub fn link(&mut self, index: u32) -> Result<Link> {
         let mut request = Message::new(libc::RTM_GETLINK, 0);
         request.link_header(index, 0, 0);
-        let answer = self.ask(request, format!("look up device {index}"))?;
+        let answer = self.query(request, format!("look up device {index}"))?;
         parse_link(&answer)
     }
 
     /// Brings a device up.
-    pub fn set_link_up(&mut self, index: u32) -> Result<()> {
+    pub(crate) fn set_link_up(&mut self, index: u32) -> Result<()> {
         let mut request = Message::new(libc::RTM_NEWLINK, 0);
         request.link_header(index, IFF_UP, IFF_UP);
-        self.tell(request, format!("switch device {index} on"))
+        self.execute(request, format!("enable device {index}"))
     }
 
     /// Sets a device's MTU, in bytes, and its transmit queue length, in packets.
-    pub fn set_link_limits(&mut self, index: u32, mtu: u32, txqueuelen: u32) -> Result<()> {
+    pub(crate) fn set_link_limits(&mut self, index: u32, mtu: u32, txqueuelen: u32) -> Result<()> {
         let mut request = Message::new(libc::RTM_NEWLINK, 0);
         request.link_header(index, 0, 0);
         request.u32(libc::IFLA_MTU, mtu);
         request.u32(libc::IFLA_TXQLEN, txqueuelen);
-        self.tell(
+        self.execute(
             request,
             format!("set MTU {mtu} and queue {txqueuelen} of device {index}"),
         )
@@ -172,13 +172,13 @@ impl Netlink {
 
     /// Sets the largest number of TCP segments that a device receives as one packet. Software segments them
     /// for a device without its own offload.
-    pub fn set_gso_max_segs(&mut self, index: u32, segments: u32) -> Result<()> {
+    pub(crate) fn set_gso_max_segs(&mut self, index: u32, segments: u32) -> Result<()> {
         let mut request = Message::new(libc::RTM_NEWLINK, 0);
         request.link_header(index, 0, 0);
         request.u32(IFLA_GSO_MAX_SEGS, segments);
-        self.tell(
+        self.execute(
             request,
-            format!("let device {index} take {segments} segments at once"),
+            format!("set the segmentation limit of device {index} to {segments} segments"),
         )
     }
 
@@ -194,12 +194,12 @@ impl Netlink {
         request.bytes(&index.to_ne_bytes());
         request.address(libc::IFA_LOCAL, address);
         request.address(libc::IFA_ADDRESS, address);
-        self.tell(request, format!("add address {address}/{prefix}"))
+        self.execute(request, format!("add address {address}/{prefix}"))
     }
 
     /// Adds or replaces a route to a prefix through a device, and reads it back. It is an error when the
     /// kernel accepted the route but not its metrics.
-    pub fn add_route(
+    pub(crate) fn add_route(
         &mut self,
         index: u32,
         destination: IpAddr,
@@ -216,7 +216,7 @@ impl Netlink {
         }
         request.metrics(metrics);
         let what = format!("route to {destination}/{prefix}");
-        self.tell(request, format!("add {what}"))?;
+        self.execute(request, format!("add {what}"))?;
         let found = self.route_metrics(destination)?;
         if found != *metrics {
             return Err(Error::NotTaken {
@@ -229,7 +229,7 @@ impl Netlink {
     }
 
     /// The metrics of the route that packets to this destination take.
-    pub fn route_metrics(&mut self, destination: IpAddr) -> Result<RouteMetrics> {
+    fn route_metrics(&mut self, destination: IpAddr) -> Result<RouteMetrics> {
         const RTM_F_FIB_MATCH: u32 = 0x2000;
         let mut request = Message::new(libc::RTM_GETROUTE, 0);
         let length = if destination.is_ipv4() { 32 } else { 128 };
@@ -237,15 +237,15 @@ impl Netlink {
         // Return the configured route, not the cached entry that the lookup would create from it.
         request.bytes(&RTM_F_FIB_MATCH.to_ne_bytes());
         request.address(libc::RTA_DST, destination);
-        let answer = self.ask(request, format!("look up the route to {destination}"))?;
+        let answer = self.query(request, format!("look up the route to {destination}"))?;
         parse_route_metrics(&answer)
     }
 
-    fn tell(&mut self, request: Message, doing: String) -> Result<()> {
+    fn execute(&mut self, request: Message, doing: String) -> Result<()> {
         self.exchange(request).doing(doing).map(drop)
     }
 
-    fn ask(&mut self, request: Message, doing: String) -> Result<Vec<u8>> {
+    fn query(&mut self, request: Message, doing: String) -> Result<Vec<u8>> {
         self.exchange(request)
             .doing(doing)?
             .ok_or(Error::BadAnswer { what: "rtnetlink" })

@@ -170,7 +170,7 @@ impl PacketReceiver {
     /// The receiving side of a ring whose memory came from another process.
     pub fn open(memory: BorrowedFd<'_>) -> Result<PacketReceiver> {
         let length = fstat(memory)
-            .doing("look at memory of another process")?
+            .doing("read the size of memory of another process")?
             .st_size as usize;
         let flags = match length <= POPULATED {
             true => MapFlags::SHARED | MapFlags::POPULATE,
@@ -223,11 +223,11 @@ impl PacketReceiver {
     }
 
     /// Counts a packet that could not be delivered.
-    pub fn refuse(&self) {
+    pub fn count_refused(&self) {
         self.shared.refused().fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether the ring is empty. If so, the sender is told to wake the receiver for the next packet.
+    /// Whether the ring is empty. If so, the sender is requested to wake the receiver for the next packet.
     pub fn may_sleep(&self) -> bool {
         let asleep = self.shared.word(ASLEEP);
         asleep.store(1, Ordering::Relaxed);
@@ -361,7 +361,7 @@ mod tests {
         assert!(!sender.must_wake(), "it did not go to sleep");
         assert_eq!(taken(&mut receiver), Some(vec![1]));
         assert_eq!(ring.refused(), 0);
-        receiver.refuse();
+        receiver.count_refused();
         assert_eq!(ring.refused(), 1);
     }
 

@@ -35,7 +35,7 @@ unsafe impl Send for Mapped {}
 impl Mapped {
     /// Maps the file without reading pages that are not in memory. `None`: it is empty.
     pub fn new(file: &File) -> Result<Option<Mapped>> {
-        let length = file.metadata().doing("look at a file")?.len() as usize;
+        let length = file.metadata().doing("read the length of a file")?.len() as usize;
         if length == 0 {
             return Ok(None);
         }
@@ -50,7 +50,8 @@ impl Mapped {
             }
             let mapped = Mapped { start, length };
             if libc::madvise(start, length, libc::MADV_RANDOM) != 0 {
-                return Err(io::Error::last_os_error()).doing("have a file's mapping not count");
+                return Err(io::Error::last_os_error())
+                    .doing("set random access for a file's mapping");
             }
             mapped
         };
@@ -68,7 +69,8 @@ impl Mapped {
         residence.resize(self.length.div_ceil(page), 0);
         // SAFETY: mincore writes a byte for each page of the mapping, as many as the vector has.
         if unsafe { libc::mincore(self.start, self.length, residence.as_mut_ptr()) } != 0 {
-            return Err(io::Error::last_os_error()).doing("ask what of a file is in memory");
+            return Err(io::Error::last_os_error())
+                .doing("read which pages of a file are in memory");
         }
         let mut at = 0;
         let mut resident = 0;
@@ -96,14 +98,14 @@ impl Drop for Mapped {
 }
 
 /// Writes the file's dirty pages to the disk, and requests the kernel to evict the file's pages.
-pub fn forget(file: &File) -> Result<()> {
+pub fn evict(file: &File) -> Result<()> {
     file.sync_all().doing("write a file to its disk")?;
-    rustix::fs::fadvise(file, 0, None, Advice::DontNeed).doing("have a file forgotten")
+    rustix::fs::fadvise(file, 0, None, Advice::DontNeed).doing("evict a file from the page cache")
 }
 
 /// The number of pages of the file that are in memory now.
 pub fn resident_pages(file: &File) -> Result<u64> {
-    let length = file.metadata().doing("look at a file")?.len() as usize;
+    let length = file.metadata().doing("read the length of a file")?.len() as usize;
     if length == 0 {
         return Ok(0);
     }
@@ -132,7 +134,7 @@ pub fn resident_pages(file: &File) -> Result<u64> {
         libc::munmap(start, length);
         asked
     };
-    asked.doing("ask what of a file is in memory")?;
+    asked.doing("read which pages of a file are in memory")?;
     Ok(residence.iter().map(|page| u64::from(page & 1)).sum())
 }
 
@@ -155,42 +157,42 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_in_memory_until_it_is_forgotten_and_again_when_it_was_read() {
+    fn written_pages_are_resident_until_evicted_and_again_after_a_read() {
         let mut file = file();
         assert_eq!(resident_pages(&file).unwrap(), 0);
         file.write_all(&vec![7; 100_000]).unwrap();
         let pages = 100_000_u64.div_ceil(page_size() as u64);
         assert_eq!(resident_pages(&file).unwrap(), pages);
-        forget(&file).unwrap();
+        evict(&file).unwrap();
         assert_eq!(resident_pages(&file).unwrap(), 0);
         // The query has not loaded the page again.
         assert_eq!(resident_pages(&file).unwrap(), 0);
         file.rewind().unwrap();
-        let mut octets = Vec::new();
-        file.read_to_end(&mut octets).unwrap();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
         assert_eq!(resident_pages(&file).unwrap(), pages);
     }
 
     #[test]
-    fn a_mapping_follows_what_is_in_memory_and_reads_nothing() {
+    fn a_mapping_follows_resident_pages_and_reads_none() {
         let mut file = file();
         let mut room = Vec::new();
         assert!(Mapped::new(&file).unwrap().is_none(), "an empty file");
         file.write_all(&vec![7; 10 * page_size() + 1]).unwrap();
-        forget(&file).unwrap();
+        evict(&file).unwrap();
         let mapped = Mapped::new(&file).unwrap().unwrap();
         assert_eq!(mapped.follow(&mut room).unwrap(), 0);
         assert_eq!(resident_pages(&file).unwrap(), 0, "it was read");
         file.rewind().unwrap();
-        let mut octets = Vec::new();
-        file.read_to_end(&mut octets).unwrap();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
         assert_eq!(mapped.follow(&mut room).unwrap(), 11);
         // A request does not evict mapped pages. The reclaim of a memory limit does, as the tests of limits
         // show.
-        forget(&file).unwrap();
+        evict(&file).unwrap();
         assert_eq!(resident_pages(&file).unwrap(), 11);
         drop(mapped);
-        forget(&file).unwrap();
+        evict(&file).unwrap();
         assert_eq!(resident_pages(&file).unwrap(), 0);
     }
 }

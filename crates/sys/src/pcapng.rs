@@ -33,7 +33,7 @@ const WAITING: usize = 64;
 pub const LONGEST_IN_MEMORY: Duration = Duration::from_millis(250);
 
 /// `LINKTYPE_RAW`: the packet begins with an IPv4 or IPv6 header.
-pub const LINKTYPE_RAW: u16 = 101;
+const LINKTYPE_RAW: u16 = 101;
 
 /// The description of where a capture was made.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub struct CaptureWriter {
 #[derive(Debug)]
 enum Work {
     Write(Vec<u8>),
-    Tell(Sender<()>),
+    Notify(Sender<()>),
 }
 
 #[derive(Debug, Clone)]
@@ -138,7 +138,7 @@ impl CaptureWriter {
         let mut file = File::create(path).doing(format!("create {}", path.display()))?;
         let head = head(section, taps);
         file.write_all(&head)
-            .map_err(|error| Failure::of(&error).told(path))?;
+            .map_err(|error| Failure::of(&error).with_path(path))?;
         let (full, work) = sync_channel(WAITING);
         let (give_back, spare) = channel();
         let failure = Arc::new(Mutex::new(None));
@@ -236,7 +236,7 @@ impl CaptureWriter {
     pub fn sync(&mut self) -> Result<()> {
         self.flush();
         let (done, wait) = channel();
-        if self.full.send(Work::Tell(done)).is_ok() {
+        if self.full.send(Work::Notify(done)).is_ok() {
             let _ = wait.recv();
         }
         self.check()
@@ -247,7 +247,7 @@ impl CaptureWriter {
         let failure = self.failure.lock().unwrap_or_else(|lock| lock.into_inner());
         match &*failure {
             None => Ok(()),
-            Some(failure) => Err(failure.told(&self.path)),
+            Some(failure) => Err(failure.with_path(&self.path)),
         }
     }
 
@@ -283,7 +283,7 @@ impl Failure {
         }
     }
 
-    fn told(&self, path: &Path) -> Error {
+    fn with_path(&self, path: &Path) -> Error {
         match self.errno {
             Some(libc::ENOSPC | libc::EDQUOT) => Error::DiskFull {
                 path: path.to_owned(),
@@ -310,7 +310,7 @@ fn write_blocks(
     for work in work {
         let mut blocks = match work {
             Work::Write(blocks) => blocks,
-            Work::Tell(done) => {
+            Work::Notify(done) => {
                 // The caller may no longer wait.
                 let _ = done.send(());
                 continue;
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_as_the_format_says() {
+    fn written_blocks_follow_the_format() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.pcapng");
         let section = Section {
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_and_remembered() {
+    fn a_full_disk_is_reported_and_stored() {
         // /dev/full can be opened, and every write to it fails with ENOSPC.
         let error = CaptureWriter::create(Path::new("/dev/full"), &Section::default(), &taps());
         assert!(matches!(error, Err(Error::DiskFull { .. })), "{error:?}");
@@ -567,6 +567,6 @@ mod tests {
         let failure = failure.into_inner().unwrap().unwrap();
         assert_eq!(failure.errno, Some(libc::EBADF));
         assert_eq!(std::fs::read(&path).unwrap(), b"head");
-        assert!(failure.told(&path).to_string().contains("a.pcapng"));
+        assert!(failure.with_path(&path).to_string().contains("a.pcapng"));
     }
 }

@@ -217,7 +217,7 @@ impl Poller {
 
     /// Sleeps without being woken by sockets. The next wait reports together all sockets that became ready
     /// meanwhile. A signal ends the sleep early.
-    pub fn rest(&self, time: Duration) {
+    pub fn sleep(&self, time: Duration) {
         let time = rustix::thread::Timespec {
             tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
@@ -272,7 +272,7 @@ mod tests {
     use std::time::Instant as StdInstant;
 
     #[test]
-    fn readiness_is_told_once_when_it_begins() {
+    fn readiness_is_reported_once_when_it_begins() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_ends_a_rest_and_what_came_meanwhile_is_told_after_it() {
+    fn a_sleep_is_not_interrupted_and_later_reports_all_ready_sockets() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut server, _) = listener.accept().unwrap();
@@ -305,14 +305,14 @@ mod tests {
         assert_eq!(poller.wait(None).unwrap(), 1);
         server.write_all(b"x").unwrap();
         let begin = StdInstant::now();
-        poller.rest(Duration::from_micros(2500));
+        poller.sleep(Duration::from_micros(2500));
         assert!(begin.elapsed() >= Duration::from_micros(2500));
         assert_eq!(poller.wait(Some(Duration::ZERO)).unwrap(), 1);
         assert!(poller.ready(0).readable);
     }
 
     #[test]
-    fn a_wait_without_a_socket_lasts_as_long_as_asked() {
+    fn a_wait_without_a_socket_lasts_for_its_time_out() {
         for least in [2500, 2000] {
             let mut poller = Poller::new(1).unwrap();
             if least == 2000 {

@@ -11,7 +11,7 @@ use crate::error::{Doing, Result, check};
 ///
 /// Needs `CAP_SYS_NICE` in the first user namespace, or a resource limit that allows it. It therefore fails
 /// without root on most machines; the thread's priority is then unchanged.
-pub fn put_first() -> Result<()> {
+pub fn set_real_time() -> Result<()> {
     // SAFETY: sched_param is plain data, for which zero is a value.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = 1;
@@ -24,15 +24,15 @@ pub fn put_first() -> Result<()> {
         )
     })
     .map(drop)
-    .doing("put a thread before all others (SCHED_FIFO)")
+    .doing("set the real-time priority of a thread (SCHED_FIFO)")
 }
 
 /// Gives the calling thread priority over ordinary threads of its control group (niceness -20), within the
 /// same limits. `SCHED_FIFO` would escape a processor quota. Needs `CAP_SYS_NICE`.
-pub fn put_before_others() -> Result<()> {
+pub fn raise_priority() -> Result<()> {
     // 0 is the calling thread, because Linux keeps niceness per thread.
     rustix::process::setpriority_process(None, -20)
-        .doing("put a thread before the others of its group (niceness -20)")
+        .doing("raise the priority of a thread (niceness -20)")
 }
 
 #[cfg(test)]
@@ -40,8 +40,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_thread_is_first_or_it_is_said_why_not() {
-        std::thread::spawn(|| match put_first() {
+    fn the_thread_has_real_time_priority_or_an_error() {
+        std::thread::spawn(|| match set_real_time() {
             Ok(()) => {
                 // SAFETY: 0 is the calling thread.
                 let policy = unsafe { libc::sched_getscheduler(0) };

@@ -88,7 +88,7 @@ pub fn probe() -> Vec<Ability> {
         ("tun", "the emulated path between hosts", true, probe_tun),
         (
             "programs",
-            "servers and commands inside a host, that end with us",
+            "servers and commands inside a host, which exit with this program",
             true,
             probe_process,
         ),
@@ -122,7 +122,7 @@ fn probe_namespace() -> Result<String> {
     Namespace::new()?;
     Ok(match privilege {
         Privilege::Given => "as root".to_owned(),
-        Privilege::UserNamespace => "in a user namespace of one's own".to_owned(),
+        Privilege::UserNamespace => "in a user namespace".to_owned(),
     })
 }
 
@@ -130,7 +130,7 @@ fn probe_tun() -> Result<String> {
     acquire()?;
     let counters = Namespace::new()?.run(|| Tun::create("probe", 1500, 1000)?.counters())??;
     Ok(format!(
-        "made one, {} packets dropped by it",
+        "created one, {} packets dropped",
         counters.tx_dropped
     ))
 }
@@ -145,7 +145,7 @@ fn probe_process() -> Result<String> {
     Ok(if exit.status.success() {
         "in PID namespaces with a /proc of their own".to_owned()
     } else {
-        "in PID namespaces, but they see the machine's /proc, which may not be replaced here"
+        "in PID namespaces, but they see the machine's /proc, which cannot be replaced here"
             .to_owned()
     })
 }
@@ -156,10 +156,10 @@ fn probe_reno() -> Result<String> {
     let found = Namespace::new()?.run(|| crate::era::sysctl(name))??;
     let found = found.unwrap_or_default();
     if found.split(' ').any(|name| name == "reno") {
-        return Ok(format!("there, among {found}"));
+        return Ok(format!("available, among {found}"));
     }
     Err(Error::BadAnswer {
-        what: "the list of congestion controls, which should hold reno,",
+        what: "the list of congestion controls, without reno",
     })
 }
 
@@ -174,7 +174,7 @@ fn probe_timers() -> Result<String> {
     }
     late.sort();
     Ok(format!(
-        "woken {:.0?} late at the median, {:.0?} at worst, of {}",
+        "wake-up latency {:.0?} at the median, {:.0?} at most, n = {}",
         late[late.len() / 2],
         late[late.len() - 1],
         late.len()
@@ -182,7 +182,7 @@ fn probe_timers() -> Result<String> {
 }
 
 fn probe_realtime() -> Result<String> {
-    crate::priority::put_first()?;
+    crate::priority::set_real_time()?;
     Ok("granted".to_owned())
 }
 
@@ -247,7 +247,7 @@ fn reason(error: io::Error, doing: &str, setting: &dyn Fn(&str) -> Option<i64>) 
 
 /// Runs `try_it` in a forked child and returns its answer.
 fn in_child(try_it: fn() -> Result<String>) -> Result<String, String> {
-    forked(try_it).unwrap_or_else(|error| Err(format!("it could not be tried: {error}")))
+    forked(try_it).unwrap_or_else(|error| Err(format!("the test failed: {error}")))
 }
 
 fn forked(try_it: fn() -> Result<String>) -> Result<Result<String, String>> {
@@ -277,7 +277,7 @@ fn forked(try_it: fn() -> Result<String>) -> Result<Result<String, String>> {
     Ok(match text.split_at_checked(1) {
         Some(("+", text)) => Ok(text.to_owned()),
         Some(("-", text)) => Err(text.to_owned()),
-        _ => Err("the child that tried it died".to_owned()),
+        _ => Err("the process that tested it was killed".to_owned()),
     })
 }
 

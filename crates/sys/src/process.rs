@@ -392,7 +392,7 @@ fn listening(pid: u32, number: RawFd) -> Result<Option<TcpListener>> {
         Ok(socket) => socket,
         // The descriptor was closed, or its process exited, after it was listed.
         Err(rustix::io::Errno::BADF | rustix::io::Errno::SRCH) => return Ok(None),
-        Err(error) => return Err(error).doing("take hold of a program's socket"),
+        Err(error) => return Err(error).doing("duplicate a program's socket"),
     };
     // Other kinds of sockets do not support this option, or return zero.
     let listens = socket::get(&socket, libc::SOL_SOCKET, libc::SO_ACCEPTCONN).unwrap_or(0) == 1;

@@ -26,10 +26,13 @@ impl fmt::Display for Scheme {
             true => "the page cache",
             false => "programs and the page cache",
         };
-        write!(f, "DAMON takes from {of_what} what nobody used")?;
+        write!(
+            f,
+            "DAMON reclaims memory of {of_what} that was not accessed"
+        )?;
         match self.unused_for {
             Some(time) => write!(f, " for {} s", time.as_secs()),
-            None => write!(f, " lately"),
+            None => write!(f, " recently"),
         }?;
         write!(f, " ({})", self.place.display())
     }
@@ -147,7 +150,7 @@ mod tests {
         );
         scheme.spares_mapped = true;
         let said = format!(
-            "DAMON takes from the page cache what nobody used for 60 s ({})",
+            "DAMON reclaims memory of the page cache that was not accessed for 60 s ({})",
             scheme.place.display()
         );
         assert_eq!(scheme.to_string(), said);

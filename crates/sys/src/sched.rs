@@ -16,7 +16,7 @@ pub fn pin(processor: usize) -> Result<()> {
     if processor < CpuSet::MAX_CPU {
         set.set(processor);
     }
-    sched_setaffinity(None, &set).doing(format!("keep a thread on processor {processor}"))
+    sched_setaffinity(None, &set).doing(format!("pin a thread to processor {processor}"))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ static EVENT: AtomicI32 = AtomicI32::new(-1);
 static HANG_UPS: AtomicI32 = AtomicI32::new(-1);
 static INSTALLING: Mutex<()> = Mutex::new(());
 
-/// Tells whether a signal has requested the program's exit. Copies share the same state.
+/// Whether a signal has requested the program's exit. Copies share the same state.
 #[derive(Debug, Clone, Copy)]
 pub struct Interrupt {
     event: BorrowedFd<'static>,
@@ -58,7 +58,7 @@ impl AsFd for Interrupt {
     }
 }
 
-/// Tells whether SIGHUP has come, for programs that reopen their log on SIGHUP. Copies share the same state.
+/// Whether SIGHUP has arrived, for programs that reopen their log on SIGHUP. Copies share the same state.
 #[derive(Debug, Clone, Copy)]
 pub struct HangUps {
     event: BorrowedFd<'static>,
@@ -104,7 +104,7 @@ pub fn report_children() -> Result<()> {
     // SAFETY: the default action of SIGCHLD runs no code.
     let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     check(if before == libc::SIG_ERR { -1 } else { 0 })
-        .doing("have the exit of children reported")
+        .doing("enable notification of exited children")
         .map(drop)
 }
 
@@ -121,7 +121,7 @@ fn catch(signal: libc::c_int) -> Result<()> {
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: only reads the action; the variable outlives the call.
     check(unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut before) })
-        .doing(format!("ask about signal {signal}"))?;
+        .doing(format!("read the action of signal {signal}"))?;
     // The signal was ignored deliberately, by nohup or by a shell for a background job.
     if before.sa_sigaction == libc::SIG_IGN {
         return Ok(());
@@ -146,10 +146,10 @@ extern "C" fn handle(signal: libc::c_int) {
     // stored.
     let first = RAISED_AT.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst);
     if !RAISED.swap(true, Ordering::SeqCst) {
-        return tell(&EVENT);
+        return notify(&EVENT);
     }
     if first.is_err_and(|first| now.saturating_sub(first) >= GRACE.as_nanos() as u64) {
-        terminal::give_back();
+        terminal::restore();
         // SAFETY: _exit is async-signal-safe.
         unsafe { libc::_exit(128 + signal) }
     }
@@ -167,11 +167,11 @@ fn monotonic() -> u64 {
 }
 
 extern "C" fn note_hang_up(_signal: libc::c_int) {
-    tell(&HANG_UPS);
+    notify(&HANG_UPS);
 }
 
 /// Makes an event's descriptor readable. Only does what signal-safety(7) allows.
-fn tell(event: &AtomicI32) {
+fn notify(event: &AtomicI32) {
     // errno belongs to the code that was interrupted.
     // SAFETY: the location is the calling thread's own.
     let errno = unsafe { *libc::__errno_location() };

@@ -289,25 +289,10 @@ pub fn quick_ack(socket: impl AsFd) -> io::Result<bool> {
     get(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_QUICKACK).map(|value| value != 0)
 }
 
-/// Sets or clears `TCP_NODELAY`.
-pub fn set_no_delay(socket: impl AsFd, on: bool) -> io::Result<()> {
-    set(
-        socket.as_fd(),
-        libc::IPPROTO_TCP,
-        libc::TCP_NODELAY,
-        on.into(),
-    )
-}
-
 /// `SO_LINGER`: with a time of zero, closing discards unsent data and resets the connection. `None`: closing
 /// returns at once and the kernel continues to send the data.
 pub fn set_linger(socket: impl AsFd, time: Option<Duration>) -> io::Result<()> {
     rustix::net::sockopt::set_socket_linger(socket, time).map_err(io::Error::from)
-}
-
-/// The largest segment, in bytes of payload.
-pub fn max_segment(socket: impl AsFd) -> io::Result<u32> {
-    get(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG).map(|value| value as u32)
 }
 
 /// The receive and the send buffer as the kernel accounts them, in bytes: twice the values set by option.
@@ -455,8 +440,8 @@ mod tests {
         assert!(matches!(early, Err(crate::Error::PortTaken { .. })));
         share_port(&first).unwrap();
         let second = listen(address, 64, &shared).unwrap();
-        let stranger = listen(address, 64, &SocketOptions::default());
-        assert!(matches!(stranger, Err(crate::Error::PortTaken { .. })));
+        let unshared = listen(address, 64, &SocketOptions::default());
+        assert!(matches!(unshared, Err(crate::Error::PortTaken { .. })));
         // Each of 64 connections goes to either by a hash: that all go to one has a probability of 2^-63.
         let clients: Vec<_> = (0..64)
             .map(|_| std::net::TcpStream::connect(address).unwrap())
@@ -495,7 +480,8 @@ mod tests {
         assert_eq!(client.local_addr().unwrap().ip(), source.ip());
         assert!(server.nodelay().unwrap());
         assert_eq!(buffers(&server).unwrap(), (2 * 8760, 2 * 8192));
-        assert!(max_segment(&client).unwrap() <= 536);
+        let segment = get(client.as_fd(), libc::IPPROTO_TCP, libc::TCP_MAXSEG).unwrap();
+        assert!(segment <= 536, "{segment}");
 
         let sent = send_vectored(&client, &[IoSlice::new(b"ab"), IoSlice::new(b"c")], false);
         assert_eq!(sent.unwrap(), Some(3));
@@ -507,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_sent_from_where_they_are_asked_for_to_their_end() {
+    fn files_are_sent_from_the_requested_offset_to_their_end() {
         let listener = listen(loopback(), 1, &SocketOptions::default()).unwrap();
         let address = listener.local_addr().unwrap();
         let mut client = std::net::TcpStream::connect(address).unwrap();
@@ -528,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_classified_by_whose_fault_they_are() {
+    fn errors_are_classified_by_their_cause() {
         let free = listen(loopback(), 1, &SocketOptions::default())
             .unwrap()
             .local_addr()

@@ -23,7 +23,7 @@ struct Taken {
 
 /// Whether stderr is a terminal that can move its cursor, and this program is in its foreground. A background
 /// program would be stopped when it changes the settings.
-pub fn is_ours() -> bool {
+pub fn is_in_foreground() -> bool {
     let able = std::env::var_os("TERM").is_some_and(|name| !name.is_empty() && name != "dumb");
     able && stderr().is_terminal() && tcgetpgrp(stderr()).is_ok_and(|group| group == getpgrp())
 }
@@ -34,7 +34,7 @@ pub fn take(farewell: &'static [u8]) -> Result<()> {
     let mut settings: libc::termios = unsafe { std::mem::zeroed() };
     // SAFETY: the settings outlive the call.
     check(unsafe { libc::tcgetattr(libc::STDERR_FILENO, &raw mut settings) })
-        .doing("ask for the terminal's settings")?;
+        .doing("read the terminal's settings")?;
     let mut silent = settings;
     silent.c_lflag &= !libc::ECHO;
     silent.c_cc[libc::VSUSP] = libc::_POSIX_VDISABLE;
@@ -53,7 +53,7 @@ pub fn is_taken() -> bool {
 }
 
 /// Restores it. Has no effect when it is already restored. Async-signal-safe.
-pub fn give_back() {
+pub fn restore() {
     let taken = TAKEN.swap(ptr::null_mut(), Ordering::SeqCst);
     if taken.is_null() {
         return;

@@ -172,7 +172,7 @@ fn open_driver(path: &Path) -> Result<File> {
             },
         })?;
     // The path may be any file: a wrong bind mount, a node with other numbers.
-    let found = file.metadata().doing("look at /dev/net/tun")?;
+    let found = file.metadata().doing("read the type of /dev/net/tun")?;
     let kind = found.file_type();
     let number = (libc::major(found.rdev()), libc::minor(found.rdev()));
     if kind.is_char_device() && number == DRIVER {
@@ -197,7 +197,7 @@ fn set_interface(file: &File, name: &str) -> Result<()> {
     if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains(['/', '\0', '%']) {
         return Err(Error::BadName {
             name: name.to_owned(),
-            what: "device name (1 to 15 octets)",
+            what: "device name (1 to 15 bytes)",
         });
     }
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_in_the_drivers_place_is_named() {
+    fn another_file_in_place_of_the_driver_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tun");
         std::fs::write(&file, "").unwrap();

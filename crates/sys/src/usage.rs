@@ -89,10 +89,10 @@ impl ThreadClock {
     pub fn storage_read(self) -> Option<Bytes> {
         let account = format!("/proc/self/task/{}/io", self.thread_number());
         let account = std::fs::read_to_string(account).ok()?;
-        let told = account
+        let written = account
             .lines()
             .find_map(|line| line.strip_prefix("read_bytes:"))?;
-        told.trim().parse().ok().map(Bytes)
+        written.trim().parse().ok().map(Bytes)
     }
 
     /// The processor time so far; `None` when the thread has exited.
@@ -116,11 +116,11 @@ impl ThreadClock {
 /// kernel keeps it across execve.
 pub fn peak_memory() -> Bytes {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let told = status
+    let peak = status
         .lines()
         .find_map(|line| line.strip_prefix("VmHWM:"))
         .and_then(|figure| figure.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    let kibibytes = told.unwrap_or(usage(libc::RUSAGE_SELF).ru_maxrss.max(0) as u64);
+    let kibibytes = peak.unwrap_or(usage(libc::RUSAGE_SELF).ru_maxrss.max(0) as u64);
     Bytes(kibibytes * 1024)
 }
 
@@ -157,10 +157,10 @@ mod tests {
     #[test]
     fn the_clock_of_a_thread_runs_while_the_thread_does() {
         let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let told = std::sync::Arc::clone(&stop);
+        let stopped = std::sync::Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             let mut n = 0u64;
-            while !told.load(std::sync::atomic::Ordering::Relaxed) {
+            while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
                 n = std::hint::black_box(n + 1);
             }
             n

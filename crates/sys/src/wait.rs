@@ -1,8 +1,7 @@
 //! Waiting for descriptors, for an absolute deadline, or for a wake-up, whichever comes first.
 //!
 //! `ppoll` takes nanoseconds but may fire late by the thread's timer slack, 50 µs by default. A [`Waiter`]
-//! sets the slack to 1 ns. The remaining delay is the time until the thread is scheduled. A short spin before
-//! the deadline hides it, and occupies a processor meanwhile.
+//! sets the slack to 1 ns. The remaining delay is the time until the thread is scheduled.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -23,7 +22,6 @@ pub const MOST_SOURCES: usize = 15;
 #[derive(Debug)]
 pub struct Waiter {
     clock: Clock,
-    spin: Duration,
     wake: Arc<OwnedFd>,
 }
 
@@ -76,24 +74,17 @@ impl Readiness {
 impl Waiter {
     /// A waiter for the calling thread, whose timer slack becomes 1 ns.
     pub fn new(clock: Clock) -> Result<Waiter> {
-        Waiter::woken_by(clock, Waker::new()?)
+        Waiter::with_waker(clock, Waker::new()?)
     }
 
     /// The same, with an existing waker.
-    pub fn woken_by(clock: Clock, waker: Waker) -> Result<Waiter> {
+    pub fn with_waker(clock: Clock, waker: Waker) -> Result<Waiter> {
         rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
             .doing("set the timer slack to 1 ns")?;
         Ok(Waiter {
             clock,
-            spin: Duration::ZERO,
             wake: waker.wake,
         })
-    }
-
-    /// Spends the last `spin` before a deadline polling without sleeping.
-    pub fn with_spin(mut self, spin: Duration) -> Waiter {
-        self.spin = spin;
-        self
     }
 
     /// A handle that other threads use to end this waiter's wait.
@@ -125,7 +116,7 @@ impl Waiter {
         loop {
             let now = self.clock.now();
             let left = deadline.map(|deadline| deadline.since(now));
-            let timeout = left.map(|left| timespec(left.saturating_sub(self.spin)));
+            let timeout = left.map(timespec);
             let ready = match poll(fds, timeout.as_ref()) {
                 Ok(ready) => ready,
                 Err(rustix::io::Errno::INTR) => continue,
@@ -162,7 +153,7 @@ impl Waiter {
 }
 
 impl Waker {
-    /// A waker for a waiter that is created later ([`Waiter::woken_by`]).
+    /// A waker for a waiter that is created later ([`Waiter::with_waker`]).
     pub fn new() -> Result<Waker> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
             .doing("make an event descriptor")?;
@@ -224,17 +215,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_ends_at_or_after_its_deadline_and_says_so() {
+    fn a_wait_ends_at_or_after_its_deadline_and_reports_it() {
         let clock = Clock::start();
-        for spin in [0, 100] {
-            let mut waiter = Waiter::new(clock)
-                .unwrap()
-                .with_spin(Duration::from_micros(spin));
-            let deadline = clock.now() + Duration::from_micros(1500);
-            let ready = waiter.wait(&[], Some(deadline)).unwrap();
-            assert!(ready.timed_out());
-            assert!(ready.now >= deadline);
-        }
+        let mut waiter = Waiter::new(clock).unwrap();
+        let deadline = clock.now() + Duration::from_micros(1500);
+        let ready = waiter.wait(&[], Some(deadline)).unwrap();
+        assert!(ready.timed_out());
+        assert!(ready.now >= deadline);
     }
 
     #[test]

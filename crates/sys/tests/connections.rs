@@ -5,6 +5,11 @@
 //! A test program of its own: between fork and exec, a program that another test starts holds copies of all
 //! sockets, so a socket that a test here closes would stay open.
 
+#![expect(
+    unsafe_code,
+    reason = "the tests call libc where this crate has no wrapper"
+)]
+
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -62,13 +67,13 @@ impl Pairs {
 
     /// Sends this many bytes from the server of one pair to its client, and waits until the client has
     /// received and acknowledged them.
-    fn transfer(&mut self, pair: usize, octets: usize) {
+    fn transfer(&mut self, pair: usize, bytes: usize) {
         let (client, server) = &mut self.ends[pair];
         std::thread::scope(|scope| {
-            scope.spawn(|| server.write_all(&vec![7; octets]).unwrap());
-            client.read_exact(&mut vec![0; octets]).unwrap();
+            scope.spawn(|| server.write_all(&vec![7; bytes]).unwrap());
+            client.read_exact(&mut vec![0; bytes]).unwrap();
         });
-        until(|| tcp_info(&*server).unwrap().bytes_acknowledged == Some(Bytes(octets as u64)));
+        until(|| tcp_info(&*server).unwrap().bytes_acknowledged == Some(Bytes(bytes as u64)));
     }
 }
 
@@ -187,7 +192,7 @@ fn without_times_since(tcp: &TcpInfo) -> TcpInfo {
 }
 
 #[test]
-fn a_connection_is_what_the_kernel_says_to_its_owner() {
+fn a_connection_has_the_figures_that_its_owner_reads() {
     let Some(namespace) = namespace() else {
         return;
     };
@@ -205,8 +210,8 @@ fn a_connection_is_what_the_kernel_says_to_its_owner() {
             }
         })
         .unwrap();
-    for (pair, octets) in [(0, 10), (1, 300_000), (2, 3_000_000)] {
-        pairs.transfer(pair, octets);
+    for (pair, bytes) in [(0, 10), (1, 300_000), (2, 3_000_000)] {
+        pairs.transfer(pair, bytes);
     }
     let sockets: Vec<&TcpStream> = pairs.ends.iter().flat_map(|(a, b)| [a, b]).collect();
     let (truth, found) = undisturbed(
@@ -386,7 +391,7 @@ fn a_group_has_the_memory_of_its_sockets() {
     let sockets = group.memory_usage().sockets.unwrap();
     assert!(sockets >= nothing + Bytes(200_000), "{nothing} {sockets}");
     drop(held);
-    println!("{nothing} before, {sockets} with 200 000 octets in buffers");
+    println!("{nothing} before, {sockets} with 200 000 bytes in buffers");
 }
 
 #[test]

@@ -4,6 +4,11 @@
 //!
 //! A test program of its own: the memory of this process is measured, and tests beside it would change it.
 
+#![expect(
+    unsafe_code,
+    reason = "the tests call libc where this crate has no wrapper"
+)]
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -62,17 +67,17 @@ fn used(mut child: Child) -> Duration {
 }
 
 #[test]
-fn processor_time_of_a_tree_is_what_wait4_says_afterwards() {
+fn processor_time_of_a_tree_agrees_with_wait4() {
     // The shell still has a little work to exit. A hypervisor that takes its processor away meanwhile
     // increases it.
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for _ in 0..5 {
         match compare_with_wait4() {
             Ok(()) => return,
-            Err(difference) => told.push(difference),
+            Err(difference) => results.push(difference),
         }
     }
-    panic!("{told:#?}");
+    panic!("{results:#?}");
 }
 
 fn compare_with_wait4() -> Result<(), String> {
@@ -144,7 +149,7 @@ fn a_tree_is_all_its_processes_threads_descriptors_and_memory() {
 }
 
 #[test]
-fn what_a_program_writes_to_disk_is_its_own() {
+fn disk_writes_are_attributed_to_their_program() {
     if let Err(error) = BlockDevice::of_path(Path::new(env!("CARGO_TARGET_TMPDIR"))) {
         return eprintln!("SKIPPED, no disk: {error}");
     }
@@ -188,7 +193,7 @@ fn received_packets_are_softirqs_of_the_machine() {
 }
 
 #[test]
-fn a_sampler_costs_little_and_says_what() {
+fn a_sampler_costs_little_and_reports_its_cost() {
     let (child, _output) = worker("echo ready; read x");
     let plan = Plan {
         period: Duration::from_millis(20),

@@ -5,6 +5,12 @@
 //! cipher suite, and with sessions that send every answer in a separate record. A round takes about 1 ms, and
 //! the smallest of many is reported: no interruption lengthened it, so its time is CPU time.
 
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a benchmark measures time"
+)]
+
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant as Clock};
@@ -143,10 +149,10 @@ impl Sessions {
 }
 
 fn leave(session: &mut Session, wire: &mut Wire) {
-    let octets = session.transmit();
-    wire.extend_from_slice(octets);
-    let octets = octets.len();
-    session.transmitted(octets);
+    let bytes = session.transmit();
+    wire.extend_from_slice(bytes);
+    let bytes = bytes.len();
+    session.transmitted(bytes);
 }
 
 fn arrive(session: &mut Session, wire: &mut Wire) -> usize {

@@ -214,7 +214,7 @@ impl Identity {
     }
 
     /// Total bytes of its certificates as they are sent.
-    pub fn octets(&self) -> Bytes {
+    pub fn chain_size(&self) -> Bytes {
         self.chain.iter().map(|der| Bytes(der.len() as u64)).sum()
     }
 
@@ -254,7 +254,7 @@ impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity")
             .field("certificates", &self.chain.len())
-            .field("octets", &self.octets())
+            .field("chain_size", &self.chain_size())
             .finish_non_exhaustive()
     }
 }
@@ -309,7 +309,7 @@ fn authority_params(
     // the other root's certificates with the wrong key.
     let identifier: String = params.key_identifier(&key)[..4]
         .iter()
-        .map(|octet| format!("{octet:02x}"))
+        .map(|byte| format!("{byte:02x}"))
         .collect();
     let name = format!("{name} {identifier}");
     params.distinguished_name.push(DnType::CommonName, name);
@@ -331,7 +331,7 @@ fn leaf_params(request: &Issue, lifetime: Lifetime) -> Result<CertificateParams,
     params.use_authority_key_identifier_extension = true;
     if request.padding > LARGEST_PADDING {
         return Err(SettingsError::Making(format!(
-            "padding of {} octets: at most {LARGEST_PADDING}",
+            "padding of {} bytes: at most {LARGEST_PADDING}",
             request.padding
         )));
     }
@@ -378,9 +378,9 @@ fn armour(label: &str, der: &[u8]) -> String {
     // 48 bytes give a line of 64 characters.
     for line in der.chunks(48) {
         for group in line.chunks(3) {
-            let mut octets = [0; 3];
-            octets[..group.len()].copy_from_slice(group);
-            let bits = u32::from_be_bytes([0, octets[0], octets[1], octets[2]]);
+            let mut bytes = [0; 3];
+            bytes[..group.len()].copy_from_slice(group);
+            let bits = u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]);
             for place in 0..4 {
                 let letter = ALPHABET[(bits >> (18 - 6 * place) & 63) as usize];
                 text.push(if place <= group.len() {
@@ -449,13 +449,16 @@ mod tests {
     #[test]
     fn padding_makes_a_chain_as_large_as_wanted() {
         let authority = authority();
-        let plain = authority.issue(&Issue::new(["a.test"])).unwrap().octets();
+        let plain = authority
+            .issue(&Issue::new(["a.test"]))
+            .unwrap()
+            .chain_size();
         for padding in [1, 100, 200, 10_000, LARGEST_PADDING] {
             let request = Issue {
                 padding,
                 ..Issue::new(["a.test"])
             };
-            let padded = authority.issue(&request).unwrap().octets();
+            let padded = authority.issue(&request).unwrap().chain_size();
             // The DER header of the extension, and the different lengths of two signatures.
             let added = (padded.0 - plain.0) as usize - padding;
             assert!((14..50).contains(&added), "{padding}: {added}");
@@ -468,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_file_and_what_is_wrong_in_it() {
+    fn errors_name_the_file_and_the_problem() {
         let identity = authority().issue(&Issue::new(["a.test"])).unwrap();
         let (chain, key) = (identity.chain_pem(), identity.key_pem());
         let read = |chain: &str, key: &str| {
@@ -492,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_addresses_are_told_apart() {
+    fn names_and_addresses_are_distinguished() {
         for (text, address) in [
             ("origin.test", false),
             ("localhost", false),

@@ -11,7 +11,7 @@ use rustls::{CertificateError, Error, InvalidMessage, PeerIncompatible, PeerMisb
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsFailure {
     /// No authority that this side trusts issued the peer's certificate.
-    #[error("the certificate was issued by nobody trusted here")]
+    #[error("the certificate's issuer is not trusted")]
     NotTrusted,
     /// The certificate is for other names, which the text lists.
     #[error("the certificate is for another name ({0})")]
@@ -23,7 +23,7 @@ pub enum TlsFailure {
     #[error("the certificate is not acceptable ({0})")]
     BadCertificate(String),
     /// The peer had to present a certificate and did not.
-    #[error("the peer showed no certificate")]
+    #[error("the peer sent no certificate")]
     NoCertificate,
     /// The two sides have no TLS version in common.
     #[error("no version of TLS in common ({0})")]
@@ -38,10 +38,10 @@ pub enum TlsFailure {
     #[error("a record cannot be decrypted")]
     BadRecord,
     /// The input is not TLS, or a record is malformed.
-    #[error("what came is no TLS ({0})")]
+    #[error("the received bytes are not TLS ({0})")]
     NotTls(String),
     /// The peer violated the protocol.
-    #[error("the peer broke the protocol ({0})")]
+    #[error("the peer violated the protocol ({0})")]
     Misbehaved(String),
     /// The peer repeated something harmless so often that it counts as an attack.
     #[error("the peer sent too many {0}")]
@@ -135,7 +135,7 @@ fn misbehaved(what: &PeerMisbehaved) -> TlsFailure {
         P::TooManyKeyUpdateRequests => TlsFailure::Flood("key updates"),
         P::TooManyRenegotiationRequests => TlsFailure::Flood("requests to renegotiate"),
         P::TooManyWarningAlertsReceived => TlsFailure::Flood("warnings"),
-        P::TooMuchEarlyDataReceived => TlsFailure::Flood("octets of early data"),
+        P::TooMuchEarlyDataReceived => TlsFailure::Flood("bytes of early data"),
         P::IllegalMiddleboxChangeCipherSpec => TlsFailure::Flood("change_cipher_spec records"),
         P::SelectedUnofferedApplicationProtocol => TlsFailure::NoCommonProtocol,
         what => TlsFailure::Misbehaved(words(&format!("{what:?}"))),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_in_words() {
+    fn causes_are_stated_in_words() {
         let failure = TlsFailure::from(Error::from(PeerIncompatible::NoCipherSuitesInCommon));
         assert_eq!(
             failure.to_string(),

@@ -37,9 +37,9 @@
 //! sides[0].write(b"hello");
 //! while sides.iter().any(Session::wants_transmit) {
 //!     for (from, to) in [(0, 1), (1, 0)] {
-//!         let octets = sides[from].transmit().to_vec();
-//!         sides[from].transmitted(octets.len());
-//!         sides[to].receive(&octets, now)?;
+//!         let bytes = sides[from].transmit().to_vec();
+//!         sides[from].transmitted(bytes.len());
+//!         sides[to].receive(&bytes, now)?;
 //!     }
 //! }
 //! let mut plain = [0; 16];

@@ -4,6 +4,12 @@
 //! through a time stamper to see how long each takes. For the total time and memory, `/usr/bin/time -v` is
 //! enough.
 
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a program, not a part of the crate"
+)]
+
 use std::process::ExitCode;
 
 use fathometer_model::Seed;

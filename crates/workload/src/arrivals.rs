@@ -38,7 +38,7 @@ pub struct Piece {
 
 /// Why a profile is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[error("a rate of {0} a second is not a rate: it must be finite and not negative")]
+#[error("a rate of {0} a second is not valid: it must be finite and not negative")]
 pub struct RateError(pub f64);
 
 impl Profile {
@@ -239,7 +239,11 @@ impl fmt::Display for Arrivals {
                 write!(f, "{} as recorded", times.len())
             }
             Process::Recorded(times, speed) => {
-                write!(f, "{} as recorded, {speed} times as fast", times.len())
+                write!(
+                    f,
+                    "{} as recorded, replay speed factor {speed}",
+                    times.len()
+                )
             }
         }
     }
@@ -332,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_has_the_arrivals_that_its_area_says() {
+    fn the_number_of_arrivals_of_a_ramp_is_its_area() {
         let length = Duration::from_secs(10);
         for (from, to) in [(0.0, 500.0), (500.0, 0.0), (100.0, 300.0)] {
             let profile = Profile::ramp(from, to, length).unwrap();

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_count_characters_and_not_octets() {
+    fn columns_count_characters_and_not_bytes() {
         let line = "höhe weight";
         let (offset, _) = words(line).nth(1).unwrap();
         let fault = Fault::in_line(4, line, offset, "expected a number");

@@ -74,7 +74,7 @@ impl Statistics {
                 true => requests.all / requests.pages,
                 false => 0.0,
             },
-            mean_request: (requests.sized > 0.0).then(|| requests.octets / requests.sized),
+            mean_request: (requests.sized > 0.0).then(|| requests.bytes / requests.sized),
         }
     }
 }
@@ -87,7 +87,7 @@ struct Requests {
     all: f64,
     /// Requests whose response has a known size.
     sized: f64,
-    octets: f64,
+    bytes: f64,
 }
 
 impl Requests {
@@ -97,7 +97,7 @@ impl Requests {
             pages: 0.0,
             all: 0.0,
             sized: 0.0,
-            octets: 0.0,
+            bytes: 0.0,
         };
         for (page, weight) in (0..).map(PageId).zip(weights(plan)) {
             let members = plan.pages.get(page).members;
@@ -107,7 +107,7 @@ impl Requests {
             for member in members {
                 if let Some(size) = plan.targets[member.0 as usize].size {
                     sums.sized += weight;
-                    sums.octets += weight * size.as_f64();
+                    sums.bytes += weight * size.as_f64();
                 }
             }
         }
@@ -153,7 +153,7 @@ impl fmt::Display for Statistics {
         }
         write!(
             f,
-            "pages             {}, {:.2} files each; {:.2} requests each as asked for",
+            "pages             {}, {:.2} files each; {:.2} requests each, weighted by requests",
             self.pages, self.mean_files_per_page, self.mean_requests_per_page
         )?;
         if let Some(mean) = self.mean_request {

@@ -439,20 +439,20 @@ fn file_key(target: &str) -> Option<Vec<u8>> {
         return None;
     }
     let mut key = Vec::with_capacity(path.len());
-    let mut octets = path.bytes();
-    while let Some(octet) = octets.next() {
-        if octet != b'%' {
-            key.push(octet);
+    let mut bytes = path.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            key.push(byte);
             continue;
         }
-        let mut digit = || (octets.next()? as char).to_digit(16);
+        let mut digit = || (bytes.next()? as char).to_digit(16);
         match (digit()? * 16 + digit()?) as u8 {
             0 | b'/' => return None,
-            octet => key.push(octet),
+            byte => key.push(byte),
         }
     }
     let is_dots = |segment: &[u8]| segment == b"." || segment == b"..";
-    (!key.split(|&octet| octet == b'/').any(is_dots)).then_some(key)
+    (!key.split(|&byte| byte == b'/').any(is_dots)).then_some(key)
 }
 
 /// Whether a request can have this target: RFC 9112 section 3.2.1, leniently.
@@ -460,14 +460,14 @@ pub(crate) fn is_origin_form(target: &str) -> bool {
     target.starts_with('/')
         && target
             .bytes()
-            .all(|octet| octet.is_ascii_graphic() && octet != b'#')
+            .all(|byte| byte.is_ascii_graphic() && byte != b'#')
 }
 
 /// Whether this is a method: a token of RFC 9110 section 5.6.2.
 pub(crate) fn is_token(text: &str) -> bool {
-    let is_token_octet =
-        |octet: u8| octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet);
-    !text.is_empty() && text.bytes().all(is_token_octet)
+    let is_token_byte =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_token_byte)
 }
 
 #[cfg(test)]

@@ -150,25 +150,25 @@ fn round(binary: &Path, profile: &str, era: &str) -> Result<Round, String> {
         .env(ROLE, "receive")
         .output()
         .map_err(|error| format!("failed to run {}: {error}", binary.display()))?;
-    let told = String::from_utf8_lossy(&output.stderr);
+    let errors = String::from_utf8_lossy(&output.stderr);
     // Exit code 3: the lateness is too high for a valid measurement. The bench measures that lateness.
     if !matches!(output.status.code(), Some(0 | 3)) {
         return Err(format!(
-            "fathometer path failed ({}): {told}",
+            "fathometer path failed ({}): {errors}",
             output.status
         ));
     }
-    let report: Value = told
+    let report: Value = errors
         .lines()
         .last()
         .and_then(|line| serde_json::from_str(line).ok())
-        .ok_or_else(|| format!("fathometer path told: {told}"))?;
+        .ok_or_else(|| format!("fathometer path wrote: {errors}"))?;
     let gigabits = String::from_utf8_lossy(&output.stdout)
         .trim()
         .parse()
         .map_err(|_| {
             format!(
-                "the receiver told: {}",
+                "the receiver wrote: {}",
                 String::from_utf8_lossy(&output.stdout)
             )
         })?;

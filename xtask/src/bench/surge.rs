@@ -43,9 +43,9 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     let said = said
         .join()
         .expect("it does not panic")
-        .map_err(|error| format!("failed to read what fathometer site says: {error}"))?;
+        .map_err(|error| format!("failed to read the output of fathometer site: {error}"))?;
     let said: Value = serde_json::from_str(&said)
-        .map_err(|error| format!("fathometer site said no JSON: {error}"))?;
+        .map_err(|error| format!("the output of fathometer site is not JSON: {error}"))?;
     let failed = failed(&said)?;
     let met = elapsed < LONGEST && peak < MOST_KIB && failed.is_empty();
     println!("{WORKLOAD}");
@@ -83,7 +83,7 @@ fn failed(said: &Value) -> Result<Vec<String>, String> {
     let stages = said["fit"]["stages"]
         .as_array()
         .filter(|stages| !stages.is_empty())
-        .ok_or("fathometer site tells of no stage")?;
+        .ok_or("fathometer site reports no stage")?;
     let failed = stages
         .iter()
         .filter(|stage| !matches!(stage["verdict"].as_str(), Some("passes" | "reported")));
@@ -103,9 +103,9 @@ fn watch(child: &mut Child) -> Result<u64, String> {
     let mut peak = 0;
     loop {
         let text = std::fs::read_to_string(&status).unwrap_or_default();
-        let told = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let told = told.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse().ok());
-        peak = told.map_or(peak, |told: u64| told.max(peak));
+        let value = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let value = value.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse().ok());
+        peak = value.map_or(peak, |value: u64| value.max(peak));
         let ended = child.try_wait().map_err(|error| error.to_string())?;
         match ended {
             Some(status) if status.success() => return Ok(peak),

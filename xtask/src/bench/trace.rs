@@ -155,7 +155,7 @@ fn timed(words: &[&str], scratch: &Path) -> Result<(f64, String), String> {
     }
     let times = String::from_utf8_lossy(&output.stderr);
     let times: Option<Vec<f64>> = times.split_whitespace().map(|t| t.parse().ok()).collect();
-    let times = times.ok_or_else(|| format!("the time of {name} cannot be read"))?;
+    let times = times.ok_or_else(|| format!("cannot parse the time of {name}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok((times.iter().sum(), text))
 }
@@ -173,7 +173,7 @@ fn check_ours(ours: &str, file: &str, truth: Truth) -> Result<(), String> {
         .output()
         .map_err(|error| format!("failed to run {ours}: {error}"))?;
     let value: serde_json::Value = serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("fathometer trace --json gives no JSON: {error}"))?;
+        .map_err(|error| format!("the output of fathometer trace --json is not JSON: {error}"))?;
     let counted = |name: &str| value["metrics"][name].as_f64().unwrap_or(-1.0) as u64;
     let counted = Truth {
         packets: counted("packets"),
@@ -208,9 +208,7 @@ fn check_tshark(name: &str, output: &str, truth: Truth) -> Result<(), String> {
 fn same<T: PartialEq + std::fmt::Debug>(name: &str, counted: &T, truth: &T) -> Result<(), String> {
     match counted == truth {
         true => Ok(()),
-        false => Err(format!(
-            "{name} counts {counted:?}, and there are {truth:?}"
-        )),
+        false => Err(format!("{name} counts {counted:?} instead of {truth:?}")),
     }
 }
 

@@ -39,14 +39,14 @@ const KINDS: &[Kind] = &[
         step: |_| b"x".to_vec(),
     },
     Kind {
-        name: "readers of nothing, HTTP/1.1",
+        name: "clients that read nothing, HTTP/1.1",
         every: Duration::from_secs(2),
         reads: false,
         opening: || b"GET /big.bin HTTP/1.1\r\nHost: h\r\n\r\n".to_vec(),
         step: |_| b"\r\n".to_vec(),
     },
     Kind {
-        name: "readers of nothing, HTTP/2",
+        name: "clients that read nothing, HTTP/2",
         every: Duration::from_secs(2),
         reads: false,
         opening: || {

@@ -157,7 +157,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     let orders = Arc::new(Orders::default());
     let mut attacks: Vec<Attack> = Vec::new();
     let mut samples: Vec<Sample> = Vec::new();
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     while !interrupt.is_raised() {
         let at = clock.now().since(begun);
         let phase = match at.as_nanos() * 6 / whole.as_nanos() {
@@ -171,7 +171,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
         }
         if phase == Phase::After && !attacks.is_empty() {
             orders.stop.store(true, Ordering::Relaxed);
-            told.extend(attacks.drain(..).map(Attack::end));
+            results.extend(attacks.drain(..).map(Attack::end));
         }
         let honest = servers::ask(&program, &clear, &secure, SAMPLE)?;
         let sample = Sample {
@@ -185,10 +185,10 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
         samples.push(sample);
     }
     orders.stop.store(true, Ordering::Relaxed);
-    told.extend(attacks.drain(..).map(Attack::end));
+    results.extend(attacks.drain(..).map(Attack::end));
     let took = clock.now().since(begun);
     let said = [clear.end()?, secure.end()?];
-    conclude(arguments, &samples, &told, took, &said)
+    conclude(arguments, &samples, &results, took, &said)
 }
 
 /// Starts all kinds of attackers.

@@ -45,10 +45,10 @@ pub(super) fn start(
         flood(server, initials, &flood_tls, &flood_orders, clock, begun);
     })?;
     let orders = Arc::clone(orders);
-    let deaf = Attack::start("readers of nothing, HTTP/3", move |begun, ended| {
-        deaf(server, count, &tls, &orders, clock, (begun, ended));
+    let non_reading = Attack::start("clients that read nothing, HTTP/3", move |begun, ended| {
+        non_reading(server, count, &tls, &orders, clock, (begun, ended));
     })?;
-    Ok(vec![flood, deaf])
+    Ok(vec![flood, non_reading])
 }
 
 fn flood(
@@ -77,7 +77,7 @@ fn flood(
     }
 }
 
-fn deaf(
+fn non_reading(
     server: SocketAddr,
     count: usize,
     tls: &ClientTls,

@@ -59,7 +59,7 @@ impl Server {
         let Some(address) = address else {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("the server did not say where it listens: {line:?}"));
+            return Err(format!("the server did not report its address: {line:?}"));
         };
         Ok(Server { child, address })
     }
@@ -71,12 +71,12 @@ impl Server {
     /// Resident memory.
     pub(super) fn memory_kib(&self) -> Result<u64, String> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
-            .map_err(|error| format!("the server has ended: {error}"))?;
+            .map_err(|error| format!("the server exited: {error}"))?;
         status
             .lines()
             .find_map(|line| line.strip_prefix("VmRSS:"))
             .and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok())
-            .ok_or_else(|| "the server has ended".to_owned())
+            .ok_or_else(|| "the server exited".to_owned())
     }
 
     pub(super) fn descriptors(&self) -> Result<usize, String> {
@@ -91,12 +91,12 @@ impl Server {
         Command::new("kill")
             .args(["-INT", &id])
             .status()
-            .map_err(|error| format!("failed to end the server: {error}"))?;
+            .map_err(|error| format!("failed to stop the server: {error}"))?;
         let mut said = String::new();
         if let Some(mut errors) = self.child.stderr.take() {
             errors
                 .read_to_string(&mut said)
-                .map_err(|error| format!("failed to read what the server said: {error}"))?;
+                .map_err(|error| format!("failed to read the output of the server: {error}"))?;
         }
         let _ = self.child.wait();
         Ok(said)

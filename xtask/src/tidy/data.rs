@@ -25,7 +25,7 @@ pub(super) fn check(tree: &[Source]) -> Vec<Finding> {
                 path: path.to_owned(),
                 line: 1,
                 what: format!("is missing, or has no `{}`", needed.trim()),
-                why: "it is where people look first",
+                why: "readers look for it at the root",
                 remedy: "write it",
             });
         }
@@ -42,7 +42,7 @@ pub(super) fn check(tree: &[Source]) -> Vec<Finding> {
                 path: source.path.clone(),
                 line: 1,
                 what,
-                why: "figures that nobody can trace prove nothing",
+                why: "a figure without a source cannot be verified",
                 remedy: "add `source = \"...\"`: the document, measurement or reasoning",
             });
         }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_at_the_root_is_missed_when_it_is_gone() {
+    fn missing_root_files_are_found() {
         for &(path, _) in ROOT_FILES {
             let mut tree = tree("source = \"RFC 1\"\n");
             tree.retain(|source| source.path != path);

@@ -9,15 +9,15 @@ use serde::Deserialize;
 
 use super::{Finding, Source};
 
-const WHY: &str = "a crate stands on the floors below it and knows nothing of those beside it";
+const WHY: &str = "a crate imports only crates of lower floors";
 const REMEDY: &str = "move what both need to a lower floor, or pass it in from the binary";
 
-/// Libraries that access the system and could therefore bypass the rules of purity.
-const DOORS: &[&str] = &[
+/// Libraries that access the system and could therefore bypass the rules of `clippy.toml`.
+const SYSTEM_LIBRARIES: &[&str] = &[
     "async-io", "libc", "mio", "nix", "rustix", "socket2", "tokio",
 ];
 /// The crates that may use them.
-const DOORKEEPERS: &[&str] = &["fathometer", "fathometer-sys", "xtask"];
+const SYSTEM_CRATES: &[&str] = &["fathometer", "fathometer-sys", "xtask"];
 
 #[derive(Deserialize)]
 struct Metadata {
@@ -82,15 +82,15 @@ pub(super) fn check(metadata: &str, tree: &[Source]) -> Result<Vec<Finding>, Str
             });
             continue;
         };
-        let doors = package.dependencies.iter().filter(|dependency| {
-            let to_system = DOORS.contains(&dependency.name.as_str());
-            to_system && !DOORKEEPERS.contains(&package.name.as_str())
+        let system_libraries = package.dependencies.iter().filter(|dependency| {
+            let to_system = SYSTEM_LIBRARIES.contains(&dependency.name.as_str());
+            to_system && !SYSTEM_CRATES.contains(&package.name.as_str())
         });
-        findings.extend(doors.map(|dependency| Finding {
+        findings.extend(system_libraries.map(|dependency| Finding {
             path: path.to_owned(),
             line: line_naming(tree, path, &dependency.name),
             what: format!("{} depends on {}", package.name, dependency.name),
-            why: "machines and analysis ask the system for nothing, through libraries neither",
+            why: "machines and analysis do not use the system, through libraries either",
             remedy: "move what needs it to `fathometer-sys` or the binary",
         }));
         for dependency in package.dependencies.iter().filter(|d| d.path.is_some()) {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn doors_to_the_system_are_for_their_keepers() {
+    fn only_certain_crates_use_system_libraries() {
         assert_eq!(
             found(&[package("http", Some(1), &["mio", "memchr"])]),
             ["crates/http/Cargo.toml:1: http depends on mio"]

@@ -80,7 +80,7 @@ impl Checks {
             println!("{}", check.row());
         }
         if !self.done {
-            println!("  the guest did not come to the end of its checks");
+            println!("  the guest did not complete its checks");
         }
         let passed = self.made.iter().filter(|check| check.passed).count();
         println!("{passed} passed, {} failed", self.failed());
@@ -118,7 +118,7 @@ fn judge(text: &str, is_user: bool) -> Result<String, String> {
         let (name, detail) = (word("name"), word("detail"));
         let able = ability["able"] == true;
         if !is_user && !able && detail.contains("run as root") {
-            return Err(format!("{name} tells root to run as root: {detail}"));
+            return Err(format!("{name} advises root to run as root: {detail}"));
         }
         if word("group") == "limits" {
             limits += 1;
@@ -131,7 +131,7 @@ fn judge(text: &str, is_user: bool) -> Result<String, String> {
     if limits < 9 {
         return Err(format!("only {limits} limits"));
     }
-    Ok(format!("{limits} limits as they are"))
+    Ok(format!("{limits} limits as expected"))
 }
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
         let error = judge(&doctor(false, "refused"), false).unwrap_err();
         assert!(error.contains("limit 0 is false: refused"), "{error}");
         let error = judge(&doctor(false, "run as root"), false).unwrap_err();
-        assert!(error.contains("tells root"), "{error}");
+        assert!(error.contains("advises root"), "{error}");
         assert!(judge("Killed", false).is_err());
         assert!(judge(r#"{"abilities": []}"#, false).is_err());
     }

@@ -176,7 +176,7 @@ impl Image {
             link("busybox", &tree.join("bin").join(name))?;
         }
         for name in ["bash", "ip", "setpriv", "setfattr", "unshare"] {
-            let program = find(name).ok_or_else(|| format!("{name} is gone"))?;
+            let program = find(name).ok_or_else(|| format!("{name} is missing"))?;
             copy_linked(&program, &tree)?;
             // The guest looks in `bin` first, whatever folder the program came from.
             copy(&program, &tree.join("bin").join(name))?;
@@ -223,7 +223,7 @@ impl Image {
         let study = tree.join("job/study.toml");
         fs::write(&study, include_str!("guest/study.toml")).map_err(|e| failed(&study, &e))?;
         let _ = fs::remove_file(&self.root);
-        let mke2fs = find("mke2fs").ok_or("mke2fs is gone")?;
+        let mke2fs = find("mke2fs").ok_or("mke2fs is missing")?;
         let mut command = Command::new(mke2fs);
         command
             .args(["-q", "-t", "ext4", "-O", "^metadata_csum", "-d"])
@@ -264,9 +264,8 @@ fn downloaded(packages: &Path, name: &str) -> Result<PathBuf, String> {
         .current_dir(packages)
         .args(["-q", "-o", "APT::Sandbox::User=root", "download", name])
         .stdout(Stdio::null());
-    succeed(&mut command).map_err(|error| {
-        format!("{error}; are the lists of Debian's packages there (apt-get update)?")
-    })?;
+    succeed(&mut command)
+        .map_err(|error| format!("{error}; run apt-get update if the package lists are missing"))?;
     there().ok_or_else(|| format!("apt-get downloaded no {name}"))
 }
 

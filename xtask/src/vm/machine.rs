@@ -70,7 +70,7 @@ pub(super) fn run(
         .spawn()
         .map(Machine)
         .map_err(|error| format!("cannot start qemu-system-x86_64: {error}"))?;
-    let console = machine.0.stdout.take().expect("it was asked for");
+    let console = machine.0.stdout.take().expect("it is piped");
     let (say, said) = channel();
     // Ends with the machine, because it reads the machine's end of the pipe.
     let reader = std::thread::spawn(move || {
@@ -89,7 +89,7 @@ pub(super) fn run(
             Ok(line) => each(after_controls(&line)),
             Err(RecvTimeoutError::Disconnected) => break Ok(()),
             Err(RecvTimeoutError::Timeout) => {
-                break Err(format!("the guest was ended after {} s", time.as_secs()));
+                break Err(format!("the guest was killed after {} s", time.as_secs()));
             }
         }
     };

@@ -1,5 +1,7 @@
 //! The report and the summary over a synthetic run.
 
+#![expect(clippy::disallowed_types, reason = "the browser is a process")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,8 @@
 //! The bootstrap compared with SciPy's, if SciPy is installed. Set `FATHOMETER_REQUIRE_SCIPY` to fail rather
 //! than skip without it.
 
+#![expect(clippy::disallowed_types, reason = "SciPy runs in a process")]
+
 use std::process::Command;
 
 use fathometer_analysis::statistics::{Bootstrap, IntervalMethod, Sides};

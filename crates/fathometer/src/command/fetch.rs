@@ -13,7 +13,7 @@ use fathometer_http::driver::{
     Retrieval, Revalidation, ValidatorCache, Version, Visit,
 };
 use fathometer_http::h3;
-use fathometer_model::{Bytes, ContentCoding, Delivery, Instant, Outcome, Seed, ServiceNews};
+use fathometer_model::{Bytes, ContentCoding, Delivery, Instant, Outcome, Seed, ServiceEvent};
 use fathometer_quic::TransportSettings;
 use fathometer_sys::{Clock, Interrupt, SocketOptions};
 use fathometer_tls::ClientSettings;
@@ -393,10 +393,10 @@ fn print_services(retrieval: &Retrieval) {
     for service in &retrieval.services {
         let port = service.port.map(|port| format!(" on port {port}"));
         let what = match service.news {
-            ServiceNews::Known => "known from before",
-            ServiceNews::Found => "told of",
-            ServiceNews::Cleared => "taken back",
-            ServiceNews::Failed => "given up",
+            ServiceEvent::Known => "known from before",
+            ServiceEvent::Found => "told of",
+            ServiceEvent::Cleared => "taken back",
+            ServiceEvent::Failed => "given up",
         };
         let failure = service
             .failure

@@ -86,7 +86,7 @@ pub fn run(arguments: &PathArguments) -> Result<ExitCode, Failure> {
     // Must come before any thread starts: the kernel does not move a process with several threads.
     privilege::acquire()?;
     let interrupt = Interrupt::install()?;
-    let punctual_threads = std::thread::spawn(|| priority::put_first().is_ok())
+    let punctual_threads = std::thread::spawn(|| priority::set_real_time().is_ok())
         .join()
         .unwrap_or(false);
 

@@ -42,7 +42,7 @@ impl Kind {
     pub fn detect(quiet: bool) -> Kind {
         if quiet {
             Kind::Quiet
-        } else if terminal::is_ours() {
+        } else if terminal::is_in_foreground() {
             Kind::Terminal
         } else {
             Kind::Lines

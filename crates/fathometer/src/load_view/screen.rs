@@ -28,7 +28,7 @@ impl Screen {
         match entered {
             Ok(terminal) => Ok(Screen { terminal }),
             Err(error) => {
-                terminal::give_back();
+                terminal::restore();
                 Err(error)
             }
         }
@@ -45,7 +45,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        terminal::give_back();
+        terminal::restore();
     }
 }
 
@@ -55,7 +55,7 @@ fn restore_on_panic() {
     ONCE.call_once(|| {
         let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            terminal::give_back();
+            terminal::restore();
             print(panic);
         }));
     });

@@ -457,7 +457,7 @@ fn a_file_of_unknown_size_comes_with_the_package() {
             let octets = |target: &str| {
                 let files = value["files"].as_array().unwrap();
                 let file = files.iter().find(|file| file["target"] == target);
-                file.unwrap()["octets"].as_u64()
+                file.unwrap()["bytes"].as_u64()
             };
             assert_eq!(octets("/b.gif"), Some(3 * 4096), "{policy}");
             assert_eq!(octets("/c.gif"), Some(5010), "{policy}");

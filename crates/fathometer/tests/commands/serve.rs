@@ -2,6 +2,8 @@
 //!
 //! Servers are children on loopback, at ports that the kernel chooses, and end with their test.
 
+#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -153,7 +153,7 @@ impl Retrieved {
                 self.level("policy").starts_with("h2") || self.level("policy").starts_with("h3");
             if fetched && !framed {
                 assert_eq!(
-                    arrival.octets.0,
+                    arrival.bytes.0,
                     files[&arrival.target],
                     "{} {}",
                     self.name(),
@@ -209,7 +209,7 @@ impl Retrieved {
         if self.record.validity.reasons.iter().any(in_memory) {
             eprintln!("NOTE: the temporary folder is in memory: {name} cannot be cold");
         } else if is_cold && let Some(fetched) = self.record.metrics.get("disk_fetched_bytes") {
-            let total: u64 = self.arrivals.iter().map(|arrival| arrival.octets.0).sum();
+            let total: u64 = self.arrivals.iter().map(|arrival| arrival.bytes.0).sum();
             assert!(*fetched >= total as f64, "{name}: {fetched} of {total}");
         }
     }

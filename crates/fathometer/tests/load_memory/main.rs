@@ -3,6 +3,8 @@
 //!
 //! A program of its own, because its allocator counts the memory of the whole process. One test at a time.
 
+#![expect(unsafe_code, reason = "a counting allocator, whose trait is unsafe")]
+
 mod idle;
 #[path = "../support"]
 mod support {

@@ -3,6 +3,8 @@
 //! Needs the right to create network namespaces, TUN devices and control groups. Without it, each test prints a
 //! message and passes, unless `FATHOMETER_REQUIRE_LAB=1`.
 
+#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};

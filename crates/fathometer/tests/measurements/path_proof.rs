@@ -7,6 +7,8 @@
 //! Machines are noisy: assertions on real time use a median, never a single packet, and are repeated when the
 //! machine was late. Assertions on schedules and on random decisions are exact.
 
+#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -673,7 +675,7 @@ fn a_capture_that_cannot_be_written_is_an_error_before_anything_starts() {
         TcpSettings::default()
     });
     let error = result.expect_err("the disk is full").to_string();
-    assert!(error.contains("no room left"), "{error}");
+    assert!(error.contains("no space left"), "{error}");
 }
 
 /// A packet as a tap recorded it.

@@ -5,6 +5,8 @@
 //! that only sleep and wake up measure how late the machine is. A disagreement does not count when they were at
 //! least `noise` late.
 
+#![allow(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;

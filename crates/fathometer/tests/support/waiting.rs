@@ -1,5 +1,7 @@
 //! Waits with a time limit.
 
+#![allow(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 use std::time::{Duration, Instant};
 
 /// Longer than any operation that a test waits for takes.

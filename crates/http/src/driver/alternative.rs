@@ -13,7 +13,7 @@
 
 use std::time::Duration;
 
-use fathometer_model::{Failure, Instant, ServiceNews, ServiceRecord};
+use fathometer_model::{Failure, Instant, ServiceEvent, ServiceRecord};
 
 use super::link::LinkState;
 use super::page::{ConnectionId, PageDriver, without_port};
@@ -67,7 +67,7 @@ impl PageDriver {
                 self.services.push(ServiceRecord {
                     host: name.clone(),
                     at: now,
-                    news: ServiceNews::Known,
+                    news: ServiceEvent::Known,
                     port: Some(service.port),
                     max_age_s: Some(service.until.since(now).as_secs()),
                     connection: None,
@@ -166,7 +166,7 @@ impl PageDriver {
         let Some(offer) = offer else {
             if before.is_some() {
                 self.cache.remove_service(&name);
-                self.tell(host, now, ServiceNews::Cleared, None);
+                self.tell(host, now, ServiceEvent::Cleared, None);
             }
             return;
         };
@@ -179,7 +179,7 @@ impl PageDriver {
         };
         self.cache.insert_service(name, service);
         if same.is_none_or(|same| now >= same.until) {
-            self.tell(host, now, ServiceNews::Found, None);
+            self.tell(host, now, ServiceEvent::Found, None);
         }
         let has_link = self
             .links
@@ -209,7 +209,7 @@ impl PageDriver {
             && !service.is_broken(now)
         {
             service.broken_until = Some(now + BROKEN_FOR);
-            self.tell(host, now, ServiceNews::Failed, Some((place, failure)));
+            self.tell(host, now, ServiceEvent::Failed, Some((place, failure)));
         }
     }
 
@@ -217,7 +217,7 @@ impl PageDriver {
         &mut self,
         host: u16,
         at: Instant,
-        news: ServiceNews,
+        news: ServiceEvent,
         failed: Option<(usize, Failure)>,
     ) {
         let host = self.host_names[usize::from(host)].clone();
@@ -227,7 +227,7 @@ impl PageDriver {
             news,
             port: service.map(|service| service.port),
             max_age_s: service
-                .filter(|_| news == ServiceNews::Found)
+                .filter(|_| news == ServiceEvent::Found)
                 .map(|service| service.until.since(at).as_secs()),
             connection: failed.map(|(place, _)| place as u32),
             failure: failed.map(|(_, failure)| failure),

@@ -385,7 +385,7 @@ impl PageDriver {
         let arrival = |item: &Item| {
             Some(FileArrival {
                 target: item.target.clone(),
-                octets: Bytes(item.received),
+                bytes: Bytes(item.received),
                 started: item.started?,
                 usable: item.resolved?.at,
                 read: item.resolved?.octets,

@@ -1,6 +1,8 @@
 //! The allocator of this test program. It counts for each thread, so tests that run at the same time do not
 //! disturb one another.
 
+#![expect(unsafe_code, reason = "a counting allocator, whose trait is unsafe")]
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

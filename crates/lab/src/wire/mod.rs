@@ -324,7 +324,7 @@ impl Running {
                 .spawn(move || {
                     // Without the right to the highest priority, deliveries are later; the certificate shows by
                     // how much.
-                    let _ = priority::put_first();
+                    let _ = priority::set_real_time();
                     // A waiter must be created on its own thread, because it sets the thread's timer slack.
                     let waiter = match Waiter::new(clock) {
                         Ok(waiter) => waiter,

@@ -192,15 +192,15 @@ pub fn serve(control: &UnixStream) -> Result<()> {
 
 fn receive(control: &UnixStream) -> Result<()> {
     helper::set_name(c"host-receive")?;
-    helper::ignore_requests_to_end()?;
+    helper::ignore_termination_signals()?;
     // Without these rights, programs may run before packets within the same budget, and a host out of memory
     // may lose its receiver. The measurement then reports it.
-    let _ = priority::put_before_others();
-    let _ = helper::spare_from_lack_of_memory();
+    let _ = priority::raise_priority();
+    let _ = helper::exempt_from_oom_killer();
     let [device, ring, wake] = handover::receive(control)?;
     let device = TunInput::from(device);
     let mut ring = PacketReceiver::open(ring.as_fd())?;
-    let mut waiter = Waiter::woken_by(Clock::start(), Waker::from(wake))?;
+    let mut waiter = Waiter::with_waker(Clock::start(), Waker::from(wake))?;
     (&mut &*control)
         .write_all(&[READY])
         .map_err(|source| Error::System {
@@ -212,7 +212,7 @@ fn receive(control: &UnixStream) -> Result<()> {
             let mut refused = false;
             let taken = ring.take(|packet| refused = device.write(packet).is_err());
             if refused {
-                ring.refuse();
+                ring.count_refused();
             }
             if !taken {
                 break;

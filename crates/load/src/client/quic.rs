@@ -93,7 +93,7 @@ impl QuicTransport {
     fn tell_progress(&self, id: ConnectionId, driver: &mut PageDriver, now: Instant) {
         let statistics = self.client.statistics();
         let unsent = self.client.http_ref().first_unsent();
-        let (sent, received) = (statistics.sent.octets, statistics.received.octets);
+        let (sent, received) = (statistics.sent.bytes, statistics.received.bytes);
         driver.handle_progress(id, unsent, sent, received, now);
     }
 
@@ -187,8 +187,8 @@ fn record(handshake: &Handshake, begun: Instant, finished: Instant) -> TlsRecord
             EarlyData::Accepted => 0,
             _ => handshake.round_trips,
         },
-        sent: handshake.sent.octets,
-        received: handshake.received.octets,
+        sent: handshake.sent.bytes,
+        received: handshake.received.bytes,
         certificates: handshake.certificates,
     }
 }

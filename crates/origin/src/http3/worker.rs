@@ -244,7 +244,7 @@ impl Worker {
             let timeout = self.next_timeout(now);
             let ready = self.poller.wait(timeout).map_err(io::Error::other)?;
             let woken = self.clock.now();
-            self.tls.tell_time(woken);
+            self.tls.set_time(woken);
             self.wall_clock
                 .follow(woken, &self.origin, self.log.as_mut());
             for place in 0..ready {
@@ -261,7 +261,7 @@ impl Worker {
                 self.serve_due(port)?;
             }
             if self.crowd.has_gone(self.open_now(), woken) {
-                heap::give_back();
+                heap::release_free_memory();
             }
             if let Some(log) = &mut self.log {
                 log.flush_due(woken);
@@ -536,7 +536,7 @@ impl Port {
                             received.to,
                             received.ecn.bits(),
                             received.segment,
-                            received.octets,
+                            received.bytes,
                             now,
                         );
                     }

@@ -18,15 +18,15 @@ struct Opening {
 
 /// What a packet reports to the peer: the data that the host has received, and its window.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told {
+pub(super) struct AckState {
     acknowledgement: u32,
     /// The right edge of the window: the first sequence number beyond it.
     edge: u32,
 }
 
-impl Told {
+impl AckState {
     /// Whether it makes `other` redundant.
-    pub(super) fn says_as_much_as(self, other: Told) -> bool {
+    pub(super) fn covers(self, other: AckState) -> bool {
         is_after(self.acknowledgement, other.acknowledgement)
             || (self.acknowledgement == other.acknowledgement
                 && is_at_or_after(self.edge, other.edge))
@@ -36,7 +36,7 @@ impl Told {
 /// An acknowledgement that is held; its bytes are in the connection's buffer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Held {
-    pub(super) told: Told,
+    pub(super) ack: AckState,
     /// Its key in the `waiting` queue of [`DelayedAck`](super::DelayedAck).
     pub(super) turn: u64,
 }
@@ -69,7 +69,7 @@ pub(super) struct Connection {
     /// The largest window that the host advertised, in bytes.
     largest_window: u32,
     /// The latest report that was forwarded.
-    left: Option<Told>,
+    left: Option<AckState>,
     pub(super) held: Option<Held>,
     /// The bytes of the held packet, or an empty buffer kept for reuse.
     pub(super) buffer: Vec<u8>,
@@ -128,7 +128,7 @@ impl Connection {
     }
 
     /// What a segment of the host reports. Also records the largest window.
-    pub(super) fn told(&mut self, segment: &Segment, acknowledgement: u32) -> Told {
+    pub(super) fn ack_state(&mut self, segment: &Segment, acknowledgement: u32) -> AckState {
         // The windows in SYN are never scaled.
         let shift = match (self.host, self.peer) {
             (Some(host), Some(peer))
@@ -140,36 +140,36 @@ impl Connection {
         };
         let window = u32::from(segment.window) << shift;
         self.largest_window = self.largest_window.max(window);
-        Told {
+        AckState {
             acknowledgement,
             edge: acknowledgement.wrapping_add(window),
         }
     }
 
     /// Whether BSD would have sent a pure acknowledgement with this report at once.
-    pub(super) fn acknowledges_at_once(&self, told: Told, segments: u32) -> bool {
+    pub(super) fn acknowledges_at_once(&self, ack: AckState, segments: u32) -> bool {
         let (Some(left), Some(latest)) = (self.left, self.latest()) else {
             // The third packet of the handshake.
             return true;
         };
-        if is_after(latest.acknowledgement, told.acknowledgement) {
+        if is_after(latest.acknowledgement, ack.acknowledgement) {
             // Reordered within the host: the held acknowledgement reports more, and stays held.
             return true;
         }
-        let repeats = told.acknowledgement == latest.acknowledgement;
-        if repeats && (self.provoked || !is_after(told.edge, latest.edge)) {
+        let repeats = ack.acknowledgement == latest.acknowledgement;
+        if repeats && (self.provoked || !is_after(ack.edge, latest.edge)) {
             return true;
         }
         let fills_a_gap = self
             .gap
-            .is_some_and(|gap| is_after(told.acknowledgement, gap.start));
+            .is_some_and(|gap| is_after(ack.acknowledgement, gap.start));
         let acknowledges_fin = self
             .peer_fin
-            .is_some_and(|fin| is_at_or_after(told.acknowledgement, fin));
+            .is_some_and(|fin| is_at_or_after(ack.acknowledgement, fin));
         let enough = self.enough(segments);
-        let acknowledged = told.acknowledgement.wrapping_sub(left.acknowledgement);
+        let acknowledged = ack.acknowledgement.wrapping_sub(left.acknowledgement);
         let edge_moved =
-            is_after(told.edge, left.edge) && told.edge.wrapping_sub(left.edge) >= enough;
+            is_after(ack.edge, left.edge) && ack.edge.wrapping_sub(left.edge) >= enough;
         fills_a_gap || acknowledges_fin || acknowledged >= enough || edge_moved
     }
 
@@ -193,27 +193,27 @@ impl Connection {
     }
 
     /// The kernel's latest report, forwarded or held.
-    fn latest(&self) -> Option<Told> {
-        self.held.map(|held| held.told).or(self.left)
+    fn latest(&self) -> Option<AckState> {
+        self.held.map(|held| held.ack).or(self.left)
     }
 
     /// The kernel acknowledges. Its acknowledgement is more reliable than the packets seen here.
-    pub(super) fn host_acknowledged(&mut self, told: Told) {
-        if is_after(told.acknowledgement, self.next) {
-            self.next = told.acknowledgement;
+    pub(super) fn host_acknowledged(&mut self, ack: AckState) {
+        if is_after(ack.acknowledgement, self.next) {
+            self.next = ack.acknowledgement;
         }
         if self
             .gap
-            .is_some_and(|gap| is_at_or_after(told.acknowledgement, gap.end))
+            .is_some_and(|gap| is_at_or_after(ack.acknowledgement, gap.end))
         {
             self.gap = None;
         }
     }
 
     /// Records that the report was forwarded: the peer gets it once the path has delivered it.
-    pub(super) fn has_left(&mut self, told: Told) {
-        if self.left.is_none_or(|left| told.says_as_much_as(left)) {
-            self.left = Some(told);
+    pub(super) fn has_left(&mut self, ack: AckState) {
+        if self.left.is_none_or(|left| ack.covers(left)) {
+            self.left = Some(ack);
         }
         self.provoked = false;
     }
@@ -228,7 +228,7 @@ impl Connection {
             // A pure acknowledgement needs no answer, even if it overtook data.
             return;
         }
-        let is_beyond_window = self.latest().is_some_and(|told| is_after(end, told.edge));
+        let is_beyond_window = self.latest().is_some_and(|ack| is_after(end, ack.edge));
         if is_after(segment.sequence, self.next) {
             self.provoked = true;
             let gap = self.gap.get_or_insert(Gap {
@@ -249,9 +249,9 @@ impl Connection {
     /// Whether the kernel accepts an RST. After the handshake its sequence number must lie in the window (RFC
     /// 9293, section 3.10.7.4).
     pub(super) fn is_reset_by(&self, segment: &Segment) -> bool {
-        self.latest().is_none_or(|told| {
-            is_at_or_after(segment.sequence, told.acknowledgement)
-                && is_at_or_after(told.edge, segment.sequence)
+        self.latest().is_none_or(|ack| {
+            is_at_or_after(segment.sequence, ack.acknowledgement)
+                && is_at_or_after(ack.edge, segment.sequence)
         })
     }
 

@@ -103,7 +103,7 @@ impl Plan {
 struct Flying {
     arrives: Instant,
     ecn: u8,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 /// One end.
@@ -168,8 +168,8 @@ impl End {
         let Some(connection) = self.key.and_then(|key| self.endpoint.get_mut(key)) else {
             return;
         };
-        let end = connection.read(stream, usize::MAX, |octets, last| {
-            entry.0.extend_from_slice(octets);
+        let end = connection.read(stream, usize::MAX, |bytes, last| {
+            entry.0.extend_from_slice(bytes);
             assert!(!entry.1, "nothing comes after the end");
             entry.1 = last;
         });
@@ -289,8 +289,8 @@ impl Pair {
                     peer,
                     None,
                     flying.ecn,
-                    flying.octets.len(),
-                    &flying.octets,
+                    flying.bytes.len(),
+                    &flying.bytes,
                     now,
                 );
             }
@@ -350,16 +350,16 @@ fn send(
         let Some(transmit) = transmit else { break };
         let segment = transmit.segment.unwrap_or(buffer.len());
         assert!(buffer.len().div_ceil(segment) <= segments);
-        for octets in buffer.chunks(segment) {
+        for bytes in buffer.chunks(segment) {
             let number = from.lengths.len();
-            from.lengths.push(octets.len());
+            from.lengths.push(bytes.len());
             if lost.contains(&number) {
                 continue;
             }
             to.arriving.push_back(Flying {
                 arrives,
                 ecn: if marks { 0b11 } else { transmit.ecn },
-                octets: octets.to_vec(),
+                bytes: bytes.to_vec(),
             });
         }
     }

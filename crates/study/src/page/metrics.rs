@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fathometer_http::driver::{BundleAnswer, Policy, Retrieval};
 use fathometer_model::{
-    Bytes, CloseReason, ExchangeRecord, Instant, Outcome, PathCertificate, ServiceNews, Validity,
+    Bytes, CloseReason, ExchangeRecord, Instant, Outcome, PathCertificate, ServiceEvent, Validity,
 };
 use fathometer_packets::{Accounting, Class, Direction, Integrity, ServicePeriod};
 use fathometer_sys::Clock;
@@ -377,12 +377,12 @@ fn add_services(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
     let Some(start) = connections.first().map(|connection| connection.opened) else {
         return;
     };
-    let count = |news: ServiceNews| {
+    let count = |news: ServiceEvent| {
         let services = retrieval.services.iter();
         services.filter(|service| service.news == news).count() as f64
     };
     let mut services = retrieval.services.iter();
-    let Some(first) = services.find(|service| service.news != ServiceNews::Failed) else {
+    let Some(first) = services.find(|service| service.news != ServiceEvent::Failed) else {
         return;
     };
     let over_http3 = retrieval.exchanges.iter().filter(|exchange| {
@@ -391,8 +391,8 @@ fn add_services(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
     });
     put("exchanges_h3", over_http3.count() as f64);
     put("service_known_s", first.at.since(start).as_secs_f64());
-    put("services_found", count(ServiceNews::Found));
-    put("services_failed", count(ServiceNews::Failed));
+    put("services_found", count(ServiceEvent::Found));
+    put("services_failed", count(ServiceEvent::Failed));
 }
 
 /// UDP datagrams with the system calls that sent and received them, and the mean lag of QUIC's timers at the

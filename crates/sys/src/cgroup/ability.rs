@@ -11,7 +11,7 @@ use crate::error::{Doing, Error, Result};
 use crate::privilege::Ability;
 
 /// Which resources of a host can be limited here: each limit is tried on a group with processes
-/// ([`rehearse`]).
+/// ([`test_limits`]).
 pub fn available() -> Vec<Ability> {
     let limits = |change: &dyn Fn(&mut Limits)| {
         let mut limits = Limits::default();
@@ -68,7 +68,7 @@ pub fn available() -> Vec<Ability> {
             purpose: purpose.to_owned(),
             required: false,
             state: limits
-                .and_then(|limits| rehearse(&limits))
+                .and_then(|limits| test_limits(&limits))
                 .map_err(|e| e.to_string()),
         })
         .collect()
@@ -115,16 +115,15 @@ fn number(version: Version) -> u8 {
     }
 }
 
-/// Does what an experiment does with a host of these limits. It creates the group, starts a process in it,
-/// moves a running one into it, sets the limits, reads them back, and removes everything again. Returns where
-/// the group was.
+/// Tests these limits as a trial applies them. It creates the group, starts a process in it, moves a running one into
+/// it, sets the limits, reads them back, and removes everything again. Returns the place of the group.
 ///
 /// All steps are needed: on some machines a group can be created and limits set, but no process can be put
 /// into it.
-pub fn rehearse(limits: &Limits) -> Result<String> {
+pub fn test_limits(limits: &Limits) -> Result<String> {
     let mut group = Group::create("probe", limits)?;
     // Not every kind of group has shares of processor time.
-    let _ = group.put_before_others();
+    let _ = group.raise_priority();
     let mut command = Member::command();
     group.place(&mut command)?;
     let placed = Member::start(command, "start a process in a control group")?;
@@ -162,7 +161,7 @@ pub fn rehearse(limits: &Limits) -> Result<String> {
     if let Some(left) = directories.into_iter().find(|path| path.exists()) {
         return Err(Error::NoLimit {
             what: "removal",
-            reason: format!("{} is still there", left.display()),
+            reason: format!("{} still exists", left.display()),
         });
     }
     Ok(place)

@@ -18,10 +18,10 @@ pub(super) fn possible(number: u64) -> Result<()> {
         })
     };
     if number == 0 {
-        return refused("a program needs some to start at all".to_owned());
+        return refused("a program needs more than 0 to start".to_owned());
     }
     let own = of(None)
-        .doing("read the own limit of descriptors")?
+        .doing("read this process's limit of descriptors")?
         .rlim_max;
     // The kernel's upper bound for every process.
     let most = fs::read_to_string("/proc/sys/fs/nr_open").ok();
@@ -39,7 +39,7 @@ pub(super) fn possible(number: u64) -> Result<()> {
         return Ok(());
     }
     refused(format!(
-        "{number} are more than the {own} that this program may have itself: raise those \
+        "{number} are more than the {own} that this program is limited to: raise its limit \
          (`ulimit -Hn`), or run as root"
     ))
 }

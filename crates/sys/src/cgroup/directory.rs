@@ -46,7 +46,7 @@ impl Group {
                         counts_sockets: tree.has("memory") && account_for_sockets(&path),
                         path,
                         controllers: tree.controllers.clone(),
-                        witness: false,
+                        usage_only: false,
                     };
                     if let Err(error) = inherit_cpuset(&part) {
                         let _ = owner::remove(&part.path, tree);
@@ -163,7 +163,7 @@ impl Group {
         };
         let part = self.make_v2_in(&tree.own, name, tree, nothing).ok()?;
         Some(Part {
-            witness: true,
+            usage_only: true,
             ..part
         })
     }
@@ -229,7 +229,7 @@ impl Group {
                 tree: tree.clone(),
                 path: path.clone(),
                 controllers: controllers_in(&path.join("cgroup.controllers"))?,
-                witness: false,
+                usage_only: false,
                 counts_sockets: true,
             })
         };

@@ -122,7 +122,7 @@ impl BlockDevice {
         let reason = || Error::NoLimit {
             what: "disk traffic",
             reason: format!(
-                "{} lies on no disk of its own (device {major}:{minor})",
+                "{} is not on a single disk (device {major}:{minor})",
                 path.display()
             ),
         };
@@ -328,7 +328,7 @@ fn list(cores: &[usize]) -> Result<String> {
     if cores.is_empty() {
         return Err(Error::NoLimit {
             what: "choice of processors",
-            reason: "none is named".to_owned(),
+            reason: "the list is empty".to_owned(),
         });
     }
     let names: Vec<String> = cores.iter().map(usize::to_string).collect();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn both_interfaces_are_told_the_same() {
+    fn both_interfaces_get_the_same_limits() {
         assert_eq!(
             written(&limits().settings_v1().unwrap()),
             [
@@ -448,7 +448,10 @@ mod tests {
     #[test]
     fn no_file_system_in_memory_has_a_disk() {
         let error = BlockDevice::of_path(Path::new("/proc")).unwrap_err();
-        assert!(error.to_string().contains("no disk of its own"), "{error}");
+        assert!(
+            error.to_string().contains("not on a single disk"),
+            "{error}"
+        );
         assert!(BlockDevice::of_path(Path::new("/nonexistent/path")).is_err());
     }
 }

@@ -45,7 +45,7 @@ use layout::{Tree, Version};
 use limits::{Kind, Setting};
 use refusal::unavailable;
 
-pub use ability::{Controller, available, controllers, rehearse};
+pub use ability::{Controller, available, controllers, test_limits};
 pub use limits::{AppliedLimit, BlockDevice, CpuLimit, DiskLimit, Limits};
 pub use owner::{Removal, remove_stale};
 pub use refusal::advice;
@@ -68,7 +68,7 @@ struct Part {
     controllers: Vec<String>,
     /// Used only to read usage, in version 2 beside a version 1 that has the controllers. It contains the
     /// processes but not the single threads, because it is not threaded.
-    witness: bool,
+    usage_only: bool,
     /// Whether socket memory is accounted for; in version 1 only once it is limited.
     counts_sockets: bool,
 }
@@ -138,7 +138,7 @@ impl Group {
         if let Some(what) = self.limits.other_than(limits) {
             return Err(Error::NoLimit {
                 what,
-                reason: "a group keeps the limits that it was made with".to_owned(),
+                reason: "the limits of a group are fixed when it is created".to_owned(),
             });
         }
         self.limits = limits.clone();
@@ -173,12 +173,12 @@ impl Group {
 
     /// Gives the group priority over ordinary sibling groups and threads, within its limits: on contended
     /// processors it gets twenty times the time of each. Threads of this program that were individually put
-    /// [before others](crate::priority::put_before_others) still have priority over it.
+    /// [before others](crate::priority::raise_priority) still have priority over it.
     ///
     /// Has no effect when processor time is not shared by groups. Has no effect in version 2 either when the
     /// group is beside this program's own group and not below it: other programs may share that own group,
     /// and would then be behind the new group.
-    pub fn put_before_others(&self) -> Result<()> {
+    pub fn raise_priority(&self) -> Result<()> {
         for part in self.parts.iter().filter(|part| part.has("cpu")) {
             let (file, usual) = match part.tree.version {
                 Version::One => ("cpu.shares", 1024),
@@ -239,7 +239,7 @@ impl Group {
     ///
     /// In version 2 the group must have been created by [`Group::create_for_threads`].
     pub fn add_thread(&self, thread: u32) -> Result<()> {
-        for part in self.parts.iter().filter(|part| !part.witness) {
+        for part in self.parts.iter().filter(|part| !part.usage_only) {
             let members = match part.tree.version {
                 Version::One => "tasks",
                 Version::Two => "cgroup.threads",
@@ -451,7 +451,7 @@ mod tests {
             Ok(group) => group,
             Err(error) => return eprintln!("SKIPPED, no groups on this machine: {error}"),
         };
-        group.put_before_others().unwrap();
+        group.raise_priority().unwrap();
         for part in group.parts.iter().filter(|part| part.has("cpu")) {
             let (file, value) = match part.tree.version {
                 Version::One => ("cpu.shares", "20480"),

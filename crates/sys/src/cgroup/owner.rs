@@ -68,9 +68,9 @@ impl Name {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let pid = std::process::id();
         Ok(Name {
-            namespace: pid_namespace().doing("find the own PID namespace")?,
+            namespace: pid_namespace().doing("find this process's PID namespace")?,
             pid,
-            start: start_time(pid).doing("find the own start time")?,
+            start: start_time(pid).doing("find this process's start time")?,
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
             switched,
             label: label.to_owned(),
@@ -545,12 +545,12 @@ mod tests {
         assert!(!is_related("0"), "a process of another PID namespace");
         child.kill().unwrap();
         child.wait().unwrap();
-        let strangers = fs::read_dir("/proc").unwrap().flatten().filter(|entry| {
+        let unrelated = fs::read_dir("/proc").unwrap().flatten().filter(|entry| {
             let name = entry.file_name();
             let pid: Option<u32> = name.to_str().and_then(|name| name.parse().ok());
             pid.is_some_and(|pid| !is_related(&pid.to_string()))
         });
-        println!("{} others", strangers.count());
+        println!("{} others", unrelated.count());
     }
 
     #[test]

@@ -51,9 +51,9 @@ pub(super) fn no_directory(path: &Path, error: &io::Error) -> Error {
              (docker: --privileged)"
         ),
         Some(libc::EACCES | libc::EPERM) => {
-            format!("no group may be made in {parent}: {}", advice())
+            format!("no permission to create a group in {parent}: {}", advice())
         }
-        _ => format!("no group can be made in {parent}: {error}"),
+        _ => format!("cannot create a group in {parent}: {error}"),
     };
     Error::NoLimit {
         what: "limits",
@@ -68,7 +68,7 @@ pub(super) fn not_enabled(control: &Path, word: &str, error: &io::Error) -> Erro
         Some(libc::EBUSY) => return has_processes(parent),
         Some(libc::EOPNOTSUPP) => return for_threads(parent),
         Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
-            format!("{group} may not be changed: {}", advice())
+            format!("no permission to change {group}: {}", advice())
         }
         _ => format!("{word} was refused by {group}: {error}"),
     };
@@ -79,9 +79,12 @@ pub(super) fn not_enabled(control: &Path, word: &str, error: &io::Error) -> Erro
 pub(super) fn not_handed_down(controller: &str, group: &Path) -> Error {
     let group = group.display();
     no_controller(match privilege::is_machine_root() {
-        true => format!("{controller} is not handed down to {group}: {}", advice()),
+        true => format!(
+            "controller {controller} is not delegated to {group}: {}",
+            advice()
+        ),
         false => format!(
-            "{controller} is not handed down to {group}: run as root, or have it handed down to users \
+            "controller {controller} is not delegated to {group}: run as root, or delegate it to users \
              (`systemctl edit user@.service`, then Delegate=cpu cpuset io memory pids below \
              [Service]) and use `systemd-run --user --scope -p Delegate=yes fathometer …`"
         ),
@@ -91,7 +94,7 @@ pub(super) fn not_handed_down(controller: &str, group: &Path) -> Error {
 /// The error for a group with processes, below which no group can be limited.
 pub(super) fn has_processes(group: &Path) -> Error {
     no_controller(format!(
-        "{} has processes of its own, and then Linux limits nothing below it: {}",
+        "{} contains processes, and Linux limits no group below such a group: {}",
         group.display(),
         advice()
     ))
@@ -100,7 +103,7 @@ pub(super) fn has_processes(group: &Path) -> Error {
 /// The error for a threaded group, below which only threaded groups are possible.
 pub(super) fn for_threads(group: &Path) -> Error {
     no_controller(format!(
-        "{} is a group of threads, and no process can be below it: {}",
+        "{} is a threaded group, and no group below it can contain processes: {}",
         group.display(),
         advice()
     ))

@@ -222,7 +222,7 @@ impl UsageProbe {
         let Some(path) = &self.unified else {
             return Err(Error::NoLimit {
                 what: "account of processor time",
-                reason: "no control group keeps one".to_owned(),
+                reason: "no control group accounts for it".to_owned(),
             });
         };
         cpu_v2(&read(path.join("cpu.stat"))?).ok_or_else(unknown)

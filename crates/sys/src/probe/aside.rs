@@ -4,7 +4,7 @@
 //! process's pages only while it holds the lock on the memory map. A process that sends a mapped file holds
 //! the socket's lock while the file's pages are read from a disk. A reader waits that long, which on a busy
 //! disk is seconds, and its later figures are then of another time. A thread that must not block therefore
-//! asks here, and continues without an answer if none comes soon.
+//! requests it here, and continues without an answer if none comes soon.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,7 +62,7 @@ impl<T: Send + 'static> Aside<T> {
     }
 
     /// Requests a reading, unless an earlier request has not been answered yet.
-    pub(super) fn ask(&mut self) {
+    pub(super) fn request(&mut self) {
         if !self.asked
             && let Some(questions) = &self.questions
         {
@@ -71,7 +71,7 @@ impl<T: Send + 'static> Aside<T> {
     }
 
     /// Whether an answer is outstanding.
-    pub(super) fn is_asked(&self) -> bool {
+    pub(super) fn is_outstanding(&self) -> bool {
         self.asked
     }
 
@@ -109,7 +109,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn who_asks_goes_on_without_an_answer_and_has_it_later() {
+    fn a_request_does_not_block_and_its_answer_is_available_later() {
         let (release, held) = sync_channel(0);
         let mut number = 0;
         let mut aside = Aside::start(move || {
@@ -118,25 +118,25 @@ mod tests {
             number
         })
         .unwrap();
-        assert_eq!(aside.answer(LONG), None, "nothing was asked");
-        aside.ask();
+        assert_eq!(aside.answer(LONG), None, "there was no request");
+        aside.request();
         for _ in 0..3 {
             assert_eq!(aside.answer(Duration::from_millis(1)), None);
             // The request is still outstanding, and is not repeated.
-            aside.ask();
+            aside.request();
         }
         release.send(()).unwrap();
         assert_eq!(aside.answer(LONG), Some(1));
-        assert!(!aside.is_asked());
-        aside.ask();
+        assert!(!aside.is_outstanding());
+        aside.request();
         release.send(()).unwrap();
         assert_eq!(aside.answer(LONG), Some(2));
     }
 
     #[test]
-    fn an_answer_that_nobody_waits_for_holds_nobody_up() {
+    fn an_unread_answer_blocks_no_thread() {
         let mut aside = Aside::start(|| "read").unwrap();
-        aside.ask();
+        aside.request();
         drop(aside);
     }
 }

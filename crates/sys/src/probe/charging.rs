@@ -45,7 +45,7 @@ impl Charging {
 
 /// Measures it over the loopback device, for some 30 ms.
 pub fn charging() -> Result<Charging> {
-    let doing = "send to oneself over the loopback device";
+    let doing = "send a datagram over the loopback device";
     let socket = UdpSocket::bind("127.0.0.1:0").doing(doing)?;
     socket
         .connect(socket.local_addr().doing(doing)?)

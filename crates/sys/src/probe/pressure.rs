@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn totals_are_in_microseconds_and_what_is_not_said_is_not_zero() {
+    fn totals_are_in_microseconds_and_missing_values_are_not_zero() {
         let cpu = "some avg10=6.25 avg60=2.84 avg300=1.18 total=3659325792\n\
                    full avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
         let io = "some avg10=0.00 total=5\n";

@@ -193,7 +193,7 @@ impl Reader {
     fn run(&mut self, stopped: &Receiver<()>) {
         // Without the privilege, readings are taken when the thread gets processor time. Their cost is
         // bounded, so other threads are hardly delayed.
-        let _ = priority::put_before_others();
+        let _ = priority::raise_priority();
         let cpu_at_start = thread_time();
         let first = self.samples.readings[0].at;
         let mut due = first + self.samples.period;
@@ -232,7 +232,7 @@ impl Reader {
             .iter_mut()
             .filter_map(|(_, aside)| aside.as_mut())
         {
-            aside.ask();
+            aside.request();
         }
         for memory in self
             .trees
@@ -240,7 +240,7 @@ impl Reader {
             .filter_map(|(_, memory)| memory.as_mut())
         {
             if dear {
-                memory.ask(at);
+                memory.request(at);
             }
         }
         let networks = self.networks.iter_mut().zip(&self.samples.names.networks);
@@ -275,7 +275,7 @@ impl Reader {
                 let name = &self.samples.names.networks[place];
                 *known = noted(found, "connections of", name, failures);
             }
-            cost.late += u64::from(aside.is_asked());
+            cost.late += u64::from(aside.is_outstanding());
             networks[place].windows.clone_from(known);
         }
         for ((_, memory), tree) in self.trees.iter_mut().zip(&mut trees) {
@@ -334,9 +334,9 @@ impl Proportional {
         })
     }
 
-    fn ask(&mut self, now: Instant) {
+    fn request(&mut self, now: Instant) {
         if now >= self.rested {
-            self.aside.ask();
+            self.aside.request();
         }
     }
 
@@ -348,7 +348,7 @@ impl Proportional {
             self.rested = now + spent.saturating_sub(self.spent) * REST;
             self.spent = spent;
         }
-        !self.aside.is_asked()
+        !self.aside.is_outstanding()
     }
 }
 
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn readings_wait_for_nobody_who_holds_a_socket() {
+    fn readings_do_not_wait_for_a_locked_socket() {
         let page = match Withheld::page() {
             Ok(page) => page,
             Err(error) => return eprintln!("SKIPPED, memory cannot be withheld here: {error}"),
@@ -467,7 +467,7 @@ mod tests {
         std::thread::scope(|scope| {
             // The page that the kernel copies into the socket is missing, so the kernel holds the lock while
             // it waits.
-            let sending = scope.spawn(|| server.write(page.octets()));
+            let sending = scope.spawn(|| server.write(page.bytes()));
             page.wait_for_somebody().unwrap();
             // A reading that waited for the lock would block forever.
             let page = &page;
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_by_share_is_read_at_its_own_pace() {
+    fn proportional_memory_is_read_at_a_separate_interval() {
         let plan = Plan {
             trees: vec![("ourselves".to_owned(), std::process::id())],
             detail: Detail {
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dear_is_in_the_first_and_the_last_reading() {
+    fn expensive_values_are_in_the_first_and_the_last_reading() {
         let clock = Clock::start();
         let plan = Plan {
             trees: vec![("ourselves".to_owned(), std::process::id())],

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_comes_to_itself_times_the_window() {
+    fn the_integral_of_a_constant_is_the_constant_times_the_window() {
         let samples = samples(&[
             (0, Some(8)),
             (130, Some(8)),

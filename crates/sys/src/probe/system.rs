@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_that_is_kept_awake_can_be_had() {
+    fn a_processor_that_is_kept_awake_counts_as_idle() {
         let times = |busy, idle| ProcessorTimes {
             user: Duration::from_secs(busy),
             idle: Duration::from_secs(idle),
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn old_kernels_say_less_and_that_is_not_zero() {
+    fn values_that_old_kernels_lack_are_absent_and_not_zero() {
         let mut system = System::default();
         system.take_stat("cpu  1 2 3 4 5 6 7\nctxt 5\n");
         let times = system.processors.unwrap();
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_says_something_about_everything_it_must() {
+    fn this_machine_reports_all_required_properties() {
         let mut probe = SystemProbe::open().unwrap();
         let before = probe.read();
         let after = probe.read();

@@ -58,14 +58,14 @@ impl Withheld {
             start,
             length,
         };
-        withheld.tell(API, &mut [VERSION, 0, 0])?;
+        withheld.ioctl(API, &mut [VERSION, 0, 0])?;
         let place = start as u64;
-        withheld.tell(REGISTER, &mut [place, length as u64, MISSING, 0])?;
+        withheld.ioctl(REGISTER, &mut [place, length as u64, MISSING, 0])?;
         Ok(withheld)
     }
 
     /// The page. Reading it blocks until [`give`](Self::give).
-    pub(super) fn octets(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: the mapping is as long as that and lives as long as this value.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.length) }
     }
@@ -85,11 +85,11 @@ impl Withheld {
     pub(super) fn give(&self) {
         let place = self.start as u64;
         // The page is already there, or is provided now.
-        let _ = self.tell(ZEROPAGE, &mut [place, self.length as u64, 0, 0]);
+        let _ = self.ioctl(ZEROPAGE, &mut [place, self.length as u64, 0, 0]);
     }
 
     /// All structures of this interface are made of 64-bit words.
-    fn tell<const WORDS: usize>(
+    fn ioctl<const WORDS: usize>(
         &self,
         what: libc::c_ulong,
         words: &mut [u64; WORDS],

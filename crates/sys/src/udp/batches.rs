@@ -45,6 +45,6 @@ impl Batches {
     /// Counts a buffer that was filled.
     pub fn note_received(&mut self, received: &Received<'_>) {
         self.receive_buffers += 1;
-        self.received += received.octets.len().div_ceil(received.segment.max(1)) as u64;
+        self.received += received.bytes.len().div_ceil(received.segment.max(1)) as u64;
     }
 }

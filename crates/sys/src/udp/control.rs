@@ -99,8 +99,8 @@ pub(super) fn read(header: &libc::msghdr, space: &Space) -> Arrived {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) if fits(mem::size_of::<libc::in_pktinfo>()) => {
                 // SAFETY: the whole structure is there.
                 let info = unsafe { data.cast::<libc::in_pktinfo>().read_unaligned() };
-                let octets = info.ipi_addr.s_addr.to_ne_bytes();
-                arrived.to = Some(Ipv4Addr::from(octets).into());
+                let bytes = info.ipi_addr.s_addr.to_ne_bytes();
+                arrived.to = Some(Ipv4Addr::from(bytes).into());
             }
             (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO)
                 if fits(mem::size_of::<libc::in6_pktinfo>()) =>

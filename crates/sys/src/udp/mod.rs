@@ -37,7 +37,7 @@ pub use send::{Datagrams, Loss, Sent};
 
 /// The largest number of datagrams that the kernel accepts in one call with segmentation offload
 /// (`UDP_MAX_SEGMENTS` of kernels before 6.9; later ones accept twice as many).
-pub const MOST_SEGMENTS: usize = 64;
+const MOST_SEGMENTS: usize = 64;
 
 /// The ECN codepoint in the IP header (RFC 3168).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -65,8 +65,8 @@ impl Ecn {
     }
 
     /// The codepoint in the two lowest bits of a byte (type of service, traffic class).
-    pub const fn from_bits(octet: u8) -> Ecn {
-        match octet & 0b11 {
+    pub const fn from_bits(byte: u8) -> Ecn {
+        match byte & 0b11 {
             0b00 => Ecn::NotCapable,
             0b01 => Ecn::Capable1,
             0b10 => Ecn::Capable0,
@@ -142,7 +142,7 @@ impl UdpSocket {
                 source: error.into(),
             },
         })?;
-        let local = local_address(&socket).doing("learn the address of a socket")?;
+        let local = local_address(&socket).doing("read the address of a socket")?;
         Ok(UdpSocket {
             socket,
             local,

@@ -21,7 +21,7 @@ const SMALL: usize = 9_216;
 
 /// Memory for received datagrams, which any number of sockets can use in turn.
 pub struct ReceiveBuffer {
-    octets: Box<[u8]>,
+    bytes: Box<[u8]>,
     /// Bytes of each message.
     size: usize,
     addresses: Box<[RawAddress]>,
@@ -57,13 +57,13 @@ pub struct Received<'a> {
     /// Bytes of each; the last may be shorter.
     pub segment: usize,
     /// Their bytes, contiguous. An empty datagram is not returned.
-    pub octets: &'a [u8],
+    pub bytes: &'a [u8],
 }
 
 impl<'a> Received<'a> {
     /// The datagrams one by one.
     pub fn datagrams(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.octets.chunks(self.segment.max(1))
+        self.bytes.chunks(self.segment.max(1))
     }
 }
 
@@ -83,7 +83,7 @@ impl ReceiveBuffer {
         // SAFETY: mmsghdr is plain data, for which zero is a value.
         let no_header: libc::mmsghdr = unsafe { mem::zeroed() };
         ReceiveBuffer {
-            octets: vec![0; messages * size].into(),
+            bytes: vec![0; messages * size].into(),
             size,
             addresses: vec![RawAddress::empty(); messages].into(),
             controls: vec![Space::EMPTY; messages].into(),
@@ -107,7 +107,7 @@ impl ReceiveBuffer {
                 to: arrived.to,
                 ecn: arrived.ecn,
                 segment: arrived.segment.unwrap_or(length),
-                octets: &self.octets[n * self.size..][..length],
+                bytes: &self.bytes[n * self.size..][..length],
             })
         })
     }
@@ -123,7 +123,7 @@ impl ReceiveBuffer {
     fn prepare(&mut self) {
         for n in 0..self.headers.len() {
             self.vectors[n] = libc::iovec {
-                iov_base: self.octets[n * self.size..].as_mut_ptr().cast(),
+                iov_base: self.bytes[n * self.size..].as_mut_ptr().cast(),
                 iov_len: self.size,
             };
             let header = &mut self.headers[n].msg_hdr;

@@ -11,7 +11,7 @@ use super::control::{Space, Writer};
 use super::{Ecn, MOST_SEGMENTS, UdpSocket};
 
 /// The largest number of bytes in one call: the payload of the largest IPv4 datagram.
-const MOST_OCTETS: usize = 65_507;
+const MAX_PAYLOAD: usize = 65_507;
 
 /// Datagrams to one peer.
 #[derive(Debug, Clone, Copy)]
@@ -25,7 +25,7 @@ pub struct Datagrams<'a> {
     /// Bytes of each, when there are several; the last may be shorter.
     pub segment: Option<usize>,
     /// Their bytes, contiguous.
-    pub octets: &'a [u8],
+    pub bytes: &'a [u8],
 }
 
 /// The result of a send.
@@ -67,12 +67,12 @@ impl UdpSocket {
     /// Fails only when the socket itself is unusable.
     pub fn send(&self, datagrams: &Datagrams<'_>) -> io::Result<Sent> {
         let raw = RawAddress::new(datagrams.to);
-        let segment = datagrams.segment.unwrap_or(datagrams.octets.len()).max(1);
+        let segment = datagrams.segment.unwrap_or(datagrams.bytes.len()).max(1);
         let mut start = 0;
         let mut lost = None;
-        while start < datagrams.octets.len() {
-            let rest = &datagrams.octets[start..];
-            let many = self.segments().min(MOST_OCTETS / segment).max(1);
+        while start < datagrams.bytes.len() {
+            let rest = &datagrams.bytes[start..];
+            let many = self.segments().min(MAX_PAYLOAD / segment).max(1);
             let piece = &rest[..rest.len().min(many * segment)];
             match self.send_piece(&raw, datagrams, piece, segment) {
                 Ok(()) => start += piece.len(),

@@ -21,14 +21,14 @@ fn wait_readable(socket: &UdpSocket) {
 }
 
 /// Receives datagrams and their ECN codepoints until this many bytes have come.
-fn receive_octets(socket: &UdpSocket, octets: usize) -> (Vec<Vec<u8>>, Vec<Ecn>, usize) {
+fn receive_bytes(socket: &UdpSocket, bytes: usize) -> (Vec<Vec<u8>>, Vec<Ecn>, usize) {
     let mut buffer = ReceiveBuffer::new(socket.coalesces());
-    let (mut datagrams, mut marks, mut calls_told) = (Vec::new(), Vec::new(), 0);
-    while datagrams.iter().map(Vec::len).sum::<usize>() < octets {
+    let (mut datagrams, mut marks, mut calls) = (Vec::new(), Vec::new(), 0);
+    while datagrams.iter().map(Vec::len).sum::<usize>() < bytes {
         wait_readable(socket);
         while socket.receive(&mut buffer).unwrap().is_some() {
             for received in buffer.iter() {
-                calls_told += 1;
+                calls += 1;
                 for datagram in received.datagrams() {
                     datagrams.push(datagram.to_vec());
                     marks.push(received.ecn);
@@ -36,7 +36,7 @@ fn receive_octets(socket: &UdpSocket, octets: usize) -> (Vec<Vec<u8>>, Vec<Ecn>,
             }
         }
     }
-    (datagrams, marks, calls_told)
+    (datagrams, marks, calls)
 }
 
 #[test]
@@ -54,28 +54,28 @@ fn datagrams_keep_their_edges_and_marks_whatever_the_offloads() {
             let client = UdpSocket::connect(server.local_address(), None, &options).unwrap();
             assert_eq!(client.segments() > 1, segmentation);
             assert!(client.is_unfragmented());
-            let octets: Vec<u8> = (0..10 * 1200 + 77).map(|n| (n / 1200) as u8).collect();
+            let bytes: Vec<u8> = (0..10 * 1200 + 77).map(|n| (n / 1200) as u8).collect();
             let sent = client.send(&Datagrams {
                 to: server.local_address(),
                 from: None,
                 ecn: Ecn::Capable0,
                 segment: Some(1200),
-                octets: &octets,
+                bytes: &bytes,
             });
             assert_eq!(sent.unwrap(), Sent::Whole);
-            let (datagrams, marks, told) = receive_octets(&server, octets.len());
-            assert_eq!(datagrams.concat(), octets);
+            let (datagrams, marks, calls) = receive_bytes(&server, bytes.len());
+            assert_eq!(datagrams.concat(), bytes);
             let lengths: Vec<usize> = datagrams.iter().map(Vec::len).collect();
             assert_eq!(lengths, [vec![1200; 10], vec![77]].concat());
             assert!(marks.iter().all(|&mark| mark == Ecn::Capable0));
             // Only datagrams sent together can be received together.
-            assert_eq!(told < 11, segmentation && coalescing, "{told} messages");
+            assert_eq!(calls < 11, segmentation && coalescing, "{calls} messages");
         }
     }
 }
 
 #[test]
-fn a_socket_on_all_addresses_answers_from_the_one_it_was_asked_at() {
+fn a_socket_on_all_addresses_answers_from_the_address_of_the_request() {
     let options = UdpOptions {
         packet_info: true,
         ..UdpOptions::default()
@@ -89,7 +89,7 @@ fn a_socket_on_all_addresses_answers_from_the_one_it_was_asked_at() {
         from: None,
         ecn: Ecn::NotCapable,
         segment: None,
-        octets: b"question",
+        bytes: b"question",
     };
     assert_eq!(client.send(&question).unwrap(), Sent::Whole);
     wait_readable(&server);
@@ -98,7 +98,7 @@ fn a_socket_on_all_addresses_answers_from_the_one_it_was_asked_at() {
     let (from, to) = {
         let received = buffer.iter().next().unwrap();
         assert_eq!(
-            (received.octets, received.ecn),
+            (received.bytes, received.ecn),
             (&b"question"[..], Ecn::NotCapable)
         );
         (received.from, received.to)
@@ -110,11 +110,11 @@ fn a_socket_on_all_addresses_answers_from_the_one_it_was_asked_at() {
         from: to,
         ecn: Ecn::Capable1,
         segment: None,
-        octets: b"answer",
+        bytes: b"answer",
     };
     assert_eq!(server.send(&answer).unwrap(), Sent::Whole);
     // A connected socket receives only from its peer, so the answer came from the right address.
-    let (datagrams, marks, _) = receive_octets(&client, 6);
+    let (datagrams, marks, _) = receive_bytes(&client, 6);
     assert_eq!(
         (datagrams, marks),
         (vec![b"answer".to_vec()], vec![Ecn::Capable1])
@@ -125,17 +125,17 @@ fn a_socket_on_all_addresses_answers_from_the_one_it_was_asked_at() {
 fn a_port_without_a_listener_and_a_datagram_too_large_are_losses() {
     let options = UdpOptions::default();
     let gone = {
-        let nobody = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
-        nobody.local_address()
+        let unused = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        unused.local_address()
     };
     let client = UdpSocket::connect(gone, None, &options).unwrap();
     let large = vec![0; 65_508];
-    let datagrams = |octets| Datagrams {
+    let datagrams = |bytes| Datagrams {
         to: gone,
         from: None,
         ecn: Ecn::NotCapable,
         segment: None,
-        octets,
+        bytes,
     };
     let sent = client.send(&datagrams(&large)).unwrap();
     assert_eq!(sent, Sent::Lost(Loss::TooLarge));
@@ -143,11 +143,14 @@ fn a_port_without_a_listener_and_a_datagram_too_large_are_losses() {
     wait_readable(&client);
     let sent = client.send(&datagrams(b"x")).unwrap();
     assert_eq!(sent, Sent::Lost(Loss::Refused));
-    assert!(client.take_error().unwrap().is_none(), "it is told once");
+    assert!(
+        client.take_error().unwrap().is_none(),
+        "it is reported once"
+    );
 }
 
 #[test]
-fn a_full_receive_buffer_loses_datagrams_and_says_how_many() {
+fn a_full_receive_buffer_drops_datagrams_and_counts_them() {
     let options = UdpOptions {
         segmentation: false,
         receive_buffer_bytes: Some(8_192),
@@ -162,7 +165,7 @@ fn a_full_receive_buffer_loses_datagrams_and_says_how_many() {
                 from: None,
                 ecn: Ecn::NotCapable,
                 segment: None,
-                octets: &[7; 1000],
+                bytes: &[7; 1000],
             });
             assert_eq!(sent.unwrap(), Sent::Whole);
         }
@@ -184,7 +187,7 @@ fn a_full_receive_buffer_loses_datagrams_and_says_how_many() {
 }
 
 #[test]
-fn a_port_is_shared_only_by_those_who_say_so() {
+fn a_port_is_shared_only_by_sockets_with_the_option() {
     let shared = UdpOptions {
         reuse_port: true,
         ..UdpOptions::default()
@@ -192,8 +195,8 @@ fn a_port_is_shared_only_by_those_who_say_so() {
     let first = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &shared).unwrap();
     let second = UdpSocket::bind(first.local_address(), &shared).unwrap();
     assert_eq!(first.local_address(), second.local_address());
-    let stranger = UdpSocket::bind(first.local_address(), &UdpOptions::default());
-    assert!(matches!(stranger, Err(crate::Error::PortTaken { .. })));
+    let unshared = UdpSocket::bind(first.local_address(), &UdpOptions::default());
+    assert!(matches!(unshared, Err(crate::Error::PortTaken { .. })));
 }
 
 #[test]
@@ -208,8 +211,8 @@ fn a_port_of_its_own_can_be_shared_afterwards() {
     alone.share_port().unwrap();
     let _second = UdpSocket::bind(alone.local_address(), &shared).unwrap();
     let _third = UdpSocket::bind(alone.local_address(), &shared).unwrap();
-    let stranger = UdpSocket::bind(alone.local_address(), &UdpOptions::default());
-    assert!(matches!(stranger, Err(crate::Error::PortTaken { .. })));
+    let unshared = UdpSocket::bind(alone.local_address(), &UdpOptions::default());
+    assert!(matches!(unshared, Err(crate::Error::PortTaken { .. })));
 }
 
 #[test]
@@ -224,7 +227,7 @@ fn a_peer_that_cannot_be_reached_does_not_end_segmentation() {
         from: None,
         ecn: Ecn::NotCapable,
         segment: Some(1000),
-        octets: &[7; 3000],
+        bytes: &[7; 3000],
     });
     assert!(matches!(sent, Ok(Sent::Lost(_))), "{sent:?}");
     assert!(server.segments() > 1);

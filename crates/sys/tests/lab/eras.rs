@@ -184,7 +184,7 @@ fn transfer_of_1997() -> Result<(), String> {
 }
 
 #[test]
-fn a_connection_of_1997_knows_what_it_did_without() {
+fn a_connection_of_1997_reports_the_options_it_lacks() {
     if !lab() {
         return;
     }
@@ -212,7 +212,7 @@ fn a_connection_of_1997_knows_what_it_did_without() {
     assert_eq!(info.congestion_window_segments, 1);
     assert_eq!(
         info.advertised_mss, 1440,
-        "IPv6 headers are 20 octets longer"
+        "IPv6 headers are 20 bytes longer"
     );
     pair.stop();
 }
@@ -260,6 +260,6 @@ fn every_setting_is_accounted_for() {
     // Settings that already hold are distinguished from those that were changed.
     let again = pair.client.run(|| settings.apply(2, &[])).unwrap().unwrap();
     let sack = again.0.iter().find(|s| s.name == "net.ipv4.tcp_sack");
-    assert_eq!(sack.unwrap().outcome, SettingOutcome::AlreadySo);
+    assert_eq!(sack.unwrap().outcome, SettingOutcome::Unchanged);
     pair.stop();
 }

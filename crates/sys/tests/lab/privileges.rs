@@ -7,7 +7,7 @@ use fathometer_sys::privilege;
 use crate::lab;
 
 #[test]
-fn probing_reports_every_ability_and_moves_nobody() {
+fn probing_reports_every_ability_and_keeps_the_namespace() {
     let namespaces = || {
         ["user", "net", "pid", "mnt"]
             .map(|kind| std::fs::read_link(format!("/proc/thread-self/ns/{kind}")).unwrap())

@@ -48,7 +48,7 @@ fn a_program_sees_its_namespace_its_own_processes_and_reports_its_end() {
 }
 
 #[test]
-fn a_program_that_cannot_be_started_says_which() {
+fn a_program_that_cannot_be_started_is_named_in_the_error() {
     if !lab() {
         return;
     }

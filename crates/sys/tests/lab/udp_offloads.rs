@@ -122,13 +122,13 @@ fn offloads_change_calls_and_not_what_is_on_the_wire() {
             let sender = client.bind(client_address, options);
             let receiver = server.bind(server_address, options);
             assert!(sender.is_unfragmented());
-            let octets: Vec<u8> = (0..5 * 1200 + 100).map(|n| (n % 251) as u8).collect();
+            let bytes: Vec<u8> = (0..5 * 1200 + 100).map(|n| (n % 251) as u8).collect();
             let datagrams = Datagrams {
                 to: receiver.local_address(),
                 from: None,
                 ecn: Ecn::Capable0,
                 segment: Some(1200),
-                octets: &octets,
+                bytes: &bytes,
             };
             assert_eq!(sender.send(&datagrams).unwrap(), Sent::Whole);
             let packets = carry(&client, &server, 6);
@@ -143,27 +143,27 @@ fn offloads_change_calls_and_not_what_is_on_the_wire() {
 
             let mut buffer = ReceiveBuffer::new(receiver.coalesces());
             let (mut received, start) = (Vec::new(), Instant::now());
-            while received.len() < octets.len() {
+            while received.len() < bytes.len() {
                 assert!(start.elapsed() < PATIENCE);
                 if receiver.receive(&mut buffer).unwrap().is_some() {
                     for one in buffer.iter() {
                         assert_eq!(one.ecn, Ecn::Capable0);
                         assert_eq!(one.from, sender.local_address());
-                        received.extend_from_slice(one.octets);
+                        received.extend_from_slice(one.bytes);
                     }
                 }
             }
-            assert_eq!(received, octets);
+            assert_eq!(received, bytes);
 
             let large = Datagrams {
                 segment: None,
-                octets: &[0; MTU as usize],
+                bytes: &[0; MTU as usize],
                 ..datagrams
             };
             assert_eq!(sender.send(&large).unwrap(), Sent::Lost(Loss::TooLarge));
             let fits = Datagrams {
                 segment: None,
-                octets: &octets[..MTU as usize - header],
+                bytes: &bytes[..MTU as usize - header],
                 ..datagrams
             };
             assert_eq!(sender.send(&fits).unwrap(), Sent::Whole);

@@ -133,13 +133,13 @@ fn rate_within_5_percent(name: &str, file: &ColdFile, disk: DiskLimit, copy: &Co
         let before = group.disk_usage().unwrap();
         let said = shell.run(&line);
         let moved = group.disk_usage().unwrap().since(&before).unwrap();
-        let (octets, operations) = if copy.reads {
+        let (bytes, operations) = if copy.reads {
             (moved.read, moved.reads)
         } else {
             (moved.written, moved.writes)
         };
         let wanted = copy.block * copy.count;
-        assert!(octets >= Bytes(wanted), "{moved:?}, not {wanted}");
+        assert!(bytes >= Bytes(wanted), "{moved:?}, not {wanted}");
         assert!(operations >= copy.count, "{moved:?}, not {}", copy.count);
         let rate = copy.amount() / seconds(&said);
         rates.push(rate);
@@ -201,7 +201,7 @@ fn seconds(said: &str) -> f64 {
 const RATE: u64 = 4 << 20;
 
 #[test]
-fn bytes_are_read_at_the_rate_asked_for() {
+fn bytes_are_read_at_the_limit() {
     let Some(file) = cold_file("read-bytes", 16 << 20) else {
         return;
     };
@@ -220,7 +220,7 @@ fn bytes_are_read_at_the_rate_asked_for() {
 }
 
 #[test]
-fn bytes_are_written_at_the_rate_asked_for() {
+fn bytes_are_written_at_the_limit() {
     let Some(file) = cold_file("write-bytes", 16 << 20) else {
         return;
     };
@@ -239,7 +239,7 @@ fn bytes_are_written_at_the_rate_asked_for() {
 }
 
 #[test]
-fn operations_are_done_at_the_rate_asked_for() {
+fn operations_are_done_at_the_limit() {
     let Some(file) = cold_file("read-operations", 8 << 20) else {
         return;
     };

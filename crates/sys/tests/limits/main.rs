@@ -7,6 +7,11 @@
 //! A test program of its own: a new control group may move this process into another one, and the busy loops
 //! here would disturb the times that other tests measure.
 
+#![expect(
+    unsafe_code,
+    reason = "the tests call libc where this crate has no wrapper"
+)]
+
 mod descriptors;
 mod disk;
 mod host;
@@ -16,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fathometer_sys::cgroup::{CpuLimit, Group, Limits, rehearse, remove_stale, thread_number};
+use fathometer_sys::cgroup::{CpuLimit, Group, Limits, remove_stale, test_limits, thread_number};
 use fathometer_sys::error::Error;
 
 use host::{PATIENCE, Shell, group};
@@ -69,7 +74,7 @@ fn a_quarter_of_a_processor_is_no_more_than_that() {
 
 #[test]
 fn what_ended_processes_used_is_in_the_account() {
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for _ in 0..ATTEMPTS {
         let Some(group) = group("account", &Limits::default()) else {
             return;
@@ -80,9 +85,9 @@ fn what_ended_processes_used_is_in_the_account() {
         if counted.abs_diff(truth) <= slack {
             return println!("{counted:?} counted, {truth:?} used");
         }
-        told.push((counted, truth));
+        results.push((counted, truth));
     }
-    panic!("counted and used: {told:?}");
+    panic!("counted and used: {results:?}");
 }
 
 /// The usage of a process in the group, from the group's counters and from `wait4`.
@@ -117,7 +122,7 @@ fn a_thread_is_accounted_to_the_group_it_was_put_into() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             group.add_thread(thread_number()).unwrap();
-            let mut told = Vec::new();
+            let mut results = Vec::new();
             for _ in 0..ATTEMPTS {
                 let before = group.cpu_usage().unwrap().total;
                 let start = thread_time();
@@ -129,9 +134,9 @@ fn a_thread_is_accounted_to_the_group_it_was_put_into() {
                 if counted.abs_diff(used) <= Duration::from_millis(5) {
                     return;
                 }
-                told.push((counted, used));
+                results.push((counted, used));
             }
-            panic!("counted and used: {told:?}");
+            panic!("counted and used: {results:?}");
         });
     });
 }
@@ -160,7 +165,7 @@ fn a_program_sees_the_processors_it_was_given() {
 }
 
 #[test]
-fn a_group_leaves_nothing_and_kills_nobody() {
+fn a_group_leaves_no_directory_and_kills_no_process() {
     let Some(group) = group("gone", &cpu(0.5)) else {
         return;
     };
@@ -193,18 +198,18 @@ fn groups_of_a_program_that_was_killed_are_removed_by_the_next() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(owner.stdout.take().unwrap()).lines();
-    let mut told = |key: &str| {
+    let mut value = |key: &str| {
         lines
             .find_map(|line| line.unwrap().strip_prefix(key).map(str::to_owned))
             .unwrap()
     };
-    let directory = PathBuf::from(told("directory "));
-    let member: i32 = told("member ").parse().unwrap();
+    let directory = PathBuf::from(value("directory "));
+    let member: i32 = value("member ").parse().unwrap();
     remove_stale();
     assert!(directory.exists(), "its owner is alive");
     owner.kill().unwrap();
     owner.wait().unwrap();
-    assert!(directory.exists(), "nobody has removed it yet");
+    assert!(directory.exists(), "it has not been removed yet");
     remove_stale();
     assert!(!directory.exists());
     // SAFETY: the owner started the process for this test, and it still exists.
@@ -254,7 +259,7 @@ fn limits_that_a_group_has_can_be_changed_and_others_cannot() {
 }
 
 #[test]
-fn what_cannot_be_limited_is_said_with_the_reason() {
+fn a_resource_that_cannot_be_limited_is_reported_with_the_reason() {
     let error = Group::create("a/b", &Limits::default()).unwrap_err();
     assert!(matches!(error, Error::BadName { .. }), "{error}");
     let error = Group::create("tiny", &cpu(0.001)).unwrap_err();
@@ -278,13 +283,13 @@ fn a_host_is_rehearsed_with_processes_and_leaves_nothing() {
         descriptors: Some(64),
         ..cpu(0.5)
     };
-    let place = rehearse(&limits).unwrap();
+    let place = test_limits(&limits).unwrap();
     assert!(place.contains("control groups version"), "{place}");
     let nowhere = Limits {
         cores: Some(vec![100_000]),
         ..Limits::default()
     };
-    rehearse(&nowhere).unwrap_err();
+    test_limits(&nowhere).unwrap_err();
 }
 
 #[test]

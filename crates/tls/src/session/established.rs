@@ -116,7 +116,7 @@ impl Established {
                 let why = "a record of more than 16 KiB".to_owned();
                 (TlsFailure::NotTls(why), RECORD_OVERFLOW)
             }
-            RecordError::Unexpected => misbehaved("a record of no kind that may come"),
+            RecordError::Unexpected => misbehaved("a record of an unexpected type"),
         })?;
         if !self.message.is_empty() && kind != HANDSHAKE {
             return Err(misbehaved("a record inside a message"));
@@ -131,16 +131,16 @@ impl Established {
                 Ok(Opened::Data(content))
             }
             HANDSHAKE => {
-                self.clock.tell(now);
+                self.clock.set(now);
                 self.messages(&record[content]).map(Opened::Message)
             }
             ALERT => self.alert(&record[content]),
-            _ => Err(misbehaved("a record of no kind that may come")),
+            _ => Err(misbehaved("a record of an unexpected type")),
         }
     }
 
     /// Frees the memory of an empty buffer.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn free_buffer(&mut self) {
         if self.message.is_empty() {
             self.message = Vec::new();
         }
@@ -243,10 +243,10 @@ impl Established {
             (KEY_UPDATE, _) if self.tls13 => {
                 // No message under the old key may follow (RFC 8446 section 5.1).
                 if !last {
-                    return Err(misbehaved("a message behind a key update"));
+                    return Err(misbehaved("a message after a key update in its record"));
                 }
                 let &[requested @ (0 | 1)] = body else {
-                    let why = "a key update of no known kind".to_owned();
+                    let why = "a key update of an unknown kind".to_owned();
                     return Err((TlsFailure::Misbehaved(why), ILLEGAL_PARAMETER));
                 };
                 self.update_receiving_key()
@@ -267,7 +267,7 @@ impl Established {
                 Ok(Reply::NoRenegotiation)
             }
             _ => Err(misbehaved(
-                "a message that may not come after the handshake",
+                "a message that is not allowed after the handshake",
             )),
         }
     }
@@ -285,7 +285,7 @@ impl Established {
 
     fn alert(&mut self, content: &[u8]) -> Result<Opened, Fatal> {
         let &[level, number] = content else {
-            let why = "an alert that is none".to_owned();
+            let why = "a malformed alert".to_owned();
             return Err((TlsFailure::Misbehaved(why), DECODE_ERROR));
         };
         let alert = Alert(number);

@@ -28,9 +28,9 @@ pub fn fuzz(data: &[u8]) {
         let whole = feed(client, &[input]);
         let cut = usize::from(cut).min(input.len());
         assert_eq!(whole, feed(client, &[&input[..cut], &input[cut..]]));
-        let octets: Vec<&[u8]> = input.chunks(1).collect();
-        assert_eq!(whole, feed(client, &octets));
-        assert_eq!(whole.plain, [], "nobody knows the keys");
+        let bytes: Vec<&[u8]> = input.chunks(1).collect();
+        assert_eq!(whole, feed(client, &bytes));
+        assert_eq!(whole.plain, [], "the keys are secret");
     } else {
         let version = if side & 4 == 0 {
             Version::Tls13
@@ -105,9 +105,9 @@ fn sealed(client: bool, version: Version, mut input: &[u8]) {
 }
 
 fn carry(sessions: &mut [Session; 2], from: usize, plain: &mut Vec<u8>) {
-    let octets = sessions[from].transmit().to_vec();
-    sessions[from].transmitted(octets.len());
-    take(&mut sessions[1 - from], &octets, plain);
+    let bytes = sessions[from].transmit().to_vec();
+    sessions[from].transmitted(bytes.len());
+    take(&mut sessions[1 - from], &bytes, plain);
 }
 
 fn take(session: &mut Session, piece: &[u8], plain: &mut Vec<u8>) {
@@ -139,7 +139,7 @@ fn settings() -> &'static Settings {
         let lifetime = Lifetime::around(time, Duration::from_secs(86_400));
         let identity = Authority::new(lifetime)
             .and_then(|authority| authority.issue(&Issue::new(["h.test"])))
-            .expect("the system gives randomness");
+            .expect("the system's random number generator works");
         let client = [Version::Tls13, Version::Tls12].map(|version| {
             let mut options = ClientOptions::new(Verification::Off, time);
             options.versions = vec![version];
@@ -170,9 +170,9 @@ mod tests {
         ) {
             let mut client = Session::client(&settings().client[0], "h.test", NOW).unwrap();
             let mut hello = client.transmit().to_vec();
-            for (place, octet) in changes {
+            for (place, byte) in changes {
                 let place = place.index(hello.len());
-                hello[place] = octet;
+                hello[place] = byte;
             }
             fuzz(&[&[0, cut], &hello[..]].concat());
         }

@@ -78,9 +78,9 @@ impl<'m> Fields<'m> {
         Some(taken)
     }
 
-    /// A number of `octets` bytes.
-    fn number(&mut self, octets: usize) -> Option<u64> {
-        let digits = self.take(octets)?;
+    /// A number of `bytes` bytes.
+    fn number(&mut self, bytes: usize) -> Option<u64> {
+        let digits = self.take(bytes)?;
         Some(
             digits
                 .iter()
@@ -88,9 +88,9 @@ impl<'m> Fields<'m> {
         )
     }
 
-    /// A vector whose length field has `octets` bytes.
-    fn vector(&mut self, octets: usize) -> Option<Fields<'m>> {
-        let length = usize::try_from(self.number(octets)?).ok()?;
+    /// A vector whose length field has `bytes` bytes.
+    fn vector(&mut self, bytes: usize) -> Option<Fields<'m>> {
+        let length = usize::try_from(self.number(bytes)?).ok()?;
         self.take(length).map(Fields)
     }
 }

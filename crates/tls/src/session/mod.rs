@@ -114,7 +114,7 @@ impl Session {
         name: &str,
         now: Instant,
     ) -> Result<Session, TlsFailure> {
-        settings.clock.tell(now);
+        settings.clock.set(now);
         let server = server_name(name).ok_or_else(|| TlsFailure::BadName(name.to_owned()))?;
         let connection = UnbufferedClientConnection::new(settings.config.clone(), server)?;
         let handshaking = Handshaking::client(connection, settings.clock.clone());
@@ -132,7 +132,7 @@ impl Session {
     ///
     /// None with valid settings.
     pub fn server(settings: &Arc<ServerSettings>, now: Instant) -> Result<Session, TlsFailure> {
-        settings.clock.tell(now);
+        settings.clock.set(now);
         let connection = UnbufferedServerConnection::new(settings.config.clone())?;
         let handshaking = Handshaking::server(
             connection,
@@ -232,11 +232,11 @@ impl Session {
     /// # use fathometer_tls::{Session, TlsFailure};
     /// fn handle(session: &mut Session, read: &mut [u8], now: Instant) -> Result<usize, TlsFailure> {
     ///     let mut input = read;
-    ///     let mut octets = 0;
+    ///     let mut bytes = 0;
     ///     while let Some(plain) = session.open(&mut input, now)? {
-    ///         octets += plain.len(); // or hand it to a protocol machine
+    ///         bytes += plain.len(); // or hand it to a protocol machine
     ///     }
-    ///     Ok(octets)
+    ///     Ok(bytes)
     /// }
     /// ```
     ///
@@ -379,8 +379,8 @@ impl Session {
     }
 
     /// Reports that this number of bytes of [`transmit`](Session::transmit) was passed to the transport.
-    pub fn transmitted(&mut self, octets: usize) {
-        self.outgoing_sent += octets;
+    pub fn transmitted(&mut self, bytes: usize) {
+        self.outgoing_sent += bytes;
         debug_assert!(self.outgoing_sent <= self.outgoing.len());
         if self.outgoing_sent >= self.outgoing.len() {
             self.outgoing.clear();
@@ -428,12 +428,12 @@ impl Session {
     }
 
     /// Frees the memory of empty buffers, for a connection that will be idle.
-    pub fn rest(&mut self) {
+    pub fn free_buffers(&mut self) {
         if std::mem::take(&mut self.incoming_given) {
             self.incoming.clear();
         }
         if let Phase::Established(established) = &mut self.phase {
-            established.rest();
+            established.free_buffer();
         }
         for buffer in [
             &mut self.incoming,

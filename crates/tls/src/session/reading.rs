@@ -107,8 +107,8 @@ impl Session {
     /// Moves bytes from the input to `incoming` until it has `wanted` bytes, or the input is empty.
     fn fill(&mut self, wanted: usize, input: &mut &mut [u8]) {
         let missing = wanted.saturating_sub(self.incoming.len());
-        let octets = std::mem::take(input);
-        let (taken, rest) = octets.split_at_mut(missing.min(octets.len()));
+        let bytes = std::mem::take(input);
+        let (taken, rest) = bytes.split_at_mut(missing.min(bytes.len()));
         self.incoming.extend_from_slice(taken);
         *input = rest;
     }
@@ -122,7 +122,7 @@ impl Session {
         let Phase::Established(established) = &mut self.phase else {
             return Ok(None);
         };
-        let octets = Bytes(record.len() as u64);
+        let bytes = Bytes(record.len() as u64);
         let opened = established.open(record, now);
         self.received.records += 1;
         match opened {
@@ -134,15 +134,15 @@ impl Session {
                 return Ok((!range.is_empty()).then_some(range));
             }
             Ok(Opened::Message(reply)) => {
-                self.received.handshake += octets;
+                self.received.handshake += bytes;
                 self.reply(reply)?;
             }
             Ok(Opened::Warning(reply)) => {
-                self.received.alerts += octets;
+                self.received.alerts += bytes;
                 self.reply(reply)?;
             }
             Ok(Opened::Closed) => {
-                self.received.alerts += octets;
+                self.received.alerts += bytes;
                 self.closed_by_peer = true;
             }
             Err(fatal) => return Err(self.fail(fatal)),
@@ -172,7 +172,7 @@ impl Session {
     }
 
     fn no_record(&mut self) -> TlsFailure {
-        let why = "octets that begin no record".to_owned();
+        let why = "the first bytes are not the head of a record".to_owned();
         self.fail((TlsFailure::NotTls(why), Alert(50)))
     }
 
@@ -197,7 +197,7 @@ impl Session {
         let Phase::Handshaking(handshaking) = &mut self.phase else {
             return Ok(None);
         };
-        handshaking.clock.tell(now);
+        handshaking.clock.set(now);
         let start = self.outgoing.len();
         let outcome =
             handshaking.record(&mut self.incoming, new, &mut self.outgoing, &mut self.plain);
@@ -209,8 +209,8 @@ impl Session {
             }
         };
         let sent_before = self.sent.handshake;
-        let octets = self.incoming.len() - new;
-        self.count_handshake_record(new, octets, step.application);
+        let bytes = self.incoming.len() - new;
+        self.count_handshake_record(new, bytes, step.application);
         self.count_sent(start, false);
         if step.forget {
             self.incoming.truncate(new);
@@ -223,15 +223,15 @@ impl Session {
         Ok((!self.plain.is_empty()).then_some(Piece::Plain))
     }
 
-    fn count_handshake_record(&mut self, new: usize, octets: usize, application: bool) {
+    fn count_handshake_record(&mut self, new: usize, bytes: usize, application: bool) {
         if application {
-            count_application(&mut self.received, octets, self.plain.len(), 1);
+            count_application(&mut self.received, bytes, self.plain.len(), 1);
             return;
         }
-        let octets = Bytes(octets as u64);
+        let bytes = Bytes(bytes as u64);
         match self.incoming[new] {
-            ALERT => self.received.alerts += octets,
-            _ => self.received.handshake += octets,
+            ALERT => self.received.alerts += bytes,
+            _ => self.received.handshake += bytes,
         }
         self.received.records += 1;
     }

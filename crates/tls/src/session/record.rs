@@ -84,8 +84,8 @@ impl Keys {
     /// AES-GCM, TLS 1.2 lets the sender choose the nonces, so it uses the same rule.
     fn nonce(&self) -> [u8; NONCE_LEN] {
         let mut nonce = self.iv;
-        for (octet, digit) in nonce[4..].iter_mut().zip(self.number.to_be_bytes()) {
-            *octet ^= digit;
+        for (byte, digit) in nonce[4..].iter_mut().zip(self.number.to_be_bytes()) {
+            *byte ^= digit;
         }
         nonce
     }
@@ -201,7 +201,7 @@ impl Opener {
                 return Err(RecordError::TooLarge);
             }
             // The last non-zero byte is the type; the zeros after it are padding.
-            let end = inner.iter().rposition(|&octet| octet != 0);
+            let end = inner.iter().rposition(|&byte| byte != 0);
             let end = end.ok_or(RecordError::Unexpected)?;
             (inner[end], HEADER..HEADER + end)
         } else {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_opens_and_what_was_changed_does_not() {
+    fn sealed_records_open_and_changed_records_do_not() {
         for (tls13, cipher) in [(true, 0), (true, 1), (false, 0), (false, 1)] {
             let mut sealer = Sealer::new(tls13, 5, &secrets(cipher)).unwrap();
             let mut opener = Opener::new(tls13, 5, &secrets(cipher)).unwrap();
@@ -274,7 +274,7 @@ mod tests {
                 let mut record = out.clone();
                 record[changed] ^= 1;
                 let result = opener.open(&mut record);
-                assert_eq!(result, Err(RecordError::Undecryptable), "octet {changed}");
+                assert_eq!(result, Err(RecordError::Undecryptable), "byte {changed}");
             }
             let (kind, range) = opener.open(&mut out).unwrap();
             assert_eq!((kind, &out[range]), (ALERT, &b"content"[..]));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_known_by_its_header() {
+    fn input_other_than_records_is_recognised_by_its_header() {
         assert_eq!(length(b"GET /"), None);
         assert_eq!(length(&[23, 3, 3, 0x48, 0x01]), None);
         assert_eq!(length(&[23, 3, 3, 0x48, 0x00]), Some(HEADER + 0x4800));

@@ -27,7 +27,7 @@ impl RecordSizes {
         RecordSizes {
             largest,
             first,
-            left: first.map_or(0, |first| first.octets),
+            left: first.map_or(0, |first| first.bytes),
             written: None,
         }
     }
@@ -46,8 +46,8 @@ impl RecordSizes {
     }
 
     /// Records with this number of bytes were sealed.
-    pub fn sealed(&mut self, octets: usize) {
-        self.left = self.left.saturating_sub(octets as u64);
+    pub fn sealed(&mut self, bytes: usize) {
+        self.left = self.left.saturating_sub(bytes as u64);
     }
 
     /// Reports a write at `now`.
@@ -58,7 +58,7 @@ impl RecordSizes {
         if let (Some(written), Some(pause)) = (self.written, first.pause)
             && now.since(written) >= pause
         {
-            self.left = first.octets;
+            self.left = first.bytes;
         }
         self.written = Some(now);
     }

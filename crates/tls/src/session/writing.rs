@@ -90,8 +90,8 @@ impl Session {
         let (taken, records) = handshaking.write(&self.waiting, size, &mut self.outgoing);
         self.waiting.drain(..taken);
         self.sizes.sealed(taken);
-        let octets = self.outgoing.len() - start;
-        count_application(&mut self.sent, octets, taken, records);
+        let bytes = self.outgoing.len() - start;
+        count_application(&mut self.sent, bytes, taken, records);
     }
 
     /// Changes the sending key.
@@ -121,13 +121,13 @@ impl Session {
         while let Some(header) = rest.first_chunk::<HEADER>() {
             let length = record::length(header).unwrap_or(rest.len()).min(rest.len());
             let (record, next) = rest.split_at(length);
-            let octets = Bytes(length as u64);
+            let bytes = Bytes(length as u64);
             self.sent.records += 1;
             match record[0] {
-                ALERT => self.sent.alerts += octets,
-                CHANGE_CIPHER_SPEC | HANDSHAKE => self.sent.handshake += octets,
-                _ if alerts => self.sent.alerts += octets,
-                _ => self.sent.handshake += octets,
+                ALERT => self.sent.alerts += bytes,
+                CHANGE_CIPHER_SPEC | HANDSHAKE => self.sent.handshake += bytes,
+                _ if alerts => self.sent.alerts += bytes,
+                _ => self.sent.handshake += bytes,
             }
             if let Phase::Handshaking(handshaking) = &mut self.phase {
                 handshaking.look_at_sent(record);
@@ -138,13 +138,8 @@ impl Session {
 }
 
 /// Counts records of application data.
-pub(super) fn count_application(
-    traffic: &mut Traffic,
-    octets: usize,
-    content: usize,
-    records: u64,
-) {
-    traffic.application += Bytes(octets as u64);
+pub(super) fn count_application(traffic: &mut Traffic, bytes: usize, content: usize, records: u64) {
+    traffic.application += Bytes(bytes as u64);
     traffic.content += Bytes(content as u64);
     traffic.application_records += records;
     traffic.records += records;

@@ -138,12 +138,12 @@ impl ClientSettings {
     }
 
     /// Sets the time for users without a [`Session`](crate::Session): QUIC.
-    pub fn tell_time(&self, now: Instant) {
-        self.clock.tell(now);
+    pub fn set_time(&self, now: Instant) {
+        self.clock.set(now);
     }
 
     /// The same settings for QUIC, with these protocols. QUIC sessions are stored separately, with the same
-    /// limit, because other sessions contain no transport parameters. [`tell_time`](ClientSettings::tell_time)
+    /// limit, because other sessions contain no transport parameters. [`set_time`](ClientSettings::set_time)
     /// sets the time.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ impl ClientSettings {
     /// When the versions do not include TLS 1.3, which QUIC requires.
     pub fn quic_config(&self, alpn: &[&[u8]]) -> Result<Arc<ClientConfig>, SettingsError> {
         if !self.tls13 {
-            return Err(contradiction("QUIC takes TLS 1.3"));
+            return Err(contradiction("QUIC requires TLS 1.3"));
         }
         let mut config = ClientConfig::clone(&self.config);
         config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();

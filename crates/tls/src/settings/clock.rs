@@ -26,7 +26,7 @@ impl Clock {
     }
 
     /// Reports the time `now`. Connections on several threads may report in any order; the latest counts.
-    pub(crate) fn tell(&self, now: Instant) {
+    pub(crate) fn set(&self, now: Instant) {
         // A read first, because all threads share the cache line.
         if self.latest.load(Ordering::Relaxed) < now.as_nanos() {
             self.latest.fetch_max(now.as_nanos(), Ordering::Relaxed);

@@ -41,7 +41,7 @@ pub enum SettingsError {
     #[error("a certificate cannot be made: {0}")]
     Making(String),
     /// An unknown word.
-    #[error("unknown {kind} {word:?}: known are {known}")]
+    #[error("unknown {kind} {word:?}: supported are {known}")]
     Unknown {
         /// The kind of thing that it should name.
         kind: &'static str,
@@ -51,10 +51,12 @@ pub enum SettingsError {
         known: String,
     },
     /// An impossible record size.
-    #[error("records of {0} octets: a record holds 32 to 16384")]
+    #[error("records of {0} bytes: a record holds 32 to 16384")]
     RecordSize(usize),
     /// Early data with tickets that do not protect it from replay.
-    #[error("early data takes tickets whose sessions the server keeps, so that each is used once")]
+    #[error(
+        "early data requires that the server stores the sessions of its tickets, so that each is used once"
+    )]
     EarlyDataNeedsState,
     /// The settings contradict each other.
     #[error("{0}")]
@@ -290,7 +292,7 @@ mod tests {
         let error = "1.1".parse::<Version>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown version of TLS \"1.1\": known are 1.3, 1.2"
+            "unknown version of TLS \"1.1\": supported are 1.3, 1.2"
         );
     }
 }

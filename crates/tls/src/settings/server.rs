@@ -39,7 +39,7 @@ pub struct ServerOptions {
     /// prevents replay: each ticket can be used once. The answer to early data may be sent before the handshake
     /// is complete.
     pub early_data: Option<u32>,
-    /// Whether clients are asked for a certificate.
+    /// Whether certificates of clients are requested.
     pub client_certificates: ClientCertificates,
     /// The most bytes of application data in one record, 32 to 16384.
     pub record_size: usize,
@@ -84,8 +84,8 @@ pub struct FirstRecords {
     /// The most bytes of application data in one of them, 32 to 16384.
     pub size: usize,
     /// Bytes of application data sent in such records before larger ones.
-    pub octets: u64,
-    /// The pause after which the small records start again, if the session is [told the
+    pub bytes: u64,
+    /// The pause after which the small records start again, if the session is [given the
     /// time](crate::Session::note_time); `None`: never. The kernel also reduces the window after such a pause.
     pub pause: Option<Duration>,
 }
@@ -97,7 +97,7 @@ impl Default for FirstRecords {
     fn default() -> FirstRecords {
         FirstRecords {
             size: 1369,
-            octets: 64 * 1024,
+            bytes: 64 * 1024,
             pause: Some(Duration::from_secs(1)),
         }
     }
@@ -122,10 +122,10 @@ pub enum Tickets {
     },
 }
 
-/// Whether clients are asked for a certificate.
+/// Whether certificates of clients are requested.
 #[derive(Debug, Clone)]
 pub enum ClientCertificates {
-    /// Clients are not asked.
+    /// No certificate is requested.
     No,
     /// A client may present a certificate issued by these authorities, or none.
     Optional(Roots),
@@ -216,19 +216,19 @@ impl ServerSettings {
     }
 
     /// Sets the time for users without a [`Session`](crate::Session): QUIC.
-    pub fn tell_time(&self, now: Instant) {
-        self.clock.tell(now);
+    pub fn set_time(&self, now: Instant) {
+        self.clock.set(now);
     }
 
     /// The same settings for QUIC, with these protocols. Early data, if enabled, has no limit of its own (RFC
-    /// 9001 section 4.6.1). [`tell_time`](ServerSettings::tell_time) sets the time.
+    /// 9001 section 4.6.1). [`set_time`](ServerSettings::set_time) sets the time.
     ///
     /// # Errors
     ///
     /// When the versions do not include TLS 1.3, which QUIC requires.
     pub fn quic_config(&self, alpn: &[&[u8]]) -> Result<Arc<ServerConfig>, SettingsError> {
         if !self.tls13 {
-            return Err(contradiction("QUIC takes TLS 1.3"));
+            return Err(contradiction("QUIC requires TLS 1.3"));
         }
         let mut config = ServerConfig::clone(&self.config);
         config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();

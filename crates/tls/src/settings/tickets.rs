@@ -24,11 +24,11 @@ impl Sealed {
     pub(super) fn new() -> Result<Sealed, SettingsError> {
         let random = SystemRandom::new();
         let mut key = [0; 32];
-        random
-            .fill(&mut key)
-            .map_err(|_| SettingsError::Contradiction("the system gives no randomness".into()))?;
+        random.fill(&mut key).map_err(|_| {
+            SettingsError::Contradiction("the system's random number generator failed".into())
+        })?;
         let key = UnboundKey::new(&CHACHA20_POLY1305, &key)
-            .expect("the algorithm's keys are 32 octets long");
+            .expect("the algorithm's keys are 32 bytes long");
         Ok(Sealed {
             key: LessSafeKey::new(key),
             random,

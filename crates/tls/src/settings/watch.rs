@@ -40,12 +40,11 @@ fn note(change: impl FnOnce(&mut Noted)) {
 
 /// Records the certificates that this server presents.
 pub(super) fn note_shown(chain: &[CertificateDer<'_>]) {
-    let octets = octets(chain);
-    note(|noted| noted.certificates = Some(octets));
+    note(|noted| noted.certificates = Some(size(chain)));
 }
 
 /// Bytes of a chain as it is sent, without the length fields around its certificates.
-pub(super) fn octets<'c>(chain: impl IntoIterator<Item = &'c CertificateDer<'c>>) -> Bytes {
+pub(super) fn size<'c>(chain: impl IntoIterator<Item = &'c CertificateDer<'c>>) -> Bytes {
     chain
         .into_iter()
         .map(|certificate| Bytes(certificate.len() as u64))
@@ -69,8 +68,8 @@ impl ServerCertVerifier for Watched {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let octets = octets(intermediates) + Bytes(end_entity.len() as u64);
-        note(|noted| noted.certificates = Some(octets));
+        let size = size(intermediates) + Bytes(end_entity.len() as u64);
+        note(|noted| noted.certificates = Some(size));
         match &self.chain {
             None => Ok(ServerCertVerified::assertion()),
             Some(chain) => {

@@ -3,7 +3,7 @@
 use fathometer_tls::{Alert, EarlyData, Resumption, ServerSettings, Tickets, TlsFailure, Version};
 
 use super::host::{Host, listen};
-use super::tools::{NAME, Papers, Running, tool};
+use super::tools::{Credentials, NAME, Running, tool};
 
 /// A run of `openssl s_client` that sends one line; the server answers it and closes.
 struct SClient<'a> {
@@ -15,7 +15,7 @@ impl SClient<'_> {
     fn run(&self, settings: &std::sync::Arc<ServerSettings>) -> Option<(Host, String)> {
         let openssl = tool("openssl")?;
         let (listener, port) = listen();
-        let root = Papers::get().file("root.pem");
+        let root = Credentials::get().file("root.pem");
         let to = format!("127.0.0.1:{port}");
         let version = match self.version {
             Version::Tls12 => "-tls1_2",
@@ -79,7 +79,7 @@ fn openssl_agrees_and_resumes() {
             Resumption::SessionId,
         ),
     ] {
-        let mut options = Papers::get().server_options();
+        let mut options = Credentials::get().server_options();
         options.alpn = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
         options.tickets = tickets;
         let settings = ServerSettings::new(options).unwrap();
@@ -123,7 +123,7 @@ fn openssl_agrees_and_resumes() {
 
 #[test]
 fn openssl_sends_early_data_once() {
-    let mut options = Papers::get().server_options();
+    let mut options = Credentials::get().server_options();
     options.tickets = Tickets::Stateful {
         count: 1,
         capacity: 9,
@@ -160,7 +160,7 @@ fn openssl_sends_early_data_once() {
 
 #[test]
 fn openssl_asks_for_another_group_and_new_keys() {
-    let mut options = Papers::get().server_options();
+    let mut options = Credentials::get().server_options();
     options.groups = vec![fathometer_tls::Group::P384];
     let settings = ServerSettings::new(options).unwrap();
     let Some(openssl) = tool("openssl") else {
@@ -213,11 +213,11 @@ fn answer(host: &mut Host) -> Vec<u8> {
 }
 
 #[test]
-fn curl_trusts_the_root_and_nobody_else() {
+fn curl_trusts_only_the_root() {
     let Some(curl) = tool("curl") else { return };
-    let papers = Papers::get();
-    let settings = ServerSettings::new(papers.server_options()).unwrap();
-    let root = papers.file("root.pem");
+    let credentials = Credentials::get();
+    let settings = ServerSettings::new(credentials.server_options()).unwrap();
+    let root = credentials.file("root.pem");
     for (version, limit) in [("--tlsv1.2", "1.2"), ("--tlsv1.3", "1.3")] {
         let (listener, port) = listen();
         let resolve = format!("{NAME}:{port}:127.0.0.1");
@@ -274,9 +274,9 @@ fn gnutls_agrees_and_resumes() {
     let Some(gnutls) = tool("gnutls-cli") else {
         return;
     };
-    let papers = Papers::get();
-    let settings = ServerSettings::new(papers.server_options()).unwrap();
-    let root = papers.file("root.pem");
+    let credentials = Credentials::get();
+    let settings = ServerSettings::new(credentials.server_options()).unwrap();
+    let root = credentials.file("root.pem");
     for (priority, version, resumed) in [
         (
             "NORMAL:-VERS-ALL:+VERS-TLS1.3",

@@ -12,7 +12,7 @@ use fathometer_tls::{
     ServerOptions, ServerSettings, Session, Tickets, Traffic, Version,
 };
 
-use super::tools::{NAME, Papers, tool};
+use super::tools::{Credentials, NAME, tool};
 
 const NOW: Instant = Instant::ZERO;
 
@@ -45,10 +45,10 @@ impl Taped {
     }
 
     fn carry(&mut self, from: usize) {
-        let octets = self.sessions[from].transmit().to_vec();
-        self.sessions[from].transmitted(octets.len());
-        self.sessions[1 - from].receive(&octets, NOW).unwrap();
-        self.tape.push((from, octets));
+        let bytes = self.sessions[from].transmit().to_vec();
+        self.sessions[from].transmitted(bytes.len());
+        self.sessions[1 - from].receive(&bytes, NOW).unwrap();
+        self.tape.push((from, bytes));
     }
 
     fn settle(&mut self) {
@@ -91,7 +91,7 @@ fn counted(traffic: &Traffic) -> Counts {
 #[test]
 fn tshark_counts_what_sessions_count() {
     let Some(tshark) = tool("tshark") else { return };
-    let papers = Papers::get();
+    let credentials = Credentials::get();
     type Change = fn(&mut ClientOptions, &mut ServerOptions);
     let cases: [(&str, Change); 6] = [
         ("TLS 1.3", |_, _| {}),
@@ -107,9 +107,9 @@ fn tshark_counts_what_sessions_count() {
         }),
         ("another group, client certificates", |client, server| {
             server.groups = vec![Group::P384];
-            client.identity = Some(Papers::get().identity.clone());
+            client.identity = Some(Credentials::get().identity.clone());
             server.client_certificates =
-                ClientCertificates::Required(Papers::get().authority.roots());
+                ClientCertificates::Required(Credentials::get().authority.roots());
         }),
         ("small records", |client, server| {
             client.record_size = 500;
@@ -127,7 +127,7 @@ fn tshark_counts_what_sessions_count() {
     let folder = tempfile::tempdir().unwrap();
     for (name, change) in cases {
         let secrets = Arc::new(Secrets::default());
-        let (mut client, mut server) = (papers.client_options(), papers.server_options());
+        let (mut client, mut server) = (credentials.client_options(), credentials.server_options());
         change(&mut client, &mut server);
         client.key_log = Some(secrets.clone());
         let early: &[u8] = if client.early_data {
@@ -187,11 +187,11 @@ fn decoded(tshark: &Path, capture: &Path, keys: &Path) -> BTreeMap<(usize, usize
         };
         let from = usize::from(port == "443");
         let counts = found.entry((stream.parse().unwrap(), from)).or_default();
-        let octets = 5 + length.parse::<u64>().unwrap();
+        let bytes = 5 + length.parse::<u64>().unwrap();
         match kind {
-            "20" | "22" => counts[0] += octets,
-            "21" => counts[1] += octets,
-            "23" => counts[2] += octets,
+            "20" | "22" => counts[0] += bytes,
+            "21" => counts[1] += bytes,
+            "23" => counts[2] += bytes,
             _ => panic!("not decrypted: {line:?}"),
         }
         counts[3] += 1;
@@ -212,23 +212,23 @@ fn pcap(connections: &[Vec<(usize, Vec<u8>)>]) -> Vec<u8> {
         let ports = [50_000 + connection as u16, 443];
         let mut next = [1_u32, 1];
         let mut packet = |from: usize, flags: u8, next: [u32; 2], payload: &[u8]| {
-            let octets = segment([ports[from], ports[1 - from]], flags, next, payload);
+            let bytes = segment([ports[from], ports[1 - from]], flags, next, payload);
             packets += 1;
             for word in [
                 1_790_000_000,
                 packets,
-                octets.len() as u32,
-                octets.len() as u32,
+                bytes.len() as u32,
+                bytes.len() as u32,
             ] {
                 file.extend_from_slice(&u32::to_le_bytes(word));
             }
-            file.extend_from_slice(&octets);
+            file.extend_from_slice(&bytes);
         };
         packet(0, 0x02, [0, 0], b"");
         packet(1, 0x12, [0, 1], b"");
         packet(0, 0x10, [1, 1], b"");
-        for (from, octets) in tape {
-            let mut rest = &octets[..];
+        for (from, bytes) in tape {
+            let mut rest = &bytes[..];
             while let Some(&[_, _, _, high, low]) = rest.first_chunk::<5>() {
                 let length = 5 + usize::from(u16::from_be_bytes([high, low]));
                 let (record, later) = rest.split_at(length);

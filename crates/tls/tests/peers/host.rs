@@ -46,7 +46,7 @@ impl Host {
                 Ok((stream, _)) => break stream,
                 Err(error) => {
                     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
-                    assert!(std::time::Instant::now() < until, "nobody comes");
+                    assert!(std::time::Instant::now() < until, "no client connects");
                     std::thread::sleep(Duration::from_millis(5));
                 }
             }
@@ -58,10 +58,10 @@ impl Host {
     /// Sends all pending bytes.
     pub fn flush(&mut self) {
         while self.session.wants_transmit() {
-            let octets = self.session.transmit();
-            let length = octets.len();
+            let bytes = self.session.transmit();
+            let length = bytes.len();
             // A peer that failed may have closed the connection.
-            if self.stream.write_all(octets).is_err() {
+            if self.stream.write_all(bytes).is_err() {
                 return;
             }
             self.session.transmitted(length);
@@ -145,5 +145,5 @@ pub fn connect(port: u16) -> TcpStream {
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
         }
     }
-    panic!("nobody listens on port {port}");
+    panic!("no process listens on port {port}");
 }

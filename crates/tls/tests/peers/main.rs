@@ -4,6 +4,12 @@
 //! A test whose program is not installed prints a message to stderr and passes, unless
 //! `FATHOMETER_REQUIRE_TOOLS` is 1.
 
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "the peers are processes, reached by sockets"
+)]
+
 mod clients;
 mod counted;
 mod host;

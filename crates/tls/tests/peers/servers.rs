@@ -7,14 +7,14 @@ use fathometer_model::Instant;
 use fathometer_tls::{ClientSettings, EarlyData, Group, Resumption, Session, TlsFailure, Version};
 
 use super::host::{Host, connect, listen};
-use super::tools::{NAME, Papers, Running, tool};
+use super::tools::{Credentials, NAME, Running, tool};
 
 /// `openssl s_server` on a free port, for `connections` connections. It reverses every line.
 fn s_server(connections: u32, more: &[&str]) -> Option<(Running, u16)> {
     let openssl = tool("openssl")?;
-    let papers = Papers::get();
-    let (chain, key) = (papers.file("chain.pem"), papers.file("key.pem"));
-    let intermediates = papers.file("intermediates.pem");
+    let credentials = Credentials::get();
+    let (chain, key) = (credentials.file("chain.pem"), credentials.file("key.pem"));
+    let intermediates = credentials.file("intermediates.pem");
     // The port was free a moment ago.
     let port = listen().1;
     let (accept, connections) = (format!("127.0.0.1:{port}"), connections.to_string());
@@ -54,7 +54,7 @@ fn openssl_is_trusted_and_resumes() {
         let Some((_server, port)) = s_server(2, &more) else {
             return;
         };
-        let mut options = Papers::get().client_options();
+        let mut options = Credentials::get().client_options();
         options.versions = vec![version];
         options.alpn = vec![b"http/1.1".to_vec(), b"h2".to_vec()];
         let settings = ClientSettings::new(options).unwrap();
@@ -69,7 +69,10 @@ fn openssl_is_trusted_and_resumes() {
             assert_eq!(host.session.alpn(), Some(&b"h2"[..]));
             let other_group = more.contains(&"-groups");
             if expected == Resumption::Full {
-                assert_eq!(handshake.certificates, Papers::get().identity.octets());
+                assert_eq!(
+                    handshake.certificates,
+                    Credentials::get().identity.chain_size()
+                );
                 assert_eq!(handshake.hello_retry, other_group);
             }
             if other_group {
@@ -87,7 +90,7 @@ fn openssl_takes_early_data() {
     let Some((mut server, port)) = s_server(2, &more) else {
         return;
     };
-    let mut options = Papers::get().client_options();
+    let mut options = Credentials::get().client_options();
     options.early_data = true;
     let settings = ClientSettings::new(options).unwrap();
     let mut first = client(&settings, port);
@@ -117,7 +120,7 @@ fn a_server_that_is_somebody_else_is_refused() {
     let Some((_server, port)) = s_server(1, &["-rev"]) else {
         return;
     };
-    let settings = ClientSettings::new(Papers::get().client_options()).unwrap();
+    let settings = ClientSettings::new(Credentials::get().client_options()).unwrap();
     let session = Session::client(&settings, "other.test", Instant::ZERO).unwrap();
     let mut host = Host::new(session, connect(port));
     host.until(|_| false);

@@ -92,17 +92,17 @@ pub fn unix_time() -> Duration {
 }
 
 /// The laboratory's root, its certificate for [`NAME`], and both as files.
-pub struct Papers {
+pub struct Credentials {
     folder: TempDir,
     pub authority: Authority,
     pub identity: Identity,
 }
 
-impl Papers {
+impl Credentials {
     /// The same value for all tests.
-    pub fn get() -> &'static Papers {
-        static PAPERS: OnceLock<Papers> = OnceLock::new();
-        PAPERS.get_or_init(|| {
+    pub fn get() -> &'static Credentials {
+        static CREDENTIALS: OnceLock<Credentials> = OnceLock::new();
+        CREDENTIALS.get_or_init(|| {
             let lifetime = Lifetime::around(unix_time(), Duration::from_secs(86_400));
             let authority = Authority::new(lifetime).unwrap();
             let request = Issue {
@@ -121,7 +121,7 @@ impl Papers {
             ] {
                 std::fs::write(folder.path().join(name), text).unwrap();
             }
-            Papers {
+            Credentials {
                 folder,
                 authority,
                 identity,

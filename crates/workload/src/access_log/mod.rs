@@ -83,7 +83,7 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
 
     for request in &requests {
         let has_file = match (request.method, request.status) {
-            ("GET", 200) => Some(request.octets),
+            ("GET", 200) => Some(request.bytes),
             // The file exists, but this is not its size.
             ("GET", 206 | 304) | ("HEAD", 200 | 304) => Some(None),
             _ => None,
@@ -107,7 +107,7 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
         .count();
     if with_content > 0 {
         builder.notes.push(format!(
-            "{with_content} requests had a content that the log does not hold and are made without"
+            "{with_content} requests had content that the log does not contain; they are sent without content"
         ));
     }
     builder.notes.push(
@@ -139,7 +139,7 @@ struct Entry<'a> {
     method: &'a str,
     path: Cow<'a, str>,
     status: u16,
-    octets: Option<u64>,
+    bytes: Option<u64>,
 }
 
 /// Why a line cannot be replayed.
@@ -161,7 +161,7 @@ impl Error {
     }
 }
 
-const OTHER_FORM: &str = "another form than a log's";
+const OTHER_FORM: &str = "an unknown log format";
 
 /// A position in a line.
 struct Cursor<'a> {
@@ -266,14 +266,14 @@ fn entry(content: &str) -> Result<Entry<'_>, Error> {
         }
     };
     let at = cursor.at;
-    let octets = match cursor.word("a number of octets or -")? {
+    let bytes = match cursor.word("a number of bytes or -")? {
         "-" => None,
-        octets => match octets.parse::<u64>() {
-            Ok(octets @ 0..=1_000_000_000_000_000) => Some(octets),
+        bytes => match bytes.parse::<u64>() {
+            Ok(bytes @ 0..=1_000_000_000_000_000) => Some(bytes),
             _ => {
                 return Err(Error::new(
                     at,
-                    format!("expected a number of octets or -, found {}", found(octets)),
+                    format!("expected a number of bytes or -, found {}", found(bytes)),
                     OTHER_FORM,
                 ));
             }
@@ -290,7 +290,7 @@ fn entry(content: &str) -> Result<Entry<'_>, Error> {
         method,
         path,
         status,
-        octets,
+        bytes,
     })
 }
 
@@ -415,7 +415,7 @@ fn seconds(stamp: &str) -> Option<i64> {
 }
 
 fn number(text: &str, range: std::ops::RangeInclusive<i64>) -> Option<i64> {
-    let digits = !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit());
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.then(|| text.parse().ok()).flatten()?;
     range.contains(&number).then_some(number)
 }

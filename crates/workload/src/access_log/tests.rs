@@ -148,7 +148,7 @@ fn odd_lines_are_skipped_and_counted_by_reason() {
                 "a target with spaces, control bytes or bytes beyond ASCII",
                 2
             ),
-            ("another form than a log's", 1),
+            ("an unknown log format", 1),
             ("no request (\"-\")", 2),
             ("no request line of HTTP", 1),
             ("no status", 1),
@@ -235,10 +235,10 @@ proptest! {
     }
 
     #[test]
-    fn damaged_logs_are_no_trouble(place in 0usize..LOG.len(), octet in "\\PC") {
+    fn damaged_logs_do_not_panic(place in 0usize..LOG.len(), byte in "\\PC") {
         let (before, after) = (LOG.get(..place), LOG.get(place + 1..));
         if let (Some(before), Some(after)) = (before, after) {
-            let text = format!("{before}{octet}{after}");
+            let text = format!("{before}{byte}{after}");
             prop_assert!(parse("test", &text).is_ok());
         }
     }

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_does_not_compress_and_has_the_length_asked_for() {
+    fn noise_does_not_compress_and_has_the_requested_length() {
         for length in [0, 1, 7, 8, 9, 4096] {
             assert_eq!(noise(Seed(3), length).len(), length);
         }
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mixture_compresses_to_what_was_asked() {
+    fn a_mixture_compresses_to_the_requested_ratio() {
         for percent in (5..=100).step_by(5) {
             let asked = f64::from(percent) / 100.0;
             for length in [4096, 100_000] {

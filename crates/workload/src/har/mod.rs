@@ -155,7 +155,7 @@ impl Reading {
             let reason = "a URL of another host".to_owned();
             builder.skipped.insert(reason, elsewhere);
             builder.notes.push(format!(
-                "{elsewhere} requests to other hosts than {host} are left out"
+                "{elsewhere} requests to hosts other than {host} are omitted"
             ));
         }
         Ok(builder.finish(name, Choice::Scripts([script].into()), None))
@@ -497,10 +497,10 @@ impl<'a> Url<'a> {
         if !self.rest.starts_with('/') {
             target.push('/');
         }
-        for octet in self.rest.bytes() {
-            match octet {
-                0x21..=0x7e => target.push(octet.into()),
-                _ => target.push_str(&format!("%{octet:02X}")),
+        for byte in self.rest.bytes() {
+            match byte {
+                0x21..=0x7e => target.push(byte.into()),
+                _ => target.push_str(&format!("%{byte:02X}")),
             }
         }
         target
@@ -715,7 +715,7 @@ fn since_epoch(text: &str) -> Option<Duration> {
 }
 
 fn number(text: &str) -> Option<i64> {
-    let digits = (1..=4).contains(&text.len()) && text.bytes().all(|octet| octet.is_ascii_digit());
+    let digits = (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 

@@ -118,7 +118,7 @@ fn an_archive_becomes_a_session_with_its_dependencies() {
 }
 
 #[test]
-fn another_host_can_be_asked_for() {
+fn another_host_can_be_selected() {
     let text = archive().to_string();
     let workload = parse("test", &text, Some("CDN.example")).unwrap();
     assert_eq!(workload.files[0].path, "/x.js");

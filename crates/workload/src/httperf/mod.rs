@@ -107,7 +107,8 @@ impl Reader {
         }
         let Some(burst) = &mut self.burst else {
             let offset = content.len() - content.trim_start().len();
-            let message = "expected a line at the margin to start a burst before indented ones";
+            let message =
+                "expected an unindented line, which starts a burst, before an indented one";
             return Err(fault((offset, message.to_owned())));
         };
         burst.members.push(target);
@@ -355,7 +356,7 @@ line two"
         );
         assert_eq!(
             fault("  /b\n"),
-            "line 1, column 3: expected a line at the margin to start a burst before indented ones"
+            "line 1, column 3: expected an unindented line, which starts a burst, before an indented one"
         );
         assert_eq!(
             fault("/a think=soon"),

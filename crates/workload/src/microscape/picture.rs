@@ -62,7 +62,7 @@ pub(super) fn of_size(seed: Seed, kind: Kind, size: usize) -> Picture {
     let mut best = canvas.encode(smooth, &[]);
     assert!(
         best.len() <= room,
-        "{size} octets are too few for a picture of {}x{}",
+        "{size} bytes are too few for a picture of {}x{}",
         canvas.width,
         canvas.height
     );

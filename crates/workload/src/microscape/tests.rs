@@ -225,7 +225,7 @@ fn the_first_segment_fills_the_request_buffer_only_when_deflated() {
 
 /// Compares the bytes themselves, to detect changes by a library or another machine.
 #[test]
-fn the_same_seed_gives_the_same_octets_everywhere() {
+fn the_same_seed_gives_the_same_bytes_everywhere() {
     let print = |variant| format!("{:016x}", fingerprint(&site(SEED, variant)));
     assert_eq!(print(Variant::LowerCase), "dfb9c7387c1b9cd5");
     assert_eq!(print(Variant::MixedCase), "af286e2d037784d9");

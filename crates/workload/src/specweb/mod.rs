@@ -24,7 +24,7 @@ const FIRST_DIRECTORY: u64 = 1_000_000;
 /// # Panics
 /// With 2^32 / 36 directories and more.
 pub fn specweb96(directories: u32) -> Workload {
-    let note = "within a class all files are alike probable, which the public figures leave open";
+    let note = "within a class all files are equally probable; the public figures do not state it";
     file_set("specweb96", directories, note, |_, class, _| CLASSES[class])
 }
 
@@ -34,7 +34,7 @@ pub fn specweb96(directories: u32) -> Workload {
 /// # Panics
 /// With 2^32 / 36 directories and more.
 pub fn specweb99(directories: u32) -> Workload {
-    let note = "unconfirmed: the popularity of SPECweb99's files is from no document at hand";
+    let note = "unconfirmed: no available document states the popularity of SPECweb99's files";
     file_set("specweb99", directories, note, |directory, class, size| {
         CLASSES[class] * (ALL_RANKS / RANKS[size]) * (FIRST_DIRECTORY / (directory + 1))
     })
@@ -51,9 +51,9 @@ fn file_set(
     for directory in 0..u64::from(directories) {
         for class in 0..CLASSES.len() {
             for size in 0..RANKS.len() {
-                let octets = (size as u64 + 1) * 1024 * 10u64.pow(class as u32) / 10;
+                let bytes = (size as u64 + 1) * 1024 * 10u64.pow(class as u32) / 10;
                 let path = format!("/dir{directory:05}/class{class}_{}", size + 1);
-                let target = builder.file(&path, "text/html", octets);
+                let target = builder.file(&path, "text/html", bytes);
                 builder.pages.push(&[target]);
                 weights.push(weight(directory, class, size));
             }

@@ -1,4 +1,4 @@
-//! Each stage of a SURGE workload held against its law.
+//! Tests of each stage of a SURGE workload against its law.
 
 use crate::distribution::{Law, Mixture};
 use crate::fit::{
@@ -13,44 +13,44 @@ use super::parameters::{BodyForm, LocalitySetting, PageOrder};
 use super::target::Target;
 use super::{Kind, Kinds, Summary, Surge, popularity};
 
-/// Draws that pauses and session lengths are judged by: they are drawn while a load runs, by the same
+/// Number of draws by which pauses and session lengths are tested. A load draws them at run time, by the same
 /// functions.
 const DRAWS: u64 = 100_000;
 
-/// How much farther than half of the most popular file's share the request sizes may be from their
-/// law. The sweep leaves each file short of its number by at most half a gap between unused numbers,
-/// and the gaps that count are those between the largest numbers.
+/// Allowed distance of the request sizes from their law, in addition to half of the most popular file's
+/// share. In the sweep each file misses its number by at most half a gap between unused numbers, and the gaps
+/// between the largest numbers dominate.
 pub(super) const REQUEST_ALLOWANCE: f64 = 0.005;
 
-/// The same for the requests as asked for.
+/// The same for the requests of the sequence.
 const SERVED_ALLOWANCE: f64 = 0.02;
 
-/// How far realised stack distances may be from what the setting wants. With the original's own draw, sites of its
-/// size are 0.02 to 0.06 away from its output, by whether their most popular files are pages.
+/// Allowed distance of realised stack distances from the target. With the original's own law, sites of its size are
+/// 0.02 to 0.06 away from its output, depending on whether their most popular files are pages.
 const DISTANCE_ALLOWANCE: f64 = 0.08;
 
 /// Totals and means.
 pub(super) fn summary(surge: &Surge) -> Summary {
     let mut sizes: Vec<u64> = surge.files.iter().map(|file| file.size.0).collect();
     sizes.sort_unstable();
-    let octets: u64 = sizes.iter().sum();
+    let bytes: u64 = sizes.iter().sum();
     let mut lengths: Vec<u64> = (0..surge.pages.len())
         .map(|page| page_files(surge, page).count() as u64)
         .collect();
-    let (mut file_requests, mut requested_octets) = (0, 0);
+    let (mut file_requests, mut requested_bytes) = (0, 0);
     for (page, &requests) in page_requests(surge).iter().enumerate() {
         let requests = u64::from(requests);
         file_requests += requests * lengths[page];
-        let octets: u64 = page_files(surge, page)
+        let bytes: u64 = page_files(surge, page)
             .map(|file| surge.files[file].size.0)
             .sum();
-        requested_octets += requests * octets;
+        requested_bytes += requests * bytes;
     }
     lengths.sort_unstable();
     Summary {
         files: sizes.len() as u64,
-        octets,
-        mean_size: octets as f64 / sizes.len() as f64,
+        bytes,
+        mean_size: bytes as f64 / sizes.len() as f64,
         median_size: median(&sizes),
         largest_size: sizes.last().copied().unwrap_or(0),
         pages: lengths.len() as u64,
@@ -59,7 +59,7 @@ pub(super) fn summary(surge: &Surge) -> Summary {
         files_a_requested_page: file_requests as f64 / surge.sequence.len() as f64,
         page_requests: surge.sequence.len() as u64,
         file_requests,
-        requested_octets,
+        requested_bytes,
         references: surge
             .files
             .iter()
@@ -96,11 +96,11 @@ fn popular_used_up(surge: &Surge) -> Option<f64> {
     Some((last + 1) as f64 / total as f64)
 }
 
-/// What is known of the making of a workload, beside the workload.
+/// Facts about the generation of a workload that the workload does not contain.
 pub(super) struct Made<'a> {
-    /// The drawn numbers of embedded files.
+    /// The drawn numbers of embedded files per page.
     pub(super) numbers: &'a [u32],
-    /// The references that pages leave of embedded files.
+    /// The embedded files' references that the pages do not use.
     pub(super) left: &'a [i64],
     /// How often each stack distance was drawn.
     pub(super) drawn: &'a [u64],
@@ -108,18 +108,18 @@ pub(super) struct Made<'a> {
     pub(super) served: Served,
 }
 
-/// How near the sizes of what the sequence asks for are to their law.
+/// The distance of the sizes of requested files from their law.
 #[derive(Clone, Copy)]
 pub(super) struct Served {
     pub(super) distance: KolmogorovSmirnov,
-    /// Half of the share of the file that is asked for most.
+    /// Half of the share of the most requested file.
     pub(super) unavoidable: f64,
-    /// Whether sizes were given to the files a second time, by these requests.
+    /// Whether sizes were matched to the files a second time, by these requests.
     pub(super) moved: bool,
 }
 
-/// The tests of stages that the sequence does not change: it may move sizes among the files of a kind, and each
-/// kind has the same sizes then.
+/// The tests of the stages that do not depend on the sequence. The second matching moves sizes only among the files
+/// of a kind, so the sizes of each kind stay the same.
 pub(super) struct OfFiles {
     sizes: Vec<StageFit>,
     popularity: StageFit,
@@ -168,7 +168,7 @@ pub(super) fn of_files(surge: &Surge, kinds: Kinds) -> OfFiles {
     }
 }
 
-/// All stages, in the order in which they were made.
+/// The tests of all stages, in the order of their generation.
 pub(super) fn report(surge: &Surge, kinds: Kinds, of_files: OfFiles, made: &Made<'_>) -> FitReport {
     let mut stages = of_files.sizes;
     stages.push(of_files.popularity);
@@ -189,7 +189,7 @@ fn page_files(surge: &Surge, page: usize) -> impl Iterator<Item = usize> {
     members.iter().map(|target| target.0 as usize)
 }
 
-/// How often the sequence asks for each page.
+/// The number of requests of the sequence for each page.
 fn page_requests(surge: &Surge) -> Vec<u32> {
     let mut requests = vec![0; surge.pages.len()];
     for page in &surge.sequence {
@@ -198,7 +198,7 @@ fn page_requests(surge: &Surge) -> Vec<u32> {
     requests
 }
 
-/// The lower median of numbers in ascending order; 0 of none.
+/// The lower median of numbers in ascending order; 0 if there are none.
 fn median(sorted: &[u64]) -> u64 {
     match sorted.len() {
         0 => 0,
@@ -221,7 +221,7 @@ fn sizes(surge: &Surge, kind: Kind, name: &str, law: &Mixture) -> StageFit {
         .collect();
     sizes.sort_unstable();
     let runs = sizes.chunk_by(|a, b| a == b).map(|run| {
-        // A size stands for all numbers that are rounded down to it, the smallest for all below too.
+        // A size represents all numbers that are rounded down to it; the smallest also all numbers below.
         let below = match run[0] > smallest {
             true => law.cdf(just_below(run[0] as f64)),
             false => 0.0,
@@ -296,13 +296,13 @@ fn zipf(surge: &Surge) -> StageFit {
     match unused {
         0 => stage,
         _ => stage.note(format!(
-            "{unused} files have a rank beyond {} and are never asked for",
+            "{unused} files have a rank beyond {} and are never requested",
             surge.top_count
         )),
     }
 }
 
-/// The distance of request sizes from their law, when file *n* is asked for `requests(n)` times.
+/// The distance of request sizes from their law, if file *n* is requested `requests(n)` times.
 pub(super) fn size_distance(surge: &Surge, requests: impl Fn(usize) -> u64) -> KolmogorovSmirnov {
     let law = &surge.parameters.request_sizes;
     let sizes = BySize::new(
@@ -321,7 +321,7 @@ pub(super) fn size_distance(surge: &Surge, requests: impl Fn(usize) -> u64) -> K
             1.0 - law.at_least(size),
         )
     }));
-    // The law jumps at the cut, and between two sizes of files the distance may be largest there.
+    // The law jumps at the cut, so the distance may be largest there, between two sizes of files.
     let below: u64 = ascending()
         .take_while(|&(size, _)| (size as f64) < law.tail_scale)
         .map(|(_, requests)| requests)
@@ -335,7 +335,7 @@ pub(super) fn size_distance(surge: &Surge, requests: impl Fn(usize) -> u64) -> K
     }
 }
 
-/// Adds up the requests of neighbours of the same size.
+/// Sums the requests of adjacent files of the same size.
 fn runs(
     mut sizes: impl Iterator<Item = (u64, u64)> + Clone,
 ) -> impl Iterator<Item = (u64, u64)> + Clone {
@@ -370,7 +370,7 @@ fn request_law(surge: &Surge) -> String {
 fn request_sizes(surge: &Surge, references: impl Fn(usize) -> u64, moved: bool) -> StageFit {
     let distance = size_distance(surge, references);
     let unavoidable = surge.top_count as f64 / (2.0 * distance.n as f64);
-    let octets: u128 = surge
+    let bytes: u128 = surge
         .files
         .iter()
         .map(|file| u128::from(file.size.0) * u128::from(file.references))
@@ -380,24 +380,24 @@ fn request_sizes(surge: &Surge, references: impl Fn(usize) -> u64, moved: bool) 
         "request sizes",
         (
             request_law(surge),
-            format!("mean {:.0} B", octets as f64 / distance.n as f64),
+            format!("mean {:.0} B", bytes as f64 / distance.n as f64),
         ),
         distance.n,
         ("Kolmogorov-Smirnov D", distance.distance),
         match moved {
-            // The sizes follow the law by the requests as asked for, and then not by these.
+            // The sizes were matched to the requests of the sequence and not to these.
             true => Criterion::Nothing,
             false => Criterion::AtMost(unavoidable + REQUEST_ALLOWANCE),
         },
     )
     .note(format!(
-        "a count cannot be divided: no assignment comes below {unavoidable:.4}, half of the most \
+        "a count cannot be divided: the smallest possible distance is {unavoidable:.4}, half of the most \
          popular file's share"
     ));
     let stage = match (law.body, law.form) {
         (None, _) => stage,
         (_, BodyForm::AsIs) => stage.note(format!(
-            "the body is not renormalised: wanted requests jump by {:.2} % at {} B",
+            "the body is not renormalised: the target distribution jumps by {:.2} % at {} B",
             100.0 * law.jump(),
             law.tail_scale
         )),
@@ -406,7 +406,7 @@ fn request_sizes(surge: &Surge, references: impl Fn(usize) -> u64, moved: bool) 
     unconfirmed(surge, stage, "request sizes")
 }
 
-/// How often the sequence asks for each file.
+/// The number of requests of the sequence for each file.
 pub(super) fn file_requests(surge: &Surge) -> Vec<u32> {
     let mut requests = vec![0; surge.files.len()];
     for (page, times) in page_requests(surge).into_iter().enumerate() {
@@ -417,7 +417,7 @@ pub(super) fn file_requests(surge: &Surge) -> Vec<u32> {
     requests
 }
 
-/// Half of the share of the file that is asked for most: no sizes come nearer to a law than that.
+/// Half of the share of the most requested file: the smallest possible distance from a law.
 pub(super) fn unavoidable(requests: &[u32]) -> f64 {
     let most = requests.iter().max().copied().unwrap_or(0);
     let total: u64 = requests.iter().map(|&requests| u64::from(requests)).sum();
@@ -432,14 +432,14 @@ fn requested_sizes(surge: &Surge, served: Served) -> StageFit {
     } = served;
     let summary = &surge.summary;
     let stage = StageFit::new(
-        "request sizes as asked for",
+        "request sizes as requested",
         (
             request_law(surge),
             format!(
                 "{} files in {} pages, mean {:.0} B",
                 summary.file_requests,
                 summary.page_requests,
-                summary.requested_octets as f64 / summary.file_requests as f64
+                summary.requested_bytes as f64 / summary.file_requests as f64
             ),
         ),
         distance.n,
@@ -447,14 +447,14 @@ fn requested_sizes(surge: &Surge, served: Served) -> StageFit {
         Criterion::AtMost(unavoidable + SERVED_ALLOWANCE),
     )
     .note(format!(
-        "with every page all of its embedded files are asked for, more often or less than their popularity says; \
-         no sizes come below {unavoidable:.4}, and the original's distance is 0.063"
+        "each request of a page requests all its embedded files, more or less often than their popularity implies; \
+         the smallest possible distance is {unavoidable:.4}, and the original's is 0.063"
     ));
     match moved {
         false => stage,
         true => stage.note(
-            "sizes were matched a second time, within base, embedded and single files, with the requests as \
-             asked for",
+            "sizes were matched a second time, within base, embedded and single files, with the requests of the \
+             sequence",
         ),
     }
 }
@@ -472,7 +472,7 @@ fn files_of_pages(surge: &Surge, numbers: &[u32], left: &[i64]) -> StageFit {
         let probability = part.cdf(f64::from(number) + 1.0) - part.cdf(f64::from(number));
         (count, n * probability)
     });
-    // What cannot be drawn is no cell.
+    // Numbers that cannot be drawn are no cells of the test.
     let test = ChiSquare::new(cells.filter(|&(count, expected)| count > 0 || expected > 0.0));
     let summary = &surge.summary;
     let over: i64 = left.iter().map(|&left| left.min(0)).sum();
@@ -487,7 +487,7 @@ fn files_of_pages(surge: &Surge, numbers: &[u32], left: &[i64]) -> StageFit {
         }
     );
     let realised = format!(
-        "{} pages of {:.2} files on the average, median {}; weighted by requests {:.2}",
+        "{} pages of {:.2} files on average, median {}; weighted by requests {:.2}",
         summary.pages,
         summary.files_a_page,
         summary.median_files_a_page,
@@ -505,7 +505,7 @@ fn files_of_pages(surge: &Surge, numbers: &[u32], left: &[i64]) -> StageFit {
         PageOrder::Random => "numbers of embedded files are independent of popularity",
     })
     .note(format!(
-        "embedded files are asked for {} times more and {under} times less than their popularity says",
+        "embedded files are requested {} times more and {under} times less than their popularity implies",
         -over
     ));
     unconfirmed(surge, stage, "embedded references")
@@ -544,7 +544,7 @@ fn drawn_distances(surge: &Surge, made: &Made<'_>) -> StageFit {
     unconfirmed(surge, stage, "stack distances")
 }
 
-/// Against what the setting wants, judged; and against the other, reported.
+/// The test against the target of the setting, and for information the distance from that of the other setting.
 fn realised_distances(surge: &Surge, made: &Made<'_>) -> [StageFit; 2] {
     let locality = &surge.parameters.locality;
     let (facts, distances) = (&made.locality, &surge.distances);
@@ -563,7 +563,7 @@ fn realised_distances(surge: &Surge, made: &Made<'_>) -> [StageFit; 2] {
         distances.first,
         misses.join(", "),
         match surge.summary.popular_used_up {
-            None => "nowhere in what is kept".to_owned(),
+            None => "nowhere in the sequence".to_owned(),
             Some(share) => format!("after {:.1} %", 100.0 * share),
         }
     );
@@ -592,8 +592,8 @@ fn realised_distances(surge: &Surge, made: &Made<'_>) -> [StageFit; 2] {
             },
         )
         .note(format!(
-            "at most {:.3} of the distances more than wanted are short, and {:.3} more are long; positive: short \
-             distances, so that caches miss less than wanted",
+            "the share of short distances exceeds the target by up to {:.3}, that of long ones by up to {:.3}; \
+             positive: the distances are shorter, so caches miss less than with the target",
             distance.shorter, distance.longer
         ));
         (stage, judged && distance.size() > DISTANCE_ALLOWANCE)
@@ -606,21 +606,21 @@ fn realised_distances(surge: &Surge, made: &Made<'_>) -> [StageFit; 2] {
     if facts.bursts > 0 {
         stage = stage.note(format!(
             "{} of the pages have all their requests in a part of the sequence: popularity and distances cannot both \
-             hold with all pages asked for throughout",
+             hold if all pages are requested throughout",
             facts.bursts
         ));
     }
     let discarded = facts.steps - surge.sequence.len() as u64;
     if discarded > 0 {
         stage = stage.note(format!(
-            "{discarded} page requests, {:.1} % of what popularity provides for, are discarded: with the popular pages \
-             exhausted the same pages followed each other in long runs",
+            "{discarded} page requests, {:.1} % of those that popularity implies, are discarded: after the popular \
+             pages were exhausted, few pages were repeated in long runs",
             100.0 * discarded as f64 / facts.steps as f64
         ));
     }
     if yields {
         stage = stage.note(
-            "popularity and the wanted distances cannot both hold here: popularity was kept, and the distances yield",
+            "popularity and the target distances cannot both hold here: popularity was kept, and the distances deviate",
         );
     }
     [stage, fit(other).0]
@@ -631,7 +631,7 @@ fn quartiles(quantile: impl Fn(f64) -> u64) -> String {
     format!("{low}, {middle}, {high}")
 }
 
-/// The smallest place up to which a share `p` of all counts lies.
+/// The smallest index up to which a share `p` of all counts lies.
 fn quantile(counts: &[u64], p: f64) -> u64 {
     let total: u64 = counts.iter().sum();
     let mut sum = 0;
@@ -675,7 +675,7 @@ fn session_lengths(surge: &Surge, law: Law) -> StageFit {
         counts[pages] += 1;
     }
     let pages: u64 = (0..).zip(&counts).map(|(pages, count)| pages * count).sum();
-    // One cell beyond the longest: all that is longer.
+    // One cell beyond the longest session: all longer ones.
     let last = counts.len() as u64;
     let cells = (1..=last).map(|pages| {
         let edge = |x: f64| law.cdf(x);
@@ -711,7 +711,7 @@ fn session_lengths(surge: &Surge, law: Law) -> StageFit {
     unconfirmed(surge, stage, "session lengths")
 }
 
-/// The stage with what the parameters say of it that could not be confirmed.
+/// The stage with those of its parameters that are unconfirmed, as notes.
 fn unconfirmed(surge: &Surge, stage: StageFit, subject: &str) -> StageFit {
     let prefix = format!("{subject}: ");
     surge

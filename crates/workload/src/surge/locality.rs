@@ -1,9 +1,9 @@
 //! The global sequence of pages, with the temporal locality of requests at a server.
 //!
-//! Pages lie in a stack of recent use. Each step draws a distance, chooses a page near it with a probability
-//! in proportion to the requests that the page has left, and moves that page to the top. The distance that
-//! is realised is not the one that was drawn: the choice prefers popular pages, which lie near the top. So the law
-//! that is drawn from is chosen by pilot sequences until the realised distances are near those that are wanted.
+//! Pages are in a stack, ordered by their last use. Each step draws a distance, chooses a page near it with a
+//! probability in proportion to the remaining requests of the page, and moves that page to the top. The realised
+//! distance differs from the drawn one: the choice prefers popular pages, which are near the top. Pilot sequences
+//! therefore calibrate the law of the draws until the realised distances are near the target.
 
 use fathometer_model::Seed;
 
@@ -15,7 +15,7 @@ use super::parameters::Locality;
 use super::stack::Stack;
 use super::target::Target;
 
-/// The sequence and what is known of it.
+/// The sequence, and facts about its generation.
 pub(super) struct Sequence {
     pub(super) pages: Vec<PageId>,
     pub(super) distances: StackDistances,
@@ -24,38 +24,38 @@ pub(super) struct Sequence {
     pub(super) facts: Facts,
 }
 
-/// How a sequence came about.
+/// Facts about the generation of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Facts {
-    /// The law that distances were drawn from.
+    /// The law from which distances were drawn.
     pub(super) draw: Law,
-    /// How many pilot sequences it took to find it.
+    /// Number of pilot sequences that calibrated it.
     pub(super) pilots: u32,
     /// Distances were drawn below this.
     pub(super) reach: usize,
-    /// How many pages popularity provides for: the sequence before its end was discarded.
+    /// Number of page requests that popularity implies: the sequence before its end was discarded.
     pub(super) steps: u64,
-    /// How many pages have all their requests in a part of the sequence.
+    /// Number of pages whose requests are all in a part of the sequence.
     pub(super) bursts: u64,
 }
 
-/// How far down the stack of recently used pages the pages of a sequence were: how many other pages
-/// were asked for since the last request for the same one.
+/// The stack distances of a sequence. The distance of a request is the number of other pages that were requested
+/// since the last request for the same page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StackDistances {
-    /// How often each distance occurred, from 0.
+    /// Number of occurrences of each distance, from 0.
     pub counts: Vec<u64>,
-    /// Requests for pages that were not asked for before: no distance.
+    /// First requests of pages, which have no distance.
     pub first: u64,
 }
 
 impl StackDistances {
-    /// The distances that occurred.
+    /// The number of distances.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The smallest distance that a share `p` of all distances do not exceed; `None` without any.
+    /// The smallest distance that a share `p` of all distances does not exceed; `None` if there are no distances.
     pub fn quantile(&self, p: f64) -> Option<u64> {
         let total = self.total();
         let mut sum = 0;
@@ -65,8 +65,8 @@ impl StackDistances {
         })
     }
 
-    /// The share of requests that a cache of so many pages, emptied of the least recently used one when
-    /// full, would miss, the first ones of each page among them; 0 without requests.
+    /// The share of requests that miss in an LRU cache of `pages` pages, including the first request of each
+    /// page; 0 if there are no requests.
     pub fn miss_ratio(&self, pages: u64) -> f64 {
         let kept = usize::try_from(pages).map_or(self.counts.len(), |n| n.min(self.counts.len()));
         let missed = self.first + self.counts[kept..].iter().sum::<u64>();
@@ -76,36 +76,17 @@ impl StackDistances {
         }
     }
 
-    /// The curve of [`StackDistances::miss_ratio`]: (pages, misses), pages doubling from 1 until
-    /// nothing but first requests is missed.
-    pub fn miss_ratio_curve(&self) -> Vec<(u64, f64)> {
-        let all = self.first + self.total();
-        if all == 0 {
-            return Vec::new();
-        }
-        let (mut curve, mut hits, mut pages) = (Vec::new(), 0, 1u64);
-        for (distance, count) in (0u64..).zip(&self.counts) {
-            hits += count;
-            let last = distance + 1 == self.counts.len() as u64;
-            if distance + 1 == pages || last {
-                curve.push((distance + 1, (all - hits) as f64 / all as f64));
-                pages = pages.saturating_mul(2);
-            }
-        }
-        curve
-    }
-
     fn trim(&mut self) {
         let farthest = self.counts.iter().rposition(|&count| count > 0);
         self.counts.truncate(farthest.map_or(0, |last| last + 1));
     }
 }
 
-/// Makes the sequence. `references` says how often each page is asked for; `progress` is called with the
-/// share of steps done.
+/// Generates the sequence. `references` is the number of requests for each page. `progress` is called with the
+/// completed share of the steps.
 ///
-/// All pages are asked for throughout, as the original has them, where they are few enough and no more than
-/// [`DISCARDED`] of the sequence degenerates; otherwise unpopular pages in a part of the sequence.
+/// All pages are requested throughout, as in the original, if there are few enough of them and no more than
+/// [`DISCARDED`] of the sequence degenerates. Otherwise unpopular pages are requested in a part of the sequence.
 pub(super) fn sequence(
     locality: &Locality,
     references: &[u32],
@@ -130,7 +111,7 @@ pub(super) fn sequence(
     with_pacing(locality, &pacing, references, seed, &mut progress)
 }
 
-/// The share of a sequence that may be discarded before its pages are paced; the original's is 0.029.
+/// The largest share of a sequence that is discarded before its pages are paced instead. The original's is 0.029.
 const DISCARDED: f64 = 0.04;
 
 fn with_pacing(
@@ -201,27 +182,27 @@ fn with_pacing(
     }
 }
 
-/// How the next page is found.
+/// The parameters by which the next page is chosen.
 #[derive(Debug, Clone, Copy)]
 struct Draw {
     law: Law,
     window: u32,
 }
 
-/// Pilot sequences at most, and the steps of each.
+/// The largest number of pilot sequences, and the number of steps of each.
 const PILOTS: u32 = 8;
 const PILOT_STEPS: u64 = 60_000;
-/// A pilot this near to what is wanted ends the search.
+/// The search ends with a pilot at most this far from the target.
 const NEAR: f64 = 0.02;
-/// The draw of the original is kept where its pilot is this near: so far do sites of the original's size differ
-/// among each other, by whether the most popular files are pages.
+/// The original's law is kept if its pilot is at most this far from the target. Sites of the original's size differ
+/// by as much, depending on whether the most popular files are pages.
 const CONFIRMED: f64 = 0.05;
 
-/// The draw of which a pilot sequence is nearest to what is wanted, and how many pilots it took.
+/// The draw whose pilot sequence is nearest to the target, and the number of pilots.
 fn calibrate(locality: &Locality, pacing: &Pacing, references: &[u32], seed: Seed) -> (Draw, u32) {
     let target = Target::new(locality.setting, locality.distance, pacing.reach as f64);
-    // A sequence whose pages are asked for throughout is the same in small: each page with its share of the requests.
-    // Otherwise the pilot is the beginning.
+    // If all pages are requested throughout, the pilot is a scaled sequence: each page with its share of the
+    // requests. Otherwise the pilot is the beginning of the sequence.
     let small = (pacing.births.is_empty() && pacing.steps > PILOT_STEPS)
         .then(|| pacing.in_small(references, PILOT_STEPS));
     let (pacing, references) = match &small {
@@ -241,7 +222,7 @@ fn calibrate(locality: &Locality, pacing: &Pacing, references: &[u32], seed: See
             window: window.round() as u32,
         };
         let mut walk = Walk::new(draw, pacing, references, seed.child(u64::from(pilots)));
-        // Without its end, where popular pages may be exhausted.
+        // The end is left out, because popular pages may be exhausted there.
         let most = PILOT_STEPS.min(pacing.steps - pacing.steps / 20);
         while walk.number < most && walk.step().is_some() {}
         pilots += 1;
@@ -262,7 +243,7 @@ fn calibrate(locality: &Locality, pacing: &Pacing, references: &[u32], seed: See
         mu = (mu + STEP * (wanted[1] - middle)).clamp(-1.0, 8.0);
         let spread = (wanted[2] - wanted[0]).max(0.05) / (high - low).max(0.05);
         sigma = (sigma * libm::pow(spread, STEP)).clamp(0.05, 2.0);
-        // Short distances come out too long in a wide window, and too short in one of popular pages alone.
+        // In a wide window short distances become too long; in a window of popular pages only, too short.
         let nearer = libm::pow(10.0, STEP * (wanted[0] - low));
         window = (window * nearer).clamp(5.0, 200.0);
     }
@@ -272,20 +253,20 @@ fn calibrate(locality: &Locality, pacing: &Pacing, references: &[u32], seed: See
     (draw.unwrap_or(Draw { law, window }), pilots)
 }
 
-/// How much of a pilot's distance, in logarithms, the next one makes up for.
+/// The share of a pilot's deviation, in logarithms, that the next pilot corrects.
 const STEP: f64 = 0.7;
 
 /// One request of a page.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     page: u32,
-    /// The distance that was drawn; none for a page that came by its turn.
+    /// The drawn distance; `None` for a page whose part of the sequence begins here.
     drawn: Option<usize>,
-    /// The distance that came of it; none for the first request of a page.
+    /// The realised distance; `None` for the first request of a page.
     realised: Option<usize>,
 }
 
-/// A sequence in the making.
+/// The generation of a sequence, step by step.
 struct Walk<'a> {
     pacing: &'a Pacing,
     references: &'a [u32],
@@ -323,7 +304,7 @@ impl<'a> Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The next request; `None` when no page has any left.
+    /// The next request; `None` if no page has requests left.
     fn step(&mut self) -> Option<Step> {
         let born = self.pacing.births.get(self.born);
         let turn = born.filter(|&&(birth, _)| u64::from(birth) <= self.number);
@@ -374,8 +355,8 @@ impl Walk<'_> {
     }
 }
 
-/// A law rounded down to whole numbers below a limit, larger ones drawn again: its distribution function, with the place
-/// in it for each of many equal shares. That is quicker than the law's quantiles, which are the same to within rounding.
+/// A law rounded down to whole numbers and redrawn at and above a limit: its distribution function, with an index into
+/// it for each of many equal shares. The lookup is faster than the law's quantiles, and equal within rounding.
 struct WholeNumbers {
     at_most: Vec<f64>,
     guide: Vec<u32>,
@@ -399,7 +380,7 @@ impl WholeNumbers {
         }
     }
 
-    /// The number that a share `p` from [0, 1) of all is below or at; `None` below a limit of 0.
+    /// The quantile of `p` from [0, 1); `None` if the limit is 0.
     fn at(&self, p: f64) -> Option<usize> {
         let last = self.at_most.len().checked_sub(1)?;
         let from =
@@ -413,27 +394,27 @@ impl WholeNumbers {
     }
 }
 
-/// Finds where a sequence degenerates: popular pages are exhausted, and few pages follow each other in long runs.
+/// Finds where a sequence degenerates: popular pages are exhausted, and few pages are repeated in long runs.
 ///
-/// The sequence is looked at in blocks. A block has degenerated when its requests for the page just before are more
-/// than twice the share of all sound blocks and two points, beyond what chance does. Three such blocks in a row end
-/// the sequence where the first of them began; so do fewer at the end.
+/// The sequence is divided into blocks. A block is degenerate if its share of repeats (requests for the page of the
+/// request before) exceeds twice that of all sound blocks plus two percentage points, by more than three standard
+/// deviations. Three such blocks in a row end the sequence where the first of them begins, and so do fewer at the end.
 struct End {
     block: u64,
-    /// Repeats of the page before, and requests, of the blocks that are sound.
+    /// Repeats and requests of the sound blocks.
     sound: (u64, u64),
     repeats: u64,
     in_block: u64,
     degenerate: u32,
-    /// The steps from the first degenerate block in a row on.
+    /// The steps since the last sound block.
     suspect: Vec<Step>,
 }
 
 impl End {
-    /// Blocks of a sequence, and the shortest block.
+    /// Number of blocks of a sequence, and the length of the shortest block.
     const BLOCKS: u64 = 200;
     const SHORTEST: u64 = 200;
-    /// Degenerate blocks in a row that end a sequence.
+    /// Number of degenerate blocks in a row that end a sequence.
     const ROW: u32 = 3;
 
     fn new(steps: u64) -> End {
@@ -447,7 +428,7 @@ impl End {
         }
     }
 
-    /// Counts a step. Whether the sequence ends here.
+    /// Counts a step. Returns whether the sequence ends here.
     fn add(&mut self, step: Step) -> bool {
         self.suspect.push(step);
         self.in_block += 1;
@@ -473,7 +454,7 @@ impl End {
 
     /// The steps that are discarded, the last first.
     fn discarded(mut self) -> impl Iterator<Item = Step> {
-        // What there is of the last block.
+        // The last block may be incomplete.
         if self.in_block > 0 && self.degenerate < End::ROW {
             self.judge();
         }
@@ -494,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sequence_asks_for_no_page_more_often_than_its_references() {
+    fn the_sequence_requests_no_page_more_often_than_its_references() {
         let (references, sequence) = small();
         let total: u32 = references.iter().sum();
         let discarded = total as usize - sequence.pages.len();
@@ -557,7 +538,6 @@ mod tests {
         assert_eq!(distances.quantile(1.0), Some(3));
         let ratios = [0, 1, 2, 3, 4, 99].map(|pages| distances.miss_ratio(pages));
         assert_eq!(ratios, [1.0, 0.6, 0.6, 0.3, 0.2, 0.2]);
-        assert_eq!(distances.miss_ratio_curve(), [(1, 0.6), (2, 0.6), (4, 0.2)]);
         assert_eq!(StackDistances::default().quantile(0.5), None);
         assert_eq!(StackDistances::default().miss_ratio(3), 0.0);
     }

@@ -1,10 +1,9 @@
-//! Which file gets which number of requests, so that the sizes of requested files follow a law of
-//! their own.
+//! Assigns numbers of requests to files, so that the sizes of requested files follow a law of their own.
 //!
-//! The law says how many requests should be for files of at least a given size. A sweep from the
-//! largest file down gives each file the unused number nearest to what is then missing. Errors are
-//! pushed to the small sizes, where the most popular files land: one of these alone is a tenth of all
-//! requests, so no assignment comes nearer to the law than half of its share.
+//! The law gives the number of requests for files of at least a given size. A sweep from the largest file down
+//! assigns to each file the unused number nearest to the number that is still missing there. Errors accumulate at the
+//! small sizes, where the most popular files are. One of these alone has a tenth of all requests, so the smallest
+//! possible distance from the law is half of its share.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,7 +11,7 @@ use std::ops::Bound;
 use super::parameters::{BodyForm, RequestSizes};
 
 impl RequestSizes {
-    /// Which share of the requests should be for sizes of at least `x`.
+    /// The share of the requests that are for sizes of at least `x`.
     pub fn at_least(&self, x: f64) -> f64 {
         if x >= self.tail_scale {
             return self.tail_share * libm::pow(self.tail_scale / x, self.tail_shape);
@@ -29,19 +28,19 @@ impl RequestSizes {
         }
     }
 
-    /// How much the law jumps at the cut.
+    /// The height of the jump at the cut.
     pub fn jump(&self) -> f64 {
         let below = f64::from_bits(self.tail_scale.to_bits() - 1);
         self.at_least(below) - self.at_least(self.tail_scale)
     }
 }
 
-/// Gives each of `sizes` one of `counts`, each once. Both have the same length; the result is in
-/// the order of `sizes`. Of equal sizes the earlier goes first, of equally near counts the smaller.
+/// Assigns one of `counts` to each of `sizes`, each count once. Both have the same length. The result is in the order
+/// of `sizes`. Of equal sizes the earlier one is first, and of equally near counts the smaller one is used.
 pub(super) fn assign(sizes: &[u64], counts: &[u64], law: &RequestSizes) -> Vec<u64> {
     assert_eq!(sizes.len(), counts.len(), "each file gets one count");
     let total: u64 = counts.iter().sum();
-    // Many files have the same count: what is searched is the set of different ones.
+    // Many files have the same count, so the search is in the set of distinct counts.
     let mut unused: BTreeMap<u64, u32> = BTreeMap::new();
     for &count in counts {
         *unused.entry(count).or_default() += 1;
@@ -57,18 +56,18 @@ pub(super) fn assign(sizes: &[u64], counts: &[u64], law: &RequestSizes) -> Vec<u
     assigned
 }
 
-/// Sizes with their places, from the largest down, and of equal sizes in the order of their places.
+/// Sizes with their indices, the largest size first, and equal sizes in the order of their indices.
 ///
-/// A size and its place are packed into one number: a million of them take 8 MB, half of what pairs take. To sort
-/// places alone, by the sizes that they stand for, would miss the processor's caches at every comparison. A million
-/// places leave 44 bits for a size: files of 16 TiB and more count as equally large.
+/// A size and its index are packed into one number: a million of them take 8 MB, half of the memory of pairs. Sorting
+/// indices by the sizes to which they refer would miss the processor's caches at every comparison. A million indices
+/// leave 44 bits for a size: files of 16 TiB and more count as equally large.
 pub(super) struct BySize {
     packed: Vec<u64>,
     place_bits: u32,
 }
 
 impl BySize {
-    /// From `count` sizes in the order of their places.
+    /// From `count` sizes in the order of their indices.
     pub(super) fn new(count: usize, sizes: impl Iterator<Item = u64>) -> BySize {
         let place_bits = usize::BITS - count.leading_zeros();
         let largest = u64::MAX >> place_bits;
@@ -82,7 +81,7 @@ impl BySize {
         BySize { packed, place_bits }
     }
 
-    /// (size, place), the largest size first.
+    /// (size, index), the largest size first.
     pub(super) fn largest_first(&self) -> impl DoubleEndedIterator<Item = (u64, u32)> + Clone {
         let largest = u64::MAX >> self.place_bits;
         self.packed.iter().map(move |&packed| {
@@ -92,16 +91,17 @@ impl BySize {
     }
 }
 
-/// The same for files whose requests are known and whose sizes are not: gives each file one of the sizes of its
-/// kind, so that requests as they are follow the law. A kind's `sizes` and `requests` have the same length; the result
-/// has for each kind, in the order of its files, the place of the file's size in `sizes`.
+/// The inverse of [`assign`]: assigns sizes to files whose requests are known, each file one of the sizes of its kind,
+/// so that the requests follow the law. A kind's `sizes` and `requests` have the same length. The result has for each
+/// kind, in the order of its files, the index of the file's size in `sizes`.
 pub(super) fn assign_sizes(kinds: &[(&[u64], &[u32])], law: &RequestSizes) -> Vec<Vec<u32>> {
     let total: u64 = kinds
         .iter()
         .flat_map(|(_, requests)| *requests)
         .map(|&requests| u64::from(requests))
         .sum();
-    // For each kind, its files by their requests, and where those with a number of requests begin and end.
+    // For each kind: its files in the order of their requests, and for each number of requests how many files have
+    // it and where they begin.
     let mut by_requests = Vec::new();
     let mut unused: Vec<BTreeMap<u64, u32>> = Vec::new();
     let mut next: Vec<BTreeMap<u64, u32>> = Vec::new();
@@ -156,7 +156,7 @@ pub(super) fn assign_sizes(kinds: &[(&[u64], &[u32])], law: &RequestSizes) -> Ve
     assigned
 }
 
-/// The key nearest to `need`, once less often there.
+/// Removes one occurrence of the key nearest to `need`, and returns the key.
 fn take_nearest(unused: &mut BTreeMap<u64, u32>, need: f64) -> u64 {
     let count = nearest(unused, need);
     let times = unused.get_mut(&count).expect("it was found there");
@@ -169,7 +169,7 @@ fn take_nearest(unused: &mut BTreeMap<u64, u32>, need: f64) -> u64 {
 
 /// The key nearest to `need`.
 fn nearest(unused: &BTreeMap<u64, u32>, need: f64) -> u64 {
-    // A cast from a float saturates: what is below 0 becomes 0.
+    // A cast from a float saturates: numbers below 0 become 0.
     let floor = need.floor() as u64;
     let below = unused.range(..=floor).next_back().map(|(&count, _)| count);
     let above = unused
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_wanted_law_jumps_at_the_cut_unless_renormalised() {
+    fn the_law_jumps_at_the_cut_unless_renormalised() {
         let law = Parameters::barford98(1, 1).request_sizes;
         assert!((law.jump() - 0.0261).abs() < 1e-4, "{}", law.jump());
         assert!((law.body.unwrap().cdf(law.tail_scale) - 0.9719).abs() < 5e-5);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn every_count_is_given_once_and_the_nearest_first() {
+    fn every_count_is_assigned_once_and_the_nearest_first() {
         // All is tail, with k = 100 and alpha = 1: of 20 requests 5 should be for sizes >= 400, 10 for
         // >= 200, all for >= 100.
         let law = RequestSizes {

@@ -2,18 +2,25 @@
 //!
 //! P. Barford and M. Crovella, "Generating representative workloads for network and server
 //! performance evaluation" (SIGMETRICS '98), and in the later form of "A performance evaluation of
-//! Hyper Text Transfer Protocols" (Boston University, 1998). A site of base files, files embedded in
-//! them, and single files; how often each is asked for (Zipf); which file is popular, so that the sizes
-//! of *requested* files follow a law of their own; which files a page has; one global sequence of
-//! pages whose stack distances are lognormal; pauses and session lengths.
+//! Hyper Text Transfer Protocols" (Boston University, 1998). It determines:
 //!
-//! [`plan`] makes it in six [`Stage`]s and holds every stage against its law: [`Surge::report`]. It
-//! does not know how many users there are, and neither waits nor fetches.
+//! - the sizes of base files, of files embedded in them, and of single files;
+//! - the number of requests for each file (Zipf's law);
+//! - which file has which popularity, so that the sizes of *requested* files follow a law of their own;
+//! - which files a page has;
+//! - one global sequence of pages, whose stack distances are lognormal;
+//! - pauses and session lengths.
 //!
-//! What differs from a naive reading of the papers: the 7 % of base files in the tail are a mixing
-//! weight and not what continuity would give; the body of the request sizes is not renormalised at the
-//! cut; the most popular pages get the fewest embedded files; the lognormal law of the stack distances
-//! is of the *decimal* logarithm; the paper's density of the inverse Gaussian law is misprinted.
+//! [`plan`] generates it in six [`Stage`]s and tests each stage against its law: [`Surge::report`]. The
+//! number of users is not part of it. It neither waits nor sends requests.
+//!
+//! It differs from a naive reading of the papers in these points:
+//!
+//! - The 7 % of base files in the tail are a mixing weight; continuity would give another share.
+//! - The body of the request sizes is not renormalised at the cut.
+//! - The most popular pages have the fewest embedded files.
+//! - The lognormal law of the stack distances is of the *decimal* logarithm.
+//! - The density of the inverse Gaussian law is misprinted in the paper.
 
 use std::fmt;
 use std::panic::resume_unwind;
@@ -41,21 +48,21 @@ pub use parameters::{
     BodyForm, Locality, LocalitySetting, PageOrder, Parameters, References, RequestSizes, Shares,
 };
 
-/// A step on the way to a workload.
+/// A step of the generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// Sizes of all files.
     Sizes,
-    /// How often the file of each rank is asked for.
+    /// The number of requests for the file of each rank.
     Popularity,
     /// Which file has which rank.
     Matching,
     /// Which files a page has.
     Pages,
-    /// In which order pages are asked for.
+    /// The order of the page requests.
     Locality,
-    /// Whether all that follows its laws.
+    /// The tests of all stages against their laws.
     Fit,
 }
 
@@ -70,7 +77,7 @@ impl Stage {
         Stage::Fit,
     ];
 
-    /// A word or two for people.
+    /// Its name in progress messages.
     pub const fn name(self) -> &'static str {
         match self {
             Stage::Sizes => "file sizes",
@@ -83,7 +90,7 @@ impl Stage {
     }
 }
 
-/// What a file is to a page.
+/// The role of a file in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -98,30 +105,30 @@ pub enum Kind {
 /// One file of the site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SurgeFile {
-    /// What it is.
+    /// Its role.
     pub kind: Kind,
     /// Its size in bytes.
     pub size: Bytes,
-    /// The part of its kind's law of sizes that the size was drawn from.
+    /// The part of its kind's size law from which the size was drawn.
     pub part: u8,
-    /// How often it is asked for, by its popularity. Embedded files are shared by pages and can be
-    /// asked for more or less often than this.
+    /// The number of requests for it that its popularity implies. Pages share embedded files, which can
+    /// therefore be requested more or less often.
     pub references: u32,
 }
 
-/// A workload, all of it in memory: some 50 octets a file and 4 octets a request.
+/// A complete workload in memory: about 50 bytes per file and 4 bytes per page request.
 #[derive(Debug, Clone)]
 pub struct Surge {
-    /// What it was made from.
+    /// Its parameters.
     pub parameters: Parameters,
-    /// And with which seed.
+    /// Its seed.
     pub seed: Seed,
     /// All files: base files, then embedded ones, then single ones.
     pub files: Vec<SurgeFile>,
-    /// All pages: page *n* is that of base file *n*, and single files follow in their order. A target
-    /// is the place of a file in `files`.
+    /// All pages: page *n* is that of base file *n*, and single files follow in their order. A target is
+    /// the index of a file in `files`.
     pub pages: Pages,
-    /// The pages in the order in which all users together ask for them.
+    /// The pages in the order in which all users together request them.
     pub sequence: Vec<PageId>,
     /// The stack distances of that sequence.
     pub distances: StackDistances,
@@ -129,50 +136,50 @@ pub struct Surge {
     pub top_count: u64,
     /// Totals and means.
     pub summary: Summary,
-    /// Each stage held against its law.
+    /// The test of each stage against its law.
     pub report: FitReport,
 }
 
 /// Totals and means of a workload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// How many files.
+    /// Number of files.
     pub files: u64,
-    /// Octets of all files.
-    pub octets: u64,
-    /// Octets of a file, on the average.
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Mean size of a file in bytes.
     pub mean_size: f64,
-    /// Half of the files are not larger.
+    /// Median size of a file in bytes.
     pub median_size: u64,
-    /// The largest file.
+    /// Size of the largest file in bytes.
     pub largest_size: u64,
-    /// Pages, single files among them.
+    /// Number of pages, including single files.
     pub pages: u64,
-    /// Files of a page, on the average.
+    /// Mean number of files per page.
     pub files_a_page: f64,
-    /// Half of the pages do not have more files.
+    /// Median number of files per page.
     pub median_files_a_page: u64,
-    /// Files of a page that is asked for, on the average over the sequence.
+    /// Mean number of files per page request.
     pub files_a_requested_page: f64,
-    /// The length of the sequence in pages.
+    /// Number of page requests in the sequence.
     pub page_requests: u64,
-    /// Its length in files.
+    /// Number of file requests in the sequence.
     pub file_requests: u64,
-    /// Its octets.
-    pub requested_octets: u64,
-    /// Requests that the popularity provides for.
+    /// Bytes of all requested files.
+    pub requested_bytes: u64,
+    /// Number of file requests that the popularity implies.
     pub references: u64,
-    /// The length in pages that popularity provides for: the sequence with the end that was discarded.
+    /// Number of page requests that the popularity implies: the sequence and its discarded end.
     pub planned_page_requests: u64,
-    /// The share of the whole sequence, the discarded end included, after which none of the popular
-    /// pages (those that have half of all requests) is left to ask for; `None`: some are left at the
-    /// end of what was kept.
+    /// The share of the whole sequence, including the discarded end, after which the requests for all
+    /// popular pages (those with half of all requests) are used up. `None`: some are left at the end of
+    /// the sequence.
     pub popular_used_up: Option<f64>,
 }
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "files             {} ({} B)", self.files, self.octets)?;
+        writeln!(f, "files             {} ({} B)", self.files, self.bytes)?;
         writeln!(
             f,
             "file size         mean {:.0} B, median {} B, largest {} B",
@@ -180,24 +187,24 @@ impl fmt::Display for Summary {
         )?;
         writeln!(
             f,
-            "pages             {}, {:.2} files each (median {}); {:.2} each as asked for",
+            "pages             {}, {:.2} files each (median {}); {:.2} each weighted by requests",
             self.pages, self.files_a_page, self.median_files_a_page, self.files_a_requested_page
         )?;
         write!(
             f,
             "sequence          {} pages, {} requests, {} B",
-            self.page_requests, self.file_requests, self.requested_octets
+            self.page_requests, self.file_requests, self.requested_bytes
         )
     }
 }
 
-/// Why there is no workload.
+/// Why a workload cannot be generated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SurgeError {
-    /// The parameters contradict each other or themselves.
+    /// The parameters contradict each other.
     #[error("a SURGE workload's parameters are not usable: {rule}")]
     Parameter {
-        /// What does not hold.
+        /// The rule that is violated.
         rule: &'static str,
     },
     /// A law is not defined for its parameters.
@@ -206,25 +213,25 @@ pub enum SurgeError {
     /// No page is left when the files are divided into kinds.
     #[error("{files} files are too few: at least one must be a page")]
     TooFewFiles {
-        /// How many there were to be.
+        /// The requested number of files.
         files: u32,
     },
-    /// No page would be asked for.
-    #[error("with {requests} requests no page would be asked for")]
+    /// No page would be requested.
+    #[error("with {requests} requests no page would be requested")]
     NoRequests {
-        /// How many the popularity was to provide for.
+        /// The requested number of requests.
         requests: u64,
     },
-    /// The sequence would not fit.
+    /// The number of requests exceeds the range of the counters.
     #[error("{references} requests are too many: at most {}", u32::MAX)]
     TooManyRequests {
-        /// How many there would be.
+        /// The number of requests that the popularity implies.
         references: u128,
     },
 }
 
-/// Makes a workload. `progress` is told the stage and the share of it that is done, from 0 to 1. The
-/// same parameters and seed give the same workload on every machine.
+/// Generates a workload. It calls `progress` with the current stage and the completed share of that stage,
+/// from 0 to 1. The same parameters and seed give the same workload on every machine.
 pub fn plan(
     parameters: &Parameters,
     seed: Seed,
@@ -286,7 +293,11 @@ pub fn plan(
     };
     let (pages, left) = make_pages(parameters, &surge.files, kinds, numbers.clone());
     surge.pages = pages;
-    // The sequence takes longest. What does not depend on it is tested meanwhile.
+    // The sequence takes longest. Stages that do not depend on it are tested in parallel.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "neither thread waits for a resource, and the plan does not depend on which ends first"
+    )]
     let (made, of_files) = std::thread::scope(|scope| {
         let others = scope.spawn(|| goodness::of_files(&surge, kinds));
         let made = locality::sequence(&parameters.locality, &page_references, seed, |done| {
@@ -324,9 +335,9 @@ pub fn plan(
     Ok(surge)
 }
 
-/// Gives the sizes of each kind to its files again, by how often the sequence asks for them, where that brings the
-/// requests as asked for nearer to their law: with every page all of its embedded files are asked for, more often or
-/// less than their popularity says.
+/// Matches the sizes of each kind to its files a second time, by the requests of the sequence. The result is kept if
+/// it brings the sizes of requested files nearer to their law. Each request of a page requests all its embedded files,
+/// so the sequence requests them more or less often than their popularity implies.
 fn match_again(surge: &mut Surge, kinds: Kinds) -> goodness::Served {
     let requests = goodness::file_requests(surge);
     let unavoidable = goodness::unavoidable(&requests);
@@ -372,7 +383,7 @@ fn match_again(surge: &mut Surge, kinds: Kinds) -> goodness::Served {
     kept
 }
 
-/// How many files there are of each kind.
+/// The number of files of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kinds {
     base: u32,
@@ -394,7 +405,7 @@ impl Kinds {
         }
     }
 
-    /// The part of its kind's law that the size of a file was drawn from.
+    /// The part of its kind's size law from which the size of a file was drawn.
     fn part(self, parameters: &Parameters, file: u32) -> u8 {
         let (law, first) = match self.kind(file) {
             Kind::Base => (&parameters.base_sizes, 0),
@@ -417,7 +428,7 @@ impl Kinds {
     }
 }
 
-/// Sizes of all files, rounded down to whole octets.
+/// Sizes of all files, rounded down to whole bytes.
 fn file_sizes(parameters: &Parameters, kinds: Kinds, seed: Seed) -> Vec<u64> {
     let draw = |files: u32, law: &Mixture, name: &str| {
         let seed = seed.stream(name);
@@ -447,7 +458,7 @@ fn page_references(files: &[SurgeFile], kinds: Kinds) -> Vec<u32> {
     pages.map(|file| file.references).collect()
 }
 
-/// The pages, and what is left of the embedded files' references.
+/// The pages, and the embedded files' references that the pages do not use.
 fn make_pages(
     parameters: &Parameters,
     files: &[SurgeFile],
@@ -457,7 +468,7 @@ fn make_pages(
     let references: Vec<u32> = files.iter().map(|file| file.references).collect();
     let (base, rest) = references.split_at(kinds.base as usize);
     let embedded = &rest[..kinds.embedded as usize];
-    // Pages come in the order of popularity and are kept in the order of their files.
+    // Pages are generated in the order of popularity and stored in the order of their files.
     let mut ends = Vec::with_capacity(base.len());
     let mut members: Vec<u32> = Vec::new();
     let mut range_of = vec![0u32; base.len()];

@@ -1,14 +1,15 @@
-//! Which pages are asked for at one time, so that a law of short distances and the popularity of many pages can
-//! both hold.
+//! Spreads the requests of pages over the sequence, so that a law of short distances and the popularity of many
+//! pages can both hold.
 //!
-//! The original program has all pages in its stack from the start. With 5000 files and 90 requests for each
-//! that works: the law of distances reaches the deepest page often enough. With ten requests for each of a million
-//! files it does not: the law asks for few of the pages below the thousandth place, so the pages near the top
-//! use up their requests at three quarters of the sequence and the rest repeats a few pages.
+//! The original program has all pages in its stack from the start. With 5000 files and 90 requests for each this
+//! works: the law of distances reaches the deepest page often enough. With ten requests for each of a million files
+//! it does not. The law requests few of the pages below position 1000, so the pages near the top use up their requests
+//! after three quarters of the sequence, and the rest repeats a few pages.
 //!
-//! So no more pages are asked for at one time than a stated number. A page with many requests is asked for
-//! throughout; a page with few has all its requests in a part of the sequence that is as long as its share of
-//! the least frequent of the former, at a uniform place.
+//! The number of pages that are requested in one part of the sequence is therefore limited. A page with many requests
+//! is requested throughout. A page with few has all its requests in a part of the sequence, at a uniformly distributed
+//! position. The length of this part is in proportion to its requests; the least popular page that is requested
+//! throughout sets the scale.
 
 use std::cmp::Reverse;
 
@@ -18,27 +19,29 @@ use crate::distribution::open_uniform;
 
 use super::stack::Weighing;
 
-/// The pages of a sequence by when they are asked for.
+/// The pages of a sequence, by the part of the sequence in which they are requested.
 #[derive(Debug)]
 pub(super) struct Pacing {
-    /// Requests of all pages: the steps of the sequence.
+    /// Number of requests of all pages: the steps of the sequence.
     pub(super) steps: u64,
-    /// A page with fewer requests than this is asked for in a part of the sequence alone; 0: there is none.
+    /// A page with fewer requests than this is requested in a part of the sequence only; 0: there is none.
     pub(super) least: u32,
     /// Distances are drawn below this.
     pub(super) reach: usize,
-    /// The pages that are asked for from the start, the one that was used longest ago first.
+    /// The pages that are requested from the start, the least recently used one first.
     pub(super) first: Vec<u32>,
-    /// The others: the step of the first request, and the page; in order.
+    /// The other pages: the step of the first request, and the page; sorted.
     pub(super) births: Vec<(u32, u32)>,
 }
 
 impl Pacing {
-    /// All pages throughout.
+    /// Requests all pages throughout.
     pub(super) fn throughout(references: &[u32], seed: Seed) -> Pacing {
-        let pages: Vec<u32> = asked(references).map(|(page, _)| page).collect();
+        let pages: Vec<u32> = requested(references).map(|(page, _)| page).collect();
         Pacing {
-            steps: asked(references).map(|(_, count)| u64::from(count)).sum(),
+            steps: requested(references)
+                .map(|(_, count)| u64::from(count))
+                .sum(),
             least: 0,
             reach: pages.len(),
             first: by_age(pages, references, seed),
@@ -46,15 +49,17 @@ impl Pacing {
         }
     }
 
-    /// About `at_once` pages at one time; distances are below `reach`.
+    /// Requests about `at_once` pages at one time; distances are below `reach`.
     pub(super) fn new(references: &[u32], at_once: u32, reach: u32, seed: Seed) -> Pacing {
         let least = least_throughout(references, at_once);
-        let steps: u64 = asked(references).map(|(_, count)| u64::from(count)).sum();
+        let steps: u64 = requested(references)
+            .map(|(_, count)| u64::from(count))
+            .sum();
         let place = seed.stream("surge.locality.part");
         let (mut first, mut births) = (Vec::new(), Vec::new());
-        for (page, count) in asked(references) {
+        for (page, count) in requested(references) {
             let part = f64::from(count) / f64::from(least.max(1));
-            // As many as later are asked for from the start, and none begins too late to end.
+            // The first part has as many pages as later ones, and no page begins too late to use its requests.
             let birth = (place.uniform(u64::from(page)) - part) * steps as f64;
             match count < least && birth >= 1.0 {
                 true => births.push((birth as u32, page)),
@@ -71,7 +76,8 @@ impl Pacing {
         }
     }
 
-    /// The same in about so many steps, where all pages are asked for throughout, and the requests for each.
+    /// The same scaled to about `steps` steps, for pages that are all requested throughout, and the scaled requests
+    /// for each page.
     pub(super) fn in_small(&self, references: &[u32], steps: u64) -> (Pacing, Vec<u32>) {
         let part = steps as f64 / self.steps as f64;
         let scaled = |&count: &u32| match count {
@@ -89,7 +95,7 @@ impl Pacing {
         (pacing, references)
     }
 
-    /// How many of a page's requests are to last to the end.
+    /// How many of a page's requests are spread to the end of the sequence.
     pub(super) fn paced(&self, count: u32) -> u32 {
         match self.births.is_empty() || count < self.least {
             true => 0,
@@ -97,8 +103,8 @@ impl Pacing {
         }
     }
 
-    /// What pages weigh when `step` steps are done: one of few requests as much as the least popular of those that
-    /// are asked for throughout, and one of these nothing while it is ahead of the sequence.
+    /// The weights of pages after `step` steps. A page with few requests has the weight of the least popular page that
+    /// is requested throughout. A page that is requested throughout has weight 0 while it is ahead of the sequence.
     pub(super) fn weighing(&self, step: u64) -> Weighing {
         if self.births.is_empty() {
             return Weighing::default();
@@ -111,23 +117,23 @@ impl Pacing {
     }
 }
 
-/// The steps by which a page may be ahead of the sequence.
+/// Number of steps by which a page may be ahead of the sequence.
 const AHEAD: f64 = 2000.0;
 
-fn asked(references: &[u32]) -> impl Iterator<Item = (u32, u32)> {
+fn requested(references: &[u32]) -> impl Iterator<Item = (u32, u32)> {
     (0u32..)
         .zip(references.iter().copied())
         .filter(|&(_, count)| count > 0)
 }
 
-/// Pages in the order in which independent requests of the same popularity would have left them, the one that was
-/// used longest ago first: the time since a page's last request is exponential with its rate. From another order
-/// the popular pages would first have to be found.
+/// Pages in the order in which independent requests of the same popularity leave them, the least recently used one
+/// first: the time since a page's last request is exponential with its rate. With another order the sequence would
+/// begin with a transient in which the popular pages move to the top.
 fn by_age(mut pages: Vec<u32>, references: &[u32], seed: Seed) -> Vec<u32> {
     let seed = seed.stream("surge.locality.order");
     pages.sort_by_cached_key(|&page| {
         let time = -libm::log(open_uniform(seed, u64::from(page)));
-        // Positive numbers are in the order of their bits.
+        // The bit patterns of positive numbers are in the order of the numbers.
         (
             Reverse((time / f64::from(references[page as usize])).to_bits()),
             page,
@@ -136,16 +142,16 @@ fn by_age(mut pages: Vec<u32>, references: &[u32], seed: Seed) -> Vec<u32> {
     pages
 }
 
-/// The smallest count with which a page is asked for throughout, so that at most `most` pages are asked for at
-/// one time, on average.
+/// The smallest number of requests with which a page is requested throughout, so that at most `most` pages are
+/// requested at one time, on average.
 fn least_throughout(references: &[u32], most: u32) -> u32 {
     let mut counts: Vec<u32> = references.iter().copied().filter(|&c| c > 0).collect();
     if counts.len() <= most.max(1) as usize {
         return 0;
     }
     counts.sort_unstable_by(|a, b| b.cmp(a));
-    // Pages at one time, when the `n` most popular are asked for throughout: these, and the others for their
-    // requests over those of the last of these.
+    // Pages at one time if the `n` most popular are requested throughout: these, and for each other page the ratio of
+    // its requests to those of the last of these.
     let mut rest: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     let mut least = counts[0];
     for (n, &count) in (1u64..).zip(&counts) {
@@ -163,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_pages_are_all_asked_for_throughout() {
+    fn few_pages_are_all_requested_throughout() {
         let pacing = Pacing::throughout(&[5, 0, 3, 1], Seed(1));
         assert_eq!((pacing.steps, pacing.reach), (9, 3));
         let mut pages = pacing.first.clone();
@@ -175,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_pages_about_the_stated_number_is_asked_for_at_one_time() {
+    fn of_many_pages_about_the_stated_number_is_requested_at_one_time() {
         let references: Vec<u32> = (1..=100_000u32).map(|rank| 100_000 / rank).collect();
         let pacing = Pacing::new(&references, 500, 3100, Seed(1));
         let (least, steps) = (f64::from(pacing.least), pacing.steps as f64);

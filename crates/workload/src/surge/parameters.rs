@@ -1,4 +1,4 @@
-//! What a SURGE workload is made from: two published parameter sets, every one of them replaceable.
+//! The parameters of a SURGE workload: two published sets, in which each value can be replaced.
 
 use fathometer_model::Bytes;
 
@@ -6,41 +6,40 @@ use crate::distribution::{Law, Mixture, Part};
 
 use super::SurgeError;
 
-/// All that a SURGE workload depends on, beside its seed.
+/// Everything on which a SURGE workload depends, except its seed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// A word to name the set by.
+    /// The name of the set.
     pub name: String,
-    /// How many files the site has.
+    /// Number of files of the site.
     pub files: u32,
-    /// How many requests for files the popularity is to provide for; there will be more.
+    /// Least number of file requests that the popularity implies; the actual number is larger.
     pub requests: u64,
-    /// Requests for the most popular file, where they are not to follow from `requests`.
+    /// Number of requests for the most popular file; `None`: derived from `requests`.
     pub top_count: Option<u64>,
-    /// Which share of the files is of each kind.
+    /// The share of each kind of file.
     pub shares: Shares,
-    /// Sizes of base files in octets, before `smallest` and rounding down.
+    /// Sizes of base files in bytes, before `smallest` and rounding down.
     pub base_sizes: Mixture,
     /// Sizes of embedded files.
     pub embedded_sizes: Mixture,
     /// Sizes of files that are pages of their own.
     pub single_sizes: Mixture,
-    /// Smaller sizes are made this one.
+    /// The smallest size; smaller draws are raised to it.
     pub smallest: Bytes,
-    /// The law that the sizes of requested files follow.
+    /// The law of the sizes of requested files.
     pub request_sizes: RequestSizes,
-    /// How many files a page has.
+    /// The number of files of a page.
     pub references: References,
-    /// How near each other the requests for a page are.
+    /// The temporal locality of the page requests.
     pub locality: Locality,
     /// Seconds between the end of a page and the start of the next (inactive OFF).
     pub off: Law,
     /// Seconds between the files of a page (active OFF); `None`: no pause.
     pub active_off: Option<Law>,
-    /// Pages of a session, rounded to the nearest integer, at least 1; `None`: one session without an
-    /// end.
+    /// Pages of a session, rounded to the nearest integer, at least 1; `None`: sessions have no end.
     pub session_pages: Option<Law>,
-    /// What in this set could not be confirmed in print. Said in the output.
+    /// Values of this set that no publication confirms. The output lists them.
     pub unconfirmed: Vec<String>,
 }
 
@@ -58,78 +57,77 @@ pub struct Shares {
 /// A body and a Pareto tail for the sizes of requested files.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RequestSizes {
-    /// The law below the cut; without one, all is tail.
+    /// The law below the cut; `None`: there is only the tail.
     pub body: Option<Law>,
-    /// Where the tail begins, k.
+    /// The smallest size of the tail (the cut), k.
     pub tail_scale: f64,
     /// The tail's index, alpha.
     pub tail_shape: f64,
     /// The share of requests in the tail, p; 1 without a body.
     pub tail_share: f64,
-    /// What becomes of the body's own tail beyond the cut.
+    /// The treatment of the body's own tail beyond the cut.
     pub form: BodyForm,
 }
 
-/// Two readings of a hybrid whose body does not end at the cut.
+/// Two interpretations of a hybrid law whose body extends beyond the cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyForm {
-    /// The body's distribution function as it is: what it has beyond the cut is missing there, and
-    /// requests for sizes at the cut and above jump up by that much. The original's.
+    /// The body's distribution function is used unchanged. Its probability beyond the cut is added at the cut,
+    /// as a jump. The original does this.
     AsIs,
-    /// Divided by its value at the cut, so that nothing jumps.
+    /// It is divided by its value at the cut, so that there is no jump.
     Renormalised,
 }
 
-/// How many files a page has.
+/// The number of files of a page.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct References {
     /// Files of a page that has embedded ones, before rounding down.
     pub law: Law,
-    /// Whether the law's number counts the base file too.
+    /// Whether the law's number includes the base file.
     pub counts_base: bool,
-    /// Larger numbers are drawn again.
+    /// Larger numbers are redrawn.
     pub most: u32,
-    /// Which page gets which number.
+    /// The assignment of the numbers to pages.
     pub order: PageOrder,
 }
 
-/// How numbers of embedded files are given to base files.
+/// The assignment of numbers of embedded files to base files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageOrder {
-    /// The most popular page has the fewest embedded files. The original's; it makes pages weighted
-    /// by requests much smaller than pages.
+    /// The most popular page has the fewest embedded files, as in the original. Pages weighted by requests then
+    /// have far fewer files than unweighted ones.
     PopularFewest,
     /// At random.
     Random,
 }
 
-/// How the sequence of pages comes about.
+/// The temporal locality of the sequence of pages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Locality {
-    /// What realised distances are to be like.
+    /// The target of the realised distances.
     pub setting: LocalitySetting,
-    /// The published law of the distance of the next page in the stack of recently used pages, before
-    /// rounding down.
+    /// The published law of stack distances, before rounding down.
     pub distance: Law,
-    /// The law that distances are drawn from; `None`: the one of which pilot sequences have the distances
-    /// that `setting` says.
+    /// The law from which distances are drawn; `None`: pilot sequences calibrate it to the target that `setting`
+    /// selects.
     pub draw: Option<Law>,
-    /// The page is chosen among those at most this much nearer or farther; pilot sequences may change it.
+    /// The page is chosen among those whose distance differs by at most this; pilot sequences may change it.
     pub window: u32,
-    /// Distances are drawn below this. With more pages, or where the sequence would degenerate otherwise, unpopular
-    /// pages are asked for in a part of the sequence.
+    /// Distances are drawn below this. If there are more pages, or if the sequence would otherwise degenerate,
+    /// unpopular pages are requested in a part of the sequence only.
     pub reach: u32,
-    /// About so many pages are asked for at one time then.
+    /// About so many pages are then requested in one part of the sequence.
     pub at_once: u32,
 }
 
-/// What realised stack distances are to be like. What is drawn is not what is realised: of the pages near the
-/// drawn distance popular ones are preferred, and these lie nearer to the top.
+/// The target of the realised stack distances. They differ from the drawn ones: of the pages near the drawn distance
+/// popular ones are preferred, and these are nearer to the top.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LocalitySetting {
-    /// Those of the original program's output.
+    /// The distances of the original program's output.
     Original,
-    /// Those of the published law, as nearly as popularity allows.
+    /// The published law, as closely as popularity allows.
     Law,
 }
 
@@ -142,8 +140,8 @@ impl LocalitySetting {
         }
     }
 
-    /// The draw with which 5000 files and 452 279 requests come out right: mu and sigma of the decimal
-    /// logarithm. Pilot sequences start from it.
+    /// The law that meets the target with 5000 files and 452 279 requests: mu and sigma of the decimal logarithm.
+    /// Pilot sequences start with it.
     pub(super) const fn draw(self) -> (f64, f64) {
         match self {
             LocalitySetting::Original => (1.9, 0.9),
@@ -153,8 +151,8 @@ impl LocalitySetting {
 }
 
 impl LocalitySetting {
-    /// The same, and the window, where unpopular pages are asked for in a part of the sequence: with a million files
-    /// and ten million requests.
+    /// The same, and the window, if unpopular pages are requested in a part of the sequence: for a million files and
+    /// ten million requests.
     pub(super) const fn paced_draw(self) -> ((f64, f64), f64) {
         match self {
             LocalitySetting::Original => ((2.1, 1.95), 11.0),
@@ -186,8 +184,8 @@ impl Locality {
 
 impl Parameters {
     /// The set of Barford and Crovella, "A performance evaluation of Hyper Text Transfer Protocols"
-    /// (Boston University, 1998), table 8, with what its program did where the table is silent:
-    /// mixing weights, the smallest size, the decimal logarithm of the stack distances.
+    /// (Boston University, 1998), table 8. Values that are not in the table are those of its program: mixing
+    /// weights, the smallest size, the decimal logarithm of the stack distances.
     pub fn barford98(files: u32, requests: u64) -> Parameters {
         Parameters {
             name: "barford98".to_owned(),
@@ -262,10 +260,10 @@ impl Parameters {
     /// The set of the first version: Barford and Crovella, "Generating representative workloads for
     /// network and server performance evaluation" (SIGMETRICS '98).
     ///
-    /// One law for the sizes of all files, no sessions, pauses between the files of a page. All its
-    /// numbers but those of the active OFF times are unconfirmed, and so is all that this version may
-    /// have done otherwise than the later one: shares of kinds, the smallest size, the stack
-    /// distance's logarithm, the largest number of embedded files. `unconfirmed` says so.
+    /// It has one law for the sizes of all files, no sessions, and pauses between the files of a page. All its
+    /// numbers except those of the active OFF times are unconfirmed. So are the values that are taken from the
+    /// later version and that this one may not have: shares of kinds, the smallest size, the stack distance's
+    /// logarithm, the largest number of embedded files. They are listed in `unconfirmed`.
     pub fn sigmetrics98(files: u32, requests: u64) -> Parameters {
         let sizes = hybrid(
             Law::Lognormal {
@@ -301,7 +299,7 @@ impl Parameters {
                 scale: 1.0,
                 shape: 1.5,
             },
-            // What is known of the original's output is of the later version.
+            // The known output of the original is that of the later version.
             locality: Locality::of(LocalitySetting::Law),
             active_off: Some(Law::Weibull {
                 shape: 0.382,
@@ -326,7 +324,7 @@ impl Parameters {
         }
     }
 
-    /// Refuses what no workload can be made from.
+    /// Rejects parameters from which no workload can be generated.
     pub(super) fn check(&self) -> Result<(), SurgeError> {
         let refuse = |rule: &'static str| Err(SurgeError::Parameter { rule });
         let shares = [self.shares.base, self.shares.embedded, self.shares.single];
@@ -338,7 +336,7 @@ impl Parameters {
         let sizes = [&self.base_sizes, &self.embedded_sizes, &self.single_sizes];
         for part in sizes.iter().flat_map(|sizes| sizes.parts()) {
             part.law.check()?;
-            // What is not above 0 cannot be drawn below a limit.
+            // A law without probability below its limit cannot be redrawn there.
             if part.below <= 0.0 || part.law.cdf(part.below) <= 0.0 {
                 return refuse("a part of the file sizes can be below its limit");
             }
@@ -384,7 +382,7 @@ impl Parameters {
         }
         if self.locality.at_once == 0 || self.locality.reach == 0 {
             return refuse(
-                "at least one page is asked for at one time, and distances reach at least one",
+                "at least one page is requested at one time, and distances reach at least one",
             );
         }
         Ok(())
@@ -397,11 +395,11 @@ const SHARES: Shares = Shares {
     single: 0.32,
 };
 
-/// The largest size that a heavy tail may give. With an index of 1 its mean grows without limit as
-/// the logarithm of this; one file in a thousand of the later version's tail meets it.
+/// The cap of heavy tails. With an index of 1 the mean grows with the logarithm of this, without limit. One file in
+/// a thousand of the later version's tail is capped.
 const TAIL_CAP: f64 = 10_000_000.0;
 
-/// A body that is drawn again at and above `cut`, and a Pareto tail from there.
+/// A body that is redrawn at and above `cut`, and a Pareto tail from there on.
 fn hybrid(body: Law, cut: f64, shape: f64, tail_share: f64) -> Mixture {
     let body = Part {
         below: cut,

@@ -1,12 +1,12 @@
-//! How often each file is asked for: Zipf's law in whole numbers, floor(top / rank).
+//! The number of requests for each file: Zipf's law in whole numbers, floor(top / rank).
 
-/// Requests for the file of `rank` (from 1) when the most popular one has `top`.
+/// Requests for the file of `rank` (from 1) if the most popular one has `top`.
 pub(super) fn count(top: u64, rank: u64) -> u64 {
     top / rank
 }
 
-/// Requests for all of `files` files. Ranks with the same quotient are summed at once, so the time is
-/// that of the square root of `top`.
+/// Requests for all of `files` files. Ranks with the same quotient are summed at once, so the time grows with the
+/// square root of `top`.
 pub(super) fn total(top: u64, files: u64) -> u128 {
     let (mut sum, mut rank) = (0u128, 1);
     while rank <= files.min(top) {
@@ -21,7 +21,7 @@ pub(super) fn total(top: u64, files: u64) -> u128 {
 /// The smallest `top` with which there are more than `requests` requests.
 pub(super) fn top_for(files: u64, requests: u64) -> u64 {
     let enough = |top: u64| total(top, files) > u128::from(requests);
-    // With every request for the most popular file there are at least that many.
+    // With `requests + 1` requests for the most popular file alone there are enough.
     let (mut short, mut long) = (0, requests.saturating_add(1));
     while long - short > 1 {
         let middle = short + (long - short) / 2;
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_top_is_the_smallest_that_provides_more_requests_than_asked() {
+    fn the_top_is_the_smallest_that_gives_more_requests_than_the_minimum() {
         for (files, requests) in [(5000, 452_278), (5000, 1_000_000), (1, 10), (1000, 3)] {
             let top = top_for(files, requests);
             assert!(total(top, files) > u128::from(requests));

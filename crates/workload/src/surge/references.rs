@@ -1,4 +1,4 @@
-//! Which files are embedded in which page.
+//! Assigns embedded files to pages.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use crate::distribution::Part;
 
 use super::parameters::{PageOrder, References};
 
-/// How many files each of `pages` pages has embedded, in the order of the draws.
+/// The number of embedded files of each of `pages` pages, in the order of the draws.
 pub(super) fn draw(law: &References, pages: u32, seed: Seed) -> Vec<u32> {
     let part = law.part();
     (0..pages)
@@ -21,7 +21,7 @@ pub(super) fn draw(law: &References, pages: u32, seed: Seed) -> Vec<u32> {
 }
 
 impl References {
-    /// The law under the condition that the number is small enough.
+    /// The law, conditioned on numbers up to the largest one.
     pub(super) fn part(&self) -> Part {
         Part {
             below: f64::from(self.most) + 1.0,
@@ -30,14 +30,13 @@ impl References {
     }
 }
 
-/// Gives every base file its embedded files, as places in the list of embedded files, and calls
-/// `page` with each; `base` and `embedded` are the counts of requests. Returns what is left of the
-/// embedded files' counts when every page has been asked for as often as it will be; negative where a
-/// file is asked for more often than its popularity says.
+/// Assigns embedded files to each base file, as indices into the list of embedded files, and calls `page` with them.
+/// `base` and `embedded` are numbers of requests. Returns for each embedded file its requests minus those of its
+/// pages. The result is negative if the pages request a file more often than its popularity implies.
 ///
-/// Base files come in descending order of their counts. Each takes the embedded files that have most
-/// requests left, so an embedded file is shared by many pages. A heap that gives up the largest and
-/// takes it back diminished is the list that is sorted again after every page.
+/// Base files are processed in descending order of their requests. Each takes the embedded files with the most
+/// remaining requests, so pages share embedded files. A heap from which the largest are removed and reinserted with
+/// fewer requests replaces a list that is sorted after every page.
 pub(super) fn embed(
     base: &[u32],
     embedded: &[u32],
@@ -83,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_page_takes_the_files_with_most_requests_left() {
+    fn each_page_takes_the_files_with_the_most_remaining_requests() {
         let mut pages = vec![Vec::new(); 3];
         let rests = embed(
             &[3, 10, 5],

@@ -10,9 +10,9 @@ use crate::synthetic::{self, FileSpec};
 use super::{Kind, Surge};
 
 impl Surge {
-    /// The path of the file at this place of `files`: `/b/` for base files, `/e/` for embedded ones,
-    /// `/s/` for single ones, numbered within their kind. Single files are HTML where they are of the
-    /// first part of their sizes' law and PDF where they are of another, larger one.
+    /// The path of the file with this index in `files`: `/b/` for base files, `/e/` for embedded ones, `/s/` for
+    /// single ones, numbered within their kind. Single files are HTML if their size is from the first part of their
+    /// law, and PDF if it is from another, which is larger.
     pub fn path(&self, file: usize) -> String {
         let kind = self.files[file].kind;
         let number = file - self.files.partition_point(|other| other.kind < kind);
@@ -29,8 +29,8 @@ impl Surge {
         }
     }
 
-    /// What the files are, in the order of `files`.
-    pub fn file_specs(&self) -> impl ExactSizeIterator<Item = FileSpec> {
+    /// The specifications of the files, in the order of `files`.
+    fn file_specs(&self) -> impl ExactSizeIterator<Item = FileSpec> {
         (0..self.files.len()).map(|file| {
             let path = self.path(file);
             FileSpec {
@@ -41,8 +41,8 @@ impl Surge {
         })
     }
 
-    /// The site: synthetic files, of which the base files name their embedded ones as far as their
-    /// size has room for it. `ratio` is what DEFLATE leaves of the texts.
+    /// The site, of synthetic files. Base files contain references to their embedded files as far as they fit into
+    /// their size. `ratio` is the fraction to which DEFLATE reduces the texts.
     pub fn site(&self, ratio: f64) -> Site {
         let pages = (0..self.pages.len() as u32).map(|page| {
             let members = self.pages.get(PageId(page)).members;
@@ -61,7 +61,7 @@ impl Surge {
         )
     }
 
-    /// What users ask for: the global sequence of pages, sessions and OFF times.
+    /// The plan of the requests: the global sequence of pages, sessions and OFF times.
     pub fn into_plan(self) -> Plan {
         let targets = (0..self.files.len())
             .map(|file| Target::get(self.path(file), Some(self.files[file].size)))

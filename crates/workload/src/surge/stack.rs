@@ -1,52 +1,52 @@
-//! A stack of recently used pages: the place of a page in it is its LRU distance.
+//! A stack of recently used pages: the position of a page in it is its LRU distance.
 //!
 //! Pages are stored in blocks, the oldest first. A page that is moved to the top is appended to the newest block,
-//! and its old block becomes shorter. A Fenwick tree over the blocks, of pages and of references left, finds a
-//! place and the nearest page with references left in O(log n) steps. A linked list of the blocks that are not
-//! empty lets a window skip the empty ones. When no block is free, all pages are packed again, about once in n moves.
+//! and its old block becomes shorter. A Fenwick tree over the blocks' numbers of pages and of remaining references
+//! finds a position, and the nearest page with remaining references, in O(log n) steps. A linked list of the non-empty
+//! blocks lets a window skip the empty ones. If no block is free, all pages are packed again, about once in n moves.
 //!
 //! A distance is counted from the top, which is 0; an *index* is counted from the bottom.
 
-/// Pages of a full block: some hundred bytes are moved when one is taken out.
+/// Pages of a full block. Removing one moves a few hundred bytes.
 const BLOCK: usize = 128;
 
-/// Pages in the order of their last use, each with the references that it has left.
+/// Pages in the order of their last use, each with its remaining references.
 #[derive(Debug)]
 pub(super) struct Stack {
     pages: Vec<u32>,
     left: Vec<u32>,
-    /// The references of a page that are to last to the end; 0: it may use its own up at once.
+    /// The references of a page that are spread to the end of the sequence; 0: they may be used up at once.
     paced: Vec<u32>,
     lengths: Vec<u32>,
-    /// Of each block, how many pages it has and how many references they have left.
+    /// For each block, its number of pages and of their remaining references.
     sums: Fenwick,
-    /// The blocks that are not empty, in order: the next newer and the next older one.
+    /// For each non-empty block, the next newer and the next older one.
     newer: Vec<u32>,
     older: Vec<u32>,
     newest: usize,
-    /// How many pages there are.
+    /// The number of pages.
     len: usize,
 }
 
-/// A page that was taken.
+/// A page that [`Stack::take`] chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) page: u32,
-    /// How far from the top it was.
+    /// Its distance from the top before.
     pub(super) distance: usize,
 }
 
-/// How much pages weigh in a choice.
+/// The rules for the weights of pages in a choice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Weighing {
-    /// A page with references left weighs as much as one with this many.
+    /// The smallest weight of a page with remaining references.
     pub(super) floor: u32,
-    /// A page weighs nothing while it has at most this share of its paced references left, of 2^32.
+    /// A page has weight 0 while at most this share of its paced references remains, in units of 2^-32.
     pub(super) ahead: u32,
 }
 
 impl Weighing {
-    /// The weight of a page with so many references left, of so many that are paced.
+    /// The weight of a page with `left` remaining references, of `paced` that are spread to the end.
     #[inline]
     fn weight(self, left: u32, paced: u32) -> u32 {
         let least = ((u64::from(paced) * u64::from(self.ahead)) >> 32) as u32;
@@ -57,7 +57,7 @@ impl Weighing {
     }
 }
 
-/// Where a page lies.
+/// The position of a page in the blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     block: usize,
@@ -67,7 +67,7 @@ struct Place {
 const NONE: u32 = u32::MAX;
 
 impl Stack {
-    /// A stack of pages with their references and those of them that are paced, the bottom first.
+    /// A stack of pages with their references and their paced references, from the bottom up.
     pub(super) fn new(pages: Vec<u32>, left: Vec<u32>, paced: Vec<u32>) -> Stack {
         assert_eq!(pages.len(), left.len(), "every page has references");
         assert_eq!(pages.len(), paced.len(), "every page is paced or not");
@@ -86,16 +86,16 @@ impl Stack {
         stack
     }
 
-    /// How many pages there are.
+    /// The number of pages.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Takes a page at most `window` places from `distance`, each with a probability in proportion to
-    /// its weight, where `uniform` is from [0, 1); where none weighs anything, in proportion to the references
-    /// left; where none has any left, the nearest one that has, of two the nearer to the top. Counts one reference
-    /// of it and moves it to the top. `None` when no page has references left.
+    /// Chooses a page at most `window` positions from `distance`, counts one of its references and moves it to the
+    /// top. `uniform` is a draw from [0, 1). The probability of a page is in proportion to its weight. If all weights
+    /// there are 0, it is in proportion to the remaining references. If there are none either, the nearest page with
+    /// remaining references is chosen, of two the one nearer to the top. `None` if no page has remaining references.
     pub(super) fn take(
         &mut self,
         distance: usize,
@@ -131,13 +131,13 @@ impl Stack {
         })
     }
 
-    /// Puts a new page with so many references left on top.
+    /// Adds a new page with `left` references at the top.
     pub(super) fn push(&mut self, page: u32, left: u32) {
         self.len += 1;
         self.put_on_top(page, left, 0);
     }
 
-    /// The place of an index.
+    /// The position of an index.
     fn place(&self, index: usize) -> Place {
         let (block, before) = self.sums.find(PAGES, index as u64);
         Place {
@@ -152,7 +152,7 @@ impl Stack {
         start..end.min(start + most)
     }
 
-    /// Weights of `count` pages from `place` towards the top.
+    /// Sum of the weights of `count` pages from `place` towards the top.
     fn sum(&self, mut place: Place, mut count: usize, weighing: Weighing) -> u64 {
         let mut sum = 0;
         loop {
@@ -170,8 +170,8 @@ impl Stack {
         }
     }
 
-    /// The page to which the `point`-th unit of weight from `place` on belongs, and its index, when
-    /// that of `place` is `index`.
+    /// The position and the index of the page with the `point`-th unit of weight, counted from `place`, whose index
+    /// is `index`.
     fn choose(
         &self,
         mut place: Place,
@@ -204,8 +204,8 @@ impl Stack {
         }
     }
 
-    /// The page with references left that is nearest to the index `centre`, when the pages from
-    /// `start` to beyond `centre` on either side have none.
+    /// The page with remaining references that is nearest to the index `centre`, if the pages of the window from
+    /// `start` on have none.
     fn nearest(&self, start: Place, centre: usize) -> Option<(Place, usize)> {
         let total = self.sums.total(LEFT);
         let first = start.block * BLOCK;
@@ -222,7 +222,7 @@ impl Stack {
         }
     }
 
-    /// The page to which the `point`-th of all references left belongs, and its index.
+    /// The position and the index of the page with the `point`-th of all remaining references.
     fn holder(&self, point: u64) -> (Place, usize) {
         let (block, before) = self.sums.find(LEFT, point);
         let index = self.sums.before(PAGES, block) as usize;
@@ -290,7 +290,7 @@ impl Stack {
         if self.newest + 1 == self.lengths.len() {
             self.pack();
         }
-        // After packing too: the newest block may be full.
+        // Also after packing, because the newest block may be full.
         if self.lengths[self.newest] as usize == BLOCK {
             let (old, new) = (self.newest, self.newest + 1);
             self.newer[old] = new as u32;
@@ -299,7 +299,7 @@ impl Stack {
         }
     }
 
-    /// Moves all pages to the first blocks, without the one that is on its way to the top.
+    /// Moves all pages to the first blocks, except the one that is being moved to the top.
     fn pack(&mut self) {
         let mut end = 0;
         for block in 0..self.lengths.len() {
@@ -318,7 +318,7 @@ impl Stack {
         self.lay_out();
     }
 
-    /// Makes blocks of all that is in `pages` and `left`, and as many again to grow into.
+    /// Divides `pages` and `left` into blocks, and adds as many free blocks.
     fn lay_out(&mut self) {
         let filled = self.pages.len();
         let full = filled.div_ceil(BLOCK).max(1);
@@ -341,13 +341,13 @@ impl Stack {
     }
 }
 
-/// What [`Fenwick`] sums up in [`Stack`]: pages, and references left.
+/// The pair that [`Fenwick`] sums in [`Stack`]: pages, and remaining references.
 const PAGES: usize = 0;
 const LEFT: usize = 1;
 
-/// Sums over prefixes of a list of pairs of numbers that change (P. Fenwick, "A new data structure for cumulative
-/// frequency tables", Software: Practice and Experience 24, 1994). Pairs, because both change together: one walk
-/// through the tree's memory serves both.
+/// Prefix sums over a changing list of pairs of numbers (P. Fenwick, "A new data structure for cumulative frequency
+/// tables", Software: Practice and Experience 24, 1994). The numbers of a pair change together, so one walk through
+/// the tree's memory updates both.
 #[derive(Debug, Default)]
 struct Fenwick {
     /// Entry n (from 1) is the sum of the lowest-bit-of-n pairs that end with pair n - 1.
@@ -393,7 +393,7 @@ impl Fenwick {
         }
     }
 
-    /// The sum of the numbers before `place`.
+    /// The sum of the pairs before `place`.
     fn before(&self, which: usize, place: usize) -> u64 {
         let (mut n, mut sum) = (place, 0);
         while n > 0 {
@@ -403,8 +403,8 @@ impl Fenwick {
         sum
     }
 
-    /// The place of the number that unit `point` (from 0) of the total belongs to, and the sum before
-    /// it. `point` is below the total.
+    /// The index of the pair that contains unit `point` (from 0) of the total, and the sum before it. `point` is below
+    /// the total.
     fn find(&self, which: usize, point: u64) -> (usize, u64) {
         let (mut place, mut sum, mut step) = (0, 0, self.top);
         while step > 0 {
@@ -433,7 +433,7 @@ mod tests {
 
     use super::*;
 
-    /// The same by a vector, the top last.
+    /// A reference implementation by a vector, with the top last.
     struct Plain(Vec<(u32, u32, u32)>);
 
     impl Plain {
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_what_a_plain_list_does_until_nothing_is_left() {
+    fn it_agrees_with_a_vector_until_no_references_are_left() {
         for (pages, references, window) in [(1u32, 3, 50), (2, 40, 0), (700, 9, 50), (3000, 4, 7)] {
             let seed = Seed(u64::from(pages));
             let left: Vec<u32> = (0..pages)
@@ -500,7 +500,7 @@ mod tests {
             let mut stack = Stack::new((0..pages).collect(), left, paced);
             let steps = seed.stream("steps");
             for step in 0..total {
-                // Mostly near the top, sometimes anywhere, sometimes beyond the end.
+                // Mostly near the top, sometimes at any distance, sometimes beyond the end.
                 let far = libm::pow(steps.uniform(2 * step), 4.0) * 1.1;
                 let distance = (far * f64::from(pages)) as usize;
                 let uniform = steps.uniform(2 * step + 1);

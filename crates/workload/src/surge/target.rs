@@ -1,14 +1,14 @@
-//! What realised stack distances are to be like: the published law, or the original program's output.
+//! The target of the realised stack distances: the published law, or the original program's output.
 
 use crate::distribution::Law;
 
 use super::locality::StackDistances;
 use super::parameters::LocalitySetting;
 
-/// What is known of the stack distances that the original program realised with 5000 files in 3100 pages and
-/// 452 279 requests: pages, and the share of distances below that number of pages. The quartiles are 7, 38 and
-/// 226, 4.6 % are 0; LRU caches of 100 and 1000 pages miss 36.8 % and 7.7 % of the requests, of which 1.1 %
-/// are the first ones of a page.
+/// The known points of the stack distances that the original program realised with 5000 files in 3100 pages and
+/// 452 279 requests: a number of pages, and the share of distances below it. The quartiles are 7, 38 and 226; 4.6 %
+/// are 0. LRU caches of 100 and 1000 pages miss 36.8 % and 7.7 % of the requests, including the 1.1 % that are the
+/// first ones of a page.
 const ORIGINAL: [(f64, f64); 7] = [
     (1.0, 0.046),
     (8.0, 0.25),
@@ -19,7 +19,7 @@ const ORIGINAL: [(f64, f64); 7] = [
     (3100.0, 1.0),
 ];
 
-/// The distribution that realised distances are to have.
+/// The target distribution of realised distances.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target {
     setting: LocalitySetting,
@@ -28,13 +28,12 @@ pub(super) struct Target {
     reach: f64,
 }
 
-/// How far distances are from what they are to be: the largest share by which they are shorter, and by which they
-/// are longer.
+/// The deviation of distances from their target, in both directions: the one-sided Kolmogorov-Smirnov distances.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Signed {
-    /// Shorter: nearer to the top than wanted, so that caches keep more than wanted.
+    /// By which they are shorter: caches hit more than with the target.
     pub(super) shorter: f64,
-    /// Longer.
+    /// By which they are longer.
     pub(super) longer: f64,
 }
 
@@ -44,7 +43,7 @@ impl Signed {
         self.shorter.max(self.longer)
     }
 
-    /// The larger of the two, positive where distances are too short.
+    /// The larger of the two, positive if distances are too short.
     pub(super) fn value(self) -> f64 {
         match self.shorter >= self.longer {
             true => self.shorter,
@@ -54,7 +53,7 @@ impl Signed {
 }
 
 impl Target {
-    /// For distances below `reach`.
+    /// The target of distances below `reach`.
     pub(super) fn new(setting: LocalitySetting, law: Law, reach: f64) -> Target {
         Target {
             setting,
@@ -75,7 +74,7 @@ impl Target {
         whole(x) / whole(self.reach)
     }
 
-    /// The smallest distance that a share `p` does not exceed.
+    /// The smallest distance that a share `p` of all does not exceed.
     pub(super) fn quantile(&self, p: f64) -> f64 {
         let (mut low, mut high) = (0u64, self.reach as u64);
         while low < high {
@@ -88,7 +87,7 @@ impl Target {
         low as f64
     }
 
-    /// How far distances are from this: everywhere for the law, and at the places that are known for the original.
+    /// The deviation of distances from this: over all distances for the law, at the known points for the original.
     pub(super) fn distance(&self, distances: &StackDistances) -> Signed {
         let total = distances.total().max(1) as f64;
         let mut signed = Signed::default();
@@ -107,7 +106,7 @@ impl Target {
     }
 }
 
-/// Between what is known, the share is taken to grow with the logarithm of the distance.
+/// Between the known points the share is interpolated by the logarithm of the distance.
 fn original_below(x: f64) -> f64 {
     let after = ORIGINAL.iter().position(|&(place, _)| x < place);
     match after {

@@ -23,7 +23,7 @@ mod text;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use fathometer_model::{Body, File, FileId, Page, Seed, Site, Stretch};
+use fathometer_model::{Body, File, FileId, Page, Seed, SharedSlice, Site};
 
 use crate::content::noise;
 use image::{Gifs, Jpegs, Pngs, WebPs};
@@ -119,7 +119,7 @@ pub fn smallest(content_type: &str) -> u64 {
     }
 }
 
-/// The media type of a path's extension; `application/byte-stream` for an unknown extension, `text/html` when
+/// The media type of a path's extension; `application/octet-stream` for an unknown extension, `text/html` when
 /// there is none.
 pub fn type_of(path: &str) -> &'static str {
     let path = path.split(['?', '#']).next().unwrap_or_default();
@@ -269,10 +269,10 @@ impl Maker {
             }
             _ => {
                 let own = self.seed.stream("noise").child(index);
-                let mut stretches: Vec<Stretch> = Vec::new();
+                let mut stretches: Vec<SharedSlice> = Vec::new();
                 let start = own.draw(0) as usize % NOISE;
                 pool::weave(&mut stretches, &self.noise(), start, size);
-                Body::woven(stretches)
+                Body::composed(stretches)
             }
         }
     }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use fathometer_model::{Seed, Stretch};
+use fathometer_model::{Seed, SharedSlice};
 
 /// Appends `length` bytes of `pool` from `start` on, continuing at its beginning when it ends.
-pub(super) fn weave(stretches: &mut Vec<Stretch>, pool: &Arc<[u8]>, start: usize, length: u64) {
+pub(super) fn weave(stretches: &mut Vec<SharedSlice>, pool: &Arc<[u8]>, start: usize, length: u64) {
     let mut start = start % pool.len();
     let mut left = length;
     while left > 0 {
         let piece = left.min((pool.len() - start) as u64);
         let end = start + piece as usize;
-        stretches.push(Stretch::new(pool.clone(), start..end));
+        stretches.push(SharedSlice::new(pool.clone(), start..end));
         left -= piece;
         start = 0;
     }

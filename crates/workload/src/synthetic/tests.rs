@@ -72,10 +72,10 @@ fn images_decode_at_every_size_from_the_smallest() {
             .chain([500_000, 1_100_000, 2_500_001]);
         let specs: Vec<FileSpec> = sizes.map(|size| spec(content_type, size)).collect();
         for file in files(specs, TEXT_RATIO, SEED) {
-            let octets = file.body.bytes();
-            assert_eq!(format!("/{}", octets.len()), file.path);
-            let decoded = decode(content_type, &octets);
-            let size = decoded.map_err(|e| format!("{content_type} of {}: {e}", octets.len()));
+            let bytes = file.body.bytes();
+            assert_eq!(format!("/{}", bytes.len()), file.path);
+            let decoded = decode(content_type, &bytes);
+            let size = decoded.map_err(|e| format!("{content_type} of {}: {e}", bytes.len()));
             let (width, height) = size.unwrap();
             assert!(width >= 1 && height >= 1);
         }
@@ -90,8 +90,8 @@ fn an_image_too_small_to_be_one_has_its_size_all_the_same() {
             let file = &files([spec(content_type, size)], TEXT_RATIO, SEED)[0];
             assert_eq!(file.body.len().0, size);
         }
-        let octets = files([spec(content_type, size)], TEXT_RATIO, SEED);
-        assert!(decode(content_type, &octets[0].body.bytes()).is_err());
+        let bytes = files([spec(content_type, size)], TEXT_RATIO, SEED);
+        assert!(decode(content_type, &bytes[0].body.bytes()).is_err());
     }
 }
 
@@ -130,13 +130,13 @@ fn hash(files: &[File]) -> u64 {
         .iter()
         .flat_map(|file| file.body.pieces())
         .flatten()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, &octet| {
-            (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         })
 }
 
 #[test]
-fn the_same_seed_gives_the_same_octets_on_every_machine() {
+fn the_same_seed_gives_the_same_bytes_on_every_machine() {
     let pinned = [
         ("text/html", 0xbf28_e3f9_f01f_db0d),
         ("text/css", 0x2b2d_84c4_b0fa_4c36),
@@ -179,8 +179,8 @@ fn a_page_is_found_by_reading_its_files() {
     };
     let site = site("test", specs.into(), vec![page], TEXT_RATIO, SEED);
     let names = |by: usize, path: &str| {
-        let octets = site.files[by].body.bytes().into_owned();
-        String::from_utf8(octets).unwrap().contains(path)
+        let bytes = site.files[by].body.bytes().into_owned();
+        String::from_utf8(bytes).unwrap().contains(path)
     };
     assert!(names(0, "<link rel=stylesheet href=\"/a.css\">"));
     assert!(names(0, "<script defer src=\"/a.js\">"));

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use fathometer_model::{Body, Seed, Stretch};
+use fathometer_model::{Body, Seed, SharedSlice};
 
 use super::pool::weave;
 use crate::content::English;
@@ -201,11 +201,11 @@ impl Texts {
         frame.extend_from_slice(grammar.end.1.as_bytes());
 
         let frame: Arc<[u8]> = frame.into();
-        let mut stretches = vec![Stretch::new(frame.clone(), 0..head)];
+        let mut stretches = vec![SharedSlice::new(frame.clone(), 0..head)];
         let start = own.draw(0) as usize % RECORDS * RECORD;
         weave(&mut stretches, &self.pool, start, records * RECORD as u64);
-        stretches.push(Stretch::new(frame.clone(), head..frame.len()));
-        Body::woven(stretches)
+        stretches.push(SharedSlice::new(frame.clone(), head..frame.len()));
+        Body::composed(stretches)
     }
 
     /// A text that is too short for a head and an end.
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_exact_and_octets_are_letters() {
+    fn sizes_are_exact_and_bytes_are_letters() {
         for language in ALL {
             let texts = Texts::new(language, Seed(5), 0.3);
             for size in (0..700).chain([4096, 262_143, 262_144, 262_145, 1_000_000]) {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_compress_to_what_was_asked() {
+    fn texts_compress_to_the_requested_ratio() {
         for language in ALL {
             for percent in [2, 5, 10, 20, 33, 50, 60] {
                 let asked = f64::from(percent) / 100.0;
@@ -363,9 +363,9 @@ mod tests {
         let named: Vec<String> = (0..20).map(|n| format!("/images/{n}.gif")).collect();
         let pairs = || named.iter().map(|path| (path.as_str(), "image/gif"));
         let text = |size| {
-            let octets = texts.make(0, size, pairs()).bytes().into_owned();
-            assert_eq!(octets.len() as u64, size);
-            String::from_utf8(octets).unwrap()
+            let bytes = texts.make(0, size, pairs()).bytes().into_owned();
+            assert_eq!(bytes.len() as u64, size);
+            String::from_utf8(bytes).unwrap()
         };
         let html = text(2000);
         let places: Vec<_> = named.iter().map(|path| html.find(path).unwrap()).collect();

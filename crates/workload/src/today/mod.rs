@@ -194,8 +194,8 @@ mod tests {
         assert_eq!(of("text/javascript"), (22, 697));
         let images = [of("image/webp"), of("image/jpeg")];
         assert_eq!((images[0].0, images[1].0), (10, 9));
-        let octets = ["image/webp", "image/jpeg"].map(|t| statistics.by_type[t].total.0);
-        assert_eq!(octets.iter().sum::<u64>(), 1058 * 1024);
+        let bytes = ["image/webp", "image/jpeg"].map(|t| statistics.by_type[t].total.0);
+        assert_eq!(bytes.iter().sum::<u64>(), 1058 * 1024);
     }
 
     #[test]
@@ -219,8 +219,8 @@ mod tests {
         let page = &site.pages[0];
         for (&file, by) in page.embedded.iter().zip(&page.named_by) {
             let by = by.map_or(page.base, |by| page.embedded[usize::from(by)]);
-            let octets = site.file(by).body.bytes().into_owned();
-            let text = String::from_utf8(octets).unwrap();
+            let bytes = site.file(by).body.bytes().into_owned();
+            let text = String::from_utf8(bytes).unwrap();
             let (path, by) = (&site.file(file).path, &site.file(by).path);
             assert!(text.contains(path), "{by} names {path}");
         }

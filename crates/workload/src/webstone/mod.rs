@@ -70,7 +70,7 @@ impl List {
                 None => Ok(()),
             };
         };
-        if first.bytes().all(|octet| octet.is_ascii_digit()) {
+        if first.bytes().all(|byte| byte.is_ascii_digit()) {
             let number = || {
                 first.parse::<u64>().map_err(|_| {
                     fault(
@@ -189,10 +189,10 @@ fn fields(content: &str) -> Result<Fields<'_>, (usize, String)> {
         }
         return match size.parse() {
             // More than a petabyte is taken as a typing error.
-            Ok(octets @ 0..=1_000_000_000_000_000) => Ok((fields, Some(octets))),
+            Ok(bytes @ 0..=1_000_000_000_000_000) => Ok((fields, Some(bytes))),
             _ => Err((
                 offset + 1,
-                format!("expected a size in octets, found {}", found(size)),
+                format!("expected a size in bytes, found {}", found(size)),
             )),
         };
     }

@@ -4,7 +4,7 @@ use crate::plan::{Choice, Weights};
 use crate::workload::{Builder, Workload};
 
 /// The standard set of WebStone 2.x, which its run rules require.
-pub const STANDARD: &str = "\
+const STANDARD: &str = "\
 /file500.html 350 #500
 /file5k.html 500 #5125
 /file50k.html 140 #51250

@@ -106,7 +106,7 @@ fn faults_name_their_place() {
     );
     assert_eq!(
         fault("/a 1 #5x\n"),
-        "line 1, column 7: expected a size in octets, found \"5x\""
+        "line 1, column 7: expected a size in bytes, found \"5x\""
     );
     assert_eq!(
         fault("/a 1 2\n"),

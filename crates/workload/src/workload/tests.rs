@@ -63,7 +63,7 @@ fn every_name_with_a_file_reads_it() {
 }
 
 #[test]
-fn an_unknown_name_lists_the_known_ones() {
+fn the_error_for_an_unknown_name_lists_the_known_names() {
     for name in ["webstoned", "csv:file"] {
         let error = by_name(name, &Options::default(), |_| unreachable!("no file"));
         let message = error.unwrap_err().to_string();
@@ -125,7 +125,7 @@ fn statistics_are_written_for_people_and_programs() {
         "files             18 (305152 B)\n\
          file size         mean 16953 B, median 5632 B, largest 122880 B\n\
          \x20 text/html       18 (305152 B)\n\
-         pages             18, 1.00 files each; 1.00 requests each as asked for\n\
+         pages             18, 1.00 files each; 1.00 requests each, weighted by requests\n\
          request           12187 B of content on average"
     );
     let json = serde_json::to_value(&statistics).unwrap();

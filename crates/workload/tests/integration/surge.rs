@@ -60,7 +60,7 @@ fn judged_as_they_should_be(surge: &Surge) {
     // Half of the most popular file's share, 11 % / 2, and slightly more.
     for (name, least, most) in [
         ("request sizes", 0.060, 0.061),
-        ("request sizes as asked for", 0.060, 0.09),
+        ("request sizes as requested", 0.060, 0.09),
     ] {
         let sizes = surge.report.stage(name).unwrap();
         match sizes.criterion {
@@ -191,9 +191,9 @@ fn the_papers_site_has_these_sizes() {
     let mut sites: Vec<_> = (1..=21)
         .map(|seed| made(&Parameters::barford98(2000, 1000), seed).summary)
         .collect();
-    sites.sort_by_key(|summary| summary.octets);
-    let octets = sites[10].octets;
-    assert!((38_000_000..44_000_000).contains(&octets), "{octets}");
+    sites.sort_by_key(|summary| summary.bytes);
+    let bytes = sites[10].bytes;
+    assert!((38_000_000..44_000_000).contains(&bytes), "{bytes}");
     sites.sort_by_key(|summary| summary.median_size);
     let median = sites[10].median_size;
     assert!((2650..2850).contains(&median), "{median}");
@@ -260,7 +260,7 @@ fn popular_pages_have_the_fewest_files_unless_at_random() {
 }
 
 #[test]
-fn the_renormalised_form_is_another_workload_and_says_so() {
+fn the_renormalised_form_is_another_workload_and_is_reported() {
     let mut parameters = Parameters::barford98(5000, 100_000);
     let as_is = made(&parameters, 1);
     parameters.request_sizes.form = BodyForm::Renormalised;
@@ -273,7 +273,10 @@ fn the_renormalised_form_is_another_workload_and_says_so() {
             .notes
             .join("\n")
     };
-    assert!(notes(&as_is).contains("not renormalised: wanted requests jump by 2.62 % at 34102 B"));
+    assert!(
+        notes(&as_is)
+            .contains("not renormalised: the target distribution jumps by 2.62 % at 34102 B")
+    );
     assert!(notes(&renormalised).contains("the body is renormalised"));
     assert_ne!(as_is.files, renormalised.files);
     assert!(renormalised.report.passes(), "{}", renormalised.report);
@@ -329,18 +332,18 @@ fn the_same_seed_gives_the_same_workload_on_every_machine() {
 const PINNED: u64 = 0x7b8c21ce33423b27;
 
 #[test]
-fn stages_are_told_in_order_and_as_shares() {
-    let mut told = Vec::new();
+fn progress_reports_stages_in_order_and_as_shares() {
+    let mut reported = Vec::new();
     surge::plan(
         &Parameters::barford98(1000, 200_000),
         Seed(1),
-        &mut |stage, done| told.push((stage, done)),
+        &mut |stage, done| reported.push((stage, done)),
     )
     .unwrap();
-    let mut stages: Vec<Stage> = told.iter().map(|&(stage, _)| stage).collect();
+    let mut stages: Vec<Stage> = reported.iter().map(|&(stage, _)| stage).collect();
     stages.dedup();
     assert_eq!(stages, Stage::ALL);
-    assert!(told.iter().all(|(_, done)| (0.0..=1.0).contains(done)));
+    assert!(reported.iter().all(|(_, done)| (0.0..=1.0).contains(done)));
 }
 
 #[test]
@@ -388,7 +391,7 @@ fn a_plan_has_the_sequence_the_sessions_and_paths_that_fit_the_files() {
 }
 
 #[test]
-fn what_no_workload_can_be_made_from_is_refused() {
+fn invalid_parameters_are_refused() {
     let refused = |change: &dyn Fn(&mut Parameters)| {
         let mut parameters = Parameters::barford98(1000, 1000);
         change(&mut parameters);
@@ -402,7 +405,7 @@ fn what_no_workload_can_be_made_from_is_refused() {
     );
     assert_eq!(
         refused(&|p| p.top_count = Some(0)),
-        "with 1000 requests no page would be asked for"
+        "with 1000 requests no page would be requested"
     );
     assert_eq!(
         refused(&|p| p.requests = 1 << 40),

@@ -75,8 +75,8 @@ pub(super) struct Cost {
     pub(super) seconds: f64,
     /// Exchanges, as the client reports them; 0 when it does not.
     pub(super) exchanges: u64,
-    /// Latency in seconds at [`latency::QUANTILES`], as the client reports it; `None` when it does not or was
-    /// not told to.
+    /// Latency in seconds at [`latency::QUANTILES`], as the client reports it; `None` if it does not, or if
+    /// it was not requested to.
     pub(super) latency: Option<[f64; 4]>,
 }
 
@@ -311,7 +311,7 @@ impl Client {
             }
             _ => return None,
         };
-        latency::quantiles(&micros).map(|told| told.map(|micros| micros / 1e6))
+        latency::quantiles(&micros).map(|results| results.map(|micros| micros / 1e6))
     }
 }
 
@@ -329,32 +329,32 @@ pub(super) fn compare_latency(place: &Place, processor: usize) -> Result<Judgeme
     for _ in 0..ROUNDS {
         for (client, medians) in clients.iter().zip(&mut medians) {
             if let Some(cost) = client.run_timed(place, &url, SECONDS)? {
-                medians.extend(cost.latency.map(|told| told[0]));
+                medians.extend(cost.latency.map(|results| results[0]));
             }
         }
     }
     println!(
-        "median latency of {} octets that nginx holds back",
+        "median latency of {} bytes that nginx holds back",
         SLOW_FILE.1
     );
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for (client, values) in clients.iter().zip(medians) {
         if values.is_empty() {
-            println!("{:20}  not told", client.name());
+            println!("{:20}  not reported", client.name());
             if matches!(client, Client::Ours { .. }) {
-                return Err("fathometer load tells no median".to_owned());
+                return Err("fathometer load reports no median".to_owned());
             }
             continue;
         }
         let middle = median(values);
         println!("{:20}{:>10.3} ms", client.name(), middle * 1e3);
-        told.push((client.name(), middle));
+        results.push((client.name(), middle));
     }
-    let least = told
+    let least = results
         .iter()
         .map(|(_, time)| *time)
         .fold(f64::INFINITY, f64::min);
-    let most = told.iter().map(|(_, time)| *time).fold(0.0, f64::max);
+    let most = results.iter().map(|(_, time)| *time).fold(0.0, f64::max);
     let apart = most / least - 1.0;
     let met = apart <= AGREEMENT;
     println!(
@@ -363,12 +363,13 @@ pub(super) fn compare_latency(place: &Place, processor: usize) -> Result<Judgeme
         AGREEMENT * 100.0,
         if met { "met" } else { "MISSED" }
     );
-    let medians: Vec<Value> = told
+    let medians: Vec<Value> = results
         .iter()
         .map(|(name, time)| json!({ "name": name, "median_s": time }))
         .collect();
-    let told = json!({ "medians": medians, "apart": apart, "most_apart": AGREEMENT, "met": met });
-    Ok((met, told))
+    let results =
+        json!({ "medians": medians, "apart": apart, "most_apart": AGREEMENT, "met": met });
+    Ok((met, results))
 }
 
 pub(super) fn installed(name: &str) -> Option<String> {
@@ -422,8 +423,8 @@ mod tests {
                     sample 600 60\nsample 800 2\nsample 1440 2\n";
         assert_eq!(Client::Wrk.exchanges(text), Some(43_210));
         // One exchange per connection every 640 µs: each latency of 1440 µs has added one of 800 µs.
-        let told = Client::Wrk.latency(text, Path::new("/none")).unwrap();
-        assert_eq!(told, [600e-6, 600e-6, 1440e-6, 1440e-6]);
+        let results = Client::Wrk.latency(text, Path::new("/none")).unwrap();
+        assert_eq!(results, [600e-6, 600e-6, 1440e-6, 1440e-6]);
         assert_eq!(Client::Wrk.latency("sample 1 1", Path::new("/none")), None);
     }
 
@@ -449,8 +450,8 @@ mod tests {
                     {\"p50_ms\": 2.5, \"p90_ms\": 3, \"p99_ms\": 4, \"p99_9_ms\": 5}}}}";
         let ours = Client::Ours { pipeline: 1 };
         assert_eq!(ours.exchanges(text), Some(75));
-        let told = ours.latency(text, Path::new("/none"));
-        assert_eq!(told, Some([2.5e-3, 3e-3, 4e-3, 5e-3]));
+        let results = ours.latency(text, Path::new("/none"));
+        assert_eq!(results, Some([2.5e-3, 3e-3, 4e-3, 5e-3]));
         assert_eq!(ours.exchanges("usage"), None);
     }
 
@@ -460,8 +461,8 @@ mod tests {
         let log = folder.path().join("log");
         fs::write(&log, "1700\t200\t900\n1701\t200\t1100\n1702\t200\t1000\n").unwrap();
         let client = Client::H2load { pipeline: 1 };
-        let told = client.latency("", &log).unwrap();
-        assert_eq!(told, [1e-3, 1.1e-3, 1.1e-3, 1.1e-3]);
+        let results = client.latency("", &log).unwrap();
+        assert_eq!(results, [1e-3, 1.1e-3, 1.1e-3, 1.1e-3]);
         assert_eq!(client.latency("", Path::new("/none")), None);
     }
 }

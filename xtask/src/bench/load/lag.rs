@@ -116,7 +116,7 @@ fn judged(kinds: &[Lags]) -> Judgement {
         "arrivals", "exchanges/s", "median", "p99", "least to most", "max", "rounds disturbed"
     );
     let mut all_met = true;
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for (name, lags) in ARRIVALS.into_iter().zip(kinds) {
         let all = |of: fn(&Round) -> f64| lags.0.iter().map(of).collect::<Vec<f64>>();
         let counted = lags.undisturbed().count();
@@ -153,7 +153,7 @@ fn judged(kinds: &[Lags]) -> Judgement {
                 100.0 * MOST_STOLEN
             );
         }
-        told.push(json!({
+        results.push(json!({
             "arrivals": name,
             "offered_per_s": all(|round| round.offered),
             "p50_us": all(|round| round.p50),
@@ -166,7 +166,7 @@ fn judged(kinds: &[Lags]) -> Judgement {
             "met": met,
         }));
     }
-    (all_met, Value::Array(told))
+    (all_met, Value::Array(results))
 }
 
 /// Time that a hypervisor has taken from two processors since an instant.
@@ -244,7 +244,7 @@ fn figure(measured: &Value, path: &[&str]) -> Result<f64, String> {
     let value = path.iter().fold(measured, |value, name| &value[*name]);
     value
         .as_f64()
-        .ok_or_else(|| format!("fathometer load does not tell {}", path.join(".")))
+        .ok_or_else(|| format!("fathometer load does not report {}", path.join(".")))
 }
 
 #[cfg(test)]
@@ -268,32 +268,32 @@ mod tests {
 
     #[test]
     fn the_median_of_the_rounds_is_judged_for_each_kind_of_arrivals() {
-        let (met, told) = judged(&[
+        let (met, results) = judged(&[
             lags(&[20.0, 30.0, 5000.0], 0.0),
             lags(&[99.0, 98.0, 97.0], 0.0),
         ]);
         assert!(met);
-        assert_eq!(told[0]["p99_us_median"], 30.0);
-        let (met, told) = judged(&[lags(&[20.0; 3], 0.004), lags(&[101.0, 200.0, 90.0], 0.004)]);
+        assert_eq!(results[0]["p99_us_median"], 30.0);
+        let (met, results) = judged(&[lags(&[20.0; 3], 0.004), lags(&[101.0, 200.0, 90.0], 0.004)]);
         assert!(!met);
         assert_eq!(
-            (told[0]["met"].as_bool(), told[1]["met"].as_bool()),
+            (results[0]["met"].as_bool(), results[1]["met"].as_bool()),
             (Some(true), Some(false))
         );
     }
 
     #[test]
-    fn rounds_that_a_hypervisor_disturbed_are_told_and_not_judged() {
+    fn rounds_that_a_hypervisor_disturbed_are_reported_and_not_judged() {
         let mut mixed = lags(&[900.0; 20], 0.03);
         assert_eq!((mixed.met(), mixed.is_complete()), (None, false));
         mixed.0.extend(lags(&[50.0, 60.0], 0.0).0);
         assert_eq!((mixed.met(), mixed.is_complete()), (None, false));
         mixed.0.extend(lags(&[70.0, 120.0, 130.0], 0.0).0);
         assert_eq!((mixed.met(), mixed.is_complete()), (Some(true), true));
-        let (met, told) = judged(&[mixed, lags(&[5.0; MOST_ROUNDS], 0.01)]);
+        let (met, results) = judged(&[mixed, lags(&[5.0; MOST_ROUNDS], 0.01)]);
         assert!(met);
-        assert_eq!(told[0]["p99_us"].as_array().map(Vec::len), Some(25));
-        assert!(told[1]["met"].is_null() && told[1]["p99_us_median"].is_null());
+        assert_eq!(results[0]["p99_us"].as_array().map(Vec::len), Some(25));
+        assert!(results[1]["met"].is_null() && results[1]["p99_us_median"].is_null());
         // Late undisturbed rounds give a missed bar, without further rounds.
         let late = lags(&[150.0; ROUNDS], 0.0);
         assert_eq!((late.met(), late.is_complete()), (Some(false), true));

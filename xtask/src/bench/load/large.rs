@@ -24,14 +24,14 @@ pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, Stri
                 return Err("wrk is not installed".to_owned());
             };
             if cost.exchanges == 0 {
-                return Err(format!("wrk got nothing from {}", server.name));
+                return Err(format!("wrk received nothing from {}", server.name));
             }
             cost.cpu = server.cpu()? - before;
             row.push(&cost);
         }
     }
     println!(
-        "\nserver CPU per exchange, a file of {} octets, under wrk",
+        "\nserver CPU per exchange, a file of {} bytes, under wrk",
         LARGE.1
     );
     let bars = [

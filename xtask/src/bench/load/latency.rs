@@ -218,13 +218,13 @@ pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, Stri
         if round >= ROUNDS.0 && is_decided {
             break;
         }
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         for client in CLIENTS {
             let cost = client.run_timed(place, &url, SECONDS)?;
-            told.push(cost.and_then(|cost| cost.latency));
+            results.push(cost.and_then(|cost| cost.latency));
         }
-        let ours = told[0].ok_or("fathometer load reports no percentiles")?;
-        for (comparison, peer) in alone.iter_mut().zip(&told[1..]) {
+        let ours = results[0].ok_or("fathometer load reports no percentiles")?;
+        for (comparison, peer) in alone.iter_mut().zip(&results[1..]) {
             if let Some(peer) = peer {
                 comparison.add(ours, *peer);
             }
@@ -272,9 +272,9 @@ pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, Stri
         }
     }
     captured.extend(beside);
-    let (is_met, mut told) = judged(&alone, &captured, lost);
-    told["held_back"] = held_back;
-    Ok((is_met && is_held_back_met, told))
+    let (is_met, mut results) = judged(&alone, &captured, lost);
+    results["held_back"] = held_back;
+    Ok((is_met && is_held_back_met, results))
 }
 
 fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgement {
@@ -288,7 +288,7 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
          that of packets on its interface"
     );
     let mut is_met = true;
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for comparison in alone.iter().chain(captured) {
         let Comparison {
             name,
@@ -301,7 +301,7 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
             );
             // A bar without measurements is not met.
             is_met &= !is_judged;
-            told.push(json!({ "of": name, "met": null }));
+            results.push(json!({ "of": name, "met": null }));
             continue;
         }
         for (quantile, ratios) in NAMES.iter().zip(ratios) {
@@ -324,7 +324,7 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
                     (true, Verdict::Undecided) => "UNDECIDED, so not met",
                 }
             );
-            told.push(json!({
+            results.push(json!({
                 "of": name,
                 "percentile": quantile,
                 "apart": ratios.0,
@@ -338,8 +338,8 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
     if lost > 0 {
         println!("{lost} captures lost packets or exchanges, and do not count");
     }
-    let told = json!({ "agreement": told, "captures_lost": lost, "met": is_met });
-    (is_met, told)
+    let results = json!({ "agreement": results, "captures_lost": lost, "met": is_met });
+    (is_met, results)
 }
 
 /// One of how many exchanges is captured: a power of two.
@@ -421,10 +421,10 @@ impl Capture {
         if self.finish()?.is_none() {
             return Ok(None);
         }
-        let octets = fs::read(&file)
+        let bytes = fs::read(&file)
             .map_err(|error| format!("failed to read {}: {error}", file.display()))?;
         let mut sampling = None;
-        packets(&octets, |_, packet| {
+        packets(&bytes, |_, packet| {
             if packet.to == port && packet.payload > 0 {
                 sampling = sampling.or(Some(Sampling {
                     request_bytes: packet.payload as u32,
@@ -442,9 +442,9 @@ impl Capture {
         if !kept_all(&text) {
             return Ok(None);
         }
-        let octets = fs::read(&self.file)
+        let bytes = fs::read(&self.file)
             .map_err(|error| format!("failed to read {}: {error}", self.file.display()))?;
-        exchanges(&octets, self.server.port()).map(Some)
+        exchanges(&bytes, self.server.port()).map(Some)
     }
 }
 
@@ -459,11 +459,11 @@ fn kept_all(said: &str) -> bool {
 }
 
 /// The latency of each exchange in a capture: from the packet with its request to the last packet of its response.
-fn exchanges(octets: &[u8], port: u16) -> Result<Samples, String> {
+fn exchanges(bytes: &[u8], port: u16) -> Result<Samples, String> {
     let mut samples = Samples::new();
     // For each connection, by client port: time of its request, and time of the last packet of the response.
     let mut open: HashMap<u16, (u64, Option<u64>)> = HashMap::new();
-    packets(octets, |time, packet| {
+    packets(bytes, |time, packet| {
         if packet.payload == 0 {
             return;
         }
@@ -479,10 +479,10 @@ fn exchanges(octets: &[u8], port: u16) -> Result<Samples, String> {
 }
 
 /// Passes each TCP packet of a capture (pcap format, Ethernet, IPv4) to `each`, with its time in nanoseconds.
-fn packets(octets: &[u8], mut each: impl FnMut(u64, Packet)) -> Result<(), String> {
+fn packets(bytes: &[u8], mut each: impl FnMut(u64, Packet)) -> Result<(), String> {
     let word = |at: usize| -> Option<u32> {
-        let bytes = octets.get(at..at + 4)?;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+        let word = bytes.get(at..at + 4)?;
+        Some(u32::from_le_bytes(word.try_into().ok()?))
     };
     let unit = match word(0) {
         Some(0xa1b2_c3d4) => 1_000,
@@ -492,7 +492,7 @@ fn packets(octets: &[u8], mut each: impl FnMut(u64, Packet)) -> Result<(), Strin
     let mut at = 24;
     while let (Some(seconds), Some(fraction), Some(kept)) = (word(at), word(at + 4), word(at + 8)) {
         let time = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * unit;
-        let packet = octets.get(at + 16..at + 16 + kept as usize);
+        let packet = bytes.get(at + 16..at + 16 + kept as usize);
         at += 16 + kept as usize;
         if let Some(packet) = packet.and_then(Packet::read) {
             each(time, packet);
@@ -509,14 +509,14 @@ struct Packet {
 
 impl Packet {
     /// Reads Ethernet, IPv4 (RFC 791) and TCP (RFC 9293) as far as needed.
-    fn read(octets: &[u8]) -> Option<Packet> {
-        let pair = |at: usize| Some(u16::from_be_bytes([*octets.get(at)?, *octets.get(at + 1)?]));
-        if pair(12)? != 0x0800 || *octets.get(23)? != 6 {
+    fn read(bytes: &[u8]) -> Option<Packet> {
+        let pair = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+        if pair(12)? != 0x0800 || *bytes.get(23)? != 6 {
             return None;
         }
-        let head = usize::from(octets.get(14)? & 0xf) * 4;
+        let head = usize::from(bytes.get(14)? & 0xf) * 4;
         let tcp = 14 + head;
-        let tcp_head = usize::from(octets.get(tcp + 12)? >> 4) * 4;
+        let tcp_head = usize::from(bytes.get(tcp + 12)? >> 4) * 4;
         Some(Packet {
             from: pair(tcp)?,
             to: pair(tcp + 2)?,
@@ -578,10 +578,10 @@ mod tests {
             alone.add([1.0; 4], [1.0; 4]);
         }
         let captured = Comparison::new("fathometer load, of the server's clock".to_owned(), true);
-        let (met, told) = judged(&[alone], &[captured], 0);
+        let (met, results) = judged(&[alone], &[captured], 0);
         assert!(!met);
-        assert_eq!(told["agreement"][0]["met"], true);
-        assert!(told["agreement"][4]["met"].is_null());
+        assert_eq!(results["agreement"][0]["met"], true);
+        assert!(results["agreement"][4]["met"].is_null());
     }
 
     #[test]
@@ -589,19 +589,19 @@ mod tests {
         let mut capture = 0xa1b2_3c4d_u32.to_le_bytes().to_vec();
         capture.resize(24, 0);
         let mut packet = |nanos: u32, from: u16, to: u16, payload: u16| {
-            let mut octets = vec![0; 12];
-            octets.extend([8, 0, 0x45, 0]);
-            octets.extend((52 + payload).to_be_bytes());
-            octets.extend([0, 0, 0, 0, 64, 6, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
-            octets.extend(from.to_be_bytes());
-            octets.extend(to.to_be_bytes());
-            octets.extend([0, 0, 0, 0, 0, 0, 0, 0, 0x80]);
-            octets.resize(66, 0);
-            let length = octets.len() as u32;
+            let mut bytes = vec![0; 12];
+            bytes.extend([8, 0, 0x45, 0]);
+            bytes.extend((52 + payload).to_be_bytes());
+            bytes.extend([0, 0, 0, 0, 64, 6, 0, 0, 127, 0, 0, 1, 127, 0, 0, 1]);
+            bytes.extend(from.to_be_bytes());
+            bytes.extend(to.to_be_bytes());
+            bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 0x80]);
+            bytes.resize(66, 0);
+            let length = bytes.len() as u32;
             for word in [1_u32, nanos, length, length + u32::from(payload)] {
                 capture.extend(word.to_le_bytes());
             }
-            capture.extend(octets);
+            capture.extend(bytes);
         };
         packet(1_000, 4000, 80, 0);
         packet(2_000, 4000, 80, 100);

@@ -118,23 +118,23 @@ pub(crate) fn run(root: &Path, only: &[Part]) -> Result<ExitCode, String> {
     server::write_site(&scratch.0, &[(FILE, SIZE)])?;
     println!(
         "servers on processor {for_server}, clients on processor {for_client}, {ROUNDS} rounds of \
-         {SECONDS} s, a file of {SIZE} octets\n"
+         {SECONDS} s, a file of {SIZE} bytes\n"
     );
     let mut parts = match only {
         [] => Part::JUDGED.to_vec(),
         only => only.to_vec(),
     };
     parts.dedup();
-    let (mut met, mut told) = (true, serde_json::Map::new());
+    let (mut met, mut results) = (true, serde_json::Map::new());
     for part in parts {
         for (name, (is_met, figures)) in measure(part, root, &mut place, for_server)? {
             met &= is_met;
-            told.insert(name.to_owned(), figures);
+            results.insert(name.to_owned(), figures);
         }
     }
-    told.insert("bench".to_owned(), "load".into());
-    told.insert("met".to_owned(), met.into());
-    println!("{}", Value::Object(told));
+    results.insert("bench".to_owned(), "load".into());
+    results.insert("met".to_owned(), met.into());
+    println!("{}", Value::Object(results));
     Ok(match met {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -249,7 +249,7 @@ fn servers(place: &Place, processor: usize) -> Result<(Judgement, Judgement), St
                 return Err(format!("{} is not installed", client.name()));
             };
             if cost.exchanges == 0 {
-                return Err(format!("{} does not tell how much it did", client.name()));
+                return Err(format!("{} does not report how much it did", client.name()));
             }
             if place_of_server == 0 {
                 at_their_limit[place_of_client].push(&cost);
@@ -353,7 +353,7 @@ fn judged(names: &[impl AsRef<str>], rows: &[Row], bars: &[Bar]) -> Judgement {
         "{:48}{:>8}{:>20}{:>13}",
         "", "µs", "least to most", "exchanges/s"
     );
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for (name, row) in names.iter().zip(rows) {
         let name = name.as_ref();
         if row.micros.is_empty() {
@@ -365,7 +365,7 @@ fn judged(names: &[impl AsRef<str>], rows: &[Row], bars: &[Bar]) -> Judgement {
         let most = row.micros.iter().copied().fold(0.0, f64::max);
         let spread = format!("{least:.2} to {most:.2}");
         println!("{name:48}{micros:>8.2}{spread:>20}{rate:>13.0}");
-        told.push(json!({
+        results.push(json!({
             "name": name,
             "cpu_us": row.micros,
             "cpu_us_median": micros,
@@ -397,7 +397,7 @@ fn judged(names: &[impl AsRef<str>], rows: &[Row], bars: &[Bar]) -> Judgement {
             "met": met,
         }));
     }
-    (all_met, json!({ "programs": told, "ratios": ratios }))
+    (all_met, json!({ "programs": results, "ratios": ratios }))
 }
 
 #[cfg(test)]
@@ -423,9 +423,9 @@ mod tests {
         let judge = |most| judged(&names, &rows, &[bar("peer", 0, 1, Some(most))]).0;
         assert!(judge(0.8) && !judge(0.79));
         let absent = [bar("absent", 0, 2, Some(0.1))];
-        let (met, told) = judged(&names, &rows, &absent);
+        let (met, results) = judged(&names, &rows, &absent);
         assert!(met);
-        assert_eq!(told["ratios"], json!([]));
-        assert_eq!(told["programs"].as_array().unwrap().len(), 2);
+        assert_eq!(results["ratios"], json!([]));
+        assert_eq!(results["programs"].as_array().unwrap().len(), 2);
     }
 }

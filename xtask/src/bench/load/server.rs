@@ -164,7 +164,7 @@ impl Server {
         let Some(address) = address else {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("fathometer serve said {said:?}"));
+            return Err(format!("fathometer serve wrote {said:?}"));
         };
         let name = "fathometer serve";
         Server {
@@ -286,7 +286,7 @@ impl Server {
     pub(super) fn cpu(&self) -> Result<f64, String> {
         let file = format!("/proc/{}/stat", self.child.id());
         let text = fs::read_to_string(&file)
-            .map_err(|error| format!("{} has ended: {file}: {error}", self.name))?;
+            .map_err(|error| format!("{} exited: {file}: {error}", self.name))?;
         // proc(5): utime and stime are fields 14 and 15; the second field ends with the last ")".
         let ticks: Vec<f64> = text
             .rsplit_once(')')
@@ -305,7 +305,7 @@ impl Server {
     fn ready(mut self) -> Result<Server, String> {
         for _ in 0..200 {
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("{} ended: {status}", self.name));
+                return Err(format!("{} exited: {status}", self.name));
             }
             if TcpStream::connect(self.address).is_ok() {
                 if self.scheme == "https" {
@@ -324,7 +324,7 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(25));
         }
-        Err(format!("{} does not take connections", self.name))
+        Err(format!("{} does not accept connections", self.name))
     }
 
     fn get(&self, file: &str) -> Result<String, String> {
@@ -339,7 +339,7 @@ impl Server {
             stream.read_to_string(&mut answer)?;
             Ok(answer)
         };
-        ask().map_err(|error| format!("failed to ask {} for {file}: {error}", self.name))
+        ask().map_err(|error| format!("failed to request {file} from {}: {error}", self.name))
     }
 }
 

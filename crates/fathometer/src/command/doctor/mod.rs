@@ -124,7 +124,7 @@ fn other_limits() -> Vec<Ability> {
         descriptors: Some(64),
         ..Limits::default()
     };
-    let descriptors = cgroup::rehearse(&few)
+    let descriptors = cgroup::test_limits(&few)
         .map(|_| format!("in every process that a host starts, up to {most}"));
     let backlog = privilege::acquire()
         .and_then(|_| Namespace::new()?.set_listen_backlog(16))
@@ -162,7 +162,7 @@ fn host_of_a_trial() -> Ability {
         purpose: "load studies and bottleneck: a host that receives packets within its limits"
             .to_owned(),
         required: false,
-        state: trial::rehearse().map_err(|error| error.to_string()),
+        state: trial::test_limits().map_err(|error| error.to_string()),
     }
 }
 

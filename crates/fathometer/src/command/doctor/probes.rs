@@ -121,8 +121,12 @@ fn memory_account() -> Result<String, String> {
         ("programs and files", memory.current.is_some()),
         ("sockets", memory.sockets.is_some()),
     ];
-    listed("of", &found)
-        .ok_or_else(|| format!("no control group keeps one here: {}", cgroup::advice()))
+    listed("of", &found).ok_or_else(|| {
+        format!(
+            "no control group accounts for it here: {}",
+            cgroup::advice()
+        )
+    })
 }
 
 fn perf_counters() -> Result<String, String> {

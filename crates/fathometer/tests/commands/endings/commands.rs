@@ -19,7 +19,7 @@ fn other_commands_tell_what_is_in_the_way() {
     place
         .fathometer(&["fetch", &format!("http://{}/", nobody.address)])
         .ended()
-        .assert_failed(&["failed to fetch", "nobody listens there"]);
+        .assert_failed(&["failed to fetch", "no process listens"]);
     let folder = place.path().to_str().unwrap();
     place
         .fathometer(&["serve", "/no/such/folder"])

@@ -1,5 +1,7 @@
 //! The figures must agree with the server's behaviour, with other tools, and with Little's law.
 
+#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;

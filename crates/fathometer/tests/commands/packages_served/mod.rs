@@ -4,6 +4,8 @@
 //! Needs curl, python3, tar and unzip. Servers are children on loopback, at ports that the kernel chooses, and
 //! end with their test.
 
+#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 mod turns;
 
 use std::collections::BTreeMap;

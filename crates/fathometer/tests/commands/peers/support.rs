@@ -1,5 +1,7 @@
 //! Child processes, tools and the served site.
 
+#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 use std::fs;
 use std::io::{BufReader, Read};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,7 @@
 //! Runs the client machine with one socket and one loop.
 
+#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,5 +1,7 @@
 //! Third-party servers, each configured for HTTP/2 without TLS.
 
+#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;

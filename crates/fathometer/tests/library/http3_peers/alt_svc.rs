@@ -1,6 +1,8 @@
 //! Alternative services (RFC 7838): a page starts over HTTP/2 and switches to HTTP/3 when the server advertises
 //! it. The next visit starts with HTTP/3. When a service fails, all files still arrive.
 
+#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 use std::fs;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
@@ -14,7 +16,7 @@ use fathometer_http::driver::{
 use fathometer_http::h3;
 use fathometer_load::client::{self, ClientSockets};
 use fathometer_load::http3_client::ClientSettings as QuicSettings;
-use fathometer_model::{Failure, Outcome, ServiceNews};
+use fathometer_model::{Failure, Outcome, ServiceEvent};
 use fathometer_quic::TransportSettings;
 use fathometer_quic_sockets::Sockets;
 use fathometer_sys::Clock;
@@ -168,14 +170,14 @@ fn carried(retrieval: &Retrieval) -> Vec<&str> {
         .collect()
 }
 
-fn news(retrieval: &Retrieval) -> Vec<ServiceNews> {
+fn news(retrieval: &Retrieval) -> Vec<ServiceEvent> {
     retrieval.services.iter().map(|one| one.news).collect()
 }
 
 /// Checks two visits to a server that advertises HTTP/3 on its own port.
 fn check_two_visits(ground: &Ground, address: SocketAddr) {
     let first = ground.visit(address, Visit::First, ValidatorCache::new());
-    assert_eq!(news(&first), [ServiceNews::Found]);
+    assert_eq!(news(&first), [ServiceEvent::Found]);
     let found = &first.services[0];
     assert_eq!(
         (found.port, &found.host),
@@ -198,7 +200,7 @@ fn check_two_visits(ground: &Ground, address: SocketAddr) {
     assert!(first.exchanges[turn].sent.unwrap() >= ready);
 
     let second = ground.visit(address, Visit::Revalidate, first.cache);
-    assert_eq!(news(&second), [ServiceNews::Known]);
+    assert_eq!(news(&second), [ServiceEvent::Known]);
     assert_eq!(spoken(&second), ["h3"]);
     assert!(second.connections[0].tls.as_ref().unwrap().resumed);
     let status = second.exchanges.iter().map(|exchange| exchange.status);
@@ -256,7 +258,7 @@ fn a_service_that_is_not_there_costs_no_file() {
     let told = format!("h3=\":{nowhere}\"; ma=60");
     let _server = ground.serve(address, &["--alt-svc", &told]);
     let first = ground.visit(address, Visit::First, ValidatorCache::new());
-    assert_eq!(news(&first), [ServiceNews::Found, ServiceNews::Failed]);
+    assert_eq!(news(&first), [ServiceEvent::Found, ServiceEvent::Failed]);
     let failed = &first.services[1];
     assert_eq!((failed.connection, failed.port), (Some(1), Some(nowhere)));
     assert_eq!(failed.failure, Some(Failure::Refused));
@@ -288,7 +290,7 @@ fn a_known_service_that_is_silent_or_gone_is_given_up() {
         (gone.port(), Failure::Refused),
     ] {
         let visit = ground.visit_knowing(address, port);
-        assert_eq!(news(&visit), [ServiceNews::Known, ServiceNews::Failed]);
+        assert_eq!(news(&visit), [ServiceEvent::Known, ServiceEvent::Failed]);
         assert_eq!(visit.services[1].failure, Some(failure));
         assert_eq!(spoken(&visit), ["h2"]);
         // The request sent to the failed service is recorded, and was retried.
@@ -309,7 +311,7 @@ fn a_service_that_is_taken_back_is_left() {
     drop(reserved);
     let _server = ground.serve(address, &["--http3", "--alt-svc", "clear"]);
     let visit = ground.visit_knowing(address, address.port());
-    assert_eq!(news(&visit), [ServiceNews::Known, ServiceNews::Cleared]);
+    assert_eq!(news(&visit), [ServiceEvent::Known, ServiceEvent::Cleared]);
     assert_eq!(visit.cache.service(&host(address)), None);
     assert_eq!(spoken(&visit), ["h3", "h2"]);
     let by = carried(&visit);

@@ -59,7 +59,7 @@ fn files_small_and_large_arrive_whole_whatever_the_offloads() {
         assert_eq!(handshake.round_trips, 1);
         assert_eq!(handshake.protocol.as_deref(), Some(&b"h3"[..]));
         assert_eq!(visit.closed.unwrap().by, Closer::Us);
-        assert!(visit.statistics.received.octets.0 > LARGE as u64);
+        assert!(visit.statistics.received.bytes.0 > LARGE as u64);
         let statistics = server.end();
         assert_eq!(statistics.connections, 1);
         assert_eq!(statistics.responses, asks.len() as u64);

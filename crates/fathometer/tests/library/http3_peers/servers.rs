@@ -1,5 +1,7 @@
 //! Our client with third-party servers.
 
+#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 use std::fs;
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};

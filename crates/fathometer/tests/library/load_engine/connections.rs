@@ -1,5 +1,7 @@
 //! Which side opens and closes connections, how long they live, and how this is reported.
 
+#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 use std::time::Duration;
 
 use fathometer_workload::distribution::Law;

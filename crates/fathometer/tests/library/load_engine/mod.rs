@@ -1,5 +1,7 @@
 //! The load engine against servers with a set behaviour, on real sockets.
 
+#![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
+
 mod connections;
 mod fairness;
 mod frames_server;

@@ -230,7 +230,7 @@ fn over_http3_and_a_modem_the_first_file_is_usable_long_before_the_last() {
     assert!(
         files
             .iter()
-            .all(|file| file.by == Delivery::Bundled && file.octets == octets)
+            .all(|file| file.by == Delivery::Bundled && file.bytes == octets)
     );
     // Time that the line needs for one file; the files before it need as much each.
     let one = Duration::from_secs_f64(SIZE as f64 * 8.0 / 28_800.0);

@@ -151,7 +151,7 @@ fn first(path: &str, policy: &str, folder: &Path) -> Fetched {
     let octets: BTreeMap<&str, Bytes> = retrieval
         .files
         .iter()
-        .map(|file| (file.target.as_str(), file.octets))
+        .map(|file| (file.target.as_str(), file.bytes))
         .collect();
     assert_eq!(octets.len(), FILES, "{policy}");
     assert!(octets.values().all(|&octets| octets == Bytes(SIZE as u64)));

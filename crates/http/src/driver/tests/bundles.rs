@@ -373,7 +373,7 @@ fn a_package_is_validated_as_a_whole() {
         let files = &retrieval.files;
         assert_eq!(files.len(), 4);
         let current = files.iter().filter(|file| file.by == Delivery::Current);
-        assert!(current.clone().all(|file| file.octets == Bytes(0)));
+        assert!(current.clone().all(|file| file.bytes == Bytes(0)));
         assert_eq!(current.count(), 3, "{policy}");
         assert!(retrieval.milestones.sizes_known.is_some());
     }

@@ -1,6 +1,6 @@
 //! Alternative services announced in hand-written frames of HTTP/2.
 
-use fathometer_model::ServiceNews;
+use fathometer_model::ServiceEvent;
 
 use super::*;
 use crate::h2::StreamId;
@@ -35,7 +35,7 @@ fn say(script: &mut Script, stream: u32, origin: &str, value: &str) {
         .handle_data(ConnectionId(0), &octets, script.now);
 }
 
-fn news(script: &Script) -> Vec<(ServiceNews, Option<u16>, Option<u64>)> {
+fn news(script: &Script) -> Vec<(ServiceEvent, Option<u16>, Option<u64>)> {
     let services = script.driver.services.iter();
     services
         .map(|one| (one.news, one.port, one.max_age_s))
@@ -57,10 +57,10 @@ fn a_service_told_of_in_a_frame_is_connected_to() {
         let conn = ConnectionId(1);
         assert_eq!(script.driver.protocol_of(conn), Protocol::Http3);
         assert_eq!(script.driver.port_of(conn), Some(8443));
-        assert_eq!(news(&script), [(ServiceNews::Found, Some(8443), Some(60))]);
+        assert_eq!(news(&script), [(ServiceEvent::Found, Some(8443), Some(60))]);
         // Withdrawn by another frame.
         say(&mut script, 0, "https://www.example.test", "clear");
-        assert_eq!(news(&script)[1].0, ServiceNews::Cleared);
+        assert_eq!(news(&script)[1].0, ServiceEvent::Cleared);
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use fathometer_model::{Body, Bytes, File, Instant, Site, Stretch};
+use fathometer_model::{Body, Bytes, File, Instant, SharedSlice, Site};
 
 use super::{Connection, Limits, ServerConfig};
 use crate::h3::client::Qpack;
@@ -166,13 +166,13 @@ fn make_origin() -> Arc<Origin> {
         last_modified: 800_000_000,
     };
     let shared: Arc<[u8]> = (0..100).collect();
-    let stretch = |range| Stretch::new(shared.clone(), range);
+    let stretch = |range| SharedSlice::new(shared.clone(), range);
     let stretches = vec![stretch(0..30), stretch(50..100), stretch(10..20)];
     let site = Site {
         name: "fuzz".to_owned(),
         files: vec![
             file("/", Body::from(&b"hello"[..])),
-            file("/a", Body::woven(stretches)),
+            file("/a", Body::composed(stretches)),
         ],
         pages: Vec::new(),
     };

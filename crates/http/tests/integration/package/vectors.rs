@@ -2,6 +2,12 @@
 //! only from the specification (`docs/object-package.md`), read them. The second reader also reads this
 //! encoder's output.
 
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "reads its packages, and runs the second reader"
+)]
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;

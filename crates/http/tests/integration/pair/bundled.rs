@@ -81,7 +81,7 @@ fn the_page_comes_in_one_response() {
                 let whole = BundleAnswer::Whole { files };
                 assert_eq!(retrieval.bundle, Some(whole), "{policy}");
                 assert_eq!(count(retrieval, Delivery::Bundled), IMAGES + 1, "{policy}");
-                let octets: u64 = retrieval.files.iter().map(|file| file.octets.0).sum();
+                let octets: u64 = retrieval.files.iter().map(|file| file.bytes.0).sum();
                 assert_eq!(octets, total, "{policy}");
                 assert_eq!(retrieval.counters.bundled_unused, 0, "{policy}");
                 let milestones = retrieval.milestones;
@@ -234,7 +234,7 @@ fn lists_come_whole_by_every_policy() {
         let retrieval = first.retrieval;
         assert_eq!(retrieval.failures, [], "{policy}");
         assert_eq!(retrieval.files.len(), 20, "{policy}");
-        let octets: u64 = retrieval.files.iter().map(|file| file.octets.0).sum();
+        let octets: u64 = retrieval.files.iter().map(|file| file.bytes.0).sum();
         assert_eq!(octets, sizes, "{policy}");
         let asked = match retrieval.bundle {
             None => 20,

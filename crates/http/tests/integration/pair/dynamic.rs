@@ -71,7 +71,7 @@ fn arrival(retrieval: &Retrieval, target: &str) -> (f64, u64) {
     let start = Instant::from_nanos(1_000_000);
     let files = &retrieval.files;
     let file = files.iter().find(|file| file.target == target).unwrap();
-    (file.usable.since(start).as_secs_f64(), file.octets.0)
+    (file.usable.since(start).as_secs_f64(), file.bytes.0)
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_page_that_is_made_begins_its_package() {
         assert_eq!(retrieval.exchanges.len(), 1, "{policy}");
         assert_eq!(retrieval.files[0].target, "/index.html", "{policy}");
         assert_eq!(
-            retrieval.files[0].octets.0,
+            retrieval.files[0].bytes.0,
             site().files[0].body.len().0,
             "{policy}"
         );

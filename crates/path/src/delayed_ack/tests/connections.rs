@@ -87,7 +87,7 @@ fn data_still_wait_after_the_host_has_finished() {
 }
 
 #[test]
-fn the_oldest_connection_gives_way_and_what_it_held_leaves_at_once() {
+fn the_oldest_connection_is_evicted_and_its_held_packet_leaves_at_once() {
     let mut lab = Lab::new();
     lab.machine.bound = 2;
     for port in [1024, 1025] {

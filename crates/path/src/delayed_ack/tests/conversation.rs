@@ -158,18 +158,18 @@ fn converse(seed: u64, steps: &[(usize, Step)]) -> Seen {
     };
     let give = |machine: &mut DelayedAck, seen: &mut Seen, now, packet: Packet, connection| {
         let packet = packet.port(port(connection)).version(version(connection));
-        let mut octets = packet.build();
+        let mut bytes = packet.build();
         if !packet.from_host {
-            machine.inbound(&octets);
+            machine.inbound(&bytes);
             return;
         }
         // A unique number, in the identification field or in the flow label, to tell packets apart.
         let number = (seen.given.len() as u16).to_be_bytes();
         let at = if packet.version == 4 { 4 } else { 2 };
-        octets[at..at + 2].copy_from_slice(&number);
-        seen.given.push((now, connection, octets.clone()));
-        if machine.outbound(now, &octets) == Outbound::Forward {
-            seen.left.push((now, connection, octets));
+        bytes[at..at + 2].copy_from_slice(&number);
+        seen.given.push((now, connection, bytes.clone()));
+        if machine.outbound(now, &bytes) == Outbound::Forward {
+            seen.left.push((now, connection, bytes));
         }
     };
     let options = [2, 4, 5, 180];
@@ -210,20 +210,20 @@ proptest! {
         for connection in 0..3 {
             let of = |packets: &[(Instant, usize, Vec<u8>)]| -> Vec<(Instant, Vec<u8>)> {
                 let own = packets.iter().filter(|packet| packet.1 == connection);
-                own.map(|(at, _, octets)| (*at, octets.clone())).collect()
+                own.map(|(at, _, bytes)| (*at, bytes.clone())).collect()
             };
             let (given, left) = (of(&seen.given), of(&seen.left));
             // The packets sent are the packets given, in the same order, and none twice.
             let mut next = 0;
             let mut origins = Vec::new();
-            for (at, octets) in &left {
-                let found = given[next..].iter().position(|packet| packet.1 == *octets);
+            for (at, bytes) in &left {
+                let found = given[next..].iter().position(|packet| packet.1 == *bytes);
                 prop_assert!(found.is_some(), "at {at:?} left what was not given, or late");
                 next += found.unwrap() + 1;
                 origins.push(next - 1);
             }
-            for (number, (at, octets)) in given.iter().enumerate() {
-                let packet = Segment::parse(octets).unwrap();
+            for (number, (at, bytes)) in given.iter().enumerate() {
+                let packet = Segment::parse(bytes).unwrap();
                 let settled = left.iter().zip(&origins).find(|(_, origin)| **origin >= number);
                 prop_assert!(settled.is_some(), "{packet:?} is lost");
                 let ((when, _), origin) = settled.unwrap();
@@ -250,7 +250,7 @@ proptest! {
     }
 
     #[test]
-    fn no_octets_make_it_fail(
+    fn arbitrary_bytes_do_not_panic(
         packets in prop::collection::vec(
             (any::<bool>(), prop::collection::vec(any::<u8>(), 0..80), 0..4usize, any::<u16>()),
             0..40,
@@ -259,7 +259,7 @@ proptest! {
         let mut lab = Lab::connected();
         lab.connect(1024, 6, &[2, 4, 5, 180]);
         let mut given = 0;
-        for (inbound, mut octets, shape, flags) in packets {
+        for (inbound, mut bytes, shape, flags) in packets {
             // Random bytes are hardly ever valid TCP, so most packets begin with a valid header.
             let [low, high] = flags.to_le_bytes();
             let like = match shape {
@@ -269,11 +269,11 @@ proptest! {
                 _ => from_peer(0, 0).flags(low).data(u32::from(high)).build(),
             };
             let keep = like.len().saturating_sub(usize::from(high) % 24);
-            octets.splice(..0, like[..keep].iter().copied());
+            bytes.splice(..0, like[..keep].iter().copied());
             if inbound {
-                lab.machine.inbound(&octets);
+                lab.machine.inbound(&bytes);
             } else {
-                given += usize::from(lab.machine.outbound(lab.now, &octets) == Outbound::Held);
+                given += usize::from(lab.machine.outbound(lab.now, &bytes) == Outbound::Held);
             }
         }
         lab.tick();

@@ -35,7 +35,7 @@ fn the_second_full_segment_is_acknowledged_at_once() {
 }
 
 #[test]
-fn octets_count_even_when_the_program_has_not_read_yet() {
+fn bytes_count_even_when_the_program_has_not_read_yet() {
     let mut lab = Lab::connected();
     lab.is_held(&from_host(0, 2919).window(WINDOW - 2919));
     lab.passes(&from_host(0, 2920).window(WINDOW - 2920));

@@ -111,7 +111,7 @@ impl Connection {
     pub(super) fn of(answer: &Answer<'_>) -> Connection {
         let state = TcpState::of(answer.state());
         let listens = state == TcpState::Listening;
-        let queue = |octets: u32| (!listens).then(|| Bytes(u64::from(octets)));
+        let queue = |bytes: u32| (!listens).then(|| Bytes(u64::from(bytes)));
         Connection {
             local: answer.local(),
             remote: answer.remote(),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_what_the_kernel_says_of_it() {
+    fn a_connection_has_the_figures_of_the_kernel() {
         let bytes = message(1, &[(INFO, info(12, 45_000)), (MEMORY, memory())]);
         let connection = Connection::of(&Answer::new(&bytes).unwrap());
         assert_eq!(connection.state, TcpState::Established);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_socket_has_no_figures() {
+    fn sockets_without_a_connection_have_no_figures() {
         let bytes = message(6, &[]);
         let waiting = Connection::of(&Answer::new(&bytes).unwrap());
         assert_eq!(waiting.state, TcpState::TimeWait);

@@ -56,12 +56,12 @@ impl Diagnosis {
     }
 
     /// Calls a function for each TCP socket of both families.
-    pub(super) fn ask(
+    pub(super) fn query(
         &mut self,
         question: Question,
         each: &mut dyn FnMut(&Answer<'_>),
     ) -> Result<()> {
-        let doing = "ask for the sockets of a host (sock_diag)";
+        let doing = "request the sockets of a host (sock_diag)";
         let socket = match &self.socket {
             Ok(socket) => socket.as_raw_fd(),
             Err(errno) => return Err(io::Error::from_raw_os_error(*errno)).doing(doing),
@@ -195,11 +195,13 @@ impl<'a> Answer<'a> {
 
     /// An address of the socket's family; an IPv4-mapped IPv6 address is returned as IPv4.
     fn address_at(&self, at: usize) -> IpAddr {
-        let mut octets = [0; 16];
-        octets.copy_from_slice(&self.message[at..at + 16]);
+        let mut address = [0; 16];
+        address.copy_from_slice(&self.message[at..at + 16]);
         match i32::from(self.message[0]) {
-            libc::AF_INET => IpAddr::V4(Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3])),
-            _ => Ipv6Addr::from(octets).to_canonical(),
+            libc::AF_INET => IpAddr::V4(Ipv4Addr::new(
+                address[0], address[1], address[2], address[3],
+            )),
+            _ => Ipv6Addr::from(address).to_canonical(),
         }
     }
 }
@@ -261,7 +263,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_answer_that_ends_early_or_says_no_is_an_error() {
+    fn a_truncated_or_negative_answer_is_an_error() {
         let question = Question {
             states: ALL_STATES,
             attributes: &[MEMORY],

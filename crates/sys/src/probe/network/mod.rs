@@ -90,7 +90,7 @@ impl NetworkProbe {
             attributes: &[MEMORY],
         };
         self.diagnosis
-            .ask(question, &mut |answer| table.count(answer))?;
+            .query(question, &mut |answer| table.count(answer))?;
         Ok(table)
     }
 
@@ -104,7 +104,7 @@ impl NetworkProbe {
             attributes: &[INFO, MEMORY],
         };
         self.diagnosis
-            .ask(question, &mut |answer| each(&Connection::of(answer)))
+            .query(question, &mut |answer| each(&Connection::of(answer)))
     }
 
     /// Adds the current congestion windows of the established connections with this local port to `windows`.
@@ -116,7 +116,7 @@ impl NetworkProbe {
         // A reading that fails adds nothing.
         let mut reading = windows.clone();
         reading.begin();
-        self.diagnosis.ask(question, &mut |answer| {
+        self.diagnosis.query(question, &mut |answer| {
             if answer.local_port() == port
                 && let Some(window) = Connection::of(answer).congestion_window()
             {
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happened_is_counted_and_what_is_stays() {
+    fn counters_are_differences_and_gauges_are_kept() {
         let mut before = Network::default();
         before.tcp.segments_in = Some(10);
         before.tcp.established = Some(5);

@@ -95,11 +95,6 @@ impl Windows {
         (self.established > 0).then_some(self.greatest)
     }
 
-    /// Mean number of connections observed per reading; `None` without a reading.
-    pub fn established_mean(&self) -> Option<f64> {
-        (self.readings > 0).then(|| self.established as f64 / self.readings as f64)
-    }
-
     /// The observations since an earlier reading, without that reading; `None` when the counts were reset in
     /// between.
     pub fn since(&self, earlier: &Windows) -> Option<Windows> {
@@ -152,7 +147,6 @@ mod tests {
         let windows = readings(&[&[2, 2, 4], &[], &[10, 2]]);
         assert_eq!((windows.readings, windows.established), (3, 5));
         assert_eq!(windows.mean(), Some(4.0));
-        assert_eq!(windows.established_mean(), Some(5.0 / 3.0));
         assert_eq!(windows.histogram(), [0, 0, 3, 0, 1, 0, 0, 0, 0, 0, 1]);
         assert_eq!(windows.quantile(0.0), Some(2));
         assert_eq!(windows.quantile(0.6), Some(2));
@@ -166,13 +160,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_found_says_nothing() {
+    fn without_observations_there_are_no_figures() {
         let windows = readings(&[&[], &[]]);
         assert_eq!(windows.readings, 2);
         assert_eq!((windows.mean(), windows.quantile(0.5)), (None, None));
         assert_eq!((windows.greatest(), windows.share_at_most(5)), (None, None));
-        assert_eq!(windows.established_mean(), Some(0.0));
-        assert_eq!(Windows::default().established_mean(), None);
     }
 
     #[test]
@@ -181,14 +173,14 @@ mod tests {
         assert_eq!(windows.histogram().len(), 514);
         assert_eq!(windows.mean(), Some(482.0));
         assert_eq!(windows.share_at_most(512), Some(0.5));
-        assert_eq!(windows.share_at_most(600), None, "not told apart");
+        assert_eq!(windows.share_at_most(600), None, "not distinguished");
         assert_eq!(windows.share_at_most(900), Some(1.0));
         assert_eq!(windows.quantile(0.5), Some(512));
         assert_eq!(windows.quantile(0.75), Some(900));
     }
 
     #[test]
-    fn between_two_readings_is_what_came_after_the_first() {
+    fn a_difference_contains_the_observations_after_the_first_reading() {
         let before = readings(&[&[40, 2]]);
         let mut after = before.clone();
         after.begin();

@@ -10,7 +10,7 @@ use crate::*;
 
 /// Transfers bytes both ways until nothing is left to send; returns the failure of each side, the client's
 /// first.
-fn quarrel(mut pair: Pair) -> [Option<TlsFailure>; 2] {
+fn failures_of(mut pair: Pair) -> [Option<TlsFailure>; 2] {
     for _ in 0..10 {
         let _ = pair.up();
         let _ = pair.down();
@@ -37,12 +37,12 @@ fn certificates_are_refused_for_what_is_wrong_with_them() {
         }),
         ..Issue::new(["origin.test"])
     };
-    let stranger = Authority::new(Lifetime::around(TODAY, day)).unwrap();
-    let strange = stranger.issue(&Issue::new(["origin.test"])).unwrap();
+    let untrusted = Authority::new(Lifetime::around(TODAY, day)).unwrap();
+    let untrusted_identity = untrusted.issue(&Issue::new(["origin.test"])).unwrap();
     type Expected = fn(&TlsFailure) -> bool;
     let cases: [(ServerOptions, Expected, u8); 5] = [
         (
-            ServerOptions::new(strange, TODAY),
+            ServerOptions::new(untrusted_identity, TODAY),
             |failure| *failure == TlsFailure::NotTrusted,
             48,
         ),
@@ -71,11 +71,11 @@ fn certificates_are_refused_for_what_is_wrong_with_them() {
         for version in Version::ALL {
             let mut client = client_options();
             client.versions = vec![version];
-            let [client, told] = quarrel(Pair::with(client, server.clone()));
+            let [client, server_failure] = failures_of(Pair::with(client, server.clone()));
             let failure = client.expect("the client refuses it");
             assert!(expected(&failure), "{failure}");
             assert_eq!(failure.failure(), Failure::TlsFailed);
-            assert_eq!(told, alert(number), "{version}");
+            assert_eq!(server_failure, alert(number), "{version}");
         }
         // A client that does not verify accepts them all.
         let mut client = client_options();
@@ -100,7 +100,7 @@ fn time_that_passes_makes_certificates_expire() {
 }
 
 #[test]
-fn nothing_in_common_is_told_by_both_sides() {
+fn nothing_in_common_is_reported_by_both_sides() {
     type Change = fn(&mut ClientOptions, &mut ServerOptions);
     let cases: [(Change, [Option<TlsFailure>; 2]); 4] = [
         (
@@ -149,35 +149,35 @@ fn nothing_in_common_is_told_by_both_sides() {
     for (change, expected) in cases {
         let (mut client, mut server) = (client_options(), server_options());
         change(&mut client, &mut server);
-        assert_eq!(quarrel(Pair::with(client, server)), expected);
+        assert_eq!(failures_of(Pair::with(client, server)), expected);
     }
 }
 
 #[test]
-fn clients_that_show_nothing_are_refused_where_they_must() {
+fn clients_without_a_certificate_are_refused_if_one_is_required() {
     for version in Version::ALL {
         let mut client = client_options();
         client.versions = vec![version];
         let mut server = server_options();
         server.client_certificates = ClientCertificates::Required(authority().roots());
-        let [told, failure] = quarrel(Pair::with(client, server));
+        let [client_failure, failure] = failures_of(Pair::with(client, server));
         assert_eq!(failure, Some(TlsFailure::NoCertificate));
-        assert_eq!(told, alert(116));
+        assert_eq!(client_failure, alert(116));
     }
 }
 
 #[test]
-fn a_changed_octet_is_a_bad_record() {
+fn a_changed_byte_is_a_bad_record() {
     for version in Version::ALL {
         let mut client = client_options();
         client.versions = vec![version];
         let mut pair = Pair::with(client, server_options());
         pair.settle().unwrap();
         pair.client.write(b"GET /");
-        let mut octets = pair.client.transmit().to_vec();
-        let last = octets.len() - 1;
-        octets[last] ^= 1;
-        let failure = pair.server.receive(&octets, NOW).unwrap_err();
+        let mut bytes = pair.client.transmit().to_vec();
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        let failure = pair.server.receive(&bytes, NOW).unwrap_err();
         assert_eq!(failure, TlsFailure::BadRecord);
         // The failure is permanent.
         assert_eq!(pair.server.receive(b"", NOW), Err(TlsFailure::BadRecord));
@@ -189,7 +189,7 @@ fn a_changed_octet_is_a_bad_record() {
 }
 
 #[test]
-fn what_is_no_tls_is_known_from_its_first_octets() {
+fn input_other_than_tls_is_recognised_by_its_first_bytes() {
     let server = ServerSettings::new(server_options()).unwrap();
     let client = ClientSettings::new(client_options()).unwrap();
     for input in [
@@ -200,7 +200,7 @@ fn what_is_no_tls_is_known_from_its_first_octets() {
         let mut server = Session::server(&server, NOW).unwrap();
         let failure = server.receive(input, NOW).unwrap_err();
         assert!(matches!(failure, TlsFailure::NotTls(_)), "{failure}");
-        assert!(server.wants_transmit(), "the peer is told");
+        assert!(server.wants_transmit(), "an alert is sent");
         let mut client = Session::client(&client, "origin.test", NOW).unwrap();
         let failure = client
             .receive(b"HTTP/1.1 400 Bad Request\r\n", NOW)
@@ -230,7 +230,7 @@ fn an_end_without_close_notify_is_a_truncation() {
     let failure = pair.server.handle_eof().unwrap_err();
     assert_eq!(failure, TlsFailure::Truncated);
     assert_eq!(failure.failure(), Failure::Truncated);
-    pair.check_octets();
+    pair.check_bytes();
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn a_key_has_to_fit_its_certificate() {
 }
 
 #[test]
-fn what_was_not_sealed_never_leaves() {
+fn unsealed_data_is_never_sent() {
     for version in Version::ALL {
         let mut client = client_options();
         client.versions = vec![version];

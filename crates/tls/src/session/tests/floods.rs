@@ -88,7 +88,7 @@ fn repetition_is_bounded() {
 }
 
 #[test]
-fn what_may_not_come_is_refused_at_once() {
+fn unexpected_messages_are_refused_at_once() {
     use Version::{Tls12, Tls13};
     for (version, kind, content) in [
         (Tls13, HANDSHAKE, &b""[..]),

@@ -31,7 +31,7 @@ fn buffers_are_given_back_and_nothing_in_them_is_lost() {
     pair.settle().unwrap();
     for session in [&mut pair.client, &mut pair.server] {
         assert!(buffers(session) > 0);
-        session.rest();
+        session.free_buffers();
         assert_eq!(buffers(session), 0);
     }
     pair.server.write(&[7; 1000]);
@@ -40,14 +40,14 @@ fn buffers_are_given_back_and_nothing_in_them_is_lost() {
     pair.server.transmitted(length);
     let (mut first, mut second) = record.split_at_mut(300);
     assert_eq!(pair.client.open(&mut first, NOW).unwrap(), None);
-    pair.client.rest();
+    pair.client.free_buffers();
     assert_eq!(
         pair.client.open(&mut second, NOW).unwrap(),
         Some(&[7; 1000][..])
     );
     // The record was assembled in this buffer, and its data has been returned.
     assert!(buffers(&pair.client) >= 1000);
-    pair.client.rest();
+    pair.client.free_buffers();
     assert_eq!(buffers(&pair.client), 0);
     assert_eq!(pair.client.open(&mut second, NOW).unwrap(), None);
     pair.server.write(b"more");

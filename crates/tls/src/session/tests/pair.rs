@@ -62,10 +62,10 @@ impl Pair {
 
     /// Transfers the client's bytes to the server; returns the server's result.
     pub fn up(&mut self) -> Result<(), TlsFailure> {
-        let mut octets = self.client.transmit().to_vec();
-        self.client.transmitted(octets.len());
-        self.carried[0] += octets.len() as u64;
-        let mut input = &mut octets[..];
+        let mut bytes = self.client.transmit().to_vec();
+        self.client.transmitted(bytes.len());
+        self.carried[0] += bytes.len() as u64;
+        let mut input = &mut bytes[..];
         while let Some(plain) = self.server.open(&mut input, NOW)? {
             let plain = plain.to_vec();
             if self.server.is_early() {
@@ -78,10 +78,10 @@ impl Pair {
 
     /// Transfers the server's bytes to the client.
     pub fn down(&mut self) -> Result<(), TlsFailure> {
-        let mut octets = self.server.transmit().to_vec();
-        self.server.transmitted(octets.len());
-        self.carried[1] += octets.len() as u64;
-        let mut input = &mut octets[..];
+        let mut bytes = self.server.transmit().to_vec();
+        self.server.transmitted(bytes.len());
+        self.carried[1] += bytes.len() as u64;
+        let mut input = &mut bytes[..];
         while let Some(plain) = self.client.open(&mut input, NOW)? {
             self.read[0].extend_from_slice(plain);
         }
@@ -106,7 +106,7 @@ impl Pair {
     }
 
     /// Asserts that both sides counted the transferred bytes.
-    pub fn check_octets(&self) {
+    pub fn check_bytes(&self) {
         let ways = [(&self.client, &self.server), (&self.server, &self.client)];
         for ((from, to), carried) in ways.into_iter().zip(self.carried) {
             assert_eq!(from.sent().total(), Bytes(carried));
@@ -122,7 +122,7 @@ fn settled(client: ClientOptions, server: ServerOptions) -> Pair {
     pair.server.write(b"pong");
     pair.settle().unwrap();
     assert_eq!(pair.read, [b"pong".to_vec(), b"ping".to_vec()]);
-    pair.check_octets();
+    pair.check_bytes();
     pair
 }
 
@@ -182,13 +182,13 @@ fn groups_and_keys_are_factors() {
             ..Issue::new(["origin.test"])
         };
         let identity = authority().issue(&request).unwrap();
-        let octets = identity.octets();
+        let bytes = identity.chain_size();
         let pair = settled(client_options(), ServerOptions::new(identity, TODAY));
         for handshake in [pair.client_handshake(), pair.server_handshake()] {
             assert_eq!(handshake.signature_scheme, Some(scheme));
-            assert_eq!(handshake.certificates, octets);
+            assert_eq!(handshake.certificates, bytes);
         }
-        assert!(pair.client_handshake().received > octets);
+        assert!(pair.client_handshake().received > bytes);
     }
 }
 
@@ -245,7 +245,7 @@ fn clients_show_certificates_when_asked() {
 }
 
 #[test]
-fn servers_show_the_certificate_of_the_name_that_is_asked_for() {
+fn servers_send_the_certificate_of_the_requested_name() {
     let issue = |name: &str, padding| {
         let request = Issue {
             padding,
@@ -255,9 +255,9 @@ fn servers_show_the_certificate_of_the_name_that_is_asked_for() {
     };
     let mut server = server_options();
     server.further = vec![issue("second.test", 700), issue("*.third.test", 1500)];
-    let octets: Vec<Bytes> = std::iter::once(&server.identity)
+    let bytes: Vec<Bytes> = std::iter::once(&server.identity)
         .chain(&server.further)
-        .map(Identity::octets)
+        .map(Identity::chain_size)
         .collect();
     let server = ServerSettings::new(server).unwrap();
     for versions in [vec![Version::Tls13], vec![Version::Tls12]] {
@@ -269,8 +269,8 @@ fn servers_show_the_certificate_of_the_name_that_is_asked_for() {
             let mut pair = Pair::of(&client, &server, name);
             pair.settle().unwrap();
             let (here, there) = (pair.client.handshake(), pair.server.handshake());
-            assert_eq!(here.unwrap().certificates, octets[place], "{name}");
-            assert_eq!(there.unwrap().certificates, octets[place], "{name}");
+            assert_eq!(here.unwrap().certificates, bytes[place], "{name}");
+            assert_eq!(there.unwrap().certificates, bytes[place], "{name}");
         }
         let mut pair = Pair::of(&client, &server, "fourth.test");
         pair.settle().unwrap_err();
@@ -297,7 +297,7 @@ fn writes_of_one_turn_are_one_record() {
 }
 
 #[test]
-fn records_are_as_large_as_asked() {
+fn records_have_the_requested_size() {
     for (size, versions, overhead) in [
         (16_384, Version::Tls13, 22),
         (1300, Version::Tls13, 22),
@@ -334,7 +334,7 @@ fn records_are_as_large_as_asked() {
 fn the_first_records_fit_into_segments_and_again_after_a_pause() {
     let first = FirstRecords {
         size: 1000,
-        octets: 3500,
+        bytes: 3500,
         pause: Some(Duration::from_secs(1)),
     };
     for (version, overhead) in [(Version::Tls13, 22), (Version::Tls12, 29)] {
@@ -355,11 +355,11 @@ fn the_first_records_fit_into_segments_and_again_after_a_pause() {
                 lengths.push(length - overhead);
                 sent = &sent[length..];
             }
-            let octets = pair.server.transmit().len() as u64;
+            let bytes = pair.server.transmit().len() as u64;
             let after = *pair.server.sent();
             let records = after.application_records - before.application_records;
             assert_eq!(records, lengths.len() as u64);
-            assert_eq!(after.application - before.application, Bytes(octets));
+            assert_eq!(after.application - before.application, Bytes(bytes));
             pair.settle().unwrap();
             lengths
         };
@@ -405,7 +405,7 @@ fn what_waits_to_be_sent_is_bounded() {
 }
 
 #[test]
-fn secrets_are_told_in_lines_that_wireshark_reads() {
+fn secrets_are_logged_in_lines_that_wireshark_reads() {
     #[derive(Debug, Default)]
     struct Sink(Mutex<Vec<String>>);
     impl KeyLogSink for Sink {
@@ -461,7 +461,7 @@ fn keys_are_renewed_before_they_are_used_up() {
     let expected: Vec<u8> = (0..20).collect();
     assert_eq!(pair.read[0][4..], expected);
     assert_eq!(pair.read[1][4..], expected);
-    pair.check_octets();
+    pair.check_bytes();
     // Each of these is a key update: header, message, type and tag.
     let updates = pair.client.sent().handshake - pair.client_handshake().sent;
     assert!(

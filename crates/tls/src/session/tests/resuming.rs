@@ -16,12 +16,12 @@ const STATEFUL: Tickets = Tickets::Stateful {
 fn connect(client: &Arc<ClientSettings>, server: &Arc<ServerSettings>) -> Pair {
     let mut pair = Pair::new(client, server);
     pair.settle().unwrap();
-    pair.check_octets();
+    pair.check_bytes();
     pair
 }
 
 #[test]
-fn a_second_connection_resumes_by_what_the_server_gives() {
+fn a_second_connection_resumes_by_the_tickets_of_the_server() {
     for (version, tickets, expected) in [
         (
             Version::Tls13,
@@ -146,7 +146,7 @@ fn early_data_is_answered_before_the_handshake_is_over() {
         pair.server_handshake().received
     );
     assert_eq!(pair.client.sent().content, Bytes(18));
-    pair.check_octets();
+    pair.check_bytes();
 }
 
 #[test]
@@ -158,20 +158,20 @@ fn early_data_beyond_the_limit_is_not_taken() {
     assert_eq!(pair.client.early_write(&[b'e'; 60]), 0);
     pair.settle().unwrap();
     assert_eq!(pair.early.len(), 100);
-    pair.check_octets();
+    pair.check_bytes();
 }
 
 /// The server issues tickets for early data and then loses them all.
 #[test]
 fn early_data_that_is_refused_is_written_again() {
-    for octets in [6, 26, 4000] {
+    for bytes in [6, 26, 4000] {
         let (client, _) = with_tickets(Some(16_384));
         let mut options = server_options();
         options.tickets = STATEFUL;
         options.early_data = Some(16_384);
         let server = ServerSettings::new(options).unwrap();
         let mut pair = Pair::new(&client, &server);
-        let content = vec![b'e'; octets];
+        let content = vec![b'e'; bytes];
         assert_eq!(pair.client.early_write(&content[..4]), 4);
         for part in content[4..].chunks(400) {
             assert_eq!(pair.client.early_write(part), part.len());

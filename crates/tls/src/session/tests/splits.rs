@@ -35,8 +35,8 @@ impl Cuts<'_> {
         while from.wants_transmit() {
             let size = self.sizes[self.next % self.sizes.len()];
             self.next += 1;
-            let octets = from.transmit();
-            let mut piece = octets[..size.min(octets.len())].to_vec();
+            let bytes = from.transmit();
+            let mut piece = bytes[..size.min(bytes.len())].to_vec();
             from.transmitted(piece.len());
             let mut input = &mut piece[..];
             while let Some(plain) = to.open(&mut input, NOW).unwrap() {
@@ -128,7 +128,7 @@ proptest! {
 }
 
 #[test]
-fn octet_by_octet_gives_the_same() {
+fn byte_by_byte_gives_the_same() {
     for version in Version::ALL {
         let content = [b'c'; 3000];
         let whole = run(version, &[usize::MAX], &content);
@@ -148,15 +148,15 @@ fn reading_simply_gives_what_reading_in_place_gives() {
     let mut read = Vec::new();
     let mut some = [0; 700];
     while client.wants_transmit() || server.wants_transmit() {
-        let octets = client.transmit().to_vec();
-        client.transmitted(octets.len());
-        assert_eq!(server.receive(&octets, NOW), Ok(octets.len()));
+        let bytes = client.transmit().to_vec();
+        client.transmitted(bytes.len());
+        assert_eq!(server.receive(&bytes, NOW), Ok(bytes.len()));
         // Unread data is kept for later.
         let length = server.read(&mut some);
         read.extend_from_slice(&some[..length]);
-        let octets = server.transmit().to_vec();
-        server.transmitted(octets.len());
-        client.receive(&octets, NOW).unwrap();
+        let bytes = server.transmit().to_vec();
+        server.transmitted(bytes.len());
+        client.receive(&bytes, NOW).unwrap();
     }
     // The rest is read in place: no data is lost when the two ways are mixed.
     for _ in 0..5 {
@@ -164,8 +164,8 @@ fn reading_simply_gives_what_reading_in_place_gives() {
         read.extend_from_slice(&some[..length]);
     }
     client.write(b"the last");
-    let mut octets = client.transmit().to_vec();
-    let mut input = &mut octets[..];
+    let mut bytes = client.transmit().to_vec();
+    let mut input = &mut bytes[..];
     while let Some(plain) = server.open(&mut input, NOW).unwrap() {
         read.extend_from_slice(plain);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fathometer_model::{Body, Seed, Stretch};
+use fathometer_model::{Body, Seed, SharedSlice};
 
 use super::super::pool::{Framed, weave};
 use crate::content::noise;
@@ -70,11 +70,11 @@ impl Gifs {
         }
         tail.extend([0, 0x3b]);
         let tail: Arc<[u8]> = tail.into();
-        let mut stretches = vec![Stretch::new(self.head.clone(), 0..self.head.len())];
+        let mut stretches = vec![SharedSlice::new(self.head.clone(), 0..self.head.len())];
         let start = self.blocks.start(self.blocks.choose(own.draw(1)));
         weave(&mut stretches, &self.blocks.bytes, start, full * FULL);
-        stretches.push(Stretch::new(tail.clone(), 0..tail.len()));
-        Body::woven(stretches)
+        stretches.push(SharedSlice::new(tail.clone(), 0..tail.len()));
+        Body::composed(stretches)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fathometer_model::{Body, Seed, Stretch};
+use fathometer_model::{Body, Seed, SharedSlice};
 
 use super::super::pool::{Framed, weave};
 use crate::content::noise;
@@ -65,17 +65,20 @@ impl Jpegs {
         frame.extend(noise(own, text as usize - shared));
         let frame: Arc<[u8]> = frame.into();
 
-        let mut stretches = vec![Stretch::new(frame.clone(), 0..frame.len())];
+        let mut stretches = vec![SharedSlice::new(frame.clone(), 0..frame.len())];
         let pool = &self.comments.bytes;
-        stretches.push(Stretch::new(pool.clone(), last..last + shared));
+        stretches.push(SharedSlice::new(pool.clone(), last..last + shared));
         weave(
             &mut stretches,
             pool,
             self.comments.start(first),
             full * block,
         );
-        stretches.push(Stretch::new(self.picture.clone(), 0..self.picture.len()));
-        Body::woven(stretches)
+        stretches.push(SharedSlice::new(
+            self.picture.clone(),
+            0..self.picture.len(),
+        ));
+        Body::composed(stretches)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crc32fast::Hasher;
-use fathometer_model::{Body, Seed, Stretch};
+use fathometer_model::{Body, Seed, SharedSlice};
 
 use super::super::pool::{Framed, weave};
 use crate::content::noise;
@@ -97,13 +97,13 @@ impl Pngs {
         chunk(&mut frame, *b"IEND", &[]);
         let frame: Arc<[u8]> = frame.into();
 
-        let mut stretches = vec![Stretch::new(self.head.clone(), 0..self.head.len())];
+        let mut stretches = vec![SharedSlice::new(self.head.clone(), 0..self.head.len())];
         let pool = &self.chunks.bytes;
         weave(&mut stretches, pool, self.chunks.start(first), full * block);
-        stretches.push(Stretch::new(frame.clone(), 0..8));
-        stretches.push(Stretch::new(pool.clone(), start..start + shared));
-        stretches.push(Stretch::new(frame.clone(), 8..frame.len()));
-        Body::woven(stretches)
+        stretches.push(SharedSlice::new(frame.clone(), 0..8));
+        stretches.push(SharedSlice::new(pool.clone(), start..start + shared));
+        stretches.push(SharedSlice::new(frame.clone(), 8..frame.len()));
+        Body::composed(stretches)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use fathometer_model::{Body, Seed, Stretch};
+use fathometer_model::{Body, Seed, SharedSlice};
 
 use super::super::pool::weave;
 use crate::content::noise;
@@ -57,7 +57,7 @@ impl WebPs {
             chunk(&mut file, *b"VP8L", stream.len() as u32);
             file.extend(stream);
             let file: Arc<[u8]> = file.into();
-            stretches.push(Stretch::new(file.clone(), 0..file.len()));
+            stretches.push(SharedSlice::new(file.clone(), 0..file.len()));
         } else {
             let stream = bitstream(SIDE, SIDE, self.seed.draw(0), &self.pixels);
             let mut file = riff(even);
@@ -76,14 +76,14 @@ impl WebPs {
             chunk(&mut file, *b"fmPd", padding as u32);
             file.extend(noise(own, OWN as usize));
             let file: Arc<[u8]> = file.into();
-            stretches.push(Stretch::new(file.clone(), 0..file.len()));
+            stretches.push(SharedSlice::new(file.clone(), 0..file.len()));
             let start = own.draw(1) as usize % self.noise.len();
             weave(&mut stretches, &self.noise, start, padding - OWN);
         }
         if size > even {
-            stretches.push(Stretch::new(self.zero.clone(), 0..1));
+            stretches.push(SharedSlice::new(self.zero.clone(), 0..1));
         }
-        Body::woven(stretches)
+        Body::composed(stretches)
     }
 }
 

@@ -1,6 +1,12 @@
 //! Laws and draws compared with SciPy, if it is installed. Set `FATHOMETER_REQUIRE_SCIPY` to fail instead of
 //! skipping when it is not.
 
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "SciPy runs in a process"
+)]
+
 use std::io::Write;
 use std::process::{Command, Stdio};
 

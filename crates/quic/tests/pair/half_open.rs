@@ -12,14 +12,14 @@ use fathometer_quic::{
 use super::pair::{NAME, Tls};
 
 /// A separate client with its own address.
-struct Stranger {
+struct UnvalidatedClient {
     endpoint: Endpoint,
     key: ConnectionKey,
     address: SocketAddr,
 }
 
-impl Stranger {
-    fn new(tls: &Tls, number: u32, now: Instant) -> Stranger {
+impl UnvalidatedClient {
+    fn new(tls: &Tls, number: u32, now: Instant) -> UnvalidatedClient {
         let seed = Seed(1_000 + u64::from(number));
         let mut endpoint = Endpoint::client(0, true, seed);
         let server = SocketAddr::from(([10, 0, 0, 2], 443));
@@ -28,7 +28,7 @@ impl Stranger {
             .connect(&tls.client, &settings, server, NAME, None, now)
             .unwrap();
         let [a, b, c, d] = (0x0b00_0000 + number).to_be_bytes();
-        Stranger {
+        UnvalidatedClient {
             endpoint,
             key,
             address: SocketAddr::from(([a, b, c, d], 50_000)),
@@ -66,10 +66,10 @@ impl Stranger {
                 said.push((transmit, std::mem::take(&mut buffer)));
             }
         }
-        for (transmit, octets) in said {
+        for (transmit, bytes) in said {
             if transmit.to == self.address {
                 let endpoint = &mut self.endpoint;
-                endpoint.handle_datagrams(from, None, 0, octets.len(), &octets, now);
+                endpoint.handle_datagrams(from, None, 0, bytes.len(), &bytes, now);
             }
         }
         while self.endpoint.poll_touched().is_some() {}
@@ -106,9 +106,9 @@ fn a_flood_of_first_packets_holds_little_and_honest_handshakes_succeed() {
     for number in 0..400 {
         now += Duration::from_millis(1);
         // No datagram sent to this client arrives.
-        Stranger::new(&tls, number, now).speak(&mut server, now);
+        UnvalidatedClient::new(&tls, number, now).speak(&mut server, now);
         if number % 50 == 49 {
-            let mut client = Stranger::new(&tls, 1_000 + number, now);
+            let mut client = UnvalidatedClient::new(&tls, 1_000 + number, now);
             for _ in 0..10 {
                 now += Duration::from_millis(1);
                 client.speak(&mut server, now);
@@ -127,11 +127,11 @@ fn a_flood_of_first_packets_holds_little_and_honest_handshakes_succeed() {
     // Clients that validate their addresses and then send nothing more: the oldest make room.
     for number in 400..500 {
         now += Duration::from_millis(1);
-        let mut client = Stranger::new(&tls, number, now);
+        let mut client = UnvalidatedClient::new(&tls, number, now);
         client.speak(&mut server, now);
         client.listen(&mut server, now);
         client.speak(&mut server, now);
-        let mut client = Stranger::new(&tls, 1_000 + number, now);
+        let mut client = UnvalidatedClient::new(&tls, 1_000 + number, now);
         for _ in 0..10 {
             now += Duration::from_millis(1);
             client.speak(&mut server, now);
