@@ -61,7 +61,7 @@ fn a_log_is_replayed_at_its_pace() {
         workload
             .notes
             .iter()
-            .any(|note| note.starts_with("1 requests had a content"))
+            .any(|note| note.starts_with("1 requests had content that the log does not contain"))
     );
 }
 

@@ -111,7 +111,7 @@ fn an_archive_becomes_a_session_with_its_dependencies() {
     assert_eq!(workload.notes[0], "entries are skipped: 1 with a data: URL");
     assert_eq!(
         workload.notes[1],
-        "1 requests to other hosts than a.example are left out"
+        "1 requests to hosts other than a.example are omitted"
     );
     let site = workload.site(0.3, Seed(1));
     assert_eq!(site.pages[0].named_by, [None, Some(0)]);
