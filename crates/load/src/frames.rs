@@ -3,12 +3,9 @@
 use std::collections::BTreeMap;
 
 use fathometer_analysis::load::{FrameCount, Frames};
-use fathometer_http::h2::client::Traffic;
+use fathometer_http::h2::client::{Connection, Traffic};
 use fathometer_http::h2::frame::FrameType;
 use fathometer_model::Bytes;
-
-use super::slot::State;
-use super::worker::Worker;
 
 /// Frame types and their names in results; the last one stands for all unknown types.
 const KINDS: [(FrameType, &str); 13] = [
@@ -36,11 +33,27 @@ pub(super) struct Counted(Option<Box<(Traffic, Traffic)>>);
 pub(super) struct FrameTally {
     sent: [FrameCount; KINDS.len()],
     received: [FrameCount; KINDS.len()],
-    pub(super) most_streams: u64,
+    most_streams: u64,
     allowed_streams: Option<u64>,
 }
 
 impl FrameTally {
+    /// Counts the frames of a connection since the last call, which had at most this many streams at a time.
+    pub(super) fn count(
+        &mut self,
+        connection: &Connection,
+        counted: &mut Counted,
+        most_streams: u32,
+    ) {
+        let counted = counted.0.get_or_insert_default();
+        add(&mut self.sent, connection.sent(), &counted.0);
+        add(&mut self.received, connection.received(), &counted.1);
+        **counted = (*connection.sent(), *connection.received());
+        self.most_streams = self.most_streams.max(most_streams.into());
+        let allowed = connection.peer_settings().map(|s| s.max_concurrent_streams);
+        self.allowed_streams = self.allowed_streams.max(allowed.flatten().map(u64::from));
+    }
+
     /// The counts in the form that results have.
     pub(super) fn frames(&self) -> Frames {
         Frames {
@@ -66,32 +79,5 @@ fn add(tally: &mut [FrameCount; KINDS.len()], now: &Traffic, before: &Traffic) {
     for ((kind, _), count) in KINDS.iter().zip(tally) {
         count.frames += now.frames(*kind) - before.frames(*kind);
         count.octets += Bytes(now.octets(*kind).0 - before.octets(*kind).0);
-    }
-}
-
-impl Worker<'_> {
-    /// Counts the frames of a connection since the last call into the window of an instant.
-    pub(super) fn count_frames(&mut self, place: u32, at: u64) {
-        let slot = &mut self.slots[place as usize];
-        let Some(connection) = slot.machine.http2().filter(|_| slot.state != State::Free) else {
-            return;
-        };
-        let window = &mut self.tally.at(at).frames;
-        let counted = slot.counted.0.get_or_insert_default();
-        add(&mut window.sent, connection.sent(), &counted.0);
-        add(&mut window.received, connection.received(), &counted.1);
-        **counted = (*connection.sent(), *connection.received());
-        window.most_streams = window.most_streams.max(slot.most_streams.into());
-        slot.most_streams = slot.exchanges.len() as u32;
-        let allowed = connection.peer_settings().map(|s| s.max_concurrent_streams);
-        window.allowed_streams = window.allowed_streams.max(allowed.flatten().map(u64::from));
-    }
-
-    /// The same for all connections, before a window ends.
-    pub(super) fn count_all_frames(&mut self, at: u64) {
-        for place in 0..self.slots.len() as u32 {
-            self.count_frames(place, at);
-            self.count_datagrams(place, at);
-        }
     }
 }

@@ -76,30 +76,28 @@
 //! A request is retried when a connection that has served before ends before the first byte of the response, if
 //! the request may be repeated. Its instants stay those of the first attempt.
 
+mod activity;
 pub mod client;
 mod connections;
-mod exchanges;
+mod context;
+mod exchange;
 mod frames;
 mod health;
 pub mod http3_client;
-mod machine;
-mod pool;
-mod quic;
 mod recorder;
 mod rest;
 mod run;
 pub mod secrets;
 pub mod security;
+mod sessions;
 mod shared;
-mod slot;
 mod spin;
 mod tally;
 pub mod timeline;
 mod timers;
-mod transfer;
 mod turns;
 pub mod url;
-mod user;
+mod waiting;
 mod worker;
 pub mod workload;
 

@@ -20,6 +20,9 @@
 //! due at planned instants.
 
 use std::collections::VecDeque;
+use std::time::Duration;
+
+use fathometer_model::Instant;
 
 /// A rest takes at most the mean latency divided by this.
 const SHARE: u64 = 2;
@@ -66,9 +69,9 @@ pub(super) struct Rest {
 
 impl Rest {
     /// Does not rest until the rate is known.
-    pub(super) fn new(longest: u64) -> Rest {
+    pub(super) fn new(longest: Duration) -> Rest {
         Rest {
-            longest,
+            longest: longest.as_nanos() as u64,
             count: Count::default(),
             each: u64::MAX,
             latency: 0,
@@ -76,14 +79,19 @@ impl Rest {
         }
     }
 
-    /// How long to rest, in nanoseconds, now that there is nothing to do. Zero: not at all.
+    /// How long to rest now that there is nothing to do. Zero: not at all.
     ///
     /// `ended` counts the exchanges that have ended since the start, `under_way` those in flight. Call this
     /// whenever there is nothing to do: it integrates the number in flight over the time between two calls.
-    pub(super) fn length(&mut self, now: u64, ended: u64, under_way: u64) -> u64 {
-        if self.longest == 0 {
-            return 0;
+    pub(super) fn length(&mut self, now: Instant, ended: u64, under_way: u64) -> Duration {
+        match self.longest {
+            0 => Duration::ZERO,
+            _ => Duration::from_nanos(self.nanos(now.as_nanos(), ended, under_way)),
         }
+    }
+
+    /// The same in nanoseconds.
+    fn nanos(&mut self, now: u64, ended: u64, under_way: u64) -> u64 {
         self.count.goes_on(now, under_way);
         if self.count.is_long(now, ended) {
             let (each, latency) = self.count.result(now, ended);
@@ -300,6 +308,12 @@ mod tests {
         Both(u64, u64),
     }
 
+    /// [`Rest::length`] in nanoseconds.
+    fn length(rest: &mut Rest, now: u64, ended: u64, under_way: u64) -> u64 {
+        let length = rest.length(Instant::from_nanos(now), ended, under_way);
+        length.as_nanos() as u64
+    }
+
     /// The results of a run.
     struct Outcome {
         /// Exchanges per second.
@@ -313,7 +327,7 @@ mod tests {
     /// Runs a closed loop for `seconds`, which needs no time itself. Each user pauses for `pause` nanoseconds
     /// between its exchanges. The first quarter is not counted.
     fn run(server: &Server, users: u64, pause: u64, longest: u64, seconds: u64) -> Outcome {
-        let mut rest = Rest::new(longest);
+        let mut rest = Rest::new(Duration::from_nanos(longest));
         let end = seconds * 1_000_000_000;
         let mut now = 0;
         let mut free = 0;
@@ -357,7 +371,7 @@ mod tests {
             if pausing.front().is_some_and(|&at| at <= now) {
                 continue;
             }
-            let length = rest.length(now, ended, under_way.len() as u64);
+            let length = length(&mut rest, now, ended, under_way.len() as u64);
             let next = [
                 under_way.peek().map(|Reverse((comes, _))| *comes),
                 pausing.front().copied(),
@@ -411,11 +425,11 @@ mod tests {
     fn a_rest_is_a_part_of_the_latency_and_of_several_responses() {
         /// The rest when the rate is known and rests are good.
         fn after(each: u64, under_way: u64, longest: u64) -> u64 {
-            let mut rest = Rest::new(longest);
+            let mut rest = Rest::new(Duration::from_nanos(longest));
             rest.trial.good = true;
-            assert_eq!(rest.length(0, 0, under_way), 0);
+            assert_eq!(length(&mut rest, 0, 0, under_way), 0);
             let count = WINDOW.1 / each;
-            rest.length(count * each, count, under_way)
+            length(&mut rest, count * each, count, under_way)
         }
         // A mean latency of 640 µs.
         assert_eq!(after(10_000, 64, 500_000), 320_000);
@@ -430,24 +444,24 @@ mod tests {
 
     #[test]
     fn there_is_none_until_the_pace_is_known_and_none_after_a_stall() {
-        let mut rest = Rest::new(50_000);
+        let mut rest = Rest::new(Duration::from_nanos(50_000));
         rest.trial.good = true;
-        assert_eq!(rest.length(0, 0, 64), 0);
-        assert_eq!(rest.length(WINDOW.0 / 2, 300, 64), 0);
-        assert_eq!(rest.length(WINDOW.0, 100, 64), 0);
-        assert_eq!(rest.length(3 * WINDOW.0, 300, 64), 50_000);
+        assert_eq!(length(&mut rest, 0, 0, 64), 0);
+        assert_eq!(length(&mut rest, WINDOW.0 / 2, 300, 64), 0);
+        assert_eq!(length(&mut rest, WINDOW.0, 100, 64), 0);
+        assert_eq!(length(&mut rest, 3 * WINDOW.0, 300, 64), 50_000);
         // The count continues.
-        assert_eq!(rest.length(4 * WINDOW.0, 301, 64), 50_000);
-        assert_eq!(rest.length(3 * WINDOW.0 + WINDOW.1, 301, 64), 0);
-        assert_eq!(rest.length(9 * WINDOW.0 + WINDOW.1, 901, 64), 50_000);
+        assert_eq!(length(&mut rest, 4 * WINDOW.0, 301, 64), 50_000);
+        assert_eq!(length(&mut rest, 3 * WINDOW.0 + WINDOW.1, 301, 64), 0);
+        assert_eq!(length(&mut rest, 9 * WINDOW.0 + WINDOW.1, 901, 64), 50_000);
     }
 
     #[test]
     fn where_a_rest_is_no_matter_nothing_is_tried_and_no_ratio_told() {
-        let mut rest = Rest::new(50_000);
+        let mut rest = Rest::new(Duration::from_nanos(50_000));
         // 1000 users, an exchange every 10 µs: 10 ms each.
         for step in 1..=500 {
-            let length = rest.length(step * WINDOW.0, step * 100, 1000);
+            let length = length(&mut rest, step * WINDOW.0, step * 100, 1000);
             assert!(length == 50_000 || step < 100, "{step}: {length}");
         }
         assert_eq!(rest.latency_ratio(), None);

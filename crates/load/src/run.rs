@@ -5,32 +5,30 @@ use std::sync::mpsc::{self, Receiver, RecvError, RecvTimeoutError, SyncSender};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-use fathometer_analysis::load::{
-    Ended, Generator, Latency, LoadResult, LoopKind, Octets, Setup, TargetCount, Window,
-    WorkerHealth,
-};
-use fathometer_model::{Bytes, ExchangeRow, Instant};
+use fathometer_analysis::load::{Generator, LoadResult, LoopKind, Setup, TargetCount, Window};
+use fathometer_model::{ExchangeRow, Instant};
 use fathometer_sys::machine::{Contention, CpuTimes, processors_online, raise_open_files};
 use fathometer_sys::usage::peak_memory;
 use fathometer_sys::{Clock, Machine, priority, sched};
 use fathometer_workload::plan::Choice;
 
 use super::health::{Circumstances, examine};
-use super::pool::Pool;
 use super::recorder::{self, RecorderError, Rows};
+use super::sessions::{OpenLoop, Population, SessionSource};
 use super::shared::{Shared, largest_page};
 use super::spin::{PERIOD, Spare, WakeUps};
-use super::tally::{Edges, Tally, WindowTally, nanos};
-use super::timeline::{Part, Spares, Timeline, merge_counts};
-use super::user::Population;
-use super::worker::{Outcomes, Spin, Worker};
+use super::tally::{Edges, Tally};
+use super::timeline::{Part, Spares, Timeline};
+use super::timers::NEVER;
+use super::waiting::Spin;
+use super::worker::{Outcomes, Worker};
 use super::{LIVE_QUANTILES, Limit, Live, LoadError, MOST_INTERVALS, Options, Phase, Users};
 
 /// How often `interrupted` is checked.
 const ASK: Duration = PERIOD;
 
 /// The time that threads have to be ready before the test starts.
-const START: u64 = 2_000_000;
+const START: Duration = Duration::from_millis(2);
 
 /// The longest latency that histograms have memory for at the start; they grow for longer ones.
 const LONGEST: Duration = Duration::from_secs(34);
@@ -251,7 +249,7 @@ impl Crew<'_> {
         let rows = rows.map(|to| Rows::new(to, self.clock));
         let parts = (parts, Arc::clone(&self.spares));
         let spin = Spin {
-            longest: self.spin.as_nanos() as u64,
+            longest: self.spin,
             wake_ups: match self.may_be_late() {
                 true => Some(WakeUps::measure(self.clock)?),
                 false => None,
@@ -262,30 +260,20 @@ impl Crew<'_> {
             return Err(LoadError::Nobody);
         };
         tally.begin(edges);
-        let mut worker = Worker::new(
-            self.shared,
-            self.clock,
-            tally,
-            self.drain.as_nanos() as u64,
-            spin,
-            self.rest.as_nanos() as u64,
-        )?;
-        match self.users {
+        let source = match self.users {
             Users::Closed {
                 users,
                 start_interval,
                 steps,
             } => {
-                let steps = steps.iter();
-                worker.population = Some(Population {
-                    active: *users,
-                    start_interval: start_interval.as_nanos() as u64,
-                    steps: steps
-                        .map(|&(at, users)| (at.as_nanos() as u64, users))
-                        .collect(),
-                    first: number as u32,
-                    stride: self.loops as u32,
-                });
+                let (first, stride) = (number as u32, self.loops as u32);
+                SessionSource::Users(Population::new(
+                    *users,
+                    *start_interval,
+                    steps,
+                    first,
+                    stride,
+                ))
             }
             Users::Open {
                 arrivals,
@@ -293,12 +281,25 @@ impl Crew<'_> {
             } => {
                 let (all, loops) = (*connections, self.loops as u32);
                 let most = all / loops + u32::from((number as u32) < all % loops);
-                let start = edges.start;
-                let timeout = self.shared.timeout;
-                let pool = Pool::new(arrivals, number, self.loops, start, most, timeout);
-                worker.pool = Some(pool);
+                let open = OpenLoop::new(
+                    arrivals,
+                    (number, self.loops),
+                    edges.start,
+                    (most, self.shared.depth()),
+                    self.shared.limits.timeout,
+                );
+                SessionSource::Arrivals(Box::new(open))
             }
-        }
+        };
+        let worker = Worker::new(
+            self.shared,
+            self.clock,
+            tally,
+            source,
+            self.drain,
+            spin,
+            self.rest,
+        )?;
         worker.run()
     }
 }
@@ -330,11 +331,11 @@ impl Test<'_> {
         drop(ready);
         // A thread that has failed sends nothing; its result gives the reason.
         readies.iter().take(self.crew.loops).for_each(drop);
-        let start = self.crew.clock.now().as_nanos() + START;
-        let measured = start + self.options.warm_up.as_nanos() as u64;
+        let start = self.crew.clock.now() + START;
+        let measured = start + self.options.warm_up;
         let end = match self.options.limit {
-            Limit::Time(length) => measured.saturating_add(length.as_nanos() as u64),
-            Limit::Exchanges(_) => u64::MAX,
+            Limit::Time(length) => measured + length,
+            Limit::Exchanges(_) => NEVER,
         };
         let edges = Edges {
             start,
@@ -372,7 +373,7 @@ impl Test<'_> {
                     if let Some(told) = timeline.add(part) {
                         let last = told.interval;
                         let elapsed = last.start + last.length;
-                        let at = edges.start + elapsed.as_nanos() as u64;
+                        let at = edges.start + elapsed;
                         live(&Live {
                             elapsed,
                             phase: match () {
@@ -406,60 +407,56 @@ impl Test<'_> {
             .map(|o| o.finished)
             .max()
             .unwrap_or(edges.start);
-        let last_end = outcomes.iter().map(|o| o.tally.last_end).max();
-        let last_answer = outcomes.iter().map(|o| o.tally.last_answer).max();
+        let last_end = outcomes.iter().map(|o| o.tallied.last_end).max();
+        let last_answer = outcomes.iter().map(|o| o.tallied.last_answer).max();
         // A limit on exchanges ends the window with the last one. A timed window ends early if the test is
         // interrupted or the arrivals end.
         let end = match self.options.limit {
             Limit::Exchanges(_) => last_end.unwrap_or(finished).max(edges.measured),
             Limit::Time(_) => edges.end.min(finished),
         };
-        let measured = nanos(end.saturating_sub(edges.measured));
+        let measured = end.since(edges.measured);
         let mut generator = Generator {
             peak_memory: peak_memory(),
             steal,
             ..Generator::default()
         };
         let mut windows = <[Window; 3]>::default();
-        let mut targets = vec![(0, 0); outcomes.first().map_or(0, |o| o.tally.targets.len())];
+        let mut targets = vec![(0, 0); outcomes.first().map_or(0, |o| o.tallied.targets.len())];
         let mut recorder_wait = Duration::ZERO;
         let mut connections = 0;
         for outcome in outcomes {
-            let tally = outcome.tally;
+            let tally = outcome.tallied;
             generator.cpu_user += outcome.processor.user;
             generator.cpu_system += outcome.processor.system;
             generator.ports_exhausted += tally.ports_exhausted;
             connections += tally.most_connections;
-            let waited = tally.waited as f64 / measured.as_nanos().max(1) as f64;
-            generator.workers.push(WorkerHealth {
-                busy: (1.0 - waited).clamp(0.0, 1.0),
-                longest_turn: nanos(tally.longest_turn),
-                rested: (tally.rested as f64 / measured.as_nanos().max(1) as f64).min(1.0),
-                rest_latency_ratio: tally.rest_latency_ratio,
-                busy_waited: nanos(tally.busy_waited),
-                wake_up_latency: tally.wake_up_latency,
-            });
+            generator.workers.push(outcome.activity.health(
+                measured,
+                outcome.rest_latency_ratio,
+                outcome.wake_up_latency,
+            ));
             recorder_wait += tally.recorder_wait;
             for (sum, target) in targets.iter_mut().zip(&tally.targets) {
                 *sum = (sum.0 + target.0, sum.1 + target.1);
             }
             for (window, tally) in windows.iter_mut().zip(tally.windows) {
-                merge_window(window, &tally);
+                tally.add_to(window);
             }
         }
         generator.descriptors = (connections + 2 * self.crew.loops as u64, descriptors);
         let [mut warm_up, mut window, mut drain] = windows;
-        warm_up.duration = nanos(edges.measured.min(finished).saturating_sub(edges.start));
+        warm_up.duration = edges.measured.min(finished).since(edges.start);
         window.duration = measured;
         window.ended.silent_from = silent_from(
             &window,
-            last_answer.unwrap_or(0).saturating_sub(edges.measured),
+            last_answer.unwrap_or(Instant::ZERO).since(edges.measured),
             last_end
-                .unwrap_or(0)
+                .unwrap_or(Instant::ZERO)
                 .min(end)
-                .saturating_sub(edges.measured),
+                .since(edges.measured),
         );
-        drain.duration = nanos(finished.saturating_sub(edges.end));
+        drain.duration = finished.since(edges.end);
         let machine = Machine::read();
         let setup = self.setup(edges, &machine);
         let circumstances = Circumstances {
@@ -479,7 +476,7 @@ impl Test<'_> {
             measured: window,
             warm_up: (!self.options.warm_up.is_zero()).then_some(warm_up),
             drain: (!drain.duration.is_zero()).then_some(drain),
-            timeline: timeline.finish(nanos(finished.saturating_sub(edges.start))),
+            timeline: timeline.finish(finished.since(edges.start)),
             targets: self.targets(&targets),
             sequence,
             skipped: std::collections::BTreeMap::new(),
@@ -524,10 +521,7 @@ impl Test<'_> {
                 }
             }
         };
-        let started = self
-            .crew
-            .clock
-            .realtime_of(Instant::from_nanos(edges.start));
+        let started = self.crew.clock.realtime_of(edges.start);
         Setup {
             url: match options.policy.tls {
                 true => format!("https://{}{path}", options.host),
@@ -560,81 +554,14 @@ const SILENCE: Duration = Duration::from_secs(1);
 
 /// When the last response of a window was complete, if the server was silent from then on: every exchange that
 /// ended later failed, and the silence was longer than any exchange took. Both instants are from the start of
-/// the window, in nanoseconds.
-fn silent_from(window: &Window, last_answer: u64, last_end: u64) -> Option<Duration> {
-    if window.counts.completed == 0 || last_answer == 0 {
+/// the window.
+fn silent_from(window: &Window, last_answer: Duration, last_end: Duration) -> Option<Duration> {
+    if window.counts.completed == 0 || last_answer.is_zero() {
         return None;
     }
     let latency = &window.latency;
     let longest = [&latency.first_byte, &latency.transfer].map(|times| times.max());
     let longest: Duration = longest.into_iter().flatten().sum();
-    let silence = nanos(last_end.saturating_sub(last_answer));
-    (silence >= SILENCE && silence > longest).then(|| nanos(last_answer))
-}
-
-fn merge_window(to: &mut Window, from: &WindowTally) {
-    merge_counts(&mut to.counts, from.counts());
-    let Octets {
-        request_heads,
-        request_fields,
-        request_bodies,
-        response_heads,
-        response_fields,
-        response_bodies,
-        content,
-        failed_responses,
-    } = from.octets;
-    to.octets.request_heads += request_heads;
-    to.octets.request_bodies += request_bodies;
-    to.octets.request_fields += request_fields;
-    to.octets.response_heads += response_heads;
-    to.octets.response_fields += response_fields;
-    to.octets.response_bodies += response_bodies;
-    to.octets.content += content;
-    to.octets.failed_responses += failed_responses;
-    let Latency {
-        corrected,
-        uncorrected,
-        queue,
-        send_lag,
-        connect,
-        tls,
-        first_byte,
-        transfer,
-        page,
-        failed,
-    } = &from.latency;
-    for (to, from) in [
-        (&mut to.latency.corrected, corrected),
-        (&mut to.latency.uncorrected, uncorrected),
-        (&mut to.latency.queue, queue),
-        (&mut to.latency.send_lag, send_lag),
-        (&mut to.latency.connect, connect),
-        (&mut to.latency.tls, tls),
-        (&mut to.latency.first_byte, first_byte),
-        (&mut to.latency.transfer, transfer),
-        (&mut to.latency.page, page),
-        (&mut to.latency.failed, failed),
-    ] {
-        to.merge(from);
-    }
-    let Ended {
-        completed,
-        status_errors,
-        failed,
-        received,
-        useful,
-        connected,
-        silent_from: _,
-    } = from.ended;
-    to.ended.completed += completed;
-    to.ended.status_errors += status_errors;
-    to.ended.failed += failed;
-    to.ended.received = Bytes(to.ended.received.0 + received.0);
-    to.ended.useful += useful;
-    to.ended.connected += connected;
-    to.connections.merge(&from.connections);
-    to.handshakes.merge(&from.handshakes);
-    to.frames.merge(&from.frames.frames());
-    to.datagrams.merge(&from.datagrams);
+    let silence = last_end.saturating_sub(last_answer);
+    (silence >= SILENCE && silence > longest).then_some(last_answer)
 }

@@ -1,23 +1,20 @@
 //! What all loops of a test share: the plan, the requests and a few counters.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use fathometer_analysis::load::SequenceUse;
-use fathometer_http::client::{Connection, PreparedRequest, SendError};
+use fathometer_http::client::{PreparedRequest, SendError};
 use fathometer_http::driver::{Policy, Protocol};
-use fathometer_http::h1::client::{self as http1, Timeouts, is_idempotent};
-use fathometer_http::h2::client::{self as http2, Scheme};
-use fathometer_http::h2::settings::Settings;
+use fathometer_http::h1::client::is_idempotent;
 use fathometer_model::Seed;
 use fathometer_sys::SocketOptions;
 use fathometer_workload::plan::{Choice, PageId, Plan, Script, Target, TargetId};
 
-use super::machine::Machine;
-use super::quic::QuicPlan;
+use super::connections::QuicPlan;
+use super::exchange::Exchange;
 use super::security::{Security, without_port};
-use super::slot::Exchange;
 use super::{Limit, LoadError, Options, Users, Windows};
 
 /// State that the loops only read, and a few counters.
@@ -29,19 +26,14 @@ pub(super) struct Shared {
     pub(super) tls: Option<Security>,
     /// Where the policy has QUIC.
     pub(super) quic: Option<QuicPlan>,
-    windows: Windows,
+    pub(super) windows: Windows,
     pub(super) address: SocketAddr,
     pub(super) sockets: SocketOptions,
     /// Set once connected, and again after each read.
     pub(super) quick_ack: Option<bool>,
     pub(super) reset_on_close: bool,
     pub(super) max_requests: Option<u32>,
-    /// Nanoseconds.
-    pub(super) keep_alive: Option<u64>,
-    /// Nanoseconds.
-    pub(super) timeout: u64,
-    /// Nanoseconds.
-    pub(super) connect_timeout: u64,
+    pub(super) limits: Limits,
     /// A user keeps its pipelines full; see the [module](super).
     pub(super) fills: bool,
     /// The most exchanges planned in the measured window.
@@ -56,6 +48,17 @@ pub(super) struct Shared {
     stop: AtomicBool,
     /// Whether the machine has a processor to spare for busy-waiting.
     has_spare: AtomicBool,
+}
+
+/// The time limits of exchanges and connections.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// The longest time from the plan of an exchange to its end.
+    pub(super) timeout: Duration,
+    /// The longest time for connecting.
+    pub(super) connect_timeout: Duration,
+    /// How long a connection may be idle before this side closes it; `None`: forever.
+    pub(super) keep_alive: Option<Duration>,
 }
 
 /// A counter with a cache line of its own.
@@ -109,9 +112,11 @@ impl Shared {
             quick_ack: options.sockets.quick_ack,
             reset_on_close: options.reset_on_close,
             max_requests: options.max_requests.map(|most| most.max(1)),
-            keep_alive: options.keep_alive.map(|time| time.as_nanos() as u64),
-            timeout: options.timeout.as_nanos() as u64,
-            connect_timeout: options.connect_timeout.as_nanos() as u64,
+            limits: Limits {
+                timeout: options.timeout,
+                connect_timeout: options.connect_timeout,
+                keep_alive: options.keep_alive,
+            },
             fills: is_kept_full(&options.policy)
                 && endless
                 && !scripted
@@ -134,43 +139,6 @@ impl Shared {
         })
     }
 
-    /// Creates the machine of a connection. The loop enforces the time limits, which count from the planned
-    /// instant.
-    pub(super) fn machine(&self) -> Machine {
-        let timeouts = Timeouts {
-            head: None,
-            idle: None,
-            total: None,
-            ..Timeouts::default()
-        };
-        let connection: Connection = match self.policy.protocol {
-            Protocol::Http3 => return Machine::Quic(None),
-            Protocol::Http2 => http2::Connection::new(http2::Config {
-                scheme: match self.policy.tls {
-                    true => Scheme::Https,
-                    false => Scheme::Http,
-                },
-                streams: self.policy.streams.map_or(u32::MAX, u32::from),
-                settings: Settings {
-                    initial_window_size: self.windows.stream,
-                    ..http2::Config::default().settings
-                },
-                connection_window: self.windows.connection,
-                timeouts,
-                settings_timeout: None,
-                ..http2::Config::default()
-            })
-            .into(),
-            _ => http1::Connection::new(http1::Config {
-                depth: self.depth(),
-                timeouts,
-                ..http1::Config::default()
-            })
-            .into(),
-        };
-        Machine::Stream(connection)
-    }
-
     /// The most unanswered requests on a connection.
     pub(super) fn depth(&self) -> u16 {
         match self.policy.protocol {
@@ -185,9 +153,12 @@ impl Shared {
     }
 
     /// Whether it is safe to carry these exchanges out twice.
-    pub(super) fn is_harmless(&self, exchanges: &VecDeque<Exchange>) -> bool {
-        exchanges.iter().all(|exchange| {
-            let target = self.target(TargetId(exchange.target));
+    pub(super) fn is_harmless<'e>(
+        &self,
+        mut exchanges: impl Iterator<Item = &'e Exchange>,
+    ) -> bool {
+        exchanges.all(|exchange| {
+            let target = self.target(TargetId(exchange.target()));
             is_idempotent(&target.method) && target.content.is_none()
         })
     }
@@ -273,18 +244,18 @@ impl Shared {
         Some(pages.clamp(1.0, 1e9) as u32)
     }
 
-    /// The pause after the `page`-th page of a session, in nanoseconds.
-    pub(super) fn pause_after(&self, session: u64, page: u32) -> u64 {
+    /// The pause after the `page`-th page of a session.
+    pub(super) fn pause_after(&self, session: u64, page: u32) -> Duration {
         if let Some(script) = self.script(session) {
             let step = script.steps.get(page as usize);
-            return step.map_or(0, |(_, pause)| pause.as_nanos() as u64);
+            return step.map_or(Duration::ZERO, |&(_, pause)| pause);
         }
         let Some(law) = self.plan.sessions.off else {
-            return 0;
+            return Duration::ZERO;
         };
         let seconds = law.sample(self.off_seed.child(session), page.into());
         // A pause of more than thirty years would overflow the clock, and is longer than any test.
-        (seconds.clamp(0.0, 1e9) * 1e9) as u64
+        Duration::from_nanos((seconds.clamp(0.0, 1e9) * 1e9) as u64)
     }
 
     /// Ends the test for all loops.

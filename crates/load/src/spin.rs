@@ -26,8 +26,8 @@ use super::LoadError;
 const SLEEPS: usize = 32;
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// The step of the estimate: the estimate divided by the first number, but at least the second, in nanoseconds.
-const STEP: (u64, u64) = (32, 50);
+/// The step of the estimate: the estimate divided by the first number, but at least the second.
+const STEP: (u32, Duration) = (32, Duration::from_nanos(50));
 
 /// How often contention is read.
 pub(super) const PERIOD: Duration = Duration::from_millis(50);
@@ -38,10 +38,10 @@ const SHORT: f64 = 0.05;
 /// How long no loop busy-waits once processors were short: at first, and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
 
-/// The wake-up latency of a thread: its median, in nanoseconds.
+/// The wake-up latency of a thread: its median.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WakeUps {
-    median: u64,
+    median: Duration,
 }
 
 impl WakeUps {
@@ -53,22 +53,22 @@ impl WakeUps {
             let before = clock.now();
             poller.wait(Some(SLEEP))?;
             let latency = clock.now().since(before).saturating_sub(SLEEP);
-            latencies.push(latency.as_nanos() as u64);
+            latencies.push(latency);
         }
         Ok(WakeUps::of(latencies))
     }
 
-    fn of(mut latencies: Vec<u64>) -> WakeUps {
+    fn of(mut latencies: Vec<Duration>) -> WakeUps {
         latencies.sort_unstable();
         let middle = latencies.get(latencies.len() / 2);
         WakeUps {
-            median: middle.copied().unwrap_or(0),
+            median: middle.copied().unwrap_or(Duration::ZERO),
         }
     }
 
-    /// Records that a sleep lasted this many nanoseconds longer than it should. The estimate moves one step
+    /// Records that a sleep lasted this much longer than it should. The estimate moves one step
     /// towards it, and so settles at the median of the last sleeps: outliers count no more than others.
-    pub(super) fn took(&mut self, latency: u64) {
+    pub(super) fn took(&mut self, latency: Duration) {
         let step = (self.median / STEP.0).max(STEP.1);
         self.median = match latency > self.median {
             true => self.median + step.min(latency - self.median),
@@ -77,14 +77,14 @@ impl WakeUps {
     }
 
     pub(super) fn median(&self) -> Duration {
-        Duration::from_nanos(self.median)
+        self.median
     }
 
-    /// How long before a planned instant to stop sleeping, in nanoseconds; `longest` is what the options allow.
-    pub(super) fn spin(&self, longest: u64, has_spare: bool) -> u64 {
+    /// How long before a planned instant to stop sleeping; `longest` is what the options allow.
+    pub(super) fn spin(&self, longest: Duration, has_spare: bool) -> Duration {
         match has_spare {
             true => self.median.min(longest),
-            false => 0,
+            false => Duration::ZERO,
         }
     }
 }
@@ -159,35 +159,37 @@ mod tests {
 
     #[test]
     fn a_loop_busy_waits_for_the_median_wake_up_latency_and_not_longer() {
-        let mut latencies = vec![14_000; 31];
-        latencies.push(4_000_000);
+        let micros = Duration::from_micros;
+        let mut latencies = vec![micros(14); 31];
+        latencies.push(micros(4_000));
         let wake_ups = WakeUps::of(latencies);
-        assert_eq!(wake_ups.spin(50_000, true), 14_000);
-        assert_eq!(wake_ups.spin(5_000, true), 5_000);
-        assert_eq!(wake_ups.spin(50_000, false), 0);
-        assert_eq!(wake_ups.spin(0, true), 0);
+        assert_eq!(wake_ups.spin(micros(50), true), micros(14));
+        assert_eq!(wake_ups.spin(micros(5), true), micros(5));
+        assert_eq!(wake_ups.spin(micros(50), false), Duration::ZERO);
+        assert_eq!(wake_ups.spin(Duration::ZERO, true), Duration::ZERO);
         assert_eq!(WakeUps::of(Vec::new()).median(), Duration::ZERO);
     }
 
     #[test]
     fn the_estimate_follows_the_median_and_no_single_sleep() {
-        let mut wake_ups = WakeUps::of(vec![40_000]);
+        let nanos = Duration::from_nanos;
+        let mut wake_ups = WakeUps::of(vec![nanos(40_000)]);
         // Three of four sleeps end within 4 µs, each fourth a millisecond late.
         for number in 0..2000 {
             wake_ups.took(match number % 4 {
-                0 => 1_000_000,
-                odd => 2_000 + odd * 500,
+                0 => nanos(1_000_000),
+                odd => nanos(2_000 + odd * 500),
             });
         }
         let median = wake_ups.median().as_nanos();
         assert!((2_400..4_000).contains(&median), "{median}");
         // The machine slows down.
         for _ in 0..2000 {
-            wake_ups.took(30_000);
+            wake_ups.took(nanos(30_000));
         }
         assert_eq!(wake_ups.median(), Duration::from_micros(30));
         for _ in 0..2000 {
-            wake_ups.took(0);
+            wake_ups.took(Duration::ZERO);
         }
         assert_eq!(wake_ups.median(), Duration::ZERO);
     }

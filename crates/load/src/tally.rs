@@ -6,27 +6,28 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use fathometer_analysis::load::{
-    Connections, Counts, Datagrams, Distribution, Ended, Handshakes, Latency, Octets,
+    Connections, Counts, Datagrams, Distribution, Ended, Handshakes, Latency, Octets, Window,
 };
 use fathometer_http::client::Received;
-use fathometer_model::{Bytes, ExchangeRow, Failure, Outcome, TestPhase};
+use fathometer_model::{Bytes, ExchangeRow, Failure, Instant, Outcome, TestPhase};
 
+use super::connections::End;
+use super::exchange::Exchange;
 use super::frames::FrameTally;
 use super::recorder::Rows;
-use super::slot::{End, Exchange};
-use super::timeline::{Part, Spares};
+use super::timeline::{Part, Spares, merge_counts};
 
 /// Status codes are counted by their number.
 const STATUSES: usize = 1000;
 
-/// The edges of the windows, in nanoseconds of the clock.
+/// The edges of the windows, in this order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Edges {
-    pub(super) start: u64,
+    pub(super) start: Instant,
     /// The measured window begins.
-    pub(super) measured: u64,
-    /// It ends; `u64::MAX` when that is not known beforehand.
-    pub(super) end: u64,
+    pub(super) measured: Instant,
+    /// It ends; [`NEVER`](super::timers::NEVER) when that is not known beforehand.
+    pub(super) end: Instant,
 }
 
 /// The index of the measured window.
@@ -34,48 +35,54 @@ const MEASURED: usize = 1;
 
 impl Edges {
     /// The index of an instant's window: warm-up, measured, drain.
-    fn window(&self, at: u64) -> usize {
+    fn window(&self, at: Instant) -> usize {
         usize::from(at >= self.measured) + usize::from(at >= self.end)
     }
 
     /// How much of a period lies in each window.
-    fn parts(&self, from: u64, to: u64) -> [u64; 3] {
-        let warm_up = to.min(self.measured).saturating_sub(from);
-        let measured = self.measured_part(from, to);
-        [warm_up, measured, (to - from) - warm_up - measured]
+    fn parts(&self, from: Instant, to: Instant) -> [Duration; 3] {
+        let warm_up = nanos(from, to.min(self.measured).max(from));
+        let measured = self.measured_nanos(from, to);
+        let drain = nanos(from, to) - warm_up - measured;
+        [warm_up, measured, drain].map(Duration::from_nanos)
     }
 
     /// How much of a period lies in the measured window.
-    fn measured_part(&self, from: u64, to: u64) -> u64 {
-        to.min(self.end).saturating_sub(from.max(self.measured))
+    pub(super) fn measured_part(&self, from: Instant, to: Instant) -> Duration {
+        Duration::from_nanos(self.measured_nanos(from, to))
+    }
+
+    fn measured_nanos(&self, from: Instant, to: Instant) -> u64 {
+        let from = from.max(self.measured);
+        nanos(from, to.min(self.end).max(from))
     }
 }
 
 /// The figures of one window of one loop.
 #[derive(Default)]
 pub(super) struct WindowTally {
-    pub(super) planned: u64,
-    pub(super) sent: u64,
-    pub(super) completed: u64,
-    pub(super) unfinished: u64,
-    pub(super) wrong_size: u64,
-    pub(super) retried: u64,
-    pub(super) connects: u64,
-    pub(super) connected: u64,
-    pub(super) pages: u64,
-    pub(super) page_connections: u64,
-    pub(super) pages_failed: u64,
-    pub(super) sessions: u64,
+    planned: u64,
+    sent: u64,
+    completed: u64,
+    unfinished: u64,
+    wrong_size: u64,
+    retried: u64,
+    connects: u64,
+    connected: u64,
+    pages: u64,
+    page_connections: u64,
+    pages_failed: u64,
+    sessions: u64,
     statuses: Vec<u64>,
     failures: [u64; Failure::ALL.len()],
     connect_failures: [u64; Failure::ALL.len()],
-    pub(super) octets: Octets,
-    pub(super) latency: Latency,
-    pub(super) ended: Ended,
-    pub(super) connections: Connections,
-    pub(super) handshakes: Handshakes,
-    pub(super) frames: FrameTally,
-    pub(super) datagrams: Datagrams,
+    octets: Octets,
+    latency: Latency,
+    ended: Ended,
+    connections: Connections,
+    handshakes: Handshakes,
+    frames: FrameTally,
+    datagrams: Datagrams,
 }
 
 fn by_failure(counts: &[u64; Failure::ALL.len()]) -> BTreeMap<Failure, u64> {
@@ -110,8 +117,76 @@ impl WindowTally {
         }
     }
 
+    /// Adds its figures to those of a result's window.
+    pub(super) fn add_to(&self, to: &mut Window) {
+        merge_counts(&mut to.counts, self.counts());
+        let Octets {
+            request_heads,
+            request_fields,
+            request_bodies,
+            response_heads,
+            response_fields,
+            response_bodies,
+            content,
+            failed_responses,
+        } = self.octets;
+        to.octets.request_heads += request_heads;
+        to.octets.request_bodies += request_bodies;
+        to.octets.request_fields += request_fields;
+        to.octets.response_heads += response_heads;
+        to.octets.response_fields += response_fields;
+        to.octets.response_bodies += response_bodies;
+        to.octets.content += content;
+        to.octets.failed_responses += failed_responses;
+        let Latency {
+            corrected,
+            uncorrected,
+            queue,
+            send_lag,
+            connect,
+            tls,
+            first_byte,
+            transfer,
+            page,
+            failed,
+        } = &self.latency;
+        for (to, from) in [
+            (&mut to.latency.corrected, corrected),
+            (&mut to.latency.uncorrected, uncorrected),
+            (&mut to.latency.queue, queue),
+            (&mut to.latency.send_lag, send_lag),
+            (&mut to.latency.connect, connect),
+            (&mut to.latency.tls, tls),
+            (&mut to.latency.first_byte, first_byte),
+            (&mut to.latency.transfer, transfer),
+            (&mut to.latency.page, page),
+            (&mut to.latency.failed, failed),
+        ] {
+            to.merge(from);
+        }
+        let Ended {
+            completed,
+            status_errors,
+            failed,
+            received,
+            useful,
+            connected,
+            silent_from: _,
+        } = self.ended;
+        to.ended.completed += completed;
+        to.ended.status_errors += status_errors;
+        to.ended.failed += failed;
+        to.ended.received = Bytes(to.ended.received.0 + received.0);
+        to.ended.useful += useful;
+        to.ended.connected += connected;
+        to.connections.merge(&self.connections);
+        to.handshakes.merge(&self.handshakes);
+        to.frames.merge(&self.frames.frames());
+        to.datagrams.merge(&self.datagrams);
+    }
+
     /// The counts in the form that results have.
-    pub(super) fn counts(&self) -> Counts {
+    fn counts(&self) -> Counts {
         let statuses = self.statuses.iter().copied().enumerate();
         Counts {
             planned: self.planned,
@@ -142,11 +217,12 @@ const LONGEST_LIFE: Duration = Duration::from_secs(3600);
 /// Samples that are counted at a time.
 const SAMPLES: usize = 512;
 
-/// Times to be counted, in nanoseconds; `kind` says which ones.
+/// Times to be counted; `kind` says which ones.
 struct Sample {
     window: u8,
     kind: Kind,
-    times: [u64; 4],
+    /// In nanoseconds, the unit of the histograms: a [`Duration`] would be a division for each.
+    nanos: [u64; 4],
 }
 
 enum Kind {
@@ -156,39 +232,47 @@ enum Kind {
 }
 
 /// The counts and times of one loop.
+///
+/// Every planned exchange is counted in the window of its planned instant: there it is completed, failed or
+/// unfinished exactly once. What happens to connections is counted in the window of its instant. The interval
+/// that is open begins where the last one was closed.
 pub(super) struct Tally {
-    pub(super) edges: Edges,
+    edges: Edges,
     /// Warm-up, measured, drain.
-    pub(super) windows: [WindowTally; 3],
+    windows: [WindowTally; 3],
     part: Part,
-    part_ends: u64,
-    interval: u64,
+    part_ends: Instant,
+    interval: Duration,
     samples: Vec<Sample>,
-    parts: Option<Sender<Part>>,
+    parts: Sender<Part>,
     /// Where unused parts come from and merged parts go back to.
     spares: Arc<Spares>,
-    pub(super) rows: Option<Rows>,
+    rows: Option<Rows>,
+    /// For each target: completed exchanges, and those that failed or have status 400 and above.
+    targets: Vec<(u64, u64)>,
+    /// Connections that are open or being opened: now, and the most so far.
+    connections: u64,
+    most_connections: u64,
+    ports_exhausted: u64,
+    /// When the last exchange ended.
+    last_end: Instant,
+    /// When the last response was complete; zero: none.
+    last_answer: Instant,
+}
+
+/// What a loop has counted.
+pub(super) struct Tallied {
+    /// Warm-up, measured, drain.
+    pub(super) windows: [WindowTally; 3],
     /// For each target: completed exchanges, and those that failed or have status 400 and above.
     pub(super) targets: Vec<(u64, u64)>,
-    /// Connections that are open or being opened: now, and the most so far.
-    pub(super) connections: u64,
+    /// The most connections that were open or being opened at a time.
     pub(super) most_connections: u64,
     pub(super) ports_exhausted: u64,
-    /// Time of the measured window that was spent waiting, in nanoseconds.
-    pub(super) waited: u64,
-    /// The part of it that was rests, and their effect on the mean latency.
-    pub(super) rested: u64,
-    pub(super) rest_latency_ratio: Option<f64>,
-    /// The part of it that was busy-waiting before planned instants, and the median wake-up latency.
-    pub(super) busy_waited: u64,
-    pub(super) wake_up_latency: Option<Duration>,
-    pub(super) longest_turn: u64,
-    /// When the last wait ended.
-    woken: u64,
     /// When the last exchange ended.
-    pub(super) last_end: u64,
-    /// When the last response was complete.
-    pub(super) last_answer: u64,
+    pub(super) last_end: Instant,
+    /// When the last response was complete; zero: none.
+    pub(super) last_answer: Instant,
     /// Time spent waiting for the recorder.
     pub(super) recorder_wait: Duration,
 }
@@ -201,13 +285,12 @@ impl Tally {
         rows: Option<Rows>,
         targets: usize,
     ) -> Tally {
-        let interval = interval.as_nanos() as u64;
         let longest = spares.longest();
         Tally {
             edges: Edges {
-                start: 0,
-                measured: 0,
-                end: 0,
+                start: Instant::ZERO,
+                measured: Instant::ZERO,
+                end: Instant::ZERO,
             },
             // The other windows are short and need little memory.
             windows: [
@@ -216,26 +299,18 @@ impl Tally {
                 WindowTally::default(),
             ],
             part: spares.take(0),
-            part_ends: 0,
+            part_ends: Instant::ZERO,
             interval,
             samples: Vec::with_capacity(SAMPLES),
-            parts: Some(parts),
+            parts,
             spares,
             rows,
             targets: vec![(0, 0); targets],
             connections: 0,
             most_connections: 0,
             ports_exhausted: 0,
-            waited: 0,
-            rested: 0,
-            rest_latency_ratio: None,
-            busy_waited: 0,
-            wake_up_latency: None,
-            longest_turn: 0,
-            woken: 0,
-            last_end: 0,
-            last_answer: 0,
-            recorder_wait: Duration::ZERO,
+            last_end: Instant::ZERO,
+            last_answer: Instant::ZERO,
         }
     }
 
@@ -243,22 +318,26 @@ impl Tally {
     pub(super) fn begin(&mut self, edges: Edges) {
         self.edges = edges;
         self.part_ends = edges.start + self.interval;
-        self.woken = edges.start;
         self.last_end = edges.start;
     }
 
+    /// The edges of its windows.
+    pub(super) fn edges(&self) -> &Edges {
+        &self.edges
+    }
+
     /// The window of an instant.
-    pub(super) fn at(&mut self, instant: u64) -> &mut WindowTally {
+    fn at(&mut self, instant: Instant) -> &mut WindowTally {
         &mut self.windows[self.edges.window(instant)]
     }
 
     /// When the interval ends.
-    pub(super) fn interval_end(&self) -> u64 {
+    pub(super) fn interval_end(&self) -> Instant {
         self.part_ends
     }
 
     /// How long an interval is.
-    pub(super) fn interval(&self) -> u64 {
+    pub(super) fn interval(&self) -> Duration {
         self.interval
     }
 
@@ -266,29 +345,34 @@ impl Tally {
     pub(super) fn close_interval(&mut self) {
         self.count_samples();
         self.part.connections = self.connections;
-        self.part.so_far = self.at(self.part_ends - 1).counts();
+        // An interval belongs to the window of its last instant.
+        let last = Instant::from_nanos(self.part_ends.as_nanos() - 1);
+        self.part.so_far = self.at(last).counts();
         let next = self.spares.take(self.part.interval + 1);
         let part = std::mem::replace(&mut self.part, next);
-        if let Some(parts) = &self.parts {
-            // Fails when the receiver is closed.
-            let _ = parts.send(part);
-        }
+        // Fails when the receiver is closed.
+        let _ = self.parts.send(part);
         self.part_ends += self.interval;
         if let Some(rows) = &mut self.rows {
             rows.hand_over();
         }
     }
 
-    /// Closes the channels: nothing more follows.
-    pub(super) fn hang_up(&mut self) {
-        self.parts = None;
-        if let Some(rows) = self.rows.take() {
-            self.recorder_wait = rows.waited;
+    /// Closes the channels, and returns what was counted.
+    pub(super) fn finish(self) -> Tallied {
+        Tallied {
+            windows: self.windows,
+            targets: self.targets,
+            most_connections: self.most_connections,
+            ports_exhausted: self.ports_exhausted,
+            last_end: self.last_end,
+            last_answer: self.last_answer,
+            recorder_wait: self.rows.map_or(Duration::ZERO, |rows| rows.waited),
         }
     }
 
     /// A page has ended, with every exchange complete or not.
-    pub(super) fn page(&mut self, started: u64, now: u64, complete: bool, connected: u32) {
+    pub(super) fn page(&mut self, started: Instant, now: Instant, complete: bool, connected: u32) {
         let window = self.edges.window(started);
         match complete {
             true => {
@@ -300,12 +384,12 @@ impl Tally {
         self.sample(Sample {
             window: window as u8,
             kind: Kind::Page,
-            times: [now.saturating_sub(started), 0, 0, 0],
+            nanos: [nanos(started, now.max(started)), 0, 0, 0],
         });
     }
 
     /// An exchange was planned. `announced`: its interval has already counted it.
-    pub(super) fn planned(&mut self, planned: u64, announced: bool) {
+    pub(super) fn planned(&mut self, planned: Instant, announced: bool) {
         self.at(planned).planned += 1;
         self.part.planned += u64::from(!announced);
     }
@@ -317,17 +401,19 @@ impl Tally {
 
     /// The first byte of a request was handed to the kernel, just now; its instants are complete up to that.
     pub(super) fn sent(&mut self, exchange: &Exchange) {
-        let window = &mut self.windows[self.edges.window(exchange.planned)];
+        let (planned, due) = (exchange.planned_at(), exchange.due_at());
+        let place = self.edges.window(planned);
+        let window = &mut self.windows[place];
         window.sent += 1;
-        window.octets.request_heads.0 += u64::from(exchange.head);
-        window.octets.request_fields.0 += u64::from(exchange.fields);
-        window.octets.request_bodies.0 += exchange.content;
+        window.octets.request_heads += Bytes(exchange.head().into());
+        window.octets.request_fields += Bytes(exchange.fields().into());
+        window.octets.request_bodies += exchange.content();
         self.sample(Sample {
-            window: self.edges.window(exchange.planned) as u8,
+            window: place as u8,
             kind: Kind::Sent,
-            times: [
-                exchange.due - exchange.planned,
-                exchange.sent.saturating_sub(exchange.due),
+            nanos: [
+                nanos(planned, due),
+                nanos(due, exchange.sent_at().max(due)),
                 0,
                 0,
             ],
@@ -352,7 +438,7 @@ impl Tally {
         } = self;
         for sample in samples.iter() {
             let latency = &mut windows[usize::from(sample.window)].latency;
-            let [one, two, three, four] = sample.times;
+            let [one, two, three, four] = sample.nanos;
             match sample.kind {
                 Kind::Sent => {
                     latency.queue.record_nanos(one);
@@ -378,9 +464,9 @@ impl Tally {
         exchange: &Exchange,
         received: &Received,
         wanted: Option<Bytes>,
-        now: u64,
+        now: Instant,
     ) {
-        let failed = exchange.status >= 400;
+        let failed = exchange.status() >= 400;
         let octets = received.head + received.body;
         let ended = &mut self.windows[self.edges.window(now)].ended;
         ended.completed += 1;
@@ -392,12 +478,13 @@ impl Tally {
         self.part.completed += 1;
         self.part.errors += u64::from(failed);
         self.part.received += octets;
-        let window = &mut self.windows[self.edges.window(exchange.planned)];
+        let place = self.edges.window(exchange.planned_at());
+        let window = &mut self.windows[place];
         window.completed += 1;
         if window.statuses.is_empty() {
             window.statuses = vec![0; STATUSES];
         }
-        window.statuses[usize::from(exchange.status)] += 1;
+        window.statuses[usize::from(exchange.status())] += 1;
         window.octets.response_heads += received.head;
         window.octets.response_fields += received.fields;
         window.octets.response_bodies += received.body;
@@ -407,18 +494,19 @@ impl Tally {
         }
         self.last_end = now;
         self.last_answer = now;
+        let (sent, first_byte) = (exchange.sent_at(), exchange.first_byte_at());
         self.sample(Sample {
-            window: self.edges.window(exchange.planned) as u8,
+            window: place as u8,
             kind: Kind::Completed,
-            times: [
-                now - exchange.planned,
-                now - exchange.sent,
-                exchange.first_byte - exchange.sent,
-                now - exchange.first_byte,
+            nanos: [
+                nanos(exchange.planned_at(), now),
+                nanos(sent, now),
+                nanos(sent, first_byte),
+                nanos(first_byte, now),
             ],
         });
-        if self.edges.window(exchange.planned) == MEASURED
-            && let Some(target) = self.targets.get_mut(exchange.target as usize)
+        if place == MEASURED
+            && let Some(target) = self.targets.get_mut(exchange.target() as usize)
         {
             match failed {
                 true => target.1 += 1,
@@ -434,26 +522,28 @@ impl Tally {
         exchange: &Exchange,
         failure: Option<Failure>,
         received: &Received,
-        now: u64,
+        now: Instant,
     ) {
-        let corrected = nanos(now.saturating_sub(exchange.planned));
-        let place = self.edges.window(now);
-        let window = &mut self.windows[self.edges.window(exchange.planned)];
+        let corrected = now.since(exchange.planned_at());
+        let place = self.edges.window(exchange.planned_at());
+        let window = &mut self.windows[place];
         window.latency.corrected.record(corrected);
         window.latency.failed.record(corrected);
         window.octets.failed_responses += received.head + received.body;
-        if exchange.sent > 0 {
-            let uncorrected = nanos(now.saturating_sub(exchange.sent));
-            window.latency.uncorrected.record(uncorrected);
+        if exchange.is_sent() {
+            window
+                .latency
+                .uncorrected
+                .record(now.since(exchange.sent_at()));
         }
         match failure {
             Some(failure) => {
                 window.failures[failure as usize] += 1;
-                self.windows[place].ended.failed += 1;
+                self.at(now).ended.failed += 1;
                 self.part.errors += 1;
                 self.part.latency.record(corrected);
-                if self.edges.window(exchange.planned) == MEASURED
-                    && let Some(target) = self.targets.get_mut(exchange.target as usize)
+                if place == MEASURED
+                    && let Some(target) = self.targets.get_mut(exchange.target() as usize)
                 {
                     target.1 += 1;
                 }
@@ -463,31 +553,100 @@ impl Tally {
         self.last_end = now;
     }
 
+    /// A request is sent again.
+    pub(super) fn retried(&mut self, now: Instant) {
+        self.at(now).retried += 1;
+    }
+
+    /// A session has ended, with all of its pages.
+    pub(super) fn session_ended(&mut self, now: Instant) {
+        self.at(now).sessions += 1;
+    }
+
+    /// A connection is to be opened.
+    pub(super) fn connect_begins(&mut self, now: Instant) {
+        self.at(now).connects += 1;
+    }
+
+    /// A connection could not be opened because no local port was left.
+    pub(super) fn port_missing(&mut self) {
+        self.ports_exhausted += 1;
+    }
+
     /// A connection could not be established.
-    pub(super) fn connect_failed(&mut self, failure: Failure, now: u64) {
+    pub(super) fn connect_failed(&mut self, failure: Failure, now: Instant) {
         self.at(now).connect_failures[failure as usize] += 1;
     }
 
+    /// A connection has its socket.
+    pub(super) fn connection_opened(&mut self) {
+        self.connections += 1;
+        self.most_connections = self.most_connections.max(self.connections);
+    }
+
+    /// A connection's socket was closed.
+    pub(super) fn connection_closed(&mut self) {
+        self.connections -= 1;
+    }
+
+    /// The transport of a connection was established after this time.
+    pub(super) fn reached(&mut self, took: Duration, now: Instant) {
+        self.at(now).latency.connect.record(took);
+    }
+
+    /// TLS over TCP was established after this time.
+    pub(super) fn secured(&mut self, took: Duration, now: Instant) {
+        self.at(now).latency.tls.record(took);
+    }
+
+    /// A connection can be used.
+    pub(super) fn established(&mut self, now: Instant) {
+        let window = self.at(now);
+        window.connected += 1;
+        window.ended.connected += 1;
+    }
+
+    /// The handshakes of the window of an instant.
+    pub(super) fn handshakes(&mut self, now: Instant) -> &mut Handshakes {
+        &mut self.at(now).handshakes
+    }
+
+    /// The frames of the window of an instant.
+    pub(super) fn frames(&mut self, at: Instant) -> &mut FrameTally {
+        &mut self.at(at).frames
+    }
+
+    /// Counts datagrams into the window of an instant.
+    pub(super) fn datagrams(&mut self, datagrams: &Datagrams, at: Instant) {
+        self.at(at).datagrams.merge(datagrams);
+    }
+
     /// A connection was idle for this long.
-    pub(super) fn idled(&mut self, from: u64, to: u64) {
+    pub(super) fn idled(&mut self, from: Instant, to: Instant) {
         if from < to {
             let parts = self.edges.parts(from, to);
             for (window, part) in self.windows.iter_mut().zip(parts) {
-                window.connections.idle += nanos(part);
+                window.connections.idle += part;
             }
         }
     }
 
     /// A connection was open for this long.
-    pub(super) fn was_open(&mut self, from: u64, to: u64) {
+    pub(super) fn was_open(&mut self, from: Instant, to: Instant) {
         let parts = self.edges.parts(from, to);
         for (window, part) in self.windows.iter_mut().zip(parts) {
-            window.connections.open += nanos(part);
+            window.connections.open += part;
         }
     }
 
     /// A connection has ended that was established at `from` and carried this many exchanges.
-    pub(super) fn connection_ended(&mut self, end: End, from: u64, exchanges: u32, now: u64) {
+    pub(super) fn connection_ended(
+        &mut self,
+        end: End,
+        from: Instant,
+        exchanges: u32,
+        now: Instant,
+    ) {
         self.was_open(from, now);
         let connections = &mut self.at(now).connections;
         match end {
@@ -495,8 +654,13 @@ impl Tally {
             End::Server => connections.closed_by_server += 1,
             End::Failure => connections.failed += 1,
         }
-        connections.life.record(nanos(now - from));
+        connections.life.record(now.since(from));
         connections.exchanges.record(exchanges.into());
+    }
+
+    /// Whether there is a recorder.
+    pub(super) fn records(&self) -> bool {
+        self.rows.is_some()
     }
 
     /// Hands a row to the recorder, if there is one.
@@ -507,69 +671,58 @@ impl Tally {
         connection: u32,
         received: &Received,
         outcome: Outcome,
-        now: u64,
+        now: Instant,
     ) {
         if let Some(rows) = &mut self.rows {
             rows.push(ExchangeRow {
-                planned: exchange.planned,
-                due: exchange.due,
-                sent: exchange.sent,
-                first_byte: exchange.first_byte,
-                last_byte: now,
-                target: exchange.target,
-                page: exchange.page,
+                planned: exchange.planned_at().as_nanos(),
+                due: exchange.due_at().as_nanos(),
+                sent: exchange.sent_at().as_nanos(),
+                first_byte: exchange.first_byte_at().as_nanos(),
+                last_byte: now.as_nanos(),
+                target: exchange.target(),
+                page: exchange.page(),
                 user,
                 connection,
-                status: exchange.status,
+                status: exchange.status(),
                 outcome,
-                request_head: exchange.head,
-                request_body: exchange.content,
+                request_head: exchange.head(),
+                request_body: exchange.content().0,
                 response_head: received.head.0 as u32,
                 response_body: received.body.0,
-                phase: TestPhase::ALL[self.edges.window(exchange.planned)],
-                measured_from: self.edges.measured,
+                phase: TestPhase::ALL[self.edges.window(exchange.planned_at())],
+                measured_from: self.edges.measured.as_nanos(),
             });
         }
     }
-
-    /// A wait begins.
-    pub(super) fn waits(&mut self, now: u64) {
-        let turn = self.edges.measured_part(self.woken, now);
-        self.longest_turn = self.longest_turn.max(turn);
-    }
-
-    /// The loop has busy-waited for this long.
-    pub(super) fn busy_waited(&mut self, from: u64, to: u64) {
-        self.busy_waited += self.edges.measured_part(from, to);
-    }
-
-    /// A wait is over. `is_rest`: it was a rest.
-    pub(super) fn wakes(&mut self, began: u64, now: u64, is_rest: bool) {
-        let part = self.edges.measured_part(began, now);
-        self.waited += part;
-        if is_rest {
-            self.rested += part;
-        }
-        self.woken = now;
-    }
 }
 
-/// A number of nanoseconds as a duration.
-pub(super) fn nanos(nanos: u64) -> Duration {
-    Duration::from_nanos(nanos)
+/// The nanoseconds from one instant to another that is not earlier.
+fn nanos(from: Instant, to: Instant) -> u64 {
+    to.as_nanos() - from.as_nanos()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+
     use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    fn edges(start: u64, measured: u64, end: u64) -> Edges {
+        Edges {
+            start: at(start),
+            measured: at(measured),
+            end: at(end),
+        }
+    }
 
     #[test]
     fn a_stretch_of_time_is_shared_out_among_the_windows() {
-        let edges = Edges {
-            start: 0,
-            measured: 10,
-            end: 30,
-        };
+        let edges = edges(0, 10, 30);
         for (from, to, parts) in [
             (0, 40, [10, 20, 10]),
             (2, 7, [5, 0, 0]),
@@ -579,21 +732,100 @@ mod tests {
             (35, 35, [0, 0, 0]),
             (35, 39, [0, 0, 4]),
         ] {
-            assert_eq!(edges.parts(from, to), parts, "{from} to {to}");
+            let parts = parts.map(Duration::from_nanos);
+            assert_eq!(edges.parts(at(from), at(to)), parts, "{from} to {to}");
         }
     }
 
     #[test]
     fn an_instant_belongs_to_one_window() {
-        let edges = Edges {
-            start: 5,
-            measured: 10,
-            end: 20,
-        };
-        let windows = [5, 9, 10, 19, 20, 99].map(|at| edges.window(at));
+        let edges = edges(5, 10, 20);
+        let windows = [5, 9, 10, 19, 20, 99].map(|nanos| edges.window(at(nanos)));
         assert_eq!(windows, [0, 0, 1, 1, 2, 2]);
-        assert_eq!(edges.measured_part(5, 12), 2);
-        assert_eq!(edges.measured_part(12, 25), 8);
-        assert_eq!(edges.measured_part(1, 9), 0);
+        let measured = |from, to| edges.measured_part(at(from), at(to)).as_nanos();
+        assert_eq!(measured(5, 12), 2);
+        assert_eq!(measured(12, 25), 8);
+        assert_eq!(measured(1, 9), 0);
+    }
+
+    /// A tally with a warm-up of 100 ns and a measured window of 900 ns, of which intervals last 250 ns.
+    fn tally() -> (Tally, Receiver<Part>) {
+        let (parts, received) = channel();
+        let spares = Spares::new(1, Duration::from_secs(1));
+        let interval = Duration::from_nanos(250);
+        let mut tally = Tally::new(interval, (parts, spares), None, 1);
+        tally.begin(edges(1000, 1100, 2000));
+        (tally, received)
+    }
+
+    fn exchange(planned: u64) -> Exchange {
+        let mut exchange = Exchange::planned(at(planned), 0, 0, 0, 0);
+        exchange.could_leave(at(planned + 10));
+        exchange.leaves(at(planned + 15));
+        exchange.response_begins(at(planned + 40));
+        exchange.has_status(200);
+        exchange
+    }
+
+    #[test]
+    fn an_exchange_is_counted_in_the_window_that_it_was_planned_in() {
+        let (mut tally, _parts) = tally();
+        let received = Received {
+            head: Bytes(10),
+            body: Bytes(90),
+            ..Received::default()
+        };
+        for planned in [1090, 1500, 1600, 1990] {
+            let exchange = exchange(planned);
+            tally.planned(exchange.planned_at(), false);
+            tally.sent(&exchange);
+            match planned {
+                1600 => tally.failed(&exchange, Some(Failure::Reset), &received, at(1700)),
+                _ => tally.completed(&exchange, &received, None, at(planned + 50)),
+            }
+        }
+        tally.planned(at(1995), false);
+        let nothing = Received::default();
+        tally.failed(&exchange(1995), None, &nothing, at(2100));
+        tally.close_interval();
+        let tallied = tally.finish();
+        let counts = tallied.windows.each_ref().map(WindowTally::counts);
+        assert_eq!(counts.each_ref().map(|c| c.planned), [1, 4, 0]);
+        assert_eq!(counts.each_ref().map(|c| c.completed), [1, 2, 0]);
+        assert_eq!(counts.each_ref().map(|c| c.unfinished), [0, 1, 0]);
+        assert_eq!(counts[1].failures[&Failure::Reset], 1);
+        // Throughput counts when exchanges ended.
+        let ended = tallied.windows.each_ref().map(|w| w.ended.completed);
+        assert_eq!(ended, [0, 2, 1]);
+        assert_eq!(tallied.targets, [(2, 1)]);
+        let mut window = Window::default();
+        tallied.windows[1].add_to(&mut window);
+        let max = |times: &Distribution| times.max().map(|time| time.as_nanos());
+        assert_eq!(max(&window.latency.queue), Some(10));
+        assert_eq!(max(&window.latency.send_lag), Some(5));
+        assert_eq!(max(&window.latency.first_byte), Some(25));
+        assert_eq!(max(&window.latency.transfer), Some(10));
+        assert_eq!(window.octets.failed_responses, Bytes(100));
+        assert_eq!(
+            (tallied.last_answer, tallied.last_end),
+            (at(2040), at(2100))
+        );
+    }
+
+    #[test]
+    fn intervals_follow_each_other_and_have_the_counts_of_their_window() {
+        let (mut tally, parts) = tally();
+        tally.planned(at(1010), false);
+        assert_eq!(tally.interval_end(), at(1250));
+        tally.close_interval();
+        tally.connection_opened();
+        tally.announce(3);
+        assert_eq!(tally.interval_end(), at(1500));
+        tally.close_interval();
+        let parts: Vec<Part> = parts.try_iter().collect();
+        assert_eq!(parts.iter().map(|p| p.interval).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(parts.iter().map(|p| p.planned).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!((parts[0].connections, parts[1].connections), (0, 1));
+        assert_eq!(parts[0].so_far.planned, 0, "it ends in the measured window");
     }
 }

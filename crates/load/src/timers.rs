@@ -3,11 +3,16 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use fathometer_model::Instant;
+
+/// Later than every instant of a test.
+pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
+
 /// What a timer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// A connection may have timed out.
-    Slot(u32),
+    Connection(u32),
     /// QUIC has something to do on a connection.
     Quic(u32),
     /// A user continues.
@@ -16,28 +21,107 @@ pub(super) enum Timer {
     Step(u32),
 }
 
-/// Timers, in nanoseconds.
+/// The timers that are set. The earliest is due first.
 ///
-/// A timer is never cancelled: its handler checks whether it still applies. So a connection needs one timer per
-/// timeout period, and not one for every exchange.
+/// A timer is never cancelled: its handler checks whether it still applies ([`Deadline::is_reached`]). So a
+/// connection needs one timer per timeout period, and not one for every exchange.
 #[derive(Debug, Default)]
-pub(super) struct Timers(BinaryHeap<Reverse<(u64, Timer)>>);
+pub(super) struct Timers(BinaryHeap<Reverse<(Instant, Timer)>>);
 
 impl Timers {
-    pub(super) fn set(&mut self, at: u64, timer: Timer) {
+    pub(super) fn set(&mut self, at: Instant, timer: Timer) {
         self.0.push(Reverse((at, timer)));
     }
 
     /// When the next one is due.
-    pub(super) fn next(&self) -> Option<u64> {
+    pub(super) fn next(&self) -> Option<Instant> {
         self.0.peek().map(|&Reverse((at, _))| at)
     }
 
     /// Removes and returns the next one that is due.
-    pub(super) fn due(&mut self, now: u64) -> Option<(u64, Timer)> {
+    pub(super) fn due(&mut self, now: Instant) -> Option<(Instant, Timer)> {
         if self.next()? > now {
             return None;
         }
         self.0.pop().map(|Reverse(entry)| entry)
+    }
+}
+
+/// The one timer of a connection or a user that applies. Timers that were set for other instants do not.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// Sets a timer for `at`, whatever was set before.
+    pub(super) fn set(&mut self, at: Instant, timer: Timer, timers: &mut Timers) {
+        self.0 = Some(at);
+        timers.set(at, timer);
+    }
+
+    /// Makes sure that a timer is due by `at`: sets one, unless there is an earlier one.
+    pub(super) fn set_by(&mut self, at: Instant, timer: Timer, timers: &mut Timers) {
+        if self.0.is_none_or(|set| at < set) {
+            self.set(at, timer, timers);
+        }
+    }
+
+    /// Whether the timer that is due, which was set for `at`, applies. If so, no timer applies from now on.
+    pub(super) fn is_reached(&mut self, at: Instant) -> bool {
+        let applies = self.0 == Some(at);
+        if applies {
+            self.0 = None;
+        }
+        applies
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn timers_are_due_in_the_order_of_their_instants_and_not_before() {
+        let mut timers = Timers::default();
+        for nanos in [7, 3, 9, 3] {
+            timers.set(at(nanos), Timer::User(nanos as u32));
+        }
+        assert_eq!(timers.next(), Some(at(3)));
+        assert_eq!(timers.due(at(2)), None);
+        let due: Vec<u64> = std::iter::from_fn(|| timers.due(at(8)))
+            .map(|(at, _)| at.as_nanos())
+            .collect();
+        assert_eq!(due, [3, 3, 7]);
+        assert_eq!(timers.next(), Some(at(9)));
+    }
+
+    #[test]
+    fn only_the_earliest_timer_of_a_deadline_applies_and_only_once() {
+        let (mut timers, mut deadline) = (Timers::default(), Deadline::default());
+        let timer = Timer::Connection(1);
+        deadline.set_by(at(10), timer, &mut timers);
+        deadline.set_by(at(20), timer, &mut timers);
+        deadline.set_by(at(5), timer, &mut timers);
+        deadline.set_by(at(5), timer, &mut timers);
+        // The later instant needed no timer, and the same instant no second one.
+        let due: Vec<Instant> = std::iter::from_fn(|| timers.due(at(100)))
+            .map(|(at, _)| at)
+            .collect();
+        assert_eq!(due, [at(5), at(10)]);
+        assert!(deadline.is_reached(at(5)));
+        assert!(!deadline.is_reached(at(5)));
+        assert!(!deadline.is_reached(at(10)));
+    }
+
+    #[test]
+    fn a_deadline_can_be_moved_to_a_later_instant() {
+        let (mut timers, mut deadline) = (Timers::default(), Deadline::default());
+        deadline.set(at(10), Timer::User(0), &mut timers);
+        deadline.set(at(20), Timer::User(0), &mut timers);
+        assert!(!deadline.is_reached(at(10)));
+        assert!(deadline.is_reached(at(20)));
     }
 }

@@ -1,14 +1,17 @@
-//! The order in which connections are read: first in, first out, so that a connection that always has more to
-//! read does not block others.
+//! The order in which connections are read and written and users continue: first in, first out, so that one that
+//! always has more to do does not block others.
 
 use std::collections::VecDeque;
 
-/// Connections that wait to be read, each at most once.
+/// Connections or users that wait for their turn, each at most once.
+///
+/// One is in the queue if and only if its mark is set. The mark is where its owner keeps the rest of its state,
+/// and so costs no access to other memory.
 #[derive(Debug, Default)]
 pub(super) struct Turns(VecDeque<u32>);
 
 impl Turns {
-    /// Appends a connection, unless its mark `waits` says that it is already in the queue.
+    /// Appends a connection or user, unless its mark `waits` says that it is already in the queue.
     pub(super) fn add(&mut self, place: u32, waits: &mut bool) {
         if !std::mem::replace(waits, true) {
             self.0.push_back(place);

@@ -1,9 +1,13 @@
 //! The protocol machine of a connection, whichever protocol that is.
 
 use fathometer_http::client::{Connection, Event, PreparedRequest, Queued, RequestId, SendError};
-use fathometer_http::h2::client as http2;
+use fathometer_http::driver::Protocol;
+use fathometer_http::h1::client::{self as http1, Timeouts};
+use fathometer_http::h2::client::{self as http2, Scheme};
+use fathometer_http::h2::settings::Settings;
 use fathometer_model::{CloseReason, Failure, Instant};
 
+use super::super::shared::Shared;
 use super::quic::QuicConnection;
 
 /// The protocol machine of a connection.
@@ -19,6 +23,43 @@ pub(super) enum Machine {
 }
 
 impl Machine {
+    /// A machine for the connections of a test. The loop enforces the time limits, which count from the planned
+    /// instant.
+    pub(super) fn new(shared: &Shared) -> Machine {
+        let timeouts = Timeouts {
+            head: None,
+            idle: None,
+            total: None,
+            ..Timeouts::default()
+        };
+        let connection: Connection = match shared.policy.protocol {
+            Protocol::Http3 => return Machine::Quic(None),
+            Protocol::Http2 => http2::Connection::new(http2::Config {
+                scheme: match shared.policy.tls {
+                    true => Scheme::Https,
+                    false => Scheme::Http,
+                },
+                streams: shared.policy.streams.map_or(u32::MAX, u32::from),
+                settings: Settings {
+                    initial_window_size: shared.windows.stream,
+                    ..http2::Config::default().settings
+                },
+                connection_window: shared.windows.connection,
+                timeouts,
+                settings_timeout: None,
+                ..http2::Config::default()
+            })
+            .into(),
+            _ => http1::Connection::new(http1::Config {
+                depth: shared.depth(),
+                timeouts,
+                ..http1::Config::default()
+            })
+            .into(),
+        };
+        Machine::Stream(connection)
+    }
+
     /// The connection of HTTP/3, where there is one.
     pub(super) fn quic(&mut self) -> Option<&mut QuicConnection> {
         match self {

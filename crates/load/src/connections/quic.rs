@@ -20,27 +20,26 @@ use fathometer_sys::clock::thread_cpu_time;
 use fathometer_sys::poller::Ready;
 use fathometer_sys::udp::Batches;
 
+use super::super::sessions::Sessions;
+use super::super::timers::{Deadline, Timer};
+use super::super::{LoadError, Options, security};
+use super::Connections;
 use super::machine::Machine;
 use super::slot::{End, State};
-use super::tally::nanos;
-use super::timers::Timer;
-use super::transfer::note_sent;
-use super::worker::Worker;
-use super::{LoadError, Options, security};
 use crate::http3_client::{ClientSettings, Event, Http3Client};
 use fathometer_quic_sockets::Sockets;
 
 /// The settings of a test's connections.
-pub(super) struct QuicPlan {
-    pub(super) settings: Arc<ClientSettings>,
+pub(crate) struct QuicPlan {
+    settings: Arc<ClientSettings>,
     seed: Seed,
 }
 
 /// One connection.
 pub(super) struct QuicConnection {
     pub(super) client: Http3Client,
-    /// When its timer is due; zero when there is none.
-    wakes_at: u64,
+    /// When QUIC has something to do.
+    deadline: Deadline,
     /// The first request that has no stream.
     stalled: Option<RequestId>,
     /// It failed before it was established, and that was counted.
@@ -56,7 +55,7 @@ impl QuicConnection {
     fn new(client: Http3Client) -> QuicConnection {
         QuicConnection {
             client,
-            wakes_at: 0,
+            deadline: Deadline::default(),
             stalled: None,
             is_refused: false,
             counted: Statistics::default(),
@@ -73,7 +72,7 @@ impl QuicConnection {
 }
 
 impl QuicPlan {
-    pub(super) fn new(options: &Options) -> Result<Option<QuicPlan>, LoadError> {
+    pub(crate) fn new(options: &Options) -> Result<Option<QuicPlan>, LoadError> {
         let policy = options.policy;
         let Some(tls) = options
             .tls
@@ -110,7 +109,7 @@ impl QuicPlan {
     }
 }
 
-impl Worker<'_> {
+impl Connections<'_> {
     /// Creates a client for a connection to one of the policy's hosts, and watches its socket under a token.
     pub(super) fn connect_quic(
         &mut self,
@@ -119,18 +118,18 @@ impl Worker<'_> {
         number: u32,
         token: u64,
     ) -> io::Result<Box<QuicConnection>> {
-        let name = match &self.shared.tls {
+        let name = match &self.context.shared.tls {
             Some(tls) => tls.name(host),
             None => "",
         };
         let client = Http3Client::connect(
             &plan.settings,
-            self.shared.address,
+            self.context.shared.address,
             None,
             name,
             plan.seed.child(number.into()),
             None,
-            self.instant(),
+            self.context.now(),
         )?;
         self.poller.add(&client, token)?;
         if self.datagrams.is_none() {
@@ -140,63 +139,63 @@ impl Worker<'_> {
     }
 
     /// Handles an event of a QUIC socket.
-    pub(super) fn serve_quic(&mut self, place: u32, ready: Ready) {
-        if let Some(quic) = self.slots[place as usize].machine.quic() {
+    pub(super) fn serve_quic(&mut self, sessions: &mut Sessions<'_>, place: u32, ready: Ready) {
+        if let Some(quic) = self.slots[place].machine.quic() {
             // Using the socket reports its errors.
             let readable = ready.readable || ready.ended;
             quic.client.handle_ready(readable, ready.writable);
         }
         // A connection that is already queued for reading gets no second turn.
-        if !self.slots[place as usize].unread {
-            self.read_quic(place);
+        if !self.slots[place].unread {
+            self.read_quic(sessions, place);
         }
     }
 
     /// Receives what there is, for one turn, and handles it.
-    pub(super) fn read_quic(&mut self, place: u32) {
-        self.tick();
-        let (now, instant) = (self.now, self.instant());
-        let slot = &mut self.slots[place as usize];
+    pub(super) fn read_quic(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+        self.context.tick();
+        let now = self.context.now();
+        let slot = &mut self.slots[place];
         let (Some(quic), Some(buffer)) = (slot.machine.quic(), &mut self.datagrams) else {
             return;
         };
         // Handshakes are few. Exchanges are many, and not worth two clock readings each.
         let begin = (slot.state == State::Connecting).then(thread_cpu_time);
         let before = quic.client.batches().received;
-        let more = quic.client.receive(buffer, instant);
+        let more = quic.client.receive(buffer, now);
         let has_heard = quic.client.batches().received > before;
         if let Some(begin) = begin {
-            slot.handshake_time += (thread_cpu_time() - begin).as_nanos() as u64;
+            slot.handshake_time += thread_cpu_time() - begin;
         }
         // The socket is ready as well when a datagram that was sent has left it.
         if has_heard {
             slot.heard = now;
         }
         if more {
-            self.unread.add(place, &mut slot.unread);
+            self.to_read.add(place, &mut slot.unread);
         }
-        self.drive(place);
+        self.drive(sessions, place);
         self.make_dirty(place);
     }
 
     /// Handles all events of a connection.
-    pub(super) fn drive(&mut self, place: u32) {
-        let instant = self.instant();
-        let generation = self.slots[place as usize].generation;
+    pub(super) fn drive(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+        let now = self.context.now();
+        let generation = self.slots[place].generation;
         loop {
-            let slot = &mut self.slots[place as usize];
+            let slot = &mut self.slots[place];
             if slot.generation != generation {
                 return;
             }
             let Some(quic) = slot.machine.quic() else {
                 return;
             };
-            let event = match quic.client.poll_event(instant) {
+            let event = match quic.client.poll_event(now) {
                 None => return,
                 Some(Event::Http(event)) => event.without_content(),
                 Some(Event::Established(handshake)) => {
                     let handshake = handshake.clone();
-                    self.quic_established(place, &handshake);
+                    self.quic_established(sessions, place, &handshake);
                     continue;
                 }
                 // The machine reported its own end before, and the slot is free.
@@ -207,47 +206,44 @@ impl Worker<'_> {
             if let Some(failure) = failure.filter(|_| !is_refused)
                 && slot.state == State::Connecting
             {
-                self.not_connected(place, failure);
+                self.not_connected(sessions, place, failure);
             }
             if let Some(event) = event {
-                self.deal_with(place, event);
+                self.deal_with(sessions, place, event);
             }
         }
     }
 
-    fn quic_established(&mut self, place: u32, handshake: &Handshake) {
+    fn quic_established(&mut self, sessions: &mut Sessions<'_>, place: u32, handshake: &Handshake) {
         let agrees = self
+            .context
             .shared
             .tls
             .as_ref()
             .is_some_and(|tls| tls.agrees(handshake.protocol.as_deref()));
         if !agrees {
-            return self.fail(place, Failure::TlsFailed);
+            return self.fail(sessions, place, Failure::TlsFailed);
         }
-        let now = self.now;
-        let slot = &mut self.slots[place as usize];
+        let now = self.context.now();
+        let slot = &mut self.slots[place];
         slot.reached = now;
-        let (took, cpu) = (nanos(now - slot.opened), nanos(slot.handshake_time));
-        let window = self.tally.at(now);
-        window.latency.connect.record(took);
-        security::count_quic(&mut window.handshakes, handshake, cpu);
-        self.established(place);
+        self.context.tally.reached(now.since(slot.opened), now);
+        let handshakes = self.context.tally.handshakes(now);
+        security::count_quic(handshakes, handshake, slot.handshake_time);
+        self.established(sessions, place);
     }
 
     /// Sends what may be sent, and sets the connection's timer.
-    pub(super) fn flush_quic(&mut self, place: u32) {
-        let now = self.clock.now();
-        let slot = &mut self.slots[place as usize];
+    pub(super) fn flush_quic(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+        let now = self.context.exact_time();
+        let slot = &mut self.slots[place];
         let Machine::Quic(Some(quic)) = &mut slot.machine else {
             return;
         };
         let client = &mut quic.client;
         if slot.state == State::Connecting && client.can_send_early() {
-            match self.shared.is_harmless(&slot.exchanges) {
-                true => {
-                    let early = slot.exchanges.iter_mut().filter(|e| e.sent == 0);
-                    early.for_each(|exchange| exchange.due = exchange.planned.max(slot.opened));
-                }
+            match self.context.shared.is_harmless(slot.exchanges.iter()) {
+                true => slot.exchanges.could_leave(slot.opened),
                 false => client.wait_for_handshake(),
             }
         }
@@ -262,76 +258,68 @@ impl Worker<'_> {
         let was_stalled = std::mem::replace(&mut quic.stalled, stalled);
         if let Some(first) = was_stalled {
             // They could not leave before the server allowed streams.
-            let late = slot.exchanges.iter_mut();
-            for exchange in late.filter(|e| e.sent == 0 && e.request >= first) {
-                exchange.due = exchange.planned.max(now.as_nanos());
-            }
+            slot.exchanges.could_leave_from_request(first, now);
         }
-        note_sent(&mut slot.exchanges, begun, now, &mut self.tally);
+        slot.exchanges
+            .leave(begun, now, |exchange| self.context.tally.sent(exchange));
         if let Some(due) = due {
             self.wake_quic(place, due);
         }
         if was_stalled.is_some() && stalled.is_none() {
-            self.has_room_again(place);
+            self.has_room_again(sessions, place);
         }
         if has_ended {
-            self.drive(place);
+            self.drive(sessions, place);
         }
     }
 
     fn wake_quic(&mut self, place: u32, due: Instant) {
-        let at = due.as_nanos().max(1);
-        if let Some(quic) = self.slots[place as usize].machine.quic()
-            && (quic.wakes_at == 0 || at < quic.wakes_at)
-        {
-            quic.wakes_at = at;
-            self.timers.set(at, Timer::Quic(place));
+        if let Some(quic) = self.slots[place].machine.quic() {
+            let timer = Timer::Quic(place);
+            quic.deadline.set_by(due, timer, &mut self.context.timers);
         }
     }
 
     /// The timer of a connection is due.
-    pub(super) fn quic_is_due(&mut self, place: u32, at: u64) {
-        let instant = self.instant();
-        let Some(quic) = self.slots[place as usize].machine.quic() else {
+    pub(crate) fn quic_is_due(&mut self, sessions: &mut Sessions<'_>, place: u32, at: Instant) {
+        let now = self.context.now();
+        let Some(quic) = self.slots[place].machine.quic() else {
             return;
         };
-        if quic.wakes_at != at {
+        if !quic.deadline.is_reached(at) {
             return;
         }
-        quic.wakes_at = 0;
         match quic.client.poll_timeout() {
-            Some(due) if due <= instant => quic.client.handle_timeout(instant),
+            Some(due) if due <= now => quic.client.handle_timeout(now),
             // The timeout has moved meanwhile: packets were acknowledged.
             Some(due) => return self.wake_quic(place, due),
             None => return,
         }
-        self.drive(place);
+        self.drive(sessions, place);
         self.make_dirty(place);
     }
 
     /// The machine is done: notifies the server and frees the slot.
     pub(super) fn close_quic(&mut self, place: u32, end: End) {
-        let instant = self.instant();
-        if let Some(quic) = self.slots[place as usize].machine.quic() {
-            quic.client.flush(instant);
+        if let Some(quic) = self.slots[place].machine.quic() {
+            quic.client.flush(self.context.now());
         }
         self.release(place, end);
     }
 
     /// Closes all QUIC connections at the end of a test.
-    pub(super) fn leave_quic(&mut self) {
-        let instant = self.instant();
-        for slot in &mut self.slots {
+    pub(super) fn leave_quic(&mut self, now: Instant) {
+        for slot in self.slots.taken_mut() {
             if let Some(quic) = slot.machine.quic() {
-                quic.client.close(instant);
-                quic.client.flush(instant);
+                quic.client.close(now);
+                quic.client.flush(now);
             }
         }
     }
 
     /// Counts the datagrams of a connection since the last call into the window of an instant.
-    pub(super) fn count_datagrams(&mut self, place: u32, at: u64) {
-        let slot = &mut self.slots[place as usize];
+    pub(super) fn count_datagrams(&mut self, place: u32, at: Instant) {
+        let slot = &mut self.slots[place];
         let Machine::Quic(Some(quic)) = &mut slot.machine else {
             return;
         };
@@ -354,6 +342,6 @@ impl Worker<'_> {
             most_streams: slot.most_streams.into(),
         };
         slot.most_streams = slot.exchanges.len() as u32;
-        self.tally.at(at).datagrams.merge(&datagrams);
+        self.context.tally.datagrams(&datagrams, at);
     }
 }

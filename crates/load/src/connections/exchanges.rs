@@ -1,0 +1,286 @@
+//! Exchanges on connections: requested, answered, failed, retried.
+
+use fathometer_http::client::{Event, Received};
+use fathometer_model::{Bytes, Failure, Outcome};
+use fathometer_workload::plan::TargetId;
+
+use super::super::exchange::{Exchange, Retry, Unanswered};
+use super::super::sessions::Sessions;
+use super::Connections;
+use super::slot::State;
+
+impl Connections<'_> {
+    /// Gives an exchange to a connection that has room for it.
+    pub(crate) fn request(&mut self, place: u32, mut exchange: Exchange) {
+        let shared = self.context.shared;
+        let slot = &mut self.slots[place];
+        let target = shared.target(TargetId(exchange.target()));
+        let shape = shared
+            .requests
+            .shape(TargetId(exchange.target()), slot.host);
+        // This cannot fail: the targets were checked when the test began, the room by the caller.
+        let content = target.content.as_deref().filter(|c| !c.is_empty());
+        let queued = slot
+            .machine
+            .request(shape, &target.path, content)
+            .expect("a checked request fits a connection with room");
+        let length = content.map_or(0, |content| content.len() as u64);
+        exchange.queued(&queued, Bytes(length));
+        if slot.state == State::Open {
+            exchange.could_leave(slot.free_since.max(slot.room_since));
+            if slot.exchanges.is_empty() {
+                self.context
+                    .tally
+                    .idled(slot.free_since, self.context.now());
+            }
+        }
+        slot.left -= u32::from(shared.max_requests.is_some());
+        slot.exchanges.push(exchange);
+        slot.most_streams = slot.most_streams.max(slot.exchanges.len() as u32);
+        let overdue_at = self.context.overdue_at(&exchange);
+        self.check_by(place, overdue_at);
+        self.make_dirty(place);
+    }
+
+    /// Schedules a connection's bytes to be written as soon as the current step is done.
+    pub(super) fn make_dirty(&mut self, place: u32) {
+        self.to_write.add(place, &mut self.slots[place].dirty);
+    }
+
+    /// Feeds the machine of a connection and handles its events.
+    pub(super) fn pump(&mut self, sessions: &mut Sessions<'_>, place: u32, mut input: &[u8]) {
+        let now = self.context.now();
+        if self.slots[place].machine.is_quic() {
+            self.drive(sessions, place);
+            return self.make_dirty(place);
+        }
+        loop {
+            let slot = &mut self.slots[place];
+            if let Some(end) = slot.machine.poll_whole(&mut input, now) {
+                self.begins_and_ends(sessions, place, end);
+                continue;
+            }
+            let Some(event) = slot.machine.poll(&mut input, now) else {
+                break;
+            };
+            self.deal_with(sessions, place, event);
+        }
+        let machine = &self.slots[place].machine;
+        // HTTP/2 sends acknowledgements and window updates by itself.
+        if machine.multiplexes() && !machine.transmit().is_empty() {
+            self.make_dirty(place);
+        }
+    }
+
+    /// Handles the end of a response of which the machine has reported nothing else.
+    fn begins_and_ends(&mut self, sessions: &mut Sessions<'_>, place: u32, end: Event<'_>) {
+        let now = self.context.now();
+        let slot = &mut self.slots[place];
+        let status = slot.machine.status();
+        if let Event::End { request, .. } = end
+            && let Some(exchange) = slot.exchanges.get_mut(request)
+        {
+            exchange.response_begins(now);
+            exchange.has_status(status);
+        }
+        self.deal_with(sessions, place, end);
+    }
+
+    /// Handles an event of a machine.
+    pub(super) fn deal_with(&mut self, sessions: &mut Sessions<'_>, place: u32, event: Event<'_>) {
+        let now = self.context.now();
+        let slot = &mut self.slots[place];
+        match event {
+            Event::Begin { request } => {
+                if let Some(exchange) = slot.exchanges.get_mut(request) {
+                    exchange.response_begins(now);
+                }
+            }
+            Event::Head { request } => {
+                let status = slot.machine.status();
+                if let Some(exchange) = slot.exchanges.get_mut(request) {
+                    exchange.has_status(status);
+                }
+            }
+            Event::Content { .. }
+            | Event::Interim { .. }
+            | Event::SendContent { .. }
+            | Event::Trailers { .. }
+            | Event::Promised { .. }
+            | Event::Pong { .. }
+            | Event::Alternatives { .. } => {}
+            Event::End {
+                request,
+                received,
+                persists,
+            } => {
+                slot.served += 1;
+                let exchange = slot.exchanges.take(request);
+                self.goes_on(sessions, place, persists);
+                if let Some(exchange) = exchange {
+                    self.complete(sessions, place, &exchange, &received);
+                }
+            }
+            Event::Failed {
+                request,
+                failure,
+                received,
+                persists,
+            } => {
+                let exchange = slot.exchanges.take(request);
+                self.goes_on(sessions, place, persists);
+                if let Some(exchange) = exchange {
+                    self.give_up_on(sessions, place, &exchange, failure, &received);
+                }
+            }
+            Event::Unanswered {
+                request,
+                failure,
+                sent,
+                idempotent,
+                persists,
+            } => {
+                let end = Unanswered {
+                    failure,
+                    sent,
+                    idempotent,
+                    served: slot.served > 0,
+                };
+                let exchange = slot.exchanges.take(request);
+                self.goes_on(sessions, place, persists);
+                let Some(exchange) = exchange else {
+                    return;
+                };
+                match exchange.retry(&end, now, self.context.shared.limits.timeout) {
+                    Some(retry) => self.retry(sessions, place, exchange, retry, failure),
+                    None => {
+                        let nothing = Received::default();
+                        self.give_up_on(sessions, place, &exchange, failure, &nothing);
+                    }
+                }
+            }
+            Event::Settings => {
+                slot.knows_server = true;
+                self.has_room_again(sessions, place);
+            }
+            Event::GoAway { .. } => self.detach(sessions, place),
+            Event::Closed { .. } => self.closed(sessions, place),
+        }
+    }
+
+    /// An exchange has ended. `persists`: the connection takes more.
+    fn goes_on(&mut self, sessions: &mut Sessions<'_>, place: u32, persists: bool) {
+        let slot = &mut self.slots[place];
+        slot.free_since = self.context.now();
+        let is_used_up = slot.left == 0 && slot.exchanges.is_empty();
+        if persists && is_used_up {
+            slot.machine.finish();
+        }
+        if persists && !is_used_up {
+            self.offer(sessions, place);
+            self.watch_idle(place);
+        } else {
+            self.detach(sessions, place);
+        }
+    }
+
+    /// A connection may take more than before. Until now the server made requests wait.
+    pub(super) fn has_room_again(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+        let now = self.context.now();
+        self.slots[place].room_since = now;
+        self.offer(sessions, place);
+        sessions.has_room(self.slots[place].owner);
+    }
+
+    fn complete(
+        &mut self,
+        sessions: &mut Sessions<'_>,
+        place: u32,
+        exchange: &Exchange,
+        received: &Received,
+    ) {
+        let target = self.context.shared.target(TargetId(exchange.target()));
+        let wanted = target
+            .size
+            .filter(|_| exchange.status() == 200 && target.method != "HEAD");
+        sessions.close_past_intervals(&mut self.context);
+        let now = self.context.now();
+        self.context
+            .tally
+            .completed(exchange, received, wanted, now);
+        self.record(sessions, place, exchange, received, Outcome::Complete);
+        sessions.has_ended(&mut self.context, exchange, true);
+    }
+
+    fn give_up_on(
+        &mut self,
+        sessions: &mut Sessions<'_>,
+        place: u32,
+        exchange: &Exchange,
+        failure: Failure,
+        received: &Received,
+    ) {
+        let failure = match exchange.has_timed_out() {
+            true => Failure::TimedOut,
+            false => failure,
+        };
+        sessions.close_past_intervals(&mut self.context);
+        let now = self.context.now();
+        self.context
+            .tally
+            .failed(exchange, Some(failure), received, now);
+        let outcome = Outcome::Failed(failure);
+        self.record(sessions, place, exchange, received, outcome);
+        sessions.has_ended(&mut self.context, exchange, false);
+    }
+
+    fn retry(
+        &mut self,
+        sessions: &mut Sessions<'_>,
+        place: u32,
+        mut exchange: Exchange,
+        retry: Retry,
+        failure: Failure,
+    ) {
+        self.context.tally.retried(self.context.now());
+        let (nothing, outcome) = (Received::default(), Outcome::Retried(failure));
+        self.record(sessions, place, &exchange, &nothing, outcome);
+        exchange.retried(retry);
+        sessions.retry(exchange);
+    }
+
+    fn record(
+        &mut self,
+        sessions: &Sessions<'_>,
+        place: u32,
+        exchange: &Exchange,
+        received: &Received,
+        outcome: Outcome,
+    ) {
+        if self.context.tally.records() {
+            let user = sessions.number(exchange);
+            let connection = self.slots[place].number;
+            let now = self.context.now();
+            self.context
+                .tally
+                .row(exchange, user, connection, received, outcome, now);
+        }
+    }
+
+    /// Some exchanges of a connection have timed out. Ends their streams, where there are streams and data
+    /// still arrives; otherwise ends the connection.
+    pub(super) fn time_out(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+        let (now, limits) = (self.context.now(), &self.context.shared.limits);
+        let slot = &mut self.slots[place];
+        if !slot.machine.multiplexes() || slot.is_dead(now, limits.timeout) {
+            return self.fail(sessions, place, Failure::TimedOut);
+        }
+        for request in slot.exchanges.time_out(now, limits.timeout) {
+            slot.machine.cancel(request, Failure::TimedOut, now);
+        }
+        self.pump(sessions, place, &[]);
+        if let Some(oldest) = self.slots[place].exchanges.oldest_plan() {
+            self.check_by(place, oldest + limits.timeout);
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! The connections of a loop: opened, established, watched, closed.
+
+mod exchanges;
+mod in_flight;
+mod machine;
+mod quic;
+mod slot;
+mod slots;
+mod transfer;
+
+use std::io;
+use std::time::Duration;
+
+use fathometer_model::{CloseReason, Failure, Instant};
+use fathometer_sys::clock::thread_cpu_time;
+use fathometer_sys::poller::{Poller, Ready};
+use fathometer_sys::socket;
+use fathometer_sys::udp::ReceiveBuffer;
+use fathometer_tls::{EarlyData, Session};
+
+use super::context::Context;
+use super::exchange::Exchange;
+use super::sessions::Sessions;
+use super::timers::Timer;
+use super::turns::Turns;
+use super::{LoadError, security};
+use machine::Machine;
+use slot::{Check, Protection, Slot, State, idle_time};
+use slots::Slots;
+
+pub(super) use quic::QuicPlan;
+pub(super) use slot::{End, Owner};
+
+/// Ready sockets reported at a time.
+const EVENTS: usize = 256;
+
+/// How long a connection that is done waits for the server to close it.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// The connections of a loop, and their sockets.
+///
+/// Responsible for what happens on a connection: its handshakes, the bytes of its exchanges, its time-outs and
+/// its end. It reports what concerns a user to [`Sessions`], and decides nothing about what is requested.
+///
+/// Every exchange that is given to a connection is reported exactly once: as ended or as to be retried, or it is
+/// returned by [`Connections::leave`]. Connections are read and written in the order in which they became ready.
+pub(super) struct Connections<'a> {
+    /// What all parts of the loop use.
+    pub(super) context: Context<'a>,
+    pub(super) poller: Poller,
+    slots: Slots,
+    /// Connections with something to write.
+    to_write: Turns,
+    /// Connections with unread data.
+    to_read: Turns,
+    /// Memory to receive datagrams into; `None` without QUIC.
+    datagrams: Option<ReceiveBuffer>,
+}
+
+impl<'a> Connections<'a> {
+    pub(super) fn new(context: Context<'a>) -> Result<Connections<'a>, LoadError> {
+        Ok(Connections {
+            context,
+            poller: Poller::new(EVENTS)?,
+            slots: Slots::default(),
+            to_write: Turns::default(),
+            to_read: Turns::default(),
+            datagrams: None,
+        })
+    }
+
+    /// The number of connections with unread data.
+    pub(super) fn unread(&self) -> usize {
+        self.to_read.len()
+    }
+
+    /// Whether a request may be given to a connection now.
+    pub(super) fn has_room(&self, place: u32) -> bool {
+        self.slots[place].has_room()
+    }
+
+    /// The number of exchanges in flight on a connection.
+    pub(super) fn in_flight(&self, place: u32) -> usize {
+        self.slots[place].exchanges.len()
+    }
+
+    /// Which of the policy's hosts a connection goes to.
+    pub(super) fn host(&self, place: u32) -> u16 {
+        self.slots[place].host
+    }
+
+    /// The number of a connection in the whole test.
+    pub(super) fn number(&self, place: u32) -> u32 {
+        self.slots[place].number
+    }
+
+    /// Frees unused memory of a connection that will be idle for long.
+    pub(super) fn shrink(&mut self, place: u32) {
+        self.slots[place].shrink();
+    }
+
+    /// Opens a connection and returns its place. An immediate failure is counted.
+    pub(super) fn open(&mut self, owner: Owner, host: u16) -> Result<u32, Failure> {
+        self.context.tally.connect_begins(self.context.now());
+        match self.try_open(owner, host) {
+            Ok(place) => Ok(place),
+            Err(error) => {
+                if error.raw_os_error() == Some(rustix::io::Errno::ADDRNOTAVAIL.raw_os_error()) {
+                    self.context.tally.port_missing();
+                }
+                let failure = socket::classify(&error);
+                self.context
+                    .tally
+                    .connect_failed(failure, self.context.now());
+                Err(failure)
+            }
+        }
+    }
+
+    fn try_open(&mut self, owner: Owner, host: u16) -> io::Result<u32> {
+        let shared = self.context.shared;
+        let place = self.slots.take(|| Slot::new(Machine::new(shared)));
+        let number = shared.next_connection();
+        if let Err(error) = self.open_socket(place, host, number) {
+            self.slots.give_back(place);
+            return Err(error);
+        }
+        let left = shared.max_requests.unwrap_or(u32::MAX);
+        self.slots[place].begin(number, owner, host, left, self.context.now());
+        self.context.tally.connection_opened();
+        let until = self.context.now() + shared.limits.connect_timeout;
+        self.check_by(place, until);
+        Ok(place)
+    }
+
+    /// Gives a place a socket that begins to connect.
+    fn open_socket(&mut self, place: u32, host: u16, number: u32) -> io::Result<()> {
+        let shared = self.context.shared;
+        let token = self.slots.token(place);
+        if let Some(plan) = &shared.quic {
+            let connection = self.connect_quic(plan, host, number, token)?;
+            self.slots[place].machine = Machine::Quic(Some(connection));
+            // Its first datagrams leave with those of all others.
+            self.make_dirty(place);
+            return Ok(());
+        }
+        let stream = socket::connect(shared.address, None, &shared.sockets)?;
+        self.poller.add(&stream, token)?;
+        self.slots[place].stream = Some(stream);
+        Ok(())
+    }
+
+    /// Makes sure that a connection is checked by `at`.
+    fn check_by(&mut self, place: u32, at: Instant) {
+        let timer = Timer::Connection(place);
+        let deadline = &mut self.slots[place].deadline;
+        deadline.set_by(at, timer, &mut self.context.timers);
+    }
+
+    /// The timer of a connection is due, which was set for `at`.
+    pub(super) fn is_due(&mut self, sessions: &mut Sessions<'_>, place: u32, at: Instant) {
+        let slot = &mut self.slots[place];
+        if !slot.deadline.is_reached(at) {
+            return;
+        }
+        match slot.check(self.context.now(), &self.context.shared.limits) {
+            Check::Nothing => {}
+            Check::Again(at) => self.check_by(place, at),
+            Check::StopLingering => self.release(place, End::Client),
+            Check::CloseIdle => self.finish(sessions, place),
+            Check::TimeOutExchanges => self.time_out(sessions, place),
+            Check::FailToConnect => self.fail(sessions, place, Failure::TimedOut),
+        }
+    }
+
+    /// Handles an event of a socket.
+    pub(super) fn serve(&mut self, sessions: &mut Sessions<'_>, ready: Ready, buffer: &mut [u8]) {
+        let Some(place) = self.slots.at_token(ready.token) else {
+            return;
+        };
+        let slot = &mut self.slots[place];
+        if slot.machine.is_quic() {
+            return self.serve_quic(sessions, place, ready);
+        }
+        if slot.state == State::Connecting {
+            let failed = match &slot.stream {
+                Some(stream) if ready.ended => stream.take_error().unwrap_or_else(Some),
+                _ => None,
+            };
+            if let Some(error) = failed {
+                return self.fail(sessions, place, socket::classify(&error));
+            }
+            if !ready.writable {
+                return;
+            }
+            self.context.tick();
+            self.reached(sessions, place);
+        } else if ready.writable && slot.blocked {
+            slot.blocked = false;
+            // Until now the server did not read: that wait is caused by the server, and is no send lag.
+            slot.exchanges.could_leave(self.context.exact_time());
+            self.flush(sessions, place);
+        }
+        // A connection that is already queued for reading gets no second turn.
+        if ready.readable && !self.slots[place].unread {
+            self.read(sessions, place, ready.ended, buffer);
+        }
+    }
+
+    /// TCP is established: the connection can be used, or TLS begins.
+    fn reached(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+        let now = self.context.now();
+        let slot = &mut self.slots[place];
+        slot.reached = now;
+        if let (Some(quick), Some(stream)) = (self.context.shared.quick_ack, &slot.stream) {
+            // A closed connection reports that when it is read.
+            let _ = socket::set_quick_ack(stream, quick);
+        }
+        self.context.tally.reached(now.since(slot.opened), now);
+        match &self.context.shared.tls {
+            None => self.established(sessions, place),
+            Some(_) => self.secure(sessions, place),
+        }
+    }
+
+    /// Begins the handshake of TLS, with early data where that is allowed and safe.
+    fn secure(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+        let Some(tls) = &self.context.shared.tls else {
+            return;
+        };
+        let begin = thread_cpu_time();
+        let slot = &mut self.slots[place];
+        let name = tls.name(slot.host);
+        let mut session = match Session::client(&tls.settings, name, self.context.now()) {
+            Ok(session) => session,
+            Err(error) => return self.fail(sessions, place, error.failure()),
+        };
+        if session.may_send_early() && self.context.shared.is_harmless(slot.exchanges.iter()) {
+            let taken = session.early_write(slot.machine.transmit());
+            slot.early = (taken > 0).then_some((taken, self.context.now()));
+        }
+        slot.protection = Protection::Tls(Box::new(session));
+        slot.state = State::Securing;
+        slot.handshake_time = thread_cpu_time() - begin;
+        self.flush(sessions, place);
+    }
+
+    /// The handshake of TLS is over.
+    fn secured(
+        &mut self,
+        sessions: &mut Sessions<'_>,
+        place: u32,
+        session: &Session,
+    ) -> Result<(), Failure> {
+        let (Some(handshake), Some(tls)) = (session.handshake(), &self.context.shared.tls) else {
+            return Err(Failure::LocalAbort);
+        };
+        if !tls.agrees(session.alpn()) {
+            return Err(Failure::TlsFailed);
+        }
+        let now = self.context.now();
+        let slot = &self.slots[place];
+        self.context.tally.secured(now.since(slot.reached), now);
+        let handshakes = self.context.tally.handshakes(now);
+        security::count(handshakes, handshake, slot.handshake_time);
+        if handshake.early_data == EarlyData::Accepted {
+            self.early_was_taken(place);
+        }
+        self.established(sessions, place);
+        Ok(())
+    }
+
+    /// A connection can be used.
+    fn established(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+        let now = self.context.now();
+        let slot = &mut self.slots[place];
+        slot.state = State::Open;
+        slot.established = now;
+        slot.free_since = now;
+        slot.exchanges.could_leave(now);
+        sessions.has_connected(slot.owner);
+        self.context.tally.established(now);
+        self.flush(sessions, place);
+        self.offer(sessions, place);
+        self.watch_idle(place);
+    }
+
+    /// Offers a connection that can take a request to the sessions that share it.
+    fn offer(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+        let slot = &self.slots[place];
+        if slot.owner == Owner::Pool && slot.state == State::Open && slot.has_room() {
+            sessions.offer(place, slot.exchanges.is_empty());
+        }
+    }
+
+    /// Makes sure that an idle connection frees its memory, and is closed in time.
+    fn watch_idle(&mut self, place: u32) {
+        if self.slots[place].exchanges.is_empty() {
+            let at = self.context.now() + idle_time(&self.context.shared.limits);
+            self.check_by(place, at);
+        }
+    }
+
+    /// A connection failed, or could not be established.
+    fn fail(&mut self, sessions: &mut Sessions<'_>, place: u32, failure: Failure) {
+        let slot = &self.slots[place];
+        if matches!(slot.state, State::Connecting | State::Securing) {
+            self.not_connected(sessions, place, failure);
+        }
+        let machine = &mut self.slots[place].machine;
+        machine.handle_failure(failure, self.context.now());
+        self.pump(sessions, place, &[]);
+    }
+
+    /// Counts a connection that could not be established; its user waits a little.
+    fn not_connected(&mut self, sessions: &mut Sessions<'_>, place: u32, failure: Failure) {
+        self.context
+            .tally
+            .connect_failed(failure, self.context.now());
+        sessions.has_not_connected(self.slots[place].owner, self.context.now());
+    }
+
+    /// The machine is done with its connection. It is closed at once, unless the server is to close first,
+    /// which keeps the local port free.
+    fn closed(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+        self.detach(sessions, place);
+        let slot = &mut self.slots[place];
+        let reason = slot.machine.close_reason();
+        let end = match reason {
+            Some(CloseReason::Finished) => End::Client,
+            Some(CloseReason::Failed(_)) => End::Failure,
+            _ => End::Server,
+        };
+        if slot.machine.is_quic() {
+            return self.close_quic(place, end);
+        }
+        let lingers = slot.state == State::Open
+            && !slot.closed_there
+            && !self.context.shared.reset_on_close
+            && reason == Some(CloseReason::ServerAsked);
+        if !lingers {
+            // The TLS session is in use by the caller, which closes the connection afterwards.
+            if matches!(slot.protection, Protection::Lent) {
+                slot.ending = Some(end);
+                return;
+            }
+            return self.close_with_words(place, end);
+        }
+        let until = self.context.now() + LINGER;
+        slot.state = State::Lingering;
+        slot.linger_until = until;
+        self.check_by(place, until);
+    }
+
+    /// Takes a connection from its owner: it will carry nothing more.
+    fn detach(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+        let owner = std::mem::replace(&mut self.slots[place].owner, Owner::Nothing);
+        sessions.has_lost(owner, place);
+    }
+
+    /// Closes a connection after the final messages of its protocols, where there are any and the connection is
+    /// open.
+    fn close_with_words(&mut self, place: u32, end: End) {
+        let slot = &mut self.slots[place];
+        let speaks = slot.machine.multiplexes() || matches!(slot.protection, Protection::Tls(_));
+        if speaks && slot.state == State::Open {
+            slot.say_goodbye(end == End::Client);
+        }
+        self.release(place, end);
+    }
+
+    /// Ends a connection from this side, together with its exchanges.
+    pub(super) fn finish(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+        self.slots[place].machine.finish();
+        self.pump(sessions, place, &[]);
+    }
+
+    /// Ends the shared connection with this number, unless it carries exchanges or has ended.
+    pub(super) fn finish_if_idle(&mut self, sessions: &mut Sessions<'_>, place: u32, number: u32) {
+        let slot = &self.slots[place];
+        let is_the_same = slot.number == number && slot.owner == Owner::Pool;
+        if is_the_same && slot.state == State::Open && slot.exchanges.is_empty() {
+            self.finish(sessions, place);
+        }
+    }
+
+    /// Closes the socket and frees the place. A failed connection is reset.
+    fn release(&mut self, place: u32, end: End) {
+        let now = self.context.now();
+        self.count_frames(place, now);
+        self.count_datagrams(place, now);
+        let slot = &mut self.slots[place];
+        if let Some(stream) = slot.stream.take()
+            && (end == End::Failure || self.context.shared.reset_on_close)
+        {
+            // If it fails there is no connection left to reset.
+            let _ = socket::set_linger(&stream, Some(Duration::ZERO));
+        }
+        let tally = &mut self.context.tally;
+        if slot.is_established() {
+            tally.idled(slot.free_since, now);
+            tally.connection_ended(end, slot.established, slot.served, now);
+        }
+        self.slots.release(place);
+        tally.connection_closed();
+    }
+
+    /// Counts the frames of a connection since the last call into the window of an instant.
+    fn count_frames(&mut self, place: u32, at: Instant) {
+        let slot = &mut self.slots[place];
+        let Some(connection) = slot.machine.http2().filter(|_| slot.state != State::Free) else {
+            return;
+        };
+        let frames = self.context.tally.frames(at);
+        frames.count(connection, &mut slot.counted, slot.most_streams);
+        slot.most_streams = slot.exchanges.len() as u32;
+    }
+
+    /// Counts the frames and datagrams of all connections, before a window ends.
+    pub(super) fn count_all_frames(&mut self, at: Instant) {
+        for place in 0..self.slots.len() {
+            self.count_frames(place, at);
+            self.count_datagrams(place, at);
+        }
+    }
+
+    /// Releases everything when the test is over. Returns the exchanges in flight, each with the number of its
+    /// connection.
+    pub(super) fn leave(&mut self) -> Vec<(Exchange, u32)> {
+        let now = self.context.now();
+        self.count_all_frames(now);
+        self.leave_quic(now);
+        let tally = &mut self.context.tally;
+        let mut left = Vec::new();
+        for slot in self.slots.taken_mut() {
+            if slot.is_established() && slot.exchanges.is_empty() {
+                tally.idled(slot.free_since, now);
+            }
+            if slot.is_established() && slot.state == State::Lingering {
+                tally.connection_ended(End::Server, slot.established, slot.served, now);
+            } else if slot.is_established() {
+                tally.was_open(slot.established, now);
+            }
+            left.extend(slot.exchanges.drain().map(|e| (e, slot.number)));
+            slot.stream = None;
+            slot.protection = Protection::None;
+        }
+        left
+    }
+}

@@ -1,0 +1,390 @@
+//! A place for a connection: its socket, its TLS session (if any), its protocol machine and its exchanges.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use fathometer_model::Instant;
+use fathometer_tls::Session;
+
+use super::super::frames::Counted;
+use super::super::shared::Limits;
+use super::super::timers::{Deadline, NEVER};
+use super::in_flight::InFlight;
+use super::machine::Machine;
+
+/// Streams that a connection uses before the server has announced its limit. RFC 9113 section 6.5.2 recommends
+/// that servers allow no fewer.
+const STREAMS_AT_FIRST: usize = 100;
+
+/// A connection that is idle for this long frees its buffers.
+const SHRINK_AFTER: Duration = Duration::from_secs(5);
+
+/// The state of a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// There is no connection.
+    Free,
+    /// Waiting for the handshake of TCP, or of QUIC.
+    Connecting,
+    /// Waiting for the handshake of TLS.
+    Securing,
+    /// Carrying exchanges.
+    Open,
+    /// Done; waiting for the server to close first, so that the local port is free at once.
+    Lingering,
+}
+
+/// Which side ended a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// This side, with nothing more to request.
+    Client,
+    /// The server, or this side because the server announced it.
+    Server,
+    /// Neither: it failed.
+    Failure,
+}
+
+/// What protects the bytes of a connection.
+pub(super) enum Protection {
+    /// Nothing.
+    None,
+    /// TLS.
+    Tls(Box<Session>),
+    /// TLS, taken out while the data that it opened is handled: nothing can be written.
+    Lent,
+}
+
+/// What uses a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// All sessions of an open loop.
+    Pool,
+    /// A user of a closed loop: its index in the loop.
+    User(u32),
+    /// Nothing: it carries no further request.
+    Nothing,
+}
+
+/// What is to be done with a connection whose timer is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Check {
+    /// Nothing, however long it stays as it is.
+    Nothing,
+    /// It is checked again at an instant.
+    Again(Instant),
+    /// The server did not close it as announced: it is closed.
+    StopLingering,
+    /// It was idle for too long: it is closed.
+    CloseIdle,
+    /// Some of its exchanges have timed out.
+    TimeOutExchanges,
+    /// It was not established in time, or not before its first exchange timed out.
+    FailToConnect,
+}
+
+/// A place for connections, one after another. The machine keeps its memory.
+///
+/// A connection carries requests between `established` and its last event, and then has no owner. Its exchanges
+/// are those that were given to it and have not ended.
+pub(super) struct Slot {
+    pub(super) state: State,
+    /// Its socket; `None` for QUIC, which has a socket of its own.
+    pub(super) stream: Option<TcpStream>,
+    pub(super) protection: Protection,
+    pub(super) machine: Machine,
+    pub(super) exchanges: InFlight,
+    /// Counts the connections in this slot, so that events of an earlier one are recognised.
+    pub(super) generation: u32,
+    /// The number of the connection in the whole test.
+    pub(super) number: u32,
+    pub(super) owner: Owner,
+    /// Which of the policy's hosts it goes to.
+    pub(super) host: u16,
+    /// When it was opened.
+    pub(super) opened: Instant,
+    /// When TCP was established, and TLS began.
+    pub(super) reached: Instant,
+    /// When it could carry requests; zero: not yet.
+    pub(super) established: Instant,
+    /// When data was last read from it.
+    pub(super) heard: Instant,
+    /// CPU time that the TLS handshake has taken.
+    pub(super) handshake_time: Duration,
+    /// Bytes of the machine that were sent as early data, and when.
+    pub(super) early: Option<(usize, Instant)>,
+    /// When it could take a further request.
+    pub(super) free_since: Instant,
+    /// When the server last allowed more streams.
+    pub(super) room_since: Instant,
+    /// When it stops waiting for the server to close.
+    pub(super) linger_until: Instant,
+    /// When it is checked ([`Slot::check`]).
+    pub(super) deadline: Deadline,
+    /// Exchanges completed on this connection.
+    pub(super) served: u32,
+    /// Requests that it may still carry; counts down only where there is a limit.
+    pub(super) left: u32,
+    /// The kernel's buffer is full.
+    pub(super) blocked: bool,
+    /// The server has closed its side.
+    pub(super) closed_there: bool,
+    /// The server has announced how many streams it allows.
+    pub(super) knows_server: bool,
+    /// How it ended; set when the machine is done while its input is still borrowed.
+    pub(super) ending: Option<End>,
+    /// The most exchanges in flight on it at a time since frames were last counted.
+    pub(super) most_streams: u32,
+    /// Frames that are already in the tally.
+    pub(super) counted: Counted,
+    /// It is in the queue of those with something to write.
+    pub(super) dirty: bool,
+    /// It is in the queue of those with more to read.
+    pub(super) unread: bool,
+}
+
+impl Slot {
+    pub(super) fn new(machine: Machine) -> Slot {
+        Slot {
+            state: State::Free,
+            stream: None,
+            protection: Protection::None,
+            machine,
+            exchanges: InFlight::default(),
+            generation: 0,
+            number: 0,
+            owner: Owner::Nothing,
+            host: 0,
+            opened: Instant::ZERO,
+            reached: Instant::ZERO,
+            established: Instant::ZERO,
+            heard: Instant::ZERO,
+            handshake_time: Duration::ZERO,
+            early: None,
+            free_since: Instant::ZERO,
+            room_since: Instant::ZERO,
+            linger_until: Instant::ZERO,
+            deadline: Deadline::default(),
+            served: 0,
+            left: u32::MAX,
+            blocked: false,
+            closed_there: false,
+            knows_server: false,
+            ending: None,
+            most_streams: 0,
+            counted: Counted::default(),
+            dirty: false,
+            unread: false,
+        }
+    }
+
+    /// A new connection begins, which may carry `left` requests.
+    pub(super) fn begin(&mut self, number: u32, owner: Owner, host: u16, left: u32, now: Instant) {
+        self.state = State::Connecting;
+        self.number = number;
+        self.owner = owner;
+        self.host = host;
+        self.opened = now;
+        self.established = Instant::ZERO;
+        self.room_since = Instant::ZERO;
+        self.handshake_time = Duration::ZERO;
+        self.early = None;
+        self.served = 0;
+        self.left = left;
+        self.blocked = false;
+        self.closed_there = false;
+        self.knows_server = false;
+        self.ending = None;
+        self.counted = Counted::default();
+        self.most_streams = 0;
+    }
+
+    /// The place is free again; the caller has closed the socket.
+    pub(super) fn end(&mut self) {
+        self.state = State::Free;
+        self.protection = Protection::None;
+        self.generation = self.generation.wrapping_add(1);
+        self.machine.renew();
+    }
+
+    pub(super) fn is_established(&self) -> bool {
+        self.established > Instant::ZERO
+    }
+
+    /// Whether a request may be given to it now.
+    pub(super) fn has_room(&self) -> bool {
+        matches!(
+            self.state,
+            State::Open | State::Connecting | State::Securing
+        ) && self.left > 0
+            && self.machine.can_request()
+            && (self.knows_server
+                || self.exchanges.len() < STREAMS_AT_FIRST
+                || !self.machine.multiplexes())
+    }
+
+    /// Whether the server has not sent anything for so long that the connection itself has failed, and not only
+    /// one of its streams. A request that waited long before it was sent is no evidence about that.
+    pub(super) fn is_dead(&self, now: Instant, timeout: Duration) -> bool {
+        self.exchanges.oldest().is_some_and(|oldest| {
+            let waits = now.since(oldest.sent_at());
+            oldest.is_sent() && self.heard <= oldest.sent_at() && waits >= timeout / 2
+        })
+    }
+
+    /// What is to be done now that its timer is due. Frees unused memory if it has been idle for long.
+    ///
+    /// A busy connection may soon be idle. Checking it after each idle time avoids a timer for every exchange.
+    pub(super) fn check(&mut self, now: Instant, limits: &Limits) -> Check {
+        let oldest = self.exchanges.oldest_plan();
+        let overdue_at = oldest.map(|planned| planned + limits.timeout);
+        let until = match self.state {
+            State::Free => return Check::Nothing,
+            State::Connecting | State::Securing => {
+                (self.opened + limits.connect_timeout).min(overdue_at.unwrap_or(NEVER))
+            }
+            State::Lingering => self.linger_until,
+            State::Open => match overdue_at {
+                Some(overdue_at) => overdue_at,
+                None => {
+                    let shrinks = self.free_since + SHRINK_AFTER;
+                    let ends = limits.keep_alive.map(|time| self.free_since + time);
+                    if shrinks <= now {
+                        self.shrink();
+                    }
+                    match ends {
+                        None if shrinks <= now => return Check::Nothing,
+                        None => shrinks,
+                        Some(ends) if shrinks <= now => ends,
+                        Some(ends) => ends.min(shrinks),
+                    }
+                }
+            },
+        };
+        match self.state {
+            _ if until > now && self.exchanges.is_empty() => Check::Again(until),
+            _ if until > now => Check::Again(until.min(now + idle_time(limits))),
+            State::Lingering => Check::StopLingering,
+            State::Open if self.exchanges.is_empty() => Check::CloseIdle,
+            State::Open => Check::TimeOutExchanges,
+            _ => Check::FailToConnect,
+        }
+    }
+
+    /// Frees unused memory, for a connection that will be idle for long.
+    pub(super) fn shrink(&mut self) {
+        self.machine.shrink();
+        self.exchanges.shrink();
+        if let Protection::Tls(tls) = &mut self.protection {
+            tls.free_buffers();
+        }
+    }
+}
+
+/// How long a connection may be idle before it is shrunk or closed.
+pub(super) fn idle_time(limits: &Limits) -> Duration {
+    limits
+        .keep_alive
+        .map_or(SHRINK_AFTER, |ends| ends.min(SHRINK_AFTER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::exchange::Exchange;
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        timeout: Duration::from_secs(30),
+        connect_timeout: Duration::from_secs(10),
+        keep_alive: Some(Duration::from_secs(15)),
+    };
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    /// A connection that was opened after 100 seconds.
+    fn connecting() -> Slot {
+        let mut slot = Slot::new(Machine::Quic(None));
+        slot.begin(1, Owner::Pool, 0, u32::MAX, at(100));
+        slot
+    }
+
+    /// One that was established after 101 seconds and is idle since.
+    fn open() -> Slot {
+        let mut slot = connecting();
+        slot.state = State::Open;
+        slot.established = at(101);
+        slot.free_since = at(101);
+        slot
+    }
+
+    fn with_exchange(mut slot: Slot, planned: u64) -> Slot {
+        slot.exchanges
+            .push(Exchange::planned(at(planned), 0, 0, 0, 0));
+        slot
+    }
+
+    #[test]
+    fn connecting_ends_at_its_limit_or_when_an_exchange_times_out() {
+        let mut slot = connecting();
+        assert_eq!(slot.check(at(109), &LIMITS), Check::Again(at(110)));
+        assert_eq!(slot.check(at(110), &LIMITS), Check::FailToConnect);
+        let mut slot = with_exchange(connecting(), 78);
+        assert_eq!(slot.check(at(107), &LIMITS), Check::Again(at(108)));
+        assert_eq!(slot.check(at(108), &LIMITS), Check::FailToConnect);
+    }
+
+    #[test]
+    fn an_idle_connection_is_shrunk_and_closed_when_its_time_is_over() {
+        let mut slot = open();
+        assert_eq!(slot.check(at(102), &LIMITS), Check::Again(at(106)));
+        assert_eq!(slot.check(at(106), &LIMITS), Check::Again(at(116)));
+        assert_eq!(slot.check(at(116), &LIMITS), Check::CloseIdle);
+        let forever = Limits {
+            keep_alive: None,
+            ..LIMITS
+        };
+        assert_eq!(slot.check(at(105), &forever), Check::Again(at(106)));
+        assert_eq!(slot.check(at(106), &forever), Check::Nothing);
+        let short = Limits {
+            keep_alive: Some(Duration::from_secs(2)),
+            ..LIMITS
+        };
+        assert_eq!(slot.check(at(102), &short), Check::Again(at(103)));
+        assert_eq!(slot.check(at(103), &short), Check::CloseIdle);
+    }
+
+    #[test]
+    fn a_busy_connection_is_checked_after_each_idle_time_until_an_exchange_times_out() {
+        let mut slot = with_exchange(open(), 110);
+        assert_eq!(slot.check(at(111), &LIMITS), Check::Again(at(116)));
+        assert_eq!(slot.check(at(136), &LIMITS), Check::Again(at(140)));
+        assert_eq!(slot.check(at(140), &LIMITS), Check::TimeOutExchanges);
+    }
+
+    #[test]
+    fn a_lingering_connection_is_closed_and_a_free_place_needs_nothing() {
+        let mut slot = open();
+        slot.state = State::Lingering;
+        slot.linger_until = at(102);
+        assert_eq!(slot.check(at(101), &LIMITS), Check::Again(at(102)));
+        assert_eq!(slot.check(at(102), &LIMITS), Check::StopLingering);
+        slot.end();
+        assert_eq!(slot.check(at(103), &LIMITS), Check::Nothing);
+    }
+
+    #[test]
+    fn a_connection_is_dead_that_was_silent_for_half_the_time_limit_after_a_request_left() {
+        let mut exchange = Exchange::planned(at(110), 0, 0, 0, 0);
+        exchange.leaves(at(130));
+        let mut slot = open();
+        slot.exchanges.push(exchange);
+        slot.heard = at(120);
+        assert!(!slot.is_dead(at(144), LIMITS.timeout));
+        assert!(slot.is_dead(at(145), LIMITS.timeout));
+        slot.heard = at(131);
+        assert!(!slot.is_dead(at(145), LIMITS.timeout));
+        assert!(!with_exchange(open(), 110).is_dead(at(200), LIMITS.timeout));
+    }
+}

@@ -1,0 +1,202 @@
+//! The sessions of an open loop: which arrival or session is next to get a connection.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use fathometer_model::Instant;
+use fathometer_workload::arrivals::Arrivals;
+
+use super::super::timers::NEVER;
+use super::arrivals::{Arrival, ArrivalQueue};
+use super::pool::Pool;
+
+/// The arrivals of one event loop, and what they wait for.
+///
+/// Arrivals and waiting sessions get connections in the order of their instants. An arrival begins when there is
+/// a connection for it, or when it has timed out.
+pub(crate) struct OpenLoop<'a> {
+    pub(super) arrivals: ArrivalQueue<'a>,
+    pub(super) pool: Pool,
+    /// How long an arrival may wait and take.
+    timeout: Duration,
+    /// Sessions that wait for a connection, and since when.
+    waiting: VecDeque<(Instant, u32)>,
+    /// Users without a session.
+    free_users: Vec<u32>,
+    /// Sessions in progress.
+    active: u64,
+    /// An arrival is due, and no connection is free.
+    is_blocked: bool,
+}
+
+/// What gets the next connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The session of a user, which has waited.
+    Session(u32),
+    /// The next arrival, which was planned for this instant.
+    Arrival(Instant),
+}
+
+impl<'a> OpenLoop<'a> {
+    /// Every `stride`-th arrival from the `first`, with instants from `start` on, over at most `most`
+    /// connections that carry `depth` exchanges at a time.
+    pub(crate) fn new(
+        arrivals: &'a Arrivals,
+        (first, stride): (usize, usize),
+        start: Instant,
+        (most, depth): (u32, u16),
+        timeout: Duration,
+    ) -> OpenLoop<'a> {
+        OpenLoop {
+            arrivals: ArrivalQueue::new(arrivals, first, stride, start),
+            pool: Pool::new(most, depth.into()),
+            timeout,
+            waiting: VecDeque::new(),
+            free_users: Vec::new(),
+            active: 0,
+            is_blocked: false,
+        }
+    }
+
+    /// What gets the next connection now. Arrivals from `end` on are not carried out. `has_room` says whether a
+    /// connection can take a request.
+    pub(super) fn next(
+        &mut self,
+        now: Instant,
+        end: Instant,
+        has_room: impl Fn(u32) -> bool,
+    ) -> Option<Next> {
+        self.is_blocked = false;
+        let due = self.arrivals.next_before(end).map(|arrival| arrival.at);
+        let due = due.filter(|&at| at <= now);
+        let next = match (self.waiting.front(), due) {
+            (None, None) => return None,
+            (Some(&(since, user)), Some(at)) if since <= at => Next::Session(user),
+            (Some(&(_, user)), None) => Next::Session(user),
+            (_, Some(at)) => Next::Arrival(at),
+        };
+        if !self.pool.has_free(has_room) {
+            self.is_blocked = due.is_some();
+            // It timed out before there was a connection: it begins, and fails.
+            return due
+                .filter(|&at| at + self.timeout <= now)
+                .map(Next::Arrival);
+        }
+        if let Next::Session(_) = next {
+            self.waiting.pop_front();
+        }
+        Some(next)
+    }
+
+    /// A session waits for a connection since an instant.
+    pub(super) fn wait(&mut self, since: Instant, user: u32) {
+        self.waiting.push_back((since, user));
+    }
+
+    /// Takes the next arrival to be carried out, and a user for its session; `None` for a new user.
+    pub(super) fn begin(&mut self) -> Option<(Arrival, Option<u32>)> {
+        let arrival = self.arrivals.take()?;
+        self.active += 1;
+        Some((arrival, self.free_users.pop()))
+    }
+
+    /// The session of a user has ended.
+    pub(super) fn end(&mut self, user: u32) {
+        self.active -= 1;
+        self.free_users.push(user);
+    }
+
+    /// Whether the schedule is over and all its sessions have ended.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.arrivals.is_over() && self.active == 0
+    }
+
+    /// When the next arrival before `end` is due. One that waits for a connection waits until it times out.
+    pub(super) fn next_wake(&self, end: Instant) -> Instant {
+        match self.arrivals.next_before(end) {
+            Some(arrival) if self.is_blocked => arrival.at + self.timeout,
+            Some(arrival) => arrival.at,
+            None => NEVER,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_workload::arrivals::Profile;
+
+    use super::*;
+
+    const ALL: fn(u32) -> bool = |_| true;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(millis)
+    }
+
+    /// Arrivals after 0, 1, 2 … ms over one connection, with a time-out of 10 ms.
+    fn open_loop(arrivals: &Arrivals) -> OpenLoop<'_> {
+        OpenLoop::new(arrivals, (0, 1), at(0), (1, 1), Duration::from_millis(10))
+    }
+
+    fn arrivals() -> Arrivals {
+        Arrivals::constant(Profile::constant(1000.0).unwrap())
+    }
+
+    #[test]
+    fn an_arrival_begins_at_its_instant_if_there_is_a_connection() {
+        let arrivals = arrivals();
+        let mut open = open_loop(&arrivals);
+        let first = open.next(at(0), at(100), ALL);
+        assert_eq!(first, Some(Next::Arrival(at(0))));
+        assert_eq!(
+            open.begin().map(|(next, user)| (next.number, user)),
+            Some((0, None))
+        );
+        assert_eq!(open.next(at(0), at(100), ALL), None);
+        assert_eq!(open.next_wake(at(100)), at(1));
+        assert_eq!(open.next(at(1), at(1), ALL), None, "the test is over");
+        assert_eq!(open.next_wake(at(1)), NEVER);
+        assert!(!open.is_exhausted());
+        open.end(3);
+        let second = open.begin().map(|(next, user)| (next.number, user));
+        assert_eq!(second, Some((1, Some(3))));
+    }
+
+    #[test]
+    fn arrivals_and_sessions_wait_in_the_order_of_their_instants() {
+        let arrivals = arrivals();
+        let mut open = open_loop(&arrivals);
+        open.begin();
+        open.pool.opened();
+        open.wait(at(1), 5);
+        open.wait(at(2), 6);
+        assert_eq!(open.next(at(3), at(100), ALL), None);
+        // One arrival is due that has no connection: it is looked at again when it times out.
+        assert_eq!(open.next_wake(at(100)), at(11));
+        open.pool.offer(0, true);
+        let mut order = Vec::new();
+        while let Some(next) = open.next(at(3), at(100), ALL) {
+            if let Next::Arrival(_) = next {
+                open.begin();
+            }
+            order.push(next);
+        }
+        let arrival = |millis| Next::Arrival(at(millis));
+        let (five, six) = (Next::Session(5), Next::Session(6));
+        assert_eq!(order, [five, arrival(1), six, arrival(2), arrival(3)]);
+    }
+
+    #[test]
+    fn an_arrival_that_has_timed_out_begins_without_a_connection() {
+        let arrivals = arrivals();
+        let mut open = open_loop(&arrivals);
+        open.pool.opened();
+        open.wait(at(0), 5);
+        assert_eq!(open.next(at(9), at(100), ALL), None);
+        let next = open.next(at(10), at(100), ALL);
+        assert_eq!(next, Some(Next::Arrival(at(0))));
+        open.begin();
+        assert_eq!(open.next(at(10), at(100), ALL), None);
+    }
+}

@@ -1,0 +1,167 @@
+//! The connections that all sessions of an open loop share.
+
+use std::collections::VecDeque;
+
+use super::user::Choice;
+
+/// The shared connections that can take a request, and how many there may be.
+///
+/// A connection is listed at most once. Those that were idle when they were listed are at the back, the most
+/// recently used one last; those whose pipeline has room are at the front. A listed connection that no longer has
+/// room is dropped when its turn comes.
+#[derive(Debug)]
+pub(super) struct Pool {
+    /// The most connections.
+    most: u32,
+    /// Exchanges that a connection carries at a time.
+    depth: u32,
+    /// Connections that are open or being opened.
+    open: u32,
+    available: VecDeque<u32>,
+    /// Whether a connection is listed, by place.
+    listed: Vec<bool>,
+}
+
+impl Pool {
+    pub(super) fn new(most: u32, depth: u32) -> Pool {
+        Pool {
+            most,
+            depth,
+            open: 0,
+            available: VecDeque::new(),
+            listed: Vec::new(),
+        }
+    }
+
+    /// Whether a connection can take a request, or a new one may be opened.
+    pub(super) fn has_free(&mut self, has_room: impl Fn(u32) -> bool) -> bool {
+        while let Some(&place) = self.available.back() {
+            if has_room(place) {
+                return true;
+            }
+            self.listed[place as usize] = false;
+            self.available.pop_back();
+        }
+        self.open < self.most
+    }
+
+    /// The connection for a request: the most recently used idle one, else a new one, else one whose pipeline
+    /// has room.
+    pub(super) fn choose(
+        &mut self,
+        has_room: impl Fn(u32) -> bool,
+        is_idle: impl Fn(u32) -> bool,
+    ) -> Choice {
+        if !self.has_free(has_room) {
+            return Choice::Wait;
+        }
+        let last = self.available.back().copied();
+        match last.filter(|&place| is_idle(place) || self.open >= self.most) {
+            Some(place) => {
+                self.available.pop_back();
+                self.listed[place as usize] = self.depth > 1;
+                if self.depth > 1 {
+                    self.available.push_front(place);
+                }
+                Choice::Use(place)
+            }
+            None => Choice::Open,
+        }
+    }
+
+    /// A connection was opened.
+    pub(super) fn opened(&mut self) {
+        self.open += 1;
+    }
+
+    /// A connection can take a request.
+    pub(super) fn offer(&mut self, place: u32, is_idle: bool) {
+        let index = place as usize;
+        if self.listed.len() <= index {
+            self.listed.resize(index + 1, false);
+        }
+        if std::mem::replace(&mut self.listed[index], true) {
+            return;
+        }
+        match is_idle {
+            true => self.available.push_back(place),
+            false => self.available.push_front(place),
+        }
+    }
+
+    /// A connection takes no more requests.
+    pub(super) fn ended(&mut self, place: u32) {
+        self.open -= 1;
+        let listed = self.listed.get_mut(place as usize);
+        // Those that end unused have waited longest: they are at the front.
+        if listed.is_some_and(std::mem::take)
+            && let Some(index) = self.available.iter().position(|&other| other == place)
+        {
+            self.available.remove(index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: fn(u32) -> bool = |_| true;
+    const NONE: fn(u32) -> bool = |_| false;
+
+    /// A pool of at most two connections, both open and idle.
+    fn pool(depth: u32) -> Pool {
+        let mut pool = Pool::new(2, depth);
+        for place in [4, 9] {
+            pool.opened();
+            pool.offer(place, true);
+            pool.offer(place, true);
+        }
+        pool
+    }
+
+    #[test]
+    fn the_most_recently_used_idle_connection_is_taken_first() {
+        let mut pool = pool(1);
+        assert_eq!(pool.choose(ALL, ALL), Choice::Use(9));
+        assert_eq!(pool.choose(ALL, ALL), Choice::Use(4));
+        assert_eq!(pool.choose(ALL, ALL), Choice::Wait);
+        pool.offer(4, true);
+        pool.offer(9, true);
+        assert_eq!(pool.choose(ALL, ALL), Choice::Use(9));
+    }
+
+    #[test]
+    fn a_new_connection_is_opened_before_a_pipeline_is_used() {
+        let mut pool = Pool::new(2, 4);
+        assert_eq!(pool.choose(ALL, ALL), Choice::Open);
+        pool.opened();
+        pool.offer(0, false);
+        assert_eq!(pool.choose(ALL, NONE), Choice::Open);
+        pool.opened();
+        pool.offer(1, false);
+        // Both have room: in turn.
+        let choices = [0; 4].map(|_| pool.choose(ALL, NONE));
+        assert_eq!(choices, [0, 1, 0, 1].map(Choice::Use));
+    }
+
+    #[test]
+    fn connections_that_have_ended_or_are_full_are_not_taken() {
+        let mut pool = pool(1);
+        pool.ended(9);
+        assert_eq!(pool.choose(ALL, ALL), Choice::Use(4));
+        assert!(pool.has_free(NONE), "one may be opened");
+        assert_eq!(pool.choose(ALL, ALL), Choice::Open);
+        pool.opened();
+        pool.offer(9, true);
+        assert!(!pool.has_free(NONE));
+        // It was dropped from the list, and is listed again when it has room.
+        assert_eq!(pool.choose(ALL, ALL), Choice::Wait);
+        pool.offer(9, true);
+        assert_eq!(pool.choose(ALL, ALL), Choice::Use(9));
+        // One that ends while it is in use was not listed.
+        pool.ended(9);
+        pool.ended(4);
+        assert_eq!(pool.choose(ALL, ALL), Choice::Open);
+    }
+}

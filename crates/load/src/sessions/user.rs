@@ -1,0 +1,304 @@
+//! A user of a closed loop, or a session of an open one.
+
+use std::time::Duration;
+
+use fathometer_model::Instant;
+
+use super::super::exchange::Exchange;
+use super::super::timers::Deadline;
+use super::page::PageProgress;
+
+/// The state of a user.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Doing nothing.
+    #[default]
+    Parked,
+    /// Waiting to start, or to continue with the next page.
+    Pause,
+    /// Requesting a page.
+    Page,
+}
+
+/// A user of a closed loop, or a session of an open one.
+#[derive(Debug, Default)]
+pub(super) struct User {
+    /// Its number in the whole test; that of the arrival in an open loop.
+    pub(super) number: u64,
+    pub(super) stage: Stage,
+    pub(super) session: SessionProgress,
+    pub(super) page: PageProgress,
+    /// Connections of its own that were established for its page.
+    pub(super) connected: u32,
+    /// Exchanges that connections have taken and that have not ended.
+    pub(super) in_flight: u32,
+    /// Exchanges that wait for a connection: retries, and those planned when no connection had room.
+    pub(super) backlog: Backlog,
+    /// In a closed loop.
+    pub(super) connections: OwnConnections,
+    /// Shared connections that its page has used and that are closed with it: place and number.
+    pub(super) used: Vec<(u32, u32)>,
+    /// When it continues.
+    pub(super) deadline: Deadline,
+    /// It requests nothing before this.
+    pub(super) pause_until: Instant,
+    /// It is in the queue of users that may continue.
+    pub(super) queued: bool,
+    /// It is in the queue of sessions that wait for a shared connection.
+    pub(super) waiting: bool,
+}
+
+/// The progress of a session.
+#[derive(Debug, Default)]
+pub(super) struct SessionProgress {
+    number: u64,
+    pages_done: u32,
+    /// `None`: it never ends.
+    pages: Option<u32>,
+}
+
+impl SessionProgress {
+    pub(super) fn begin(&mut self, number: u64, pages: Option<u32>) {
+        *self = SessionProgress {
+            number,
+            pages_done: 0,
+            pages,
+        };
+    }
+
+    /// The next session begins at once when the user continues.
+    pub(super) fn abandon(&mut self) {
+        self.pages_done = 0;
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Pages that have ended.
+    pub(super) fn pages_done(&self) -> u32 {
+        self.pages_done
+    }
+
+    /// A page has ended. Returns its number, from 0.
+    pub(super) fn page_done(&mut self) -> u32 {
+        self.pages_done = self.pages_done.saturating_add(1);
+        self.pages_done - 1
+    }
+
+    /// Whether all of its pages have ended.
+    pub(super) fn is_through(&self) -> bool {
+        self.pages.is_some_and(|pages| self.pages_done >= pages)
+    }
+}
+
+/// Exchanges of a user that wait for a connection. The newest is taken first, unless one has timed out.
+#[derive(Debug, Default)]
+pub(super) struct Backlog(Vec<Exchange>);
+
+impl Backlog {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn push(&mut self, exchange: Exchange) {
+        self.0.push(exchange);
+    }
+
+    /// The next one to give to a connection.
+    pub(super) fn next(&self) -> Option<&Exchange> {
+        self.0.last()
+    }
+
+    /// Removes the one that [`Backlog::next`] returns.
+    pub(super) fn take_next(&mut self) -> Option<Exchange> {
+        self.0.pop()
+    }
+
+    /// Removes one that has timed out.
+    pub(super) fn take_overdue(&mut self, now: Instant, timeout: Duration) -> Option<Exchange> {
+        let is_overdue = |exchange: &Exchange| exchange.is_overdue(now, timeout);
+        let index = self.0.iter().position(is_overdue)?;
+        Some(self.0.remove(index))
+    }
+
+    /// The earliest planned instant.
+    pub(super) fn oldest_plan(&self) -> Option<Instant> {
+        self.0.iter().map(Exchange::planned_at).min()
+    }
+
+    /// Removes all of them.
+    pub(super) fn drain(&mut self) -> std::vec::Drain<'_, Exchange> {
+        self.0.drain(..)
+    }
+}
+
+/// The connection for an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Choice {
+    /// One that is there.
+    Use(u32),
+    /// A new one.
+    Open,
+    /// None at present.
+    Wait,
+}
+
+/// The connections of a user of a closed loop: at most as many for each host as the policy allows.
+#[derive(Debug, Default)]
+pub(super) struct OwnConnections {
+    places: Vec<u32>,
+    /// Which one is next in turn.
+    turn: u32,
+}
+
+impl OwnConnections {
+    /// The connection for an exchange, of at most `most`: serially an idle one, pipelined or with streams
+    /// (`in_turn`) the next in turn, a new one where there is none yet. `is_there` selects the connections to
+    /// the exchange's host, `has_room` those that take a request.
+    pub(super) fn choose(
+        &mut self,
+        most: u32,
+        in_turn: bool,
+        is_there: impl Fn(u32) -> bool,
+        has_room: impl Fn(u32) -> bool,
+    ) -> Choice {
+        let there = || self.places.iter().copied().filter(|&place| is_there(place));
+        let open = there().count() as u32;
+        if in_turn {
+            for step in 0..most {
+                let turn = (self.turn + step) % most;
+                let found = there().nth(turn as usize);
+                if found.is_some_and(|place| !has_room(place)) {
+                    continue;
+                }
+                self.turn = turn + 1;
+                match found {
+                    Some(place) => return Choice::Use(place),
+                    None => break,
+                }
+            }
+        } else if let Some(place) = there().find(|&place| has_room(place)) {
+            return Choice::Use(place);
+        }
+        match open < most {
+            true => Choice::Open,
+            false => Choice::Wait,
+        }
+    }
+
+    /// A page begins: its turns begin with the first connection.
+    pub(super) fn begin_page(&mut self) {
+        self.turn = 0;
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.places.iter().copied()
+    }
+
+    pub(super) fn push(&mut self, place: u32) {
+        self.places.push(place);
+    }
+
+    /// Removes one, to be closed.
+    pub(super) fn pop(&mut self) -> Option<u32> {
+        self.places.pop()
+    }
+
+    /// Removes one that has ended, if it is still there.
+    pub(super) fn remove(&mut self, place: u32) {
+        if let Some(index) = self.places.iter().position(|&own| own == place) {
+            self.places.swap_remove(index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(places: &[u32]) -> OwnConnections {
+        OwnConnections {
+            places: places.to_vec(),
+            turn: 0,
+        }
+    }
+
+    #[test]
+    fn serially_an_idle_connection_is_used_before_a_new_one_is_opened() {
+        let mut own = own(&[7, 8]);
+        let mut choose =
+            |most, idle: &[u32]| own.choose(most, false, |_| true, |p| idle.contains(&p));
+        assert_eq!(choose(2, &[8]), Choice::Use(8));
+        assert_eq!(choose(2, &[7, 8]), Choice::Use(7));
+        assert_eq!(choose(3, &[]), Choice::Open);
+        assert_eq!(choose(2, &[]), Choice::Wait);
+    }
+
+    #[test]
+    fn each_host_has_connections_of_its_own() {
+        let mut own = own(&[7, 8, 9]);
+        // The even ones go to the host.
+        let mut choose = |most| own.choose(most, false, |p| p % 2 == 0, |p| p != 8);
+        assert_eq!(choose(1), Choice::Wait);
+        assert_eq!(choose(2), Choice::Open);
+    }
+
+    #[test]
+    fn pipelines_are_used_in_turn_and_full_ones_are_passed_over() {
+        let mut own = own(&[]);
+        assert_eq!(own.choose(3, true, |_| true, |_| true), Choice::Open);
+        own.push(7);
+        // The second one is opened before the first is used again.
+        assert_eq!(own.choose(3, true, |_| true, |_| true), Choice::Open);
+        own.push(8);
+        assert_eq!(own.choose(3, true, |_| true, |_| true), Choice::Open);
+        own.push(9);
+        for place in [7, 8, 9, 7] {
+            assert_eq!(own.choose(3, true, |_| true, |_| true), Choice::Use(place));
+        }
+        assert_eq!(own.choose(3, true, |_| true, |p| p != 8), Choice::Use(9));
+        assert_eq!(own.choose(3, true, |_| true, |_| false), Choice::Wait);
+        own.begin_page();
+        assert_eq!(own.choose(3, true, |_| true, |_| true), Choice::Use(7));
+        own.remove(7);
+        own.remove(7);
+        assert_eq!(own.iter().collect::<Vec<_>>(), [9, 8]);
+    }
+
+    #[test]
+    fn the_newest_exchange_leaves_the_backlog_first_unless_one_has_timed_out() {
+        let at = Instant::from_nanos;
+        let timeout = Duration::from_nanos(100);
+        let mut backlog = Backlog::default();
+        for (member, planned) in [30, 10, 20].into_iter().enumerate() {
+            backlog.push(Exchange::planned(at(planned), 0, 0, member as u16, 0));
+        }
+        assert_eq!(backlog.oldest_plan(), Some(at(10)));
+        assert!(backlog.take_overdue(at(109), timeout).is_none());
+        let overdue = backlog.take_overdue(at(110), timeout).unwrap();
+        assert_eq!(overdue.member(), 1);
+        assert_eq!(backlog.next().unwrap().member(), 2);
+        assert_eq!(backlog.take_next().unwrap().member(), 2);
+        assert_eq!(backlog.take_next().unwrap().member(), 0);
+        assert!(backlog.is_empty() && backlog.oldest_plan().is_none());
+    }
+
+    #[test]
+    fn a_session_is_through_when_its_pages_have_ended() {
+        let mut session = SessionProgress::default();
+        session.begin(4, Some(2));
+        assert_eq!((session.number(), session.pages_done()), (4, 0));
+        assert_eq!((session.page_done(), session.is_through()), (0, false));
+        assert_eq!((session.page_done(), session.is_through()), (1, true));
+        session.abandon();
+        assert_eq!((session.pages_done(), session.is_through()), (0, false));
+        session.begin(5, None);
+        session.page_done();
+        assert!(!session.is_through());
+    }
+}

@@ -1,0 +1,220 @@
+//! How a loop waits for its sockets: asleep, busy-waiting before a planned instant, or resting.
+
+use std::time::Duration;
+
+use fathometer_model::Instant;
+use fathometer_sys::poller::Poller;
+
+use super::LoadError;
+use super::activity::Activity;
+use super::context::Context;
+use super::rest::Rest;
+use super::spin::WakeUps;
+
+/// The longest wait: a stop is noticed at most this late.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// Waits of this length and more are shortened, because the kernel may exceed a wait by a thousandth of it. A
+/// second wait is then short enough to be exact.
+const LONG_WAIT: Duration = Duration::from_millis(2);
+
+/// How a loop may busy-wait before planned instants.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spin {
+    /// The longest that the options allow.
+    pub(super) longest: Duration,
+    /// `None` where nothing is planned that a loop could be late for.
+    pub(super) wake_ups: Option<WakeUps>,
+}
+
+/// What a loop waits for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wake {
+    /// The next planned instant: a timer or an arrival.
+    pub(super) planned: Instant,
+    /// The next instant at which the loop has anything to do; not after `planned`.
+    pub(super) at: Instant,
+    /// Some connection has unread data: there is nothing to wait for.
+    pub(super) has_unread: bool,
+    /// Exchanges that have ended, and those in flight, where the loop may rest.
+    pub(super) exchanges: Option<(u64, u64)>,
+}
+
+/// The sockets that were ready after a wait.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Woken {
+    pub(super) ready: usize,
+    pub(super) has_rested: bool,
+}
+
+/// How a loop waits. It is awake at each planned instant if the wake-up latency allows it, and never sleeps
+/// while there is something to read.
+pub(super) struct Waiting {
+    spin: Spin,
+    rest: Rest,
+    pub(super) activity: Activity,
+}
+
+impl Waiting {
+    /// `rest` is the longest rest; zero: none.
+    pub(super) fn new(spin: Spin, rest: Duration, activity: Activity) -> Waiting {
+        Waiting {
+            spin,
+            rest: Rest::new(rest),
+            activity,
+        }
+    }
+
+    /// Waits for sockets, until `wake` at the latest.
+    pub(super) fn wait(
+        &mut self,
+        context: &mut Context<'_>,
+        poller: &mut Poller,
+        wake: &Wake,
+    ) -> Result<Woken, LoadError> {
+        let before = context.now();
+        let wake_ups = self.spin.wake_ups.filter(|_| wake.at == wake.planned);
+        let spin = wake_ups.map_or(Duration::ZERO, |wake_ups| {
+            wake_ups.spin(self.spin.longest, context.shared.has_spare())
+        });
+        let mut wait = sleep_length(before, wake, spin);
+        self.activity.waits(before);
+        let rest = wake.exchanges.map_or(Duration::ZERO, |(ended, in_flight)| {
+            self.rest.length(before, ended, in_flight)
+        });
+        let mut ready = 0;
+        let mut has_rested = false;
+        if !rest.is_zero() && rest <= wait {
+            ready = poller.wait(Some(Duration::ZERO))?;
+            if ready == 0 {
+                poller.sleep(rest);
+                has_rested = true;
+                // Nearly always something has arrived; only if not, the time is needed.
+                ready = poller.wait(Some(Duration::ZERO))?;
+                if ready == 0 {
+                    context.tick();
+                    wait = sleep_length(context.now(), wake, spin);
+                }
+            }
+        }
+        if ready > 0 {
+            context.tick();
+        } else if wait.is_zero() {
+            ready = self.busy_wait(context, poller, wake)?;
+        } else {
+            ready = self.sleep(context, poller, wait)?;
+        }
+        self.activity.wakes(before, context.now(), has_rested);
+        Ok(Woken { ready, has_rested })
+    }
+
+    /// Sleeps until sockets are ready, or for this long. Returns how many are ready.
+    fn sleep(
+        &mut self,
+        context: &mut Context<'_>,
+        poller: &mut Poller,
+        wait: Duration,
+    ) -> Result<usize, LoadError> {
+        let begin = context.now();
+        let ready = match wait < LONG_WAIT {
+            true => poller.wait(Some(wait))?,
+            false => poller.wait_coarsely(begin, wait)?,
+        };
+        context.tick();
+        let waited = context.now().since(begin);
+        // A timer that a longer wait has set may end this one early.
+        if ready == 0
+            && waited >= wait
+            && wait < LONG_WAIT
+            && let Some(wake_ups) = &mut self.spin.wake_ups
+        {
+            wake_ups.took(waited - wait);
+        }
+        Ok(ready)
+    }
+
+    /// Polls the sockets until some are ready, or until `wake`; only once where there is already something to
+    /// read. Returns how many are ready.
+    fn busy_wait(
+        &mut self,
+        context: &mut Context<'_>,
+        poller: &mut Poller,
+        wake: &Wake,
+    ) -> Result<usize, LoadError> {
+        let begin = context.now();
+        loop {
+            let ready = poller.wait(Some(Duration::ZERO))?;
+            context.tick();
+            if ready > 0 || context.now() >= wake.at || wake.has_unread {
+                if begin < wake.at && !wake.has_unread {
+                    self.activity.busy_waited(begin, context.now());
+                }
+                return Ok(ready);
+            }
+        }
+    }
+
+    /// The mean latency with rests divided by that without; `None` where there was no comparison.
+    pub(super) fn rest_latency_ratio(&self) -> Option<f64> {
+        self.rest.latency_ratio()
+    }
+
+    /// The median wake-up latency, where it was tracked.
+    pub(super) fn wake_up_latency(&self) -> Option<Duration> {
+        self.spin.wake_ups.map(|wake_ups| wake_ups.median())
+    }
+}
+
+/// How long to sleep in order to be awake in time, if the last `spin` before that may be spent busy-waiting.
+fn sleep_length(now: Instant, wake: &Wake, spin: Duration) -> Duration {
+    if wake.has_unread {
+        return Duration::ZERO;
+    }
+    let wait = wake.at.since(now).min(LONGEST_WAIT);
+    match wait < LONG_WAIT {
+        true => wait.saturating_sub(spin),
+        false => wait - wait / 256,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_nanos(5_000_000_000);
+
+    fn wake(after: Duration) -> Wake {
+        Wake {
+            planned: NOW + after,
+            at: NOW + after,
+            has_unread: false,
+            exchanges: None,
+        }
+    }
+
+    #[test]
+    fn a_sleep_ends_before_the_instant_by_the_time_that_is_spent_busy_waiting() {
+        let micros = Duration::from_micros;
+        let sleep = |after, spin| sleep_length(NOW, &wake(micros(after)), micros(spin));
+        assert_eq!(sleep(500, 0), micros(500));
+        assert_eq!(sleep(500, 60), micros(440));
+        assert_eq!(sleep(50, 60), Duration::ZERO);
+        // The second, exact sleep has the busy-wait.
+        assert_eq!(sleep(2_560, 60), micros(2_550));
+        assert_eq!(sleep(3_600_000_000, 0), LONGEST_WAIT - LONGEST_WAIT / 256);
+    }
+
+    #[test]
+    fn there_is_no_sleep_where_there_is_something_to_read_or_to_do() {
+        let unread = Wake {
+            has_unread: true,
+            ..wake(Duration::from_secs(1))
+        };
+        assert_eq!(sleep_length(NOW, &unread, Duration::ZERO), Duration::ZERO);
+        let past = Wake {
+            at: Instant::ZERO,
+            ..wake(Duration::ZERO)
+        };
+        assert_eq!(sleep_length(NOW, &past, Duration::ZERO), Duration::ZERO);
+    }
+}
