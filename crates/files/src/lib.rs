@@ -1,6 +1,7 @@
 //! The files that this program leaves and reads: files written whole or not at all, temporary folders that are
-//! removed even if the program is killed, and sites as folders.
+//! removed even if the program is killed, sites as folders, and TLS key logs.
 
+pub mod key_log;
 pub mod scratch;
 pub mod sha256;
 pub mod site_cache;

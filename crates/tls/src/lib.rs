@@ -52,7 +52,6 @@
 pub mod certificate;
 mod failure;
 mod handshake;
-pub mod key_log;
 mod session;
 mod settings;
 

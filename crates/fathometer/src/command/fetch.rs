@@ -21,11 +21,11 @@ use fathometer_tls::ClientSettings;
 use super::Failure;
 use super::arguments::whole_seconds;
 use super::load::security::SecurityArguments;
+use fathometer_files::key_log::KeyLogFile;
 use fathometer_load::client::{self, ClientSockets, LoopStatistics};
 use fathometer_load::http3_client::ClientSettings as QuicSettings;
 use fathometer_load::url::Url;
 use fathometer_quic_sockets::{Sockets as QuicSockets, UdpOffload};
-use fathometer_tls::key_log::KeyLogFile;
 
 /// Arguments of `fetch`.
 #[derive(Debug, Args)]

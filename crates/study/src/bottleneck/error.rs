@@ -15,15 +15,34 @@ use fathometer_lab::server::definition::DefinitionError;
 use fathometer_lab::trial::TrialError;
 use fathometer_load::workload;
 
+/// Conversions of errors that are too large to be passed around by value.
+macro_rules! boxed {
+    ($($variant:ident: $error:ty),*) => {
+        $(impl From<$error> for SearchError {
+            fn from(error: $error) -> SearchError {
+                SearchError::$variant(Box::new(error))
+            }
+        })*
+    };
+}
+
+boxed! {
+    Definition: DefinitionError,
+    CommandLine: toml::de::Error,
+    Server: ServerError,
+    Profile: ProfileError,
+    Era: EraError
+}
+
 /// Why a search, its set-up, its record or the self-test failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     /// The server's definition is not available or invalid.
     #[error(transparent)]
-    Definition(#[from] DefinitionError),
+    Definition(Box<DefinitionError>),
     /// The server's command line cannot be made a definition.
     #[error(transparent)]
-    CommandLine(#[from] toml::de::Error),
+    CommandLine(Box<toml::de::Error>),
     /// The server's program is not installed.
     #[error("{title} is not on this machine: install the package {package}")]
     NotInstalled {
@@ -37,7 +56,7 @@ pub enum SearchError {
     NoEnv,
     /// The origin of the server with a fault cannot be set up.
     #[error(transparent)]
-    Server(#[from] ServerError),
+    Server(Box<ServerError>),
     /// The definition of the embedded origin is that of a program.
     #[error("the embedded origin is not embedded")]
     NotEmbedded,
@@ -58,13 +77,13 @@ pub enum SearchError {
     Scratch(#[from] ScratchError),
     /// The path's profile is invalid.
     #[error(transparent)]
-    Profile(#[from] ProfileError),
+    Profile(Box<ProfileError>),
     /// The connection policy is invalid.
     #[error(transparent)]
     Policy(#[from] ParsePolicyError),
     /// The era is not available or invalid.
     #[error(transparent)]
-    Era(#[from] EraError),
+    Era(Box<EraError>),
     /// An error of `fathometer-sys`.
     #[error(transparent)]
     Sys(#[from] fathometer_sys::Error),

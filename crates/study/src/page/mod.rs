@@ -40,13 +40,13 @@ pub use self::site::PageSite;
 use super::replicate::{Finished, ReplicateError, Setup, Shared, wire_limits};
 use super::spec::{Captures, Cell};
 use crate::run_folder::{WriteError, write_lines};
+use fathometer_files::key_log::KeyLogFile;
 use fathometer_lab::hosts::{Host, Lab, Side};
 use fathometer_lab::server::definition::Definition;
 use fathometer_lab::server::{Access, Credentials, Installed};
 use fathometer_lab::tap_file::TapFile;
 use fathometer_lab::wire::WireOptions;
 use fathometer_load::client::{self, ClientSockets, LoopStatistics};
-use fathometer_tls::key_log::KeyLogFile;
 
 /// A gap on a connection that a delayed acknowledgement ends counts as a stall from this length on. Linux
 /// delays by at least 40 ms, BSD by up to 200 ms.

@@ -20,11 +20,11 @@ use fathometer_tls::{
 
 use super::http3;
 use crate::command::Failure;
+use fathometer_files::key_log::KeyLogFile;
 use fathometer_lab::server::definition::Spoken;
 use fathometer_lab::server::{self, Credentials};
 use fathometer_origin::Protocols;
 use fathometer_quic_sockets::UdpOffload;
-use fathometer_tls::key_log::KeyLogFile;
 
 /// Limit of early data per connection, in bytes: enough for any realistic burst of requests.
 const EARLY_DATA: u32 = 64 * 1024;

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::KeyLogSink;
+use fathometer_tls::KeyLogSink;
 
 /// A key log file. Whoever can read it can decrypt all traffic: it is for laboratories only.
 #[derive(Debug)]
