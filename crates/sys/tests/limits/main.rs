@@ -253,7 +253,10 @@ fn limits_that_a_group_has_can_be_changed_and_others_cannot() {
     };
     for other in [Limits::default(), descriptors] {
         let error = group.change(&other).unwrap_err();
-        assert!(error.to_string().contains("made with"), "{error}");
+        assert!(
+            error.to_string().contains("fixed when it is created"),
+            "{error}"
+        );
     }
     assert_eq!(group.limits(), &cpu(0.25));
 }
