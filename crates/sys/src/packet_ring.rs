@@ -113,7 +113,7 @@ impl PacketRing {
         Ok((PacketRing { shared, memory }, sender))
     }
 
-    /// Packets that the receiver could not deliver ([`PacketReceiver::refuse`]).
+    /// Packets that the receiver could not deliver ([`PacketReceiver::count_refused`]).
     pub fn refused(&self) -> u64 {
         self.shared.refused().load(Ordering::Acquire)
     }

@@ -157,7 +157,7 @@ impl Connection {
     }
 
     /// Whether the caller should read input. False while output piles up, and permanently after a
-    /// [full](CloseManner::Full) close was decided.
+    /// [full](crate::exchange::CloseManner::Full) close was decided.
     pub fn wants_data(&self) -> bool {
         if self.ending.is_peer_finished() {
             false
