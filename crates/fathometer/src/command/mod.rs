@@ -16,6 +16,7 @@ use fathometer_study::bottleneck::error::SearchError;
 
 pub mod arguments;
 pub mod bottleneck;
+pub mod completions;
 pub mod doctor;
 pub mod fetch;
 pub mod list;
@@ -92,6 +93,8 @@ enum Command {
     List(list::ListArguments),
     /// Test what this machine can and cannot do
     Doctor(doctor::DoctorArguments),
+    /// Print completions for a shell, or write manual pages
+    Completions(completions::CompletionsArguments),
     /// Receive a host's packets, in a separate process that this program starts
     #[command(name = fathometer_lab::wire::receiver::ARGUMENT, hide = true)]
     ReceivePackets,
@@ -114,6 +117,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Report(arguments) => report::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments),
         Command::ReceivePackets => receive_packets(),
     }
 }
