@@ -66,6 +66,22 @@ pub struct Served {
 }
 
 impl Served {
+    /// The record of a request of which nothing has been read yet.
+    pub(crate) fn unread(now: Instant) -> Served {
+        Served {
+            method: Method::Unknown,
+            file: None,
+            target_hash: 0,
+            status: 0,
+            request_head: Bytes(0),
+            request_body: Bytes(0),
+            head: Bytes(0),
+            body: Bytes(0),
+            received: now,
+            at: now,
+        }
+    }
+
     /// The hash of a target: 64-bit FNV-1a.
     pub(crate) fn target_hash(target: &[u8]) -> u64 {
         target.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
@@ -83,4 +99,22 @@ pub struct RequestText<'a> {
     pub referer: &'a [u8],
     /// `User-Agent`; empty when absent.
     pub user_agent: &'a [u8],
+}
+
+impl<'a> RequestText<'a> {
+    /// Splits `text` into the request line, `Referer` and `User-Agent` of these lengths. A text that is shorter than
+    /// their sum ends the last parts early.
+    pub(crate) fn split(text: &'a [u8], lengths: [u32; 3]) -> RequestText<'a> {
+        let mut rest = text;
+        let [line, referer, user_agent] = lengths.map(|length| {
+            let (part, after) = rest.split_at((length as usize).min(rest.len()));
+            rest = after;
+            part
+        });
+        RequestText {
+            line,
+            referer,
+            user_agent,
+        }
+    }
 }

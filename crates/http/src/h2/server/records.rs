@@ -8,7 +8,6 @@ use fathometer_model::{Bytes, Instant};
 use crate::exchange::{self, RequestText};
 use crate::h2::StreamId;
 use crate::h2::error::ErrorCode;
-use crate::origin::Method;
 
 /// An exchange whose response was handed to the transport, completely or in part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +112,7 @@ impl Records {
     pub fn take(&mut self) -> Option<(Served, RequestText<'_>)> {
         let (served, lengths) = self.events.pop_front()?;
         self.take_text(lengths);
-        Some((served, request_text(&self.text, lengths)))
+        Some((served, RequestText::split(&self.text, lengths)))
     }
 
     /// Drops the queued responses of which the transport took nothing, up to the first of which it took a part.
@@ -142,7 +141,7 @@ impl Records {
         let unsent = u64::from(last_content).min(place.end.saturating_sub(sent));
         served.exchange.body.0 -= unsent;
         let served = self.cut(served, sent, now);
-        Some((served, request_text(&self.text, text)))
+        Some((served, RequestText::split(&self.text, text)))
     }
 
     /// The record of a response that was not queued completely, and of which the transport took a part.
@@ -156,7 +155,7 @@ impl Records {
         self.text.clear();
         self.text.extend_from_slice(text);
         let served = self.cut(served, sent, now);
-        (served, request_text(&self.text, lengths))
+        (served, RequestText::split(&self.text, lengths))
     }
 
     /// Frees unused memory.
@@ -187,33 +186,11 @@ impl Records {
     }
 }
 
-/// Splits the text of a request.
-fn request_text(text: &[u8], lengths: [u32; 3]) -> RequestText<'_> {
-    let (line, rest) = text.split_at(lengths[0] as usize);
-    let (referer, user_agent) = rest.split_at(lengths[1] as usize);
-    RequestText {
-        line,
-        referer,
-        user_agent,
-    }
-}
-
 impl Served {
     /// A record for a request that has not been read yet.
     pub(super) fn unread(stream: StreamId, now: Instant) -> Served {
         Served {
-            exchange: exchange::Served {
-                method: Method::Unknown,
-                file: None,
-                target_hash: 0,
-                status: 0,
-                request_head: Bytes(0),
-                request_body: Bytes(0),
-                head: Bytes(0),
-                body: Bytes(0),
-                received: now,
-                at: now,
-            },
+            exchange: exchange::Served::unread(now),
             stream,
             request_fields: Bytes(0),
             head_fields: Bytes(0),

@@ -441,18 +441,7 @@ impl Connection {
     pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
         let (served, lengths, text) = self.events.pop_front()?;
         self.text = text;
-        let mut rest = &self.text[..];
-        let [line, referer, user_agent] = lengths.map(|length| {
-            let (text, after) = rest.split_at((length as usize).min(rest.len()));
-            rest = after;
-            text
-        });
-        let text = RequestText {
-            line,
-            referer,
-            user_agent,
-        };
-        Some((served, text))
+        Some((served, RequestText::split(&self.text, lengths)))
     }
 
     /// For a connection that is not served any further: like
@@ -506,18 +495,7 @@ impl Served {
     /// The record of a request of which nothing has been read yet.
     pub(super) fn unread(stream: u64, now: Instant) -> Served {
         Served {
-            exchange: exchange::Served {
-                method: Method::Unknown,
-                file: None,
-                target_hash: 0,
-                status: 0,
-                request_head: Bytes(0),
-                request_body: Bytes(0),
-                head: Bytes(0),
-                body: Bytes(0),
-                received: now,
-                at: now,
-            },
+            exchange: exchange::Served::unread(now),
             stream,
             request_fields: Bytes(0),
             head_fields: Bytes(0),
