@@ -13,7 +13,6 @@
 //!
 //! HTTP/3 is not included: its machine uses many QUIC streams and not one transport.
 
-mod event;
 mod request;
 
 use fathometer_model::{Bytes, CloseReason, Failure, Instant};
@@ -213,7 +212,7 @@ impl Connection {
     #[inline]
     pub fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
         match self {
-            Connection::Http1(connection) => connection.poll(input, now).map(Event::from),
+            Connection::Http1(connection) => connection.poll(input, now),
             Connection::Http2(connection) => connection.poll(input, now),
         }
     }
@@ -227,7 +226,7 @@ impl Connection {
     #[inline]
     pub fn poll_whole<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
         match self {
-            Connection::Http1(connection) => connection.poll_whole(input, now).map(Event::from),
+            Connection::Http1(connection) => connection.poll_whole(input, now),
             Connection::Http2(_) => None,
         }
     }

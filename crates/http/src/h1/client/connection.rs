@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 
 use fathometer_model::{Bytes, CloseReason, Failure, Instant};
 
-use super::event::{Event, Received};
 use super::head::{Framing, ResponseHead, STATUS_LINE_START};
 use super::limits::Config;
 use super::output::{Output, Outstanding, Upload};
 use super::request::RequestWriter;
-use crate::exchange::{RequestId, RequestLine, SendError, Version};
+use crate::exchange::{Event, Received, RequestId, RequestLine, SendError, Version};
 use crate::h1::chunked::{CHUNK_END, ChunkHead, ChunkedDecoder, ChunkedLimits, LAST_CHUNK};
 use crate::h1::syntax::{HeadEnd, Strictness};
 
@@ -369,12 +368,13 @@ impl Connection {
                     let failure = *failure;
                     self.fail(failure);
                     let request = self.oldest;
-                    let received = std::mem::take(&mut self.received);
+                    let received = self.take_received();
                     if self.answering && self.pop_oldest().is_some() {
                         return Some(Event::Failed {
                             request,
                             failure,
                             received,
+                            persists: false,
                         });
                     }
                 }
@@ -391,6 +391,7 @@ impl Connection {
                         failure,
                         sent,
                         idempotent: unanswered.idempotent,
+                        persists: false,
                     });
                 }
                 Phase::Closed(_) => {
@@ -617,10 +618,20 @@ impl Connection {
         }
     }
 
+    /// The bytes of the response that ends now. HTTP/1.x has no compression of fields.
+    #[inline]
+    fn take_received(&mut self) -> Received {
+        let received = std::mem::take(&mut self.received);
+        Received {
+            fields: received.head,
+            ..received
+        }
+    }
+
     /// The response is complete: decides whether the connection persists.
     fn end<'i>(&mut self, now: Instant) -> Event<'i> {
         let request = self.oldest;
-        let received = std::mem::take(&mut self.received);
+        let received = self.take_received();
         let persists = self.outstanding.front().is_some_and(|answered| {
             let sent = self.output.offset_of(self.output.taken);
             answered.end.is_some_and(|end| end <= sent) && self.persists_after(answered)

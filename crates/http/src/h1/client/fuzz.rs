@@ -181,8 +181,9 @@ impl Judge {
                 request,
                 failure,
                 received,
+                persists,
             } => {
-                assert!(request == current && self.begun);
+                assert!(request == current && self.begun && !persists);
                 self.next += 1;
                 (self.begun, self.head) = (false, false);
                 // How much of a broken head or chunk was examined depends on the split.
@@ -201,6 +202,12 @@ impl Judge {
                 assert!(connection.transmit().is_empty());
                 assert_eq!(connection.close_reason(), Some(reason));
             }
+            Event::Trailers { .. }
+            | Event::Promised { .. }
+            | Event::Settings
+            | Event::Pong { .. }
+            | Event::Alternatives { .. }
+            | Event::GoAway { .. } => panic!("not an event of HTTP/1.x: {event:?}"),
         }
         log.lines.push(format!("{event:?}"));
     }

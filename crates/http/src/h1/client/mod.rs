@@ -60,7 +60,6 @@
 
 pub mod byteranges;
 mod connection;
-mod event;
 mod fuzz;
 mod head;
 mod limits;
@@ -70,8 +69,8 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+pub use crate::exchange::{Event, Received};
 pub use connection::Connection;
-pub use event::{Event, Received};
 pub use fuzz::fuzz;
 pub use head::ResponseHead;
 pub use limits::Config;

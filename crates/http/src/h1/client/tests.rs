@@ -72,6 +72,7 @@ fn poll(connection: &mut Connection, input: &[u8]) -> String {
                 format!("{}?{}", request.0, if sent { "" } else { "unsent" })
             }
             Event::Closed { reason } => format!("closed:{reason:?}"),
+            other => panic!("not an event of HTTP/1.x: {other:?}"),
         });
     }
     if !content.is_empty() {
@@ -186,6 +187,7 @@ fn a_response_that_repeats_the_head_before_it_is_taken_in_one_step() {
             request: RequestId(request),
             received: Received {
                 head: Bytes(head.len() as u64),
+                fields: Bytes(head.len() as u64),
                 body: Bytes(content),
                 content: Bytes(content),
             },
@@ -231,6 +233,7 @@ fn octets_are_counted_with_and_without_coding() {
     }
     let expected = Received {
         head: Bytes(head.len() as u64),
+        fields: Bytes(head.len() as u64),
         body: Bytes(body.len() as u64),
         content: Bytes(3),
     };

@@ -7,7 +7,7 @@ use super::refusal::{CloseReason, Refusal};
 use super::request::Version;
 use super::text::TextLengths;
 use super::{Coalesce, Connection, Exchange, Outstanding, Reading, Served};
-use crate::origin::{Answer, FieldSink, HopField, Method, Status};
+use crate::origin::{Answer, FieldSink, HopField, Status};
 
 impl Connection {
     /// Queues the response to a request that is completely read, or of which no more will be read. Its answer
@@ -239,24 +239,6 @@ impl FieldSink for Head<'_> {
             (HopField::KeepAlive, None) => {
                 let _ = write!(self.text, "{name}: timeout={}\r\n", self.idle);
             }
-        }
-    }
-}
-
-impl Served {
-    /// A record for a request that has not been read yet.
-    pub(super) fn unread(now: Instant) -> Served {
-        Served {
-            method: Method::Unknown,
-            file: None,
-            target_hash: 0,
-            status: 0,
-            request_head: Bytes(0),
-            request_body: Bytes(0),
-            head: Bytes(0),
-            body: Bytes(0),
-            received: now,
-            at: now,
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::field_block::FieldBlock;
 use crate::h3::critical::{Critical, Role};
 use crate::h3::is_request;
 use crate::h3::{Action, Direction, ErrorCode, Fault, Priority, Transmit};
-use crate::origin::{Dates, Method, Origin};
+use crate::origin::{Dates, Origin};
 use crate::qpack::{Decoder, Encoder};
 
 /// An exchange whose response was handed to the transport, completely or in part.
