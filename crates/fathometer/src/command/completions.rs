@@ -35,10 +35,23 @@ pub fn run(arguments: &CompletionsArguments) -> Result<ExitCode, Failure> {
     }
     if let Some(shell) = arguments.shell {
         let mut text = Vec::new();
-        clap_complete::generate(shell, &mut Arguments::command(), "fathometer", &mut text);
+        clap_complete::generate(shell, &mut visible(), "fathometer", &mut text);
         print!("{}", String::from_utf8_lossy(&text));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The program without its hidden commands: the completions of bash would offer them.
+fn visible() -> Command {
+    let all = Arguments::command();
+    let commands = all
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .cloned();
+    Command::new("fathometer")
+        .version(crate::build_facts::VERSION)
+        .args(all.get_arguments().cloned())
+        .subcommands(commands)
 }
 
 fn write(path: &Path, page: &[u8]) -> Result<(), Failure> {

@@ -52,6 +52,17 @@ fn bash_completes_commands_and_options() {
 }
 
 #[test]
+fn hidden_commands_are_completed_by_no_shell() {
+    let hidden = fathometer_lab::wire::receiver::ARGUMENT;
+    for shell in ["bash", "zsh", "fish"] {
+        let printed = run_well(Command::new(FATHOMETER).args(["completions", shell]));
+        let text = String::from_utf8(printed).unwrap();
+        assert!(text.contains("bottleneck"), "{shell}");
+        assert!(!text.contains(hidden), "{shell}");
+    }
+}
+
+#[test]
 fn other_shells_have_completions() {
     for shell in ["zsh", "fish", "elvish", "powershell"] {
         let printed = run_well(Command::new(FATHOMETER).args(["completions", shell]));
