@@ -133,6 +133,7 @@ pub struct Program {
     /// `{behind_port}`, with TLS `{certificate}`, `{key}` and `{certificate_and_key}`, those of
     /// [`words`](Program::words) and those of [`capabilities`](Program::capabilities). Empty if the arguments
     /// contain all settings.
+    #[serde(default)]
     pub config: String,
     /// Further placeholders with their values, which may contain placeholders.
     #[serde(default)]
@@ -351,8 +352,10 @@ impl Definition {
     pub fn texts(&self) -> Result<Vec<(String, String)>, DefinitionError> {
         let mut texts = self.texts.clone();
         if let Some(program) = &self.program {
-            let name = format!("{}/{}", self.name, program.config);
-            texts.push((name, self.template(program)?.into_owned()));
+            if !program.config.is_empty() {
+                let name = format!("{}/{}", self.name, program.config);
+                texts.push((name, self.template(program)?.into_owned()));
+            }
             if let Some(behind) = &program.behind {
                 texts.extend(Definition::load(behind)?.texts()?);
             }
