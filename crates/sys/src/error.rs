@@ -48,6 +48,12 @@ pub enum Error {
          `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0`"
     )]
     AppArmor,
+    /// The file system that describes processes is not mounted, as in an empty root.
+    #[error("/proc is not mounted: run `mount -t proc proc /proc`; containers have it by default")]
+    NoProc,
+    /// Commands cannot run because there is no shell.
+    #[error("there is no /bin/sh: only the built-in servers and clients can run")]
+    NoShell,
     /// A capability is missing, and user namespaces are not the reason.
     #[error(
         "{ability} is missing: run as root, or in a container add the capability (docker: \

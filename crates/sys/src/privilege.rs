@@ -6,6 +6,7 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -18,6 +19,9 @@ use crate::namespace::Namespace;
 use crate::process::Session;
 use crate::tun::Tun;
 use crate::wait::Waiter;
+
+/// The shell that runs the commands of users.
+const SHELL: &str = "/bin/sh";
 
 const CAP_NET_ADMIN: u64 = 1 << 12;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
@@ -50,7 +54,7 @@ pub struct Ability {
 /// Call it at the start of `main`, before any thread exists: the kernel does not move a program with threads.
 /// Files that the program writes still belong to the user.
 pub fn acquire() -> Result<Privilege> {
-    if has_capabilities() {
+    if has_capabilities()? {
         return Ok(Privilege::Given);
     }
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -65,7 +69,7 @@ pub fn acquire() -> Result<Privilege> {
     write("/proc/self/setgroups", "deny".to_owned())?;
     write("/proc/self/uid_map", format!("0 {} 1", uid.as_raw()))?;
     write("/proc/self/gid_map", format!("0 {} 1", gid.as_raw()))?;
-    if !has_capabilities() {
+    if !has_capabilities()? {
         return Err(explain(
             io::Error::from_raw_os_error(libc::EPERM),
             "use a user namespace",
@@ -89,7 +93,8 @@ pub fn probe() -> Vec<Ability> {
         (
             "programs",
             "servers and commands inside a host, which exit with this program",
-            true,
+            // A container image with this program alone has none to run.
+            Path::new(SHELL).exists(),
             probe_process,
         ),
         (
@@ -138,7 +143,10 @@ fn probe_tun() -> Result<String> {
 fn probe_process() -> Result<String> {
     acquire()?;
     let namespace = Namespace::new()?;
-    let mut command = std::process::Command::new("/bin/sh");
+    if !Path::new(SHELL).exists() {
+        return Err(Error::NoShell);
+    }
+    let mut command = std::process::Command::new(SHELL);
     // With its own /proc the shell finds its own process number there.
     command.args(["-c", "read pid rest < /proc/self/stat; test $pid = $$"]);
     let exit = namespace.command(command, Session::Own)?.wait();
@@ -186,12 +194,10 @@ fn probe_realtime() -> Result<String> {
     Ok("granted".to_owned())
 }
 
-fn has_capabilities() -> bool {
+fn has_capabilities() -> Result<bool> {
     let wanted = CAP_NET_ADMIN | CAP_SYS_ADMIN;
-    fs::read_to_string("/proc/thread-self/status")
-        .ok()
-        .and_then(|status| capabilities(&status))
-        .is_some_and(|found| found & wanted == wanted)
+    let status = fs::read_to_string("/proc/thread-self/status").map_err(|_| Error::NoProc)?;
+    Ok(capabilities(&status).is_some_and(|found| found & wanted == wanted))
 }
 
 /// Whether this program is root of the machine, and not just of a user namespace.
