@@ -1,9 +1,10 @@
-//! Maintenance commands of this workspace: `cargo xtask tidy`, `fuzz`, `bench`, `soak` and `vm`.
+//! Maintenance commands of this workspace: `cargo xtask tidy`, `fuzz`, `bench`, `soak`, `vm` and `package`.
 //!
 //! They are a Rust program instead of scripts, so that they need only the Rust toolchain.
 
 mod bench;
 mod fuzz;
+mod package;
 mod soak;
 mod tidy;
 mod vm;
@@ -33,6 +34,8 @@ enum Chore {
     Bench(bench::Arguments),
     /// Run our origin under attack, next to an honest load.
     Soak(soak::Arguments),
+    /// Build the Debian package, the archive and the content of the container image.
+    Package(package::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Chore::Vm(arguments) => vm::run(root, &arguments),
         Chore::Bench(arguments) => bench::run(root, &arguments),
         Chore::Soak(arguments) => soak::run(root, &arguments),
+        Chore::Package(arguments) => package::run(root, &arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("xtask: {error}");
