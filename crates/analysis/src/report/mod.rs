@@ -80,7 +80,8 @@ fn whole(digest: &Digest<'_>) -> Result<Markup, Error> {
         footer {
             "Made by fathometer " (digest.run.info.version)
             " from the records of this folder alone; " code { "summary.json" }
-            " has the same figures for programs."
+            " has the same figures for programs. " code { "fathometer report RUN --verify" }
+            " checks that this page and the records have not changed."
         }
     };
     let info = &digest.run.info;

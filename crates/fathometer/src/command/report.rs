@@ -1,5 +1,7 @@
 //! `fathometer report`: shows the results of a run from its files alone.
 
+mod sources;
+
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
@@ -27,6 +29,9 @@ pub struct ReportArguments {
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
+    /// Check that report.html and the records it was made from have not changed since; write nothing
+    #[arg(long, conflicts_with = "json")]
+    verify: bool,
 }
 
 /// The evaluation of a run.
@@ -39,8 +44,15 @@ pub struct Judged {
 }
 
 /// Writes `report.html` and `summary.json` again and prints the tables. If the run's folder is not writable,
-/// the printed output is still complete.
+/// the printed output is still complete. With `--verify`, compares the report with its sources instead.
 pub fn run(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
+    if arguments.verify {
+        let files = sources::verify(&arguments.run)?;
+        print(&format!(
+            "report.html is unchanged, and so are the {files} files it was made from\n"
+        ))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     match publish(&arguments.run, arguments.json)?.page {
         Ok(page) => say(format_args!("report: {}", page.display())),
         Err(error) => say(format_args!(
@@ -60,8 +72,12 @@ pub fn publish(folder: &Path, json: bool) -> Result<Judged, Failure> {
         .unwrap_or_else(|| StudyData::without_paper(&info.study, &info.title, columns(folder)));
     let digest = Digest::of(folder, &study)?;
     // The tables are printed even if their files cannot be written, for example on a full disk.
-    let page = write_digest_by(&digest, &|path, text| {
-        whole_file::write(path, text.as_bytes())
+    let page = write_digest_by(&digest, &|path, text| match path.file_name() {
+        Some(name) if name == "report.html" => {
+            let page = sources::with_sources(folder, text)?;
+            whole_file::write(path, page.as_bytes())
+        }
+        _ => whole_file::write(path, text.as_bytes()),
     });
     print(&match (has_paper, json) {
         (true, true) => format!("{:#}\n", summary::json(&digest)),
