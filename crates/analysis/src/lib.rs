@@ -12,6 +12,7 @@
 //! - [`tables`], [`sweep`], [`closeness`], [`claims`]: the figures, the curves they form, how close they are to
 //!   the published ones, and the verdicts on claims
 //! - [`study`]: a paper as data, made of all of these
+//! - [`retrieval_trace`]: page retrievals as a Chrome trace and as an HTTP archive
 //! - [`digest`]: all of these at once, for [`terminal`], [`report`] and [`summary`]
 
 pub mod bottleneck;
@@ -26,6 +27,7 @@ pub mod load;
 mod page;
 pub mod published;
 pub mod report;
+pub mod retrieval_trace;
 pub mod run;
 pub mod selection;
 pub mod statistics;

@@ -424,7 +424,7 @@ pub(crate) fn stays_inside(path: &Path) -> bool {
 }
 
 /// Reads a text. A file that is cut inside a character is read up to there.
-fn read(path: &Path) -> Result<String, Error> {
+pub(crate) fn read(path: &Path) -> Result<String, Error> {
     match fs::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         Err(source) => Err(Error::Read {
@@ -434,7 +434,7 @@ fn read(path: &Path) -> Result<String, Error> {
     }
 }
 
-fn malformed(path: &Path, line: usize, message: &impl ToString) -> Error {
+pub(crate) fn malformed(path: &Path, line: usize, message: &impl ToString) -> Error {
     Error::Malformed {
         path: path.to_owned(),
         line,

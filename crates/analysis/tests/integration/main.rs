@@ -6,6 +6,7 @@ mod common;
 mod judging;
 mod load;
 mod report;
+mod retrieval_trace;
 mod scipy;
 mod sweeps;
 mod terminal;

@@ -14,7 +14,7 @@ use fathometer_analysis::report::write_digest_by;
 use fathometer_analysis::run::{Run, RunInfo};
 use fathometer_analysis::study::StudyData;
 use fathometer_analysis::tables::Column;
-use fathometer_analysis::{summary, terminal};
+use fathometer_analysis::{retrieval_trace, summary, terminal};
 
 use super::Failure;
 use fathometer_files::whole_file;
@@ -29,6 +29,12 @@ pub struct ReportArguments {
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
+    /// Also write the page retrievals as a Chrome trace, for Perfetto: the first valid replicate of each cell
+    #[arg(long, value_name = "FILE.json", conflicts_with = "verify")]
+    trace: Option<PathBuf>,
+    /// Also write the page retrievals as an HTTP archive: the first valid replicate of each cell
+    #[arg(long, value_name = "FILE.har", conflicts_with = "verify")]
+    har: Option<PathBuf>,
     /// Check that report.html and the records it was made from have not changed since; write nothing
     #[arg(long, conflicts_with = "json")]
     verify: bool,
@@ -59,7 +65,24 @@ pub fn run(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
             "report.html was not written: {error}; what is printed above is complete"
         )),
     }
+    if arguments.trace.is_some() || arguments.har.is_some() {
+        let run = Run::load(&arguments.run)?;
+        if let Some(path) = &arguments.trace {
+            export(path, &retrieval_trace::chrome_trace(&run)?)?;
+        }
+        if let Some(path) = &arguments.har {
+            export(path, &retrieval_trace::http_archive(&run)?)?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes an export.
+fn export(path: &Path, text: &str) -> Result<(), Failure> {
+    whole_file::write(path, text.as_bytes())
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    say(format_args!("written: {}", path.display()));
+    Ok(())
 }
 
 /// Writes the evaluation of a run beside its files and prints it.

@@ -1,0 +1,93 @@
+//! Page retrievals for other programs, from the records of a run.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use fathometer_analysis::retrieval_trace::{chrome_trace, http_archive};
+use fathometer_analysis::run::{Mode, Run};
+use serde_json::Value;
+
+use crate::common::Fixture;
+
+/// Two pipelined exchanges, and one that never got an answer; the last line is truncated, as in a killed run.
+const EXCHANGES: &str = r#"
+{"exchange":0,"connection":0,"method":"GET","target":"/a","planned":1000000,"sent":3000000,"first_byte":5000000,"last_byte":9000000,"request_head":100,"request_body":0,"response_head":200,"response_body":3000,"status":200,"outcome":{"outcome":"complete"}}
+{"exchange":1,"connection":0,"method":"GET","target":"/b","planned":3000000,"sent":4000000,"first_byte":9000000,"last_byte":9500000,"request_head":100,"request_body":0,"response_head":200,"response_body":40,"status":304,"outcome":{"outcome":"complete"},"named_by":"/a"}
+{"exchange":2,"connection":0,"method":"GET","target":"/c","planned":4000000,"sent":null,"first_byte":null,"last_byte":null,"request_head":0,"request_body":0,"response_head":0,"response_body":0,"status":null,"outcome":{"outcome":"failed","failure":"reset"}}
+{"exchange":3,"conn"#;
+const CONNECTIONS: &str = r#"{"connection":0,"opened":1000000,"established":3000000,"closed":9600000,"exchanges":2,"sent":200,"received":3440,"close":{"reason":"finished"}}
+"#;
+
+/// A run in which the first replicate kept its records.
+fn run() -> (tempfile::TempDir, Run) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut fixture = Fixture::whole(Mode::Quick, 1);
+    fixture.records.truncate(2);
+    for record in &mut fixture.records {
+        record.started = 951_782_400.0;
+    }
+    let kept = folder.path().join(&fixture.records[0].folder);
+    fixture.write(folder.path());
+    fs::create_dir_all(&kept).unwrap();
+    fs::write(kept.join("exchanges.ndjson"), EXCHANGES.trim_start()).unwrap();
+    fs::write(kept.join("connections.ndjson"), CONNECTIONS).unwrap();
+    let run = Run::load(folder.path()).unwrap();
+    (folder, run)
+}
+
+#[test]
+fn slices_of_a_thread_are_nested_and_have_their_times() {
+    let (_folder, run) = run();
+    let trace: Value = serde_json::from_str(&chrome_trace(&run).unwrap()).unwrap();
+    let mut threads: BTreeMap<u64, Vec<(f64, f64, String)>> = BTreeMap::new();
+    for event in trace["traceEvents"].as_array().unwrap() {
+        if event["ph"] == "X" {
+            let (from, length) = (
+                event["ts"].as_f64().unwrap(),
+                event["dur"].as_f64().unwrap(),
+            );
+            let name = event["name"].as_str().unwrap().to_owned();
+            let thread = threads.entry(event["tid"].as_u64().unwrap()).or_default();
+            thread.push((from, from + length, name));
+        }
+    }
+    let is = |thread: u64, name: &str, from: f64, to: f64| {
+        threads[&thread].contains(&(from, to, name.to_owned()))
+    };
+    assert!(is(0, "connect", 1_000.0, 3_000.0), "{threads:?}");
+    assert!(is(0, "GET /a", 3_000.0, 9_000.0) && is(0, "wait", 3_000.0, 5_000.0));
+    assert!(is(1, "GET /b", 4_000.0, 9_500.0) && is(1, "receive", 9_000.0, 9_500.0));
+    for slices in threads.values() {
+        for (from, to, _) in slices {
+            for (other_from, other_to, _) in slices {
+                let overlap = from < other_from && other_from < to && to < other_to;
+                assert!(!overlap, "{slices:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_archive_has_a_page_with_the_times_of_its_entries() {
+    let (_folder, run) = run();
+    let archive: Value = serde_json::from_str(&http_archive(&run).unwrap()).unwrap();
+    let log = &archive["log"];
+    assert_eq!(log["pages"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        log["pages"][0]["startedDateTime"],
+        "2000-02-29T00:00:00.001000Z"
+    );
+    assert_eq!(log["pages"][0]["pageTimings"]["onLoad"], 8.5);
+    let entries = log["entries"].as_array().unwrap();
+    assert_eq!(entries.len(), 3);
+    for entry in &entries[..2] {
+        let timings = &entry["timings"];
+        let sum: f64 = ["blocked", "send", "wait", "receive"]
+            .iter()
+            .map(|phase| timings[phase].as_f64().unwrap())
+            .sum();
+        assert_eq!(entry["time"].as_f64().unwrap(), sum);
+    }
+    assert_eq!(entries[1]["response"]["status"], 304);
+    assert_eq!(entries[2]["response"]["status"], 0);
+}
