@@ -14,13 +14,14 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use fathometer_model::{Seed, Site};
 use fathometer_packets::capture::Zstd;
+use fathometer_workload::catalogue::{self, Options, WorkloadError};
 use fathometer_workload::fit::FitReport;
 use fathometer_workload::plan::{PageId, Pages, Plan};
 use fathometer_workload::surge::{
     self, BodyForm, Locality, LocalitySetting, PageOrder, Parameters, Stage, Surge, SurgeError,
 };
 use fathometer_workload::synthetic::TEXT_RATIO;
-use fathometer_workload::workload::{self, Options, Workload, WorkloadError};
+use fathometer_workload::workload::Workload;
 use flate2::read::MultiGzDecoder;
 
 /// A loaded workload.
@@ -90,7 +91,7 @@ const REQUESTS: u64 = 500_000;
 
 /// The possible names, for messages and help.
 pub fn names() -> Vec<String> {
-    let others = workload::NAMES.iter().copied();
+    let others = catalogue::NAMES.iter().copied();
     others
         .chain([SURGE, SIGMETRICS])
         .map(str::to_owned)
@@ -127,7 +128,7 @@ pub fn load(
         seed,
         ..Options::default()
     };
-    let workload = workload::by_name(name, &options, text_of)?;
+    let workload = catalogue::by_name(name, &options, text_of)?;
     Ok(Loaded::Plain(Box::new(workload)))
 }
 
@@ -172,7 +173,7 @@ fn text_of(file: &str) -> io::Result<String> {
 
 /// A group of Fujinoki et al. by the mean of its files.
 fn group_by_mean(name: &str, settings: &str, seed: Seed) -> Result<Workload, LoadError> {
-    let known: Vec<&str> = workload::NAMES
+    let known: Vec<&str> = catalogue::NAMES
         .iter()
         .filter_map(|name| name.strip_prefix(PARETO)?.strip_prefix('-'))
         .collect();
@@ -186,7 +187,7 @@ fn group_by_mean(name: &str, settings: &str, seed: Seed) -> Result<Workload, Loa
         ..Options::default()
     };
     let group = format!("{PARETO}-{mean}");
-    let mut workload = workload::by_name(&group, &options, |file| {
+    let mut workload = catalogue::by_name(&group, &options, |file| {
         Err(std::io::Error::other(format!("{file} is not needed")))
     })?;
     workload.plan.name = name.to_owned();
@@ -211,7 +212,7 @@ fn first_files_of_microscape(
         seed,
         ..Options::default()
     };
-    let mut workload = workload::by_name(MICROSCAPE, &options, |file| {
+    let mut workload = catalogue::by_name(MICROSCAPE, &options, |file| {
         Err(std::io::Error::other(format!("{file} is not needed")))
     })?;
     let members = workload.plan.pages.get(PageId(0)).members.to_vec();

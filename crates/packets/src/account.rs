@@ -8,6 +8,7 @@ use super::Options;
 use super::capture::{CaptureError, Format, Integrity, Interface, LinkType, Record};
 use super::class::{Class, ClassCounts};
 use super::connection::{Connection, Novelty};
+use super::connection_summary::{Direction, DirectionSummary};
 use super::flow::{FlowKey, FlowMap};
 use super::link::{self, Hidden, Opaque};
 use super::list::ConnectionList;
@@ -16,8 +17,8 @@ use super::quantiles::Quantiles;
 use super::sent::{CauseId, Causes, Tally};
 use super::store::Store;
 use super::summary::{
-    Accounting, Direction, DirectionSummary, Happening, IdleGap, InterfaceSummary, OtherCounts,
-    Repetition, RunSummary, SentSummary,
+    Accounting, Happening, IdleGap, InterfaceSummary, OtherCounts, Repetition, RunSummary,
+    SentSummary,
 };
 use super::tap::{PathComment, TapRole};
 use super::time_sequence::{Recorder, TimeSequence};

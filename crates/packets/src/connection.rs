@@ -10,10 +10,11 @@ use fathometer_model::{Bytes, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::class::Class;
+use super::connection_summary::{ConnectionSummary, Direction, DirectionSummary, Ending};
 use super::parse::{Endpoint, Flags, IpPacket, Segment};
 use super::quantiles::Quantiles;
 use super::sequence::{SequenceSet, first_reference, unwrap};
-use super::summary::{ConnectionSummary, Direction, DirectionSummary, Ending, Happening};
+use super::summary::Happening;
 
 /// Largest number of segments that await an acknowledgement. No window holds more. Beyond it, the oldest
 /// segment gives no round-trip time.

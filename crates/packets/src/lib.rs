@@ -29,6 +29,7 @@ pub mod time_sequence;
 
 mod account;
 mod connection;
+mod connection_summary;
 mod flow;
 mod list;
 mod metrics;
@@ -48,12 +49,11 @@ use fathometer_model::Bytes;
 
 pub use self::capture::{CaptureError, Integrity};
 pub use self::class::{Class, ClassCounts};
+pub use self::connection_summary::{ConnectionSummary, Direction, DirectionSummary, Ending};
 pub use self::list::ConnectionList;
 pub use self::quantiles::RttSummary;
 pub use self::service::{ServicePeriod, service_period, service_period_of_file};
-pub use self::summary::{
-    Accounting, ConnectionSummary, Direction, DirectionSummary, Ending, IdleGap, SentSummary,
-};
+pub use self::summary::{Accounting, IdleGap, SentSummary};
 pub use self::tap::TapChoice;
 pub use self::time_sequence::TimeSequence;
 

@@ -8,8 +8,8 @@ use fathometer_model::{Bytes, Instant};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::connection_summary::{ConnectionSummary, Direction, DirectionSummary, Ending};
 use super::packed::{packed, unpacked};
-use super::summary::{ConnectionSummary, Direction, DirectionSummary, Ending};
 
 /// Summaries of connections in a fifth of the memory of a `Vec`. They are unpacked one at a time, as values.
 #[derive(Clone, Default, PartialEq)]

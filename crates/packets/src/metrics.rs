@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::class::Class;
-use super::summary::{Accounting, Direction, Ending};
+use super::connection_summary::{Direction, Ending};
+use super::summary::Accounting;
 
 impl Accounting {
     /// Every figure by name; the suffix is the unit. A figure that could not be measured is absent.

@@ -160,8 +160,8 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::super::class::Class;
+    use super::super::connection_summary::Direction;
     use super::super::parse::{Parsed, Transport};
-    use super::super::summary::Direction;
     use super::super::synthetic::{Conversation, SegmentPlan};
 
     /// Passes a packet to the store's connection and to an unpacked copy.

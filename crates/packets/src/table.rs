@@ -5,8 +5,9 @@ use std::fmt::{self, Write};
 use fathometer_model::{Bytes, Instant};
 
 use super::class::Class;
+use super::connection_summary::{ConnectionSummary, Direction, DirectionSummary};
 use super::quantiles::RttSummary;
-use super::summary::{Accounting, ConnectionSummary, Direction, DirectionSummary};
+use super::summary::Accounting;
 
 /// Number of connections that the table lists; the others are only counted.
 const CONNECTION_ROWS: usize = 1_000;

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::class::Class;
 use super::connection::{Novelty, Observed};
+use super::connection_summary::Direction;
 use super::list::ConnectionList;
-use super::summary::Direction;
 
 /// Largest number of points per direction; a graph cannot show more.
 const POINT_LIMIT: usize = 200_000;

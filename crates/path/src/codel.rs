@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fathometer_model::Instant;
 
-use crate::link::{Depth, Waiting, WaitingLine};
 use crate::profile::Codel;
+use crate::queue::{Depth, Waiting, WaitingLine};
 
 /// CoDel's state. The link owns the queue. Names follow the RFC's pseudo-code.
 #[derive(Debug, Clone)]

@@ -1,12 +1,52 @@
 //! Random events of packet number *n*: a function of (seed, direction, stage, *n*).
 
+use std::fmt;
 use std::time::Duration;
 
 use fathometer_model::{Probability, Seed};
 use serde::Serialize;
 
-use crate::link::DropReason;
 use crate::profile::{Direction, DirectionProfile, Distribution, LossModel};
+
+/// Why a packet was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DropReason {
+    /// There was no room in the queue.
+    QueueFull,
+    /// Random loss.
+    Loss,
+    /// Its number is on the profile's drop list.
+    DropList,
+    /// Dropped by CoDel at the head of the queue.
+    Codel,
+}
+
+impl DropReason {
+    /// All of them.
+    pub const ALL: [DropReason; 4] = [
+        DropReason::QueueFull,
+        DropReason::Loss,
+        DropReason::DropList,
+        DropReason::Codel,
+    ];
+
+    /// The word that certificates and captures use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DropReason::QueueFull => "queue-full",
+            DropReason::Loss => "loss",
+            DropReason::DropList => "drop-list",
+            DropReason::Codel => "codel",
+        }
+    }
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// The random decisions about one packet, made before it reaches a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -47,13 +47,15 @@ mod fate;
 mod framing;
 mod link;
 mod profile;
+mod queue;
 
 pub use delayed_ack::{DelayedAck, DelayedAckClock, Outbound};
 pub use drop_list::DropList;
-pub use fate::{Decisions, Fate, predict};
+pub use fate::{Decisions, DropReason, Fate, predict};
 pub use framing::Framing;
-pub use link::{Arrival, Delivery, Depth, DropReason, Dropped, Link};
+pub use link::{Arrival, Delivery, Dropped, Link};
 pub use profile::{
     Codel, Direction, DirectionProfile, Distribution, GilbertElliott, Jitter, LossModel, Profile,
     ProfileError, Queue, Reorder,
 };
+pub use queue::Depth;

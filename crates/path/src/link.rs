@@ -2,16 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::fmt;
 use std::time::Duration;
 
-use fathometer_model::{Bandwidth, Bytes, Instant, Seed};
-use serde::Serialize;
+use fathometer_model::{Bandwidth, Instant, Seed};
 
 use crate::Framing;
 use crate::codel::Control;
-use crate::fate::{Decisions, Fate};
+use crate::fate::{Decisions, DropReason, Fate};
 use crate::profile::{Direction, Profile, Queue};
+use crate::queue::{Depth, Limit, Waiting, WaitingLine};
 
 /// Initial capacity for packets that wait or travel; beyond it the queues grow.
 const ROOM: usize = 4096;
@@ -56,15 +55,6 @@ pub enum Arrival<P> {
     Dropped(Dropped<P>),
 }
 
-/// The packets that wait for the link, without the packet being serialised.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Depth {
-    /// Packets.
-    pub packets: u32,
-    /// Bytes of IP packets.
-    pub bytes: Bytes,
-}
-
 /// A packet that was dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Dropped<P> {
@@ -80,46 +70,6 @@ pub struct Dropped<P> {
     pub length: u32,
     /// Its payload.
     pub payload: P,
-}
-
-/// Why a packet was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DropReason {
-    /// There was no room in the queue.
-    QueueFull,
-    /// Random loss.
-    Loss,
-    /// Its number is on the profile's drop list.
-    DropList,
-    /// Dropped by CoDel at the head of the queue.
-    Codel,
-}
-
-impl DropReason {
-    /// All of them.
-    pub const ALL: [DropReason; 4] = [
-        DropReason::QueueFull,
-        DropReason::Loss,
-        DropReason::DropList,
-        DropReason::Codel,
-    ];
-
-    /// The word that certificates and captures use.
-    pub const fn name(self) -> &'static str {
-        match self {
-            DropReason::QueueFull => "queue-full",
-            DropReason::Loss => "loss",
-            DropReason::DropList => "drop-list",
-            DropReason::Codel => "codel",
-        }
-    }
-}
-
-impl fmt::Display for DropReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// A packet at the far end.
@@ -236,7 +186,7 @@ impl<P> Link<P> {
         match &self.travelling {
             // Packets that still wait for the link are due after those already serialised.
             Travelling::InOrder(_) => due,
-            Travelling::ByTime(_) if self.line.packets.is_empty() => due,
+            Travelling::ByTime(_) if self.line.is_empty() => due,
             Travelling::ByTime(_) => {
                 let free = self.free.rounded_up();
                 Some(due.map_or(free, |due| due.min(free)))
@@ -260,13 +210,13 @@ impl<P> Link<P> {
 
     /// The number of packets that wait or travel.
     pub fn in_transit(&self) -> usize {
-        self.line.packets.len() + self.travelling.len()
+        self.line.len() + self.travelling.len()
     }
 
     /// Serialises the packets for which the link had time until `now`.
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        while let Some(head) = self.line.packets.front() {
+        while let Some(head) = self.line.front() {
             if !self.free.is_free(self.now) {
                 return;
             }
@@ -360,70 +310,6 @@ impl Free {
         self.whole += parts / rate;
         self.part = parts % rate;
         self.rounded_up()
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Limit {
-    Packets(usize),
-    Bytes(u64),
-}
-
-impl Limit {
-    fn admits<P>(self, line: &WaitingLine<P>, length: u32) -> bool {
-        match self {
-            Limit::Packets(packets) => line.packets.len() < packets,
-            Limit::Bytes(bytes) => line.bytes + u64::from(length) <= bytes,
-        }
-    }
-}
-
-/// A packet that waits for the link.
-#[derive(Debug)]
-pub(crate) struct Waiting<P> {
-    pub(crate) arrived: Instant,
-    index: u64,
-    length: u32,
-    fate: Fate,
-    payload: P,
-}
-
-/// Packets that wait for the link, in order of arrival.
-#[derive(Debug)]
-pub(crate) struct WaitingLine<P> {
-    packets: VecDeque<Waiting<P>>,
-    bytes: u64,
-}
-
-impl<P> WaitingLine<P> {
-    fn with_room(packets: usize) -> WaitingLine<P> {
-        WaitingLine {
-            packets: VecDeque::with_capacity(packets),
-            bytes: 0,
-        }
-    }
-
-    /// IP bytes waiting.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    pub(crate) fn pop(&mut self) -> Option<Waiting<P>> {
-        let packet = self.packets.pop_front()?;
-        self.bytes -= u64::from(packet.length);
-        Some(packet)
-    }
-
-    fn push(&mut self, packet: Waiting<P>) {
-        self.bytes += u64::from(packet.length);
-        self.packets.push_back(packet);
-    }
-
-    pub(crate) fn depth(&self) -> Depth {
-        Depth {
-            packets: self.packets.len() as u32,
-            bytes: Bytes(self.bytes),
-        }
     }
 }
 

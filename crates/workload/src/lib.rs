@@ -4,7 +4,7 @@
 //! the same seed gives the same bytes on every machine. This crate does not read or write files, implements
 //! no protocol and does not decide when a file is requested.
 //!
-//! - [`workload`]: a plan and its files, by name; [`statistics`] of a workload
+//! - [`workload`]: a plan and its files; [`catalogue`]: all of them by name; [`statistics`] of a workload
 //! - [`microscape`]: the test page of Nielsen et al. (SIGCOMM '97)
 //! - [`webstone`], [`specweb`], [`pareto`], [`leucht`], [`today`]: file sets from the literature, and of
 //!   today
@@ -19,6 +19,8 @@
 
 pub mod access_log;
 pub mod arrivals;
+mod builder;
+pub mod catalogue;
 pub mod coding;
 pub mod content;
 pub mod distribution;
@@ -34,6 +36,7 @@ pub mod specweb;
 pub mod statistics;
 pub mod surge;
 pub mod synthetic;
+mod target;
 pub mod today;
 pub mod webstone;
 pub mod workload;

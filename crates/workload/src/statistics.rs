@@ -44,6 +44,13 @@ pub struct TypeStatistics {
     pub total: Bytes,
 }
 
+impl Workload {
+    /// Its figures.
+    pub fn statistics(&self) -> Statistics {
+        Statistics::of(self)
+    }
+}
+
 impl Statistics {
     /// The figures of `workload`.
     pub fn of(workload: &Workload) -> Statistics {

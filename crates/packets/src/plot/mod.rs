@@ -16,7 +16,7 @@ use fathometer_model::Instant;
 
 use self::axis::Axis;
 use self::canvas::{Canvas, Frame, Text};
-use super::summary::Direction;
+use super::connection_summary::Direction;
 use super::time_sequence::{DirectionSequence, MarkKind, SegmentKind, TimeSequence};
 
 const WIDTH: f64 = 760.0;

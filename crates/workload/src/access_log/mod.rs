@@ -23,10 +23,12 @@ use std::time::Duration;
 
 use fathometer_model::calendar;
 
+use crate::builder::Builder;
 use crate::fault::{Fault, found};
 use crate::plan::{Choice, PageId, TargetId};
 use crate::synthetic::type_of;
-use crate::workload::{Builder, Workload, is_origin_form, is_token};
+use crate::target::{is_origin_form, is_token};
+use crate::workload::Workload;
 
 /// The workload of a log. Lines that cannot be replayed are skipped and counted; a log without any other line
 /// is an error.

@@ -22,10 +22,12 @@ use fathometer_model::calendar;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::builder::Builder;
 use crate::fault::{Fault, Place, found};
 use crate::plan::{Choice, Script, TargetId};
 use crate::synthetic::type_of;
-use crate::workload::{Builder, Workload, is_origin_form, is_token};
+use crate::target::{is_origin_form, is_token};
+use crate::workload::Workload;
 
 /// The longest pause between two pages that is accepted: a year.
 const LONGEST_PAUSE: Duration = Duration::from_secs(365 * 86_400);

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::builder::UNKNOWN_SIZE;
 use crate::plan::PageId;
-use crate::workload::UNKNOWN_SIZE;
 
 fn entry(page: &str, started: &str, url: &str, size: i64, mime_type: &str) -> Value {
     json!({

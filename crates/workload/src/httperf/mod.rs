@@ -22,10 +22,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::builder::Builder;
 use crate::fault::{Fault, found};
 use crate::plan::{Choice, Script, TargetId};
 use crate::synthetic::type_of;
-use crate::workload::{Builder, Workload, is_origin_form, is_token};
+use crate::target::{is_origin_form, is_token};
+use crate::workload::Workload;
 
 /// The longest pause that is accepted, in seconds: a year.
 const LONGEST_THINK: f64 = 365.0 * 86_400.0;

@@ -4,7 +4,8 @@
 //! 54. The distribution of the bytes among the files is this program's choice (`workloads/leucht15.csv`); a
 //! kB is 1000 bytes.
 
-use crate::workload::{Builder, Workload};
+use crate::builder::Builder;
+use crate::workload::Workload;
 
 /// Page, type, bytes of each file, and number of such files; the HTML comes first.
 const TABLE: &str = include_str!("../../../../workloads/leucht15.csv");

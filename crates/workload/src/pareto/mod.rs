@@ -14,10 +14,11 @@
 
 use fathometer_model::Seed;
 
+use crate::builder::Builder;
 use crate::content::Draws;
 use crate::distribution::Law;
 use crate::plan::{Choice, PageId, TargetId};
-use crate::workload::{Builder, Workload};
+use crate::workload::Workload;
 
 /// The tail index, alpha.
 const SHAPE: f64 = 0.63;

@@ -6,8 +6,9 @@
 //! These are only the static files and their popularity. The benchmarks' rates, cookies and dynamic requests
 //! are not implemented, and no result may be called a SPECweb result.
 
+use crate::builder::Builder;
 use crate::plan::{Choice, Weights};
-use crate::workload::{Builder, Workload};
+use crate::workload::Workload;
 
 /// Requests of each class per hundred.
 const CLASSES: [u64; 4] = [35, 50, 14, 1];

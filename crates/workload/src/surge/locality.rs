@@ -13,6 +13,7 @@ use crate::plan::PageId;
 use super::pacing::Pacing;
 use super::parameters::Locality;
 use super::stack::Stack;
+use super::stack_distances::StackDistances;
 use super::target::Target;
 
 /// The sequence, and facts about its generation.
@@ -37,49 +38,6 @@ pub(super) struct Facts {
     pub(super) steps: u64,
     /// Number of pages whose requests are all in a part of the sequence.
     pub(super) bursts: u64,
-}
-
-/// The stack distances of a sequence. The distance of a request is the number of other pages that were requested
-/// since the last request for the same page.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StackDistances {
-    /// Number of occurrences of each distance, from 0.
-    pub counts: Vec<u64>,
-    /// First requests of pages, which have no distance.
-    pub first: u64,
-}
-
-impl StackDistances {
-    /// The number of distances.
-    pub fn total(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// The smallest distance that a share `p` of all distances does not exceed; `None` if there are no distances.
-    pub fn quantile(&self, p: f64) -> Option<u64> {
-        let total = self.total();
-        let mut sum = 0;
-        (0..).zip(&self.counts).find_map(|(distance, count)| {
-            sum += count;
-            (sum > 0 && sum as f64 >= p * total as f64).then_some(distance)
-        })
-    }
-
-    /// The share of requests that miss in an LRU cache of `pages` pages, including the first request of each
-    /// page; 0 if there are no requests.
-    pub fn miss_ratio(&self, pages: u64) -> f64 {
-        let kept = usize::try_from(pages).map_or(self.counts.len(), |n| n.min(self.counts.len()));
-        let missed = self.first + self.counts[kept..].iter().sum::<u64>();
-        match self.first + self.total() {
-            0 => 0.0,
-            requests => missed as f64 / requests as f64,
-        }
-    }
-
-    fn trim(&mut self) {
-        let farthest = self.counts.iter().rposition(|&count| count > 0);
-        self.counts.truncate(farthest.map_or(0, |last| last + 1));
-    }
 }
 
 /// Generates the sequence. `references` is the number of requests for each page. `progress` is called with the

@@ -41,12 +41,13 @@ mod popularity;
 mod references;
 mod site;
 mod stack;
+mod stack_distances;
 mod target;
 
-pub use locality::StackDistances;
 pub use parameters::{
     BodyForm, Locality, LocalitySetting, PageOrder, Parameters, References, RequestSizes, Shares,
 };
+pub use stack_distances::StackDistances;
 
 /// A step of the generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

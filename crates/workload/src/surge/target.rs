@@ -2,8 +2,8 @@
 
 use crate::distribution::Law;
 
-use super::locality::StackDistances;
 use super::parameters::LocalitySetting;
+use super::stack_distances::StackDistances;
 
 /// The known points of the stack distances that the original program realised with 5000 files in 3100 pages and
 /// 452 279 requests: a number of pages, and the share of distances below it. The quartiles are 7, 38 and 226; 4.6 %

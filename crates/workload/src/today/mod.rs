@@ -9,8 +9,9 @@
 //! The dependency graph: the HTML refers to style sheets, scripts, frames and the first half of the images;
 //! style sheets refer to the fonts; scripts refer to the other images and the texts.
 
+use crate::builder::Builder;
 use crate::plan::TargetId;
-use crate::workload::{Builder, Workload};
+use crate::workload::Workload;
 
 const TABLE: &str = include_str!("../../../../workloads/modern_page.csv");
 /// The source of the rows that are used.

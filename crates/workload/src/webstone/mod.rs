@@ -28,10 +28,12 @@ mod sets;
 
 pub use sets::{almeida_300k, almeida_a, almeida_b, standard};
 
+use crate::builder::Builder;
 use crate::fault::{Fault, found, words};
 use crate::plan::{Choice, TargetId, Weights};
 use crate::synthetic::type_of;
-use crate::workload::{Builder, Workload, is_origin_form};
+use crate::target::is_origin_form;
+use crate::workload::Workload;
 
 /// The workload of a file list. A user requests page after page without a pause.
 pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {

@@ -1,7 +1,8 @@
 //! Known file lists: WebStone's own, and the two of Almeida et al. (1996).
 
+use crate::builder::Builder;
 use crate::plan::{Choice, Weights};
-use crate::workload::{Builder, Workload};
+use crate::workload::Workload;
 
 /// The standard set of WebStone 2.x, which its run rules require.
 const STANDARD: &str = "\

@@ -1,4 +1,7 @@
+use fathometer_model::{Bytes, FileId};
+
 use super::*;
+use crate::builder::UNKNOWN_SIZE;
 
 fn named(name: &str) -> Workload {
     by_name(name, &Options::default(), |_| unreachable!("no file")).unwrap()

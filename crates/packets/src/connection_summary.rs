@@ -1,0 +1,207 @@
+//! What is counted of one connection and of its directions.
+
+use std::net::SocketAddr;
+
+use fathometer_model::{Bytes, Instant};
+use serde::{Deserialize, Serialize};
+
+use super::class::ClassCounts;
+use super::quantiles::RttSummary;
+
+/// The direction of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// From the side that sent the first SYN. If the capture has no SYN of a connection: from the client by the
+    /// tap's name, otherwise towards the lower port. For UDP: from the end that sent the flow's first datagram.
+    /// If that datagram came from a system port and went to another port, up is the opposite direction.
+    Up,
+    /// The opposite direction.
+    Down,
+}
+
+impl Direction {
+    /// Both directions.
+    pub const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
+
+    /// The opposite direction.
+    pub fn opposite(self) -> Direction {
+        match self {
+            Direction::Up => Direction::Down,
+            Direction::Down => Direction::Up,
+        }
+    }
+}
+
+impl std::fmt::Display for Direction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Direction::Up => "up",
+            Direction::Down => "down",
+        })
+    }
+}
+
+/// One direction of a connection, or of all connections together with the packets other than TCP.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DirectionSummary {
+    /// Packets by class.
+    pub classes: ClassCounts,
+    /// Bytes of IP packets.
+    pub ip_bytes: Bytes,
+    /// Bytes of IP and TCP headers of TCP segments.
+    pub header_bytes: Bytes,
+    /// Bytes of TCP payload, repetitions included.
+    pub payload_bytes: Bytes,
+    /// Bytes of TCP payload, each position in the stream counted once.
+    pub unique_payload_bytes: Bytes,
+    /// Packets that repeat something seen before: payload, a SYN or a FIN.
+    pub retransmitted_packets: u64,
+    /// Bytes of payload that were seen before. `payload_bytes` is the sum of this, of `unique_payload_bytes`
+    /// and of the payload of probes and resets.
+    pub retransmitted_bytes: Bytes,
+    /// Packets that are new but lie before what was seen: reordered, or repetitions of packets that were lost
+    /// before this tap.
+    pub out_of_order_packets: u64,
+    /// Pure ACKs that acknowledge nothing new while data are outstanding, with an unchanged window or with
+    /// selective acknowledgements (RFC 5681, RFC 6675).
+    pub duplicate_acks: u64,
+    /// Keep-alives: packets with the number before the next expected one and with at most one byte, which is
+    /// already acknowledged.
+    pub keep_alives: u64,
+    /// As keep-alives, or with one new byte, while the peer's window is closed.
+    pub zero_window_probes: u64,
+    /// Packets, other than SYN, FIN and RST, that announce a window of zero.
+    pub zero_windows: u64,
+    /// The smallest window announced after the SYN, scaled.
+    pub window_min: Option<Bytes>,
+    /// The largest window announced after the SYN, scaled.
+    pub window_max: Option<Bytes>,
+    /// Maximum segment size announced in the SYN; the smallest over several connections.
+    pub mss: Option<u16>,
+    /// Window scale (a shift) offered in the SYN; the smallest over several connections.
+    pub window_scale: Option<u8>,
+    /// Whether selective acknowledgements were offered; over several connections, whether any offered them.
+    pub sack_permitted: bool,
+    /// Whether any packet carried time stamps.
+    pub timestamps: bool,
+    /// The largest number of bytes of sequence space that were sent but not acknowledged, as seen at this tap.
+    pub outstanding_max: Bytes,
+    /// The time from a packet of this direction to the acknowledgement of exactly this packet, by Karn's rule:
+    /// never across a repetition. At the sender's end this is the path's round trip plus the receiver's delay
+    /// of the acknowledgement; at the receiver's end it is that delay alone.
+    pub rtt: Option<RttSummary>,
+    /// The first packet.
+    pub first: Option<Instant>,
+    /// The last packet.
+    pub last: Option<Instant>,
+}
+
+impl DirectionSummary {
+    /// Packets of all classes.
+    pub fn packets(&self) -> u64 {
+        self.classes.total()
+    }
+
+    /// Adds the figures of another direction, except the round-trip times, which cannot be added.
+    pub(super) fn absorb(&mut self, other: &DirectionSummary) {
+        self.classes += other.classes;
+        self.ip_bytes += other.ip_bytes;
+        self.header_bytes += other.header_bytes;
+        self.payload_bytes += other.payload_bytes;
+        self.unique_payload_bytes += other.unique_payload_bytes;
+        self.retransmitted_packets += other.retransmitted_packets;
+        self.retransmitted_bytes += other.retransmitted_bytes;
+        self.out_of_order_packets += other.out_of_order_packets;
+        self.duplicate_acks += other.duplicate_acks;
+        self.keep_alives += other.keep_alives;
+        self.zero_window_probes += other.zero_window_probes;
+        self.zero_windows += other.zero_windows;
+        self.window_min = least(self.window_min, other.window_min);
+        self.window_max = self.window_max.max(other.window_max);
+        self.mss = least(self.mss, other.mss);
+        self.window_scale = least(self.window_scale, other.window_scale);
+        self.sack_permitted |= other.sack_permitted;
+        self.timestamps |= other.timestamps;
+        self.outstanding_max = self.outstanding_max.max(other.outstanding_max);
+        self.first = least(self.first, other.first);
+        self.last = self.last.max(other.last);
+    }
+}
+
+/// The smaller of the values that are present.
+fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// One connection.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionSummary {
+    /// The end that opened it.
+    pub client: SocketAddr,
+    /// The end that accepted it.
+    pub server: SocketAddr,
+    /// Whether the capture holds the SYN.
+    pub opening_seen: bool,
+    /// Its first packet.
+    pub first: Instant,
+    /// Its last packet.
+    pub last: Instant,
+    /// How it ended.
+    pub ending: Ending,
+    /// The longest time between two of its packets, in nanoseconds.
+    pub idle_max_ns: u64,
+    /// Number of its packet trains.
+    pub trains: u64,
+    /// The direction from the client.
+    pub up: DirectionSummary,
+    /// The direction from the server.
+    pub down: DirectionSummary,
+}
+
+impl ConnectionSummary {
+    /// Number of packets, both directions.
+    pub fn packets(&self) -> u64 {
+        self.up.packets() + self.down.packets()
+    }
+
+    /// One direction.
+    pub fn direction(&self, direction: Direction) -> &DirectionSummary {
+        match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        }
+    }
+}
+
+/// How a connection ended, as far as the capture shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "how", content = "by")]
+pub enum Ending {
+    /// Both sides sent FIN. A RST after both FINs loses no data and does not change this.
+    Closed,
+    /// One side sent FIN, the other did not; the direction is that of the FIN.
+    HalfClosed(Direction),
+    /// Aborted by a RST before both sides had sent FIN.
+    Reset(Direction),
+    /// Neither FIN nor RST.
+    Open,
+}
+
+impl std::fmt::Display for Ending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let side = |by: &Direction| match by {
+            Direction::Up => "client",
+            Direction::Down => "server",
+        };
+        match self {
+            Ending::Closed => f.pad("closed"),
+            Ending::HalfClosed(by) => f.pad(&format!("half-closed by {}", side(by))),
+            Ending::Reset(by) => f.pad(&format!("reset by {}", side(by))),
+            Ending::Open => f.pad("open"),
+        }
+    }
+}

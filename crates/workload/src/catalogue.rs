@@ -1,0 +1,168 @@
+//! The workloads by their names.
+
+use std::io;
+use std::time::Duration;
+
+use fathometer_model::Seed;
+
+use crate::builder::Builder;
+use crate::fault::Fault;
+use crate::microscape::{self, Variant};
+use crate::workload::{Content, Workload};
+use crate::{access_log, har, httperf, leucht, pareto, specweb, synthetic, today, webstone};
+
+/// The options of a workload besides its name.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The seed of random choices.
+    pub seed: Seed,
+    /// Directories of the SPECweb file sets, 36 files each.
+    pub directories: u32,
+    /// The pause after a burst of an httperf session that sets none.
+    pub think: Duration,
+    /// The host whose requests of a HAR file are replayed; `None`: the host of its first request.
+    pub host: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            seed: Seed(1998),
+            directories: 10,
+            think: Duration::ZERO,
+            host: None,
+        }
+    }
+}
+
+/// The workload does not exist, or its file is invalid.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// The name is unknown.
+    #[error("there is no workload named {name:?}: there are {}", NAMES.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// The file cannot be read.
+    #[error("failed to read {file}")]
+    Read {
+        /// The file.
+        file: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The file was read, but its content is invalid.
+    #[error("{file}: {fault}")]
+    File {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        fault: Fault,
+    },
+    /// An option is outside the range for which the workload is defined.
+    #[error("{0}")]
+    Option(&'static str),
+}
+
+/// The names that [`by_name`] accepts; `FILE` stands for the name of a file.
+pub const NAMES: &[&str] = &[
+    "microscape",
+    "microscape-mixed-case",
+    "webstone",
+    "almeida-a",
+    "almeida-b",
+    "almeida-300k",
+    "specweb96",
+    "specweb99",
+    "pareto-4k",
+    "pareto-16k",
+    "pareto-32k",
+    "pareto-256k",
+    "pareto-1024k",
+    "leucht15-small",
+    "leucht15-medium",
+    "leucht15-large",
+    "today",
+    "webstone:FILE",
+    "wsesslog:FILE",
+    "log:FILE",
+    "har:FILE",
+];
+
+/// The workload of this name. `read` returns the text of a file; it is called once, and only for a name that
+/// contains a file. Bytes of a file that are not UTF-8 may be replaced.
+pub fn by_name(
+    name: &str,
+    options: &Options,
+    read: impl FnOnce(&str) -> io::Result<String>,
+) -> Result<Workload, WorkloadError> {
+    if let Some((kind, file)) = name.split_once(':') {
+        let parse: fn(&str, &str, &Options) -> Result<Workload, Fault> = match kind {
+            "webstone" => |name, text, _| webstone::parse(name, text),
+            "wsesslog" => |name, text, options| httperf::parse(name, text, options.think),
+            "log" => |name, text, _| access_log::parse(name, text),
+            "har" => |name, text, options| har::parse(name, text, options.host.as_deref()),
+            _ => return Err(unknown(name)),
+        };
+        let text = read(file).map_err(|source| WorkloadError::Read {
+            file: file.to_owned(),
+            source,
+        })?;
+        return parse(name, &text, options).map_err(|fault| WorkloadError::File {
+            file: file.to_owned(),
+            fault,
+        });
+    }
+    let directories = || match options.directories {
+        0 => Err(WorkloadError::Option(
+            "a SPECweb site has at least one directory",
+        )),
+        1..=10_000 => Ok(options.directories),
+        _ => Err(WorkloadError::Option(
+            "a SPECweb site has at most 10 000 directories",
+        )),
+    };
+    Ok(match name {
+        "microscape" => of_microscape(Variant::LowerCase),
+        "microscape-mixed-case" => of_microscape(Variant::MixedCase),
+        "webstone" => webstone::standard(),
+        "almeida-a" => webstone::almeida_a(),
+        "almeida-b" => webstone::almeida_b(),
+        "almeida-300k" => webstone::almeida_300k(),
+        "specweb96" => specweb::specweb96(directories()?),
+        "specweb99" => specweb::specweb99(directories()?),
+        "pareto-4k" => pareto::group(pareto::Group::Mean4, options.seed),
+        "pareto-16k" => pareto::group(pareto::Group::Mean16, options.seed),
+        "pareto-32k" => pareto::group(pareto::Group::Mean32, options.seed),
+        "pareto-256k" => pareto::group(pareto::Group::Mean256, options.seed),
+        "pareto-1024k" => pareto::group(pareto::Group::Mean1024, options.seed),
+        "leucht15-small" => leucht::page(leucht::Size::Small),
+        "leucht15-medium" => leucht::page(leucht::Size::Medium),
+        "leucht15-large" => leucht::page(leucht::Size::Large),
+        "today" => today::page(),
+        _ => return Err(unknown(name)),
+    })
+}
+
+fn unknown(name: &str) -> WorkloadError {
+    WorkloadError::Unknown {
+        name: name.to_owned(),
+    }
+}
+
+/// The page of nielsen97. Sizes and paths are the same for every seed.
+fn of_microscape(variant: Variant) -> Workload {
+    let mut builder = Builder::default();
+    let mut members = Vec::new();
+    for file in microscape::site(Seed(0), variant).files {
+        let content_type = synthetic::type_of(&file.path);
+        members.push(builder.file(&file.path, content_type, file.body.len().0));
+    }
+    let mut workload = builder.one_page(variant.site_name(), &members, None);
+    workload.content = Content::Microscape(variant);
+    workload
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! Targets of requests, as the sources of workloads write them.
+
+/// The path of the file that answers a request for `target`: without the query.
+pub(crate) fn without_query(target: &str) -> &str {
+    target.split(['?', '#']).next().unwrap_or_default()
+}
+
+/// The bytes of the file path in a target. `None` for a path that a site cannot have: with dot segments, or
+/// that cannot be decoded.
+pub(crate) fn file_key(target: &str) -> Option<Vec<u8>> {
+    let path = without_query(target);
+    if !is_origin_form(path) {
+        return None;
+    }
+    let mut key = Vec::with_capacity(path.len());
+    let mut bytes = path.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            key.push(byte);
+            continue;
+        }
+        let mut digit = || (bytes.next()? as char).to_digit(16);
+        match (digit()? * 16 + digit()?) as u8 {
+            0 | b'/' => return None,
+            byte => key.push(byte),
+        }
+    }
+    let is_dots = |segment: &[u8]| segment == b"." || segment == b"..";
+    (!key.split(|&byte| byte == b'/').any(is_dots)).then_some(key)
+}
+
+/// Whether a request can have this target: RFC 9112 section 3.2.1, leniently.
+pub(crate) fn is_origin_form(target: &str) -> bool {
+    target.starts_with('/')
+        && target
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'#')
+}
+
+/// Whether this is a method: a token of RFC 9110 section 5.6.2.
+pub(crate) fn is_token(text: &str) -> bool {
+    let is_token_byte =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_token_byte)
+}
