@@ -1,5 +1,7 @@
 //! Shared code of the fuzz targets: an input that determines both the data and how it is cut.
 
+pub mod package;
+
 use fathometer_model::Seed;
 
 /// A fuzzer's input: a seed for the cuts, and the bytes to cut.

@@ -5,4 +5,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| fathometer_http::package::fuzz_decoder(input));
+fuzz_target!(|input: &[u8]| fathometer_fuzz::package::decode(input));

@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| fathometer_http::package::fuzz_round_trip(input));
+fuzz_target!(|input: &[u8]| fathometer_fuzz::package::round_trip(input));

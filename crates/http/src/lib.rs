@@ -7,7 +7,6 @@
 //! [`origin`] decides what a server answers, in every version of HTTP.
 
 pub mod alt_svc;
-pub mod archive;
 pub mod client;
 pub mod driver;
 pub mod exchange;
@@ -21,6 +20,5 @@ mod huffman;
 pub mod message;
 pub mod origin;
 pub mod pace;
-pub mod package;
 pub mod qpack;
 pub mod waiting;

@@ -20,8 +20,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use fathometer_http::package::Entry;
 use fathometer_model::{Bytes, ContentCoding};
+use fathometer_package::Entry;
 use flate2::write::{MultiGzDecoder, ZlibDecoder};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, futimens,

@@ -14,7 +14,7 @@ use std::io::{self, BufReader, Cursor, Read};
 
 use fathometer_http::driver::FileKind;
 use fathometer_http::origin::date::parse_date;
-use fathometer_http::package::{self, Attributes, Entry};
+use fathometer_package::{self as package, Attributes, Entry};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};

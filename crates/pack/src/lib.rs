@@ -1,5 +1,5 @@
 //! Object packages on this host: building them from folders, pages and HTTP archives, and extracting them to
-//! folders. [`fathometer_http::package`] defines the format; this module handles files, pipes and signals.
+//! folders. [`fathometer_package`] defines the format; this module handles files, pipes and signals.
 //!
 //! Packages are streamed. Memory holds at most a buffer of file contents, the names of a folder's files, or one
 //! content of an HTTP archive. Output appears under its name only when it is complete: packages as well as
@@ -23,7 +23,7 @@ pub mod unpack;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use fathometer_http::package::{DecodeError, EncodeError};
+use fathometer_package::{DecodeError, EncodeError};
 
 pub use flow::Flow;
 
@@ -126,7 +126,7 @@ impl PackageError {
 
 /// Advice about a broken package.
 fn advice(error: &DecodeError) -> &'static str {
-    use fathometer_http::package::Class;
+    use fathometer_package::Class;
     match error.class() {
         Class::Unknown => "",
         Class::Truncated | Class::Damaged => "; get it again",

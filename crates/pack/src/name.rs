@@ -54,7 +54,7 @@ pub fn to_path(name: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use fathometer_http::package;
+    use fathometer_package as package;
 
     use super::*;
 

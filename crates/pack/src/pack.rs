@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fathometer_http::origin::store::EntityTag;
-use fathometer_http::package::{Attributes, EncodeError, Encoder, Entry, Limits, Piece, Version};
 use fathometer_model::{Body, ContentCoding};
+use fathometer_package::{Attributes, EncodeError, Encoder, Entry, Limits, Piece, Version};
 use fathometer_sys::Interrupt;
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};

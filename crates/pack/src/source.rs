@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use fathometer_http::html::{ReferenceKind, Resolution, Resolver, Scanner};
-use fathometer_http::package;
+use fathometer_package as package;
 use rustix::fs::{Mode, OFlags};
 
 use super::flow::{CHUNK, Flow, open_below};

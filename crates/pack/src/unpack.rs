@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fathometer_http::package::{Decoder, Entry, Event, Limits, Version};
+use fathometer_package::{Decoder, Entry, Event, Limits, Version};
 
 use super::PackageError;
 use super::extract::{Growing, Target};
@@ -92,11 +92,7 @@ fn read_all(
     }
 }
 
-fn broken(
-    package: &Path,
-    octets: u64,
-    error: fathometer_http::package::DecodeError,
-) -> PackageError {
+fn broken(package: &Path, octets: u64, error: fathometer_package::DecodeError) -> PackageError {
     let place = match octets {
         0 => String::new(),
         octets => format!(" behind octet {octets}"),

@@ -82,7 +82,7 @@ fn machines(root: &Path) -> Result<(), String> {
             "bench",
             "--quiet",
             "--package",
-            "fathometer-http",
+            "fathometer-package",
             "--bench",
             "package",
         ])

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use fathometer_http::package::Version;
 use fathometer_model::{Bytes, ContentCoding};
+use fathometer_package::Version;
 use fathometer_sys::Interrupt;
 
 use super::Failure;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use fathometer_http::package::{Entry, Version};
 use fathometer_model::Bytes;
+use fathometer_package::{Entry, Version};
 use fathometer_sys::Interrupt;
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::kind::FileKind;
-use crate::package;
+use fathometer_package as package;
 
 /// The format in which all files are requested at once.
 ///

@@ -12,8 +12,8 @@ use super::options::{Options, Revalidation, Visit};
 use super::page::PageDriver;
 use crate::client::{Queued, RequestLine};
 use crate::exchange::Version;
-use crate::package;
-use crate::package::have;
+use fathometer_package as package;
+use fathometer_package::have;
 
 /// The most files listed in `Package-Have`: 5.5 KB, while servers accept heads of 8 KB and more.
 const MOST_KEYS: usize = 512;

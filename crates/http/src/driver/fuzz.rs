@@ -11,7 +11,7 @@ use super::{
     PageDriver, PageGraph, PageList, Policy, Priorities, Retrieval, Revalidation, ValidatorCache,
     Visit,
 };
-use crate::package;
+use fathometer_package as package;
 
 /// An entry point for fuzzing: the first three bytes choose policy and options, the rest controls the network
 /// and the servers. Panics in these cases:

@@ -3,9 +3,9 @@
 use fathometer_model::ContentCoding;
 
 use super::bundle::Bundle;
-use crate::archive::{self, tar, zip};
 use crate::origin::date::format_date;
-use crate::package;
+use fathometer_package as package;
+use fathometer_package::archive::{self, tar, zip};
 
 /// The largest archive that is buffered in memory until it is complete.
 const LARGEST_WHOLE: usize = 1 << 30;

@@ -14,7 +14,7 @@ use fathometer_model::{Body, ContentCoding, Instant};
 use super::conditions::{ETAG_LENGTH, Modified, Validators};
 use super::date::{DATE_LENGTH, format_date};
 use super::index::{digest, digest_words, etag_text};
-use crate::package::Checksum;
+use fathometer_package::Checksum;
 
 /// Where an [`Origin`](super::Origin) looks up a path that its site does not have.
 ///

@@ -8,10 +8,6 @@ use std::cell::Cell;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    /// Whether this thread's bytes are counted.
-    static COUNTING: Cell<bool> = const { Cell::new(false) };
-    static HELD: Cell<isize> = const { Cell::new(0) };
-    static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
 /// The number of allocations and reallocations of this thread so far.
@@ -19,37 +15,11 @@ pub fn allocations() -> u64 {
     ALLOCATIONS.get()
 }
 
-/// Sets the bytes that this thread holds, and their peak, to zero.
-pub fn reset_held() {
-    HELD.set(0);
-    PEAK.set(0);
-}
-
-/// Runs `work` and counts the bytes that it allocates and frees.
-pub fn counted<T>(work: impl FnOnce() -> T) -> T {
-    COUNTING.set(true);
-    let result = work();
-    COUNTING.set(false);
-    result
-}
-
-/// The most bytes that were held at once in counted work since the reset.
-pub fn peak_held() -> isize {
-    PEAK.get()
-}
-
-/// The system's allocator, with counts of the calls and of the bytes of each thread.
+/// The system's allocator, with a count of the calls of each thread.
 struct Counting;
 
 fn count_call() {
     ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-}
-
-fn count_bytes(bytes: isize) {
-    if COUNTING.get() {
-        HELD.set(HELD.get() + bytes);
-        PEAK.set(PEAK.get().max(HELD.get()));
-    }
 }
 
 // SAFETY: every call is passed on to the system's allocator unchanged; counting touches constant-
@@ -57,22 +27,17 @@ fn count_bytes(bytes: isize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_call();
-        count_bytes(layout.size() as isize);
         // SAFETY: the caller's obligations are passed on as they are.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count_bytes(-(layout.size() as isize));
         // SAFETY: the caller's obligations are passed on as they are.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count_call();
-        // The old and the new memory may briefly exist at the same time.
-        count_bytes(size as isize);
-        count_bytes(-(layout.size() as isize));
         // SAFETY: the caller's obligations are passed on as they are.
         unsafe { System.realloc(pointer, layout, size) }
     }

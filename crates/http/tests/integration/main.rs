@@ -4,6 +4,5 @@ mod allocations;
 mod h2_client;
 mod heap;
 mod hpack_vectors;
-mod package;
 mod pair;
 mod qpack_vectors;

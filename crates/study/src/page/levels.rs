@@ -9,9 +9,9 @@ use fathometer_http::driver::{
 };
 use fathometer_http::origin::companions::Plan;
 use fathometer_http::origin::packages::{Format, Formats, Making, Packages};
-use fathometer_http::package::Version as Package;
 use fathometer_model::quantity::TimeSpan;
 use fathometer_model::{Bytes, ContentCoding};
+use fathometer_package::Version as Package;
 use fathometer_tls::Version;
 
 use super::super::replicate::{ReplicateError, Setup, Shared, one_of, parsed};

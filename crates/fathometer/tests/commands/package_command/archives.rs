@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use fathometer_http::archive::{Event, Member, tar, zip};
 use fathometer_model::Body;
+use fathometer_package::archive::{Event, Member, tar, zip};
 
 use super::place::{Place, noise};
 

@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use fathometer_http::package::{Encoder, Entry, Limits, Piece, Version};
 use fathometer_model::ContentCoding;
 use fathometer_pack::name;
+use fathometer_package::{Encoder, Entry, Limits, Piece, Version};
 
 use super::place::{Place, independent_reader};
 
@@ -123,7 +123,7 @@ fn a_package_that_breaks_off_anywhere_leaves_what_was_whole() {
 
 #[test]
 fn of_every_vector_there_is_what_the_independent_reader_says_and_nothing_else() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../http/tests/package");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../package/tests/vectors");
     let mut vectors = 0;
     for vector in fs::read_dir(&folder).unwrap() {
         let vector = vector.unwrap().path();

@@ -165,7 +165,7 @@ pub struct ReadFile {
 }
 
 pub fn independent_reader(package: &Path) -> Read {
-    let reader = Path::new(env!("CARGO_MANIFEST_DIR")).join("../http/tests/package/reader.py");
+    let reader = Path::new(env!("CARGO_MANIFEST_DIR")).join("../package/tests/vectors/reader.py");
     let output = Command::new("python3").arg(reader).arg(package).output();
     let output = output.expect("python3 is needed");
     let told = String::from_utf8_lossy(&output.stderr);

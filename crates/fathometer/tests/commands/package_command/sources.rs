@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::sync::mpsc;
 
-use fathometer_http::package::{Decoder, Event, Limits};
+use fathometer_package::{Decoder, Event, Limits};
 
 use super::place::Place;
 use crate::support::waiting::AT_LAST;

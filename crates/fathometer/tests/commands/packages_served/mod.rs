@@ -21,12 +21,12 @@ use fathometer_http::h1::server::{Connection, ServerConfig};
 use fathometer_http::origin::companions::Plan;
 use fathometer_http::origin::packages::{Format, Formats, Making, Packages};
 use fathometer_http::origin::store::Work;
-use fathometer_http::package::have::{Keys, key};
-use fathometer_http::package::{Decoder, Event, Limits, Version};
 use fathometer_lab::server::definition::Definition;
 use fathometer_lab::server::{Content, Storage, origin_of};
 use fathometer_model::Seed;
 use fathometer_origin::folder::Bounds;
+use fathometer_package::have::{Keys, key};
+use fathometer_package::{Decoder, Event, Limits, Version};
 use fathometer_sys::Clock;
 use fathometer_workload::microscape;
 use rustix::process::{Pid, Signal, kill_process};
@@ -40,7 +40,7 @@ const PACKAGE: &str =
 const VERSION_ONE: &str = "Accept: application/vnd.fathometer.object-package;version=1";
 const READER: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../http/tests/package/reader.py"
+    "/../package/tests/vectors/reader.py"
 );
 
 const PAGE: &str = "<link rel=stylesheet href=s.css><img src=big.png><img src='a%20b.gif'>";

@@ -14,9 +14,9 @@ use fathometer_http::h2;
 use fathometer_http::origin::packages::{Making, Packages};
 use fathometer_http::origin::store::Work;
 use fathometer_http::origin::{Origin, OriginConfig};
-use fathometer_http::package::{Decoder, Event, Limits, Version};
 use fathometer_origin::folder::{Bounds, FolderStore};
 use fathometer_origin::{OriginLoop, OriginSockets};
+use fathometer_package::{Decoder, Event, Limits, Version};
 use fathometer_sys::Clock;
 
 /// Files of the package that are read from descriptors, and the bytes of each. Together they are far larger

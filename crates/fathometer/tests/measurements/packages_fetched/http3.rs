@@ -15,7 +15,6 @@ use fathometer_http::driver::{
 use fathometer_http::h3;
 use fathometer_http::origin::companions::Plan;
 use fathometer_http::origin::packages::{Making, Packages};
-use fathometer_http::package;
 use fathometer_lab::hosts::{Lab, Side};
 use fathometer_lab::server::definition::Definition;
 use fathometer_lab::server::{self, Content, Credentials, Storage};
@@ -24,6 +23,7 @@ use fathometer_load::client::{self, ClientSockets};
 use fathometer_load::http3_client::{ClientSettings as QuicSettings, Event, Http3Client};
 use fathometer_model::{Bytes, Delivery, Instant, Seed, Site};
 use fathometer_origin::http3::{Service, ServiceOptions};
+use fathometer_package as package;
 use fathometer_path::Profile;
 use fathometer_quic::TransportSettings;
 use fathometer_quic_sockets::Sockets;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use fathometer_model::{Body, Bytes, Delivery, FileArrival};
 
 use super::*;
-use crate::archive::{Member, tar, zip};
-use crate::package::{self, Encoder, Entry, Piece, have};
+use fathometer_package::archive::{Member, tar, zip};
+use fathometer_package::{self as package, Encoder, Entry, Piece, have};
 
 /// Every bundle by the name of its policy.
 const BUNDLES: [&str; 6] = [

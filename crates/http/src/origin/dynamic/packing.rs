@@ -16,7 +16,7 @@ use crate::origin::render::{PartOf, Segment};
 use crate::origin::{
     Answer, COST_OF_A_FILE, Content, NEXT_TURN, Origin, READ_IN_A_TURN, Selected, Subject,
 };
-use crate::package::{Encoder, Limits, Piece, Version};
+use fathometer_package::{Encoder, Limits, Piece, Version};
 
 /// The content of a file in such a package.
 #[derive(Debug, Clone)]

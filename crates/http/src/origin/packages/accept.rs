@@ -8,7 +8,7 @@ use super::{Format, Formats};
 use crate::message::fields;
 use crate::origin::conditions::Lines;
 use crate::origin::encoding::thousandths;
-use crate::package::{MEDIA_TYPE, Version};
+use fathometer_package::{MEDIA_TYPE, Version};
 
 /// The shortest name that is searched for: a shorter field cannot name a format.
 const SHORTEST: usize = b"application/zip".len();

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::Format;
 use super::gather::{Gathered, LivePart};
-use crate::archive::{self, tar, zip};
 use crate::origin::conditions::{ETAG_LENGTH, Validators};
 use crate::origin::dynamic::{Packed, of_unknown_state};
 use crate::origin::index::{digest, etag_text};
@@ -12,10 +11,11 @@ use crate::origin::ranges::ByteRange;
 use crate::origin::render::Segment;
 use crate::origin::store::{FileHandle, Resource, Store};
 use crate::origin::{Described, Octets, Origin, Selected};
-use crate::package::{
+use fathometer_model::Body;
+use fathometer_package::archive::{self, tar, zip};
+use fathometer_package::{
     Attributes, Checksum, Encoder, Entry, Limits, Piece as PackagePiece, Version,
 };
-use fathometer_model::Body;
 
 /// Bytes of files that are read at a time.
 const READ: usize = 64 * 1024;

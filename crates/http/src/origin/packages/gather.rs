@@ -11,7 +11,7 @@ use crate::origin::dynamic::Live;
 use crate::origin::store::{Lookup, Stored, Variant};
 use crate::origin::target::encoded;
 use crate::origin::{COST_OF_A_FILE, Origin, Place, Selected, Source};
-use crate::package::have::Keys;
+use fathometer_package::have::Keys;
 
 /// The largest cost of the files looked up in one turn, in bytes. It is higher than the limit on reads per
 /// turn, because most files have been looked up before and are not read again.

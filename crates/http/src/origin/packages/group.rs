@@ -6,7 +6,7 @@ use super::Shared;
 use crate::html::{ReferenceKind, Resolution, Resolver, Scanner};
 use crate::origin::companions::{Companion, Plan};
 use crate::origin::target;
-use crate::package::name;
+use fathometer_package::name;
 
 /// The most files of a package besides its page.
 pub(super) const MOST_FILES: usize = 16_000;

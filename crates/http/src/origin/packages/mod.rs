@@ -33,7 +33,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::companions::Plan;
-use crate::package::Version;
+use fathometer_package::Version;
 
 pub(super) use compose::{Composed, read};
 pub(super) use group::INDEX;
@@ -150,7 +150,7 @@ impl Format {
     /// The extension of its files.
     const fn extension(self) -> &'static str {
         match self {
-            Format::Package(_) => crate::package::EXTENSION,
+            Format::Package(_) => fathometer_package::EXTENSION,
             Format::Tar => "tar",
             Format::Zip => "zip",
         }

@@ -18,8 +18,8 @@ use crate::origin::ranges::ByteRange;
 use crate::origin::store::{Lookup, Resource, Stored};
 use crate::origin::target::encoded;
 use crate::origin::{Answer, Content, Method, Origin, Place, Request, Selected, Status, Subject};
-use crate::package::have::Keys;
-use crate::package::{Checksum, Version};
+use fathometer_package::have::Keys;
+use fathometer_package::{Checksum, Version};
 
 /// The most packages that are kept in a store, and the most pages whose scanned HTML is kept. The least
 /// recently checked one is evicted.

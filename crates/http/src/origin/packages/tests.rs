@@ -4,11 +4,11 @@ use fathometer_model::{ContentCoding, File, FileId, Page, Site};
 use proptest::prelude::*;
 
 use super::*;
-use crate::archive::{tar, zip};
 use crate::origin::tests::{Response, ask};
 use crate::origin::{Origin, OriginConfig};
-use crate::package::have::{Keys, key};
-use crate::package::{Checksum, Decoder, Entry, Event, Limits};
+use fathometer_package::archive::{tar, zip};
+use fathometer_package::have::{Keys, key};
+use fathometer_package::{Checksum, Decoder, Entry, Event, Limits};
 
 pub(super) const PACKAGE: &str =
     "application/vnd.fathometer.object-package;version=2, text/html;q=0.5";
@@ -230,10 +230,10 @@ fn archives_have_the_same_files() {
     let mut files: Vec<(String, Vec<u8>)> = Vec::new();
     while let Some(event) = reader.poll(&mut rest).unwrap() {
         match event {
-            crate::archive::Event::Start { .. } => {
+            fathometer_package::archive::Event::Start { .. } => {
                 files.push((reader.entry().name.clone(), Vec::new()));
             }
-            crate::archive::Event::Data { entry, content } => {
+            fathometer_package::archive::Event::Data { entry, content } => {
                 files[entry].1.extend_from_slice(content);
             }
             _ => {}

@@ -13,7 +13,7 @@ use crate::origin::store::{EntityTag, FileHandle, Lookup, Resource, Store, Varia
 use crate::origin::target::Target;
 use crate::origin::{Answer, Dates, FieldSink, HopField, Method, Octets, Origin, OriginConfig};
 use crate::origin::{Request, Segment};
-use crate::package::Checksum;
+use fathometer_package::Checksum;
 
 /// The most bytes that a turn reads.
 const A_TURN: u64 = 64 * 1024;

@@ -1,20 +1,20 @@
-//! Object packages: all files of a page in one response, each usable as soon as it has arrived (fujinoki03; the
-//! format is specified in `docs/object-package.md`).
+//! Many files in one: object packages (fujinoki03; the format is specified in `docs/object-package.md`), and tar
+//! and zip as a comparison ([`archive`]). In an object package, each file is usable as soon as it has arrived.
 //!
 //! An [`Encoder`] produces everything except the contents of the files, and sees only the content that is
 //! passed to it. A [`Decoder`] reads a package in pieces of any length and reports the start, the data and the
 //! end of each file as early as possible. Neither stores contents. Version 1 is the layout of the paper, with a
 //! table in front of all contents. In version 2 the metadata of a file travels with it.
 //!
-//! This module does not decide which files a package contains, where they are stored and who may receive them.
+//! This crate does not decide which files a package contains, where they are stored and who may receive them.
 //! It does not apply or remove content codings.
 
+pub mod archive;
 mod checks;
 mod decoder;
 mod encoder;
 mod entry;
 mod error;
-mod fuzz;
 pub mod have;
 mod layout;
 mod limits;
@@ -25,7 +25,6 @@ pub use decoder::{Decoder, Event};
 pub use encoder::{Encoder, Framing, Piece};
 pub use entry::{Attributes, Checksum, Entry};
 pub use error::{Class, DecodeError, EncodeError};
-pub use fuzz::{fuzz_decoder, fuzz_round_trip};
 pub use limits::Limits;
 
 /// The media type of a package of either version, without its parameter.

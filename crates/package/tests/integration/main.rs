@@ -1,6 +1,7 @@
 //! Object packages through the public interface: the examples and rules of the specification
 //! (`docs/object-package.md`), arbitrary files, hostile packages, memory.
 
+mod heap;
 mod memory;
 mod properties;
 mod support;

@@ -13,7 +13,7 @@ const BATCH: usize = 16 * 1024;
 /// Writes a package piece by piece.
 ///
 /// ```
-/// use fathometer_http::package::{Encoder, Entry, Limits, Piece, Version};
+/// use fathometer_package::{Encoder, Entry, Limits, Piece, Version};
 ///
 /// let contents: [&[u8]; 2] = [b"<html>", b"GIF89a"];
 /// let entries = ["index.html", "logo.gif"].iter().zip(contents).map(|(name, content)| Entry {
@@ -37,7 +37,7 @@ const BATCH: usize = 16 * 1024;
 ///     }
 /// }
 /// assert_eq!(length, Some(package.len() as u64));
-/// # Ok::<(), fathometer_http::package::EncodeError>(())
+/// # Ok::<(), fathometer_package::EncodeError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Encoder {

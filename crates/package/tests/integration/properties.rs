@@ -1,11 +1,11 @@
 //! Object packages of arbitrary files, split, truncated and damaged anywhere.
 
 use super::support::{File, encoder, read, told, write};
-use fathometer_http::package::{
+use fathometer_model::ContentCoding;
+use fathometer_package::{
     Attributes, Checksum, Class, DecodeError, Decoder, EncodeError, Encoder, Entry, Limits, Piece,
     Version,
 };
-use fathometer_model::ContentCoding;
 use proptest::prelude::*;
 
 /// Files that `version` can carry, critical ones first.

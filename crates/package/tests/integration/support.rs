@@ -1,8 +1,6 @@
 //! Shared by the tests of packages: packing and unpacking in memory.
 
-use fathometer_http::package::{
-    DecodeError, Decoder, Encoder, Entry, Event, Limits, Piece, Version,
-};
+use fathometer_package::{DecodeError, Decoder, Encoder, Entry, Event, Limits, Piece, Version};
 
 /// A file and its content.
 pub type File = (Entry, Vec<u8>);
@@ -102,7 +100,7 @@ pub fn encoder(version: Version, files: &[File]) -> Encoder {
 pub fn told((entry, content): &File, version: Version) -> File {
     let mut entry = entry.clone();
     entry.size = Some(content.len() as u64);
-    let checksum = fathometer_http::package::Checksum::of(content);
+    let checksum = fathometer_package::Checksum::of(content);
     entry.checksum = (version == Version::Two && !entry.kept).then_some(checksum);
     (entry, content.clone())
 }

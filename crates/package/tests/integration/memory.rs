@@ -1,7 +1,7 @@
 //! A decoder's memory stays below 1 MB for any input: for 10 GB of a valid package, and for the worst that a
 //! hostile package can state. Contents are generated and never stored.
 
-use fathometer_http::package::{
+use fathometer_package::{
     Checksum, DecodeError, Decoder, Encoder, Entry, Event, Limits, Piece, Version,
 };
 

@@ -1,6 +1,6 @@
 //! Speed of packing and unpacking packages and archives in memory, by the protocol machines alone.
 //!
-//! `cargo bench -p fathometer-http --bench package` packs groups of files of one size into memory that is
+//! `cargo bench -p fathometer-package --bench package` packs groups of files of one size into memory that is
 //! already allocated, and unpacks them in pieces as a socket delivers them. Unpacking touches every content
 //! byte once less than copying does; copying the contents is the baseline. Checksums of version 2 are computed
 //! and compared. A round takes some milliseconds. The fastest of many rounds is reported, as the one without
@@ -15,8 +15,8 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
-use fathometer_http::archive::tar;
-use fathometer_http::package::{Decoder, Encoder, Entry, Event, Limits, Piece, Version};
+use fathometer_package::archive::tar;
+use fathometer_package::{Decoder, Encoder, Entry, Event, Limits, Piece, Version};
 
 /// Bytes of all files of a group.
 const GROUP: usize = 32 << 20;
@@ -42,7 +42,7 @@ fn main() {
         ("checksum alone", |group| {
             Box::new(move || {
                 for file in group.files() {
-                    black_box(fathometer_http::package::Checksum::of(file));
+                    black_box(fathometer_package::Checksum::of(file));
                 }
             })
         }),
@@ -67,7 +67,7 @@ fn main() {
                 for piece in archive.chunks(PIECE) {
                     let mut input = piece;
                     while let Some(event) = reader.poll(&mut input).expect("our own archive") {
-                        if let fathometer_http::archive::Event::Data { content, .. } = event {
+                        if let fathometer_package::archive::Event::Data { content, .. } = event {
                             octets += content.len();
                         }
                     }

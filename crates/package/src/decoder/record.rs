@@ -1,9 +1,9 @@
 //! Reads the heads of version 2.
 
-use crate::package::layout::{
-    self, ASCENDING, COUNTED, CRITICAL, DATED, FILE_FIXED, Fixed, KEPT, SIZED, Seals, long, word,
+use crate::layout::{
+    self, ASCENDING, COUNTED, CRITICAL, DATED, FILE_FIXED, Fixed, KEPT, SIZED, long, word,
 };
-use crate::package::{Attributes, DecodeError, Entry, Limits, checks, name};
+use crate::{Attributes, DecodeError, Entry, Limits, checks, name};
 
 /// The values of a header.
 pub(super) struct Header {
@@ -11,8 +11,8 @@ pub(super) struct Header {
     pub(super) files: Option<u32>,
 }
 
-pub(super) fn header(octets: &[u8], seals: Seals, limits: &Limits) -> Result<Header, DecodeError> {
-    if !seals.hold(octets) {
+pub(super) fn header(octets: &[u8], limits: &Limits) -> Result<Header, DecodeError> {
+    if !layout::is_sealed(octets) {
         return Err(DecodeError::HeaderDamaged);
     }
     let (flags, files) = (octets[5], word(octets, 8));
@@ -50,11 +50,10 @@ pub(super) fn fixed(octets: &[u8], limits: &Limits) -> Result<Fixed, DecodeError
 pub(super) fn entry(
     fixed: Fixed,
     head: &[u8],
-    seals: Seals,
     limits: &Limits,
     entry: &mut Entry,
 ) -> Result<(), DecodeError> {
-    if !seals.hold(head) {
+    if !layout::is_sealed(head) {
         return Err(DecodeError::RecordDamaged);
     }
     let flag = |flag: u8| fixed.flags & flag != 0;
@@ -113,8 +112,8 @@ fn set(text: &mut Option<String>, octets: &[u8]) -> Result<(), DecodeError> {
 }
 
 /// The number of files in the end record of a package.
-pub(super) fn end(octets: &[u8], seals: Seals) -> Result<u32, DecodeError> {
-    if !seals.hold(octets) {
+pub(super) fn end(octets: &[u8]) -> Result<u32, DecodeError> {
+    if !layout::is_sealed(octets) {
         return Err(DecodeError::RecordDamaged);
     }
     if octets[1..4] != [0, 0, 0] {

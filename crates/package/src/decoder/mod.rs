@@ -7,9 +7,7 @@ mod table;
 use gather::Gather;
 use table::Table;
 
-use super::layout::{
-    self, END_LENGTH, FILE_FIXED, Fixed, HEADER_ONE, HEADER_TWO, IDENTIFICATION, Seals,
-};
+use super::layout::{self, END_LENGTH, FILE_FIXED, Fixed, HEADER_ONE, HEADER_TWO, IDENTIFICATION};
 use super::roll::Roll;
 use super::{Checksum, DecodeError, Entry, Limits, Version};
 
@@ -23,7 +21,7 @@ use super::{Checksum, DecodeError, Entry, Limits, Version};
 /// memory.
 ///
 /// ```
-/// use fathometer_http::package::{Decoder, DecodeError, Event, Limits};
+/// use fathometer_package::{Decoder, DecodeError, Event, Limits};
 ///
 /// fn files(mut package: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DecodeError> {
 ///     let mut decoder = Decoder::new(Limits::default());
@@ -46,7 +44,6 @@ use super::{Checksum, DecodeError, Entry, Limits, Version};
 #[derive(Debug)]
 pub struct Decoder {
     limits: Limits,
-    seals: Seals,
     state: State,
     gather: Gather,
     version: Option<Version>,
@@ -131,7 +128,6 @@ impl Decoder {
     pub fn new(limits: Limits) -> Decoder {
         Decoder {
             limits,
-            seals: Seals::Checked,
             state: State::Identification,
             gather: Gather::default(),
             version: None,
@@ -141,14 +137,6 @@ impl Decoder {
             entry: Entry::default(),
             started: 0,
             content: Content::default(),
-        }
-    }
-
-    /// A decoder that accepts every checksum.
-    pub(super) fn believing(limits: Limits) -> Decoder {
-        Decoder {
-            seals: Seals::Believed,
-            ..Decoder::new(limits)
         }
     }
 
@@ -222,7 +210,7 @@ impl Decoder {
                     if !self.gather.fill(input, HEADER_ONE) {
                         return Ok(None);
                     }
-                    let table = Table::new(self.gather.octets(), self.seals, &self.limits)?;
+                    let table = Table::new(self.gather.octets(), &self.limits)?;
                     self.table = Some(Box::new(table));
                     self.gather.clear();
                     self.state = State::Table;
@@ -243,7 +231,7 @@ impl Decoder {
                     if !self.gather.fill(input, HEADER_TWO) {
                         return Ok(None);
                     }
-                    let header = record::header(self.gather.octets(), self.seals, &self.limits)?;
+                    let header = record::header(self.gather.octets(), &self.limits)?;
                     self.gather.clear();
                     self.roll = Roll::new(header.ascending);
                     self.files = header.files;
@@ -286,7 +274,7 @@ impl Decoder {
                         return Ok(None);
                     }
                     let head = self.gather.octets();
-                    record::entry(fixed, head, self.seals, &self.limits, &mut self.entry)?;
+                    record::entry(fixed, head, &self.limits, &mut self.entry)?;
                     self.gather.clear();
                     let (name, critical) = (&self.entry.name, self.entry.critical);
                     self.roll.admit(name, critical, &self.limits)?;
@@ -323,7 +311,7 @@ impl Decoder {
                     let told = layout::word(self.gather.octets(), 0);
                     self.gather.clear();
                     let computed = std::mem::take(&mut self.content.checksum).finalize();
-                    if !self.seals.agree(told, computed) {
+                    if !layout::agree(told, computed) {
                         let entry = self.started - 1;
                         return Err(DecodeError::ContentDamaged { entry });
                     }
@@ -340,7 +328,7 @@ impl Decoder {
                     if !self.gather.fill(input, END_LENGTH) {
                         return Ok(None);
                     }
-                    let files = record::end(self.gather.octets(), self.seals)?;
+                    let files = record::end(self.gather.octets())?;
                     self.gather.clear();
                     if files != self.roll.files() || self.files.is_some_and(|told| told != files) {
                         return Err(DecodeError::WrongCount);

@@ -1,4 +1,4 @@
-//! The packages of `tests/package/`, valid and hostile ones. This reader and a second one in Python, written
+//! The packages of `tests/vectors/`, valid and hostile ones. This reader and a second one in Python, written
 //! only from the specification (`docs/object-package.md`), read them. The second reader also reads this
 //! encoder's output.
 
@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::support::{File, Read, encoder, read, told, write};
-use fathometer_http::package::{Attributes, Class, DecodeError, Encoder, Entry, Limits, Version};
 use fathometer_model::ContentCoding;
+use fathometer_package::{Attributes, Class, DecodeError, Encoder, Entry, Limits, Version};
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/package")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors")
 }
 
 /// Name, classes of faults that readers may report, number of complete files before the fault.

@@ -1,15 +1,14 @@
 //! The header and the table of version 1: names, sizes and attributes of all files.
 
 use super::gather::Gather;
-use crate::package::layout::{LEAST_ROW, Seals, long, word};
-use crate::package::roll::Roll;
-use crate::package::{Attributes, Class, DecodeError, Entry, Limits, name};
+use crate::layout::{self, LEAST_ROW, long, word};
+use crate::roll::Roll;
+use crate::{Attributes, Class, DecodeError, Entry, Limits, name};
 
 /// The paper's management table: first filled as it arrives, then consumed file by file.
 #[derive(Debug)]
 pub(super) struct Table {
     part: Part,
-    seals: Seals,
     gather: Gather,
     checksum: crc32fast::Hasher,
     /// The checksum in the header.
@@ -45,8 +44,8 @@ enum Part {
 
 impl Table {
     /// Reads the header.
-    pub(super) fn new(header: &[u8], seals: Seals, limits: &Limits) -> Result<Table, DecodeError> {
-        if !seals.hold(header) {
+    pub(super) fn new(header: &[u8], limits: &Limits) -> Result<Table, DecodeError> {
+        if !layout::is_sealed(header) {
             return Err(DecodeError::HeaderDamaged);
         }
         if header[5..8] != [0, 0, 0] {
@@ -60,7 +59,6 @@ impl Table {
         }
         Ok(Table {
             part: Part::Count,
-            seals,
             gather: Gather::default(),
             checksum: crc32fast::Hasher::new(),
             told: word(header, 12),
@@ -183,7 +181,7 @@ impl Table {
     /// Whether the table does not match the checksum in the header.
     fn is_damaged(&mut self) -> bool {
         let computed = std::mem::take(&mut self.checksum).finalize();
-        !self.seals.agree(self.told, computed)
+        !layout::agree(self.told, computed)
     }
 
     /// Moves the next file into `entry`; returns whether there was one.

@@ -1,11 +1,11 @@
-//! Fuzzing: a decoder with arbitrary input, and an encoder with arbitrary files.
+//! Object packages: a decoder with arbitrary input, and an encoder with arbitrary files.
 
 use std::collections::HashSet;
 
-use super::{
+use fathometer_model::ContentCoding;
+use fathometer_package::{
     Attributes, Checksum, DecodeError, Decoder, Encoder, Entry, Event, Limits, Piece, Version, name,
 };
-use fathometer_model::ContentCoding;
 
 /// Small limits, so that small inputs reach them.
 const LIMITS: Limits = Limits {
@@ -23,12 +23,13 @@ const LIMITS: Limits = Limits {
 /// - a name occurs twice or leads out of a folder;
 /// - encoding and decoding the files of a complete package does not return the same files.
 ///
-/// The decoder accepts every checksum, because a mutated input almost never has valid ones.
-pub fn fuzz_decoder(data: &[u8]) {
+/// The feature `fuzzing` of the crate makes the decoder accept every checksum, because a mutated input almost never
+/// has valid ones.
+pub fn decode(data: &[u8]) {
     let Some((&cut, input)) = data.split_first() else {
         return;
     };
-    let read = |pieces: &mut dyn Iterator<Item = &[u8]>| read(Decoder::believing(LIMITS), pieces);
+    let read = |pieces: &mut dyn Iterator<Item = &[u8]>| read(Decoder::new(LIMITS), pieces);
     let whole = read(&mut [input].into_iter());
     let cut = usize::from(cut) * (input.len() + 1) / 256;
     let (before, after) = input.split_at(cut);
@@ -42,7 +43,7 @@ pub fn fuzz_decoder(data: &[u8]) {
 }
 
 /// An entry point for fuzzing: `data` defines the files. Panics if reading does not return what was written.
-pub fn fuzz_round_trip(data: &[u8]) {
+pub fn round_trip(data: &[u8]) {
     let mut rest = data;
     let mut octet = || {
         let (&first, after) = rest.split_first()?;
