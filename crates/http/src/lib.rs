@@ -4,7 +4,8 @@
 //! There are two layers. A *connection* machine ([`h1::client`], [`h1::server`]) handles one byte stream and is
 //! fuzzed alone. A *driver* ([`driver`]) implements a client's policy (how many connections, pipelined or not,
 //! when to flush, when to close). It retrieves a page over as many connection machines as the policy sets. The
-//! [`origin`] decides what a server answers, in every version of HTTP.
+//! [`origin`] decides what a server answers, in every version of HTTP. The registry [`protocol`] holds what each
+//! protocol is called and can do.
 
 pub mod alt_svc;
 pub mod client;
@@ -20,5 +21,6 @@ mod huffman;
 pub mod message;
 pub mod origin;
 pub mod pace;
+pub mod protocol;
 pub mod qpack;
 pub mod waiting;

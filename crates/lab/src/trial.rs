@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use fathometer_analysis::load::LoadResult;
-use fathometer_http::driver::{Policy, Protocol};
+use fathometer_http::driver::Policy;
 use fathometer_model::{Instant, PathCertificate, Seed, Validity};
 use fathometer_path::Profile;
 use fathometer_sys::Clock;
@@ -174,7 +174,7 @@ impl Trial<'_> {
                 root: self.folder,
                 throttle: self.throttle,
                 access: credentials.map_or(Access::Clear, Access::Tls),
-                http3: (policy.protocol == Protocol::Http3).then_some(load.udp_offload),
+                http3: (policy.protocol.is_over_quic()).then_some(load.udp_offload),
                 door,
             };
             let tls = credentials.map(|credentials| self.client_settings(credentials, policy));
@@ -317,11 +317,7 @@ impl Trial<'_> {
     ) -> Result<Arc<ClientSettings>, SettingsError> {
         let trust = Verification::Roots(credentials.roots());
         let mut options = ClientOptions::new(trust, self.clock.realtime_of(Instant::ZERO));
-        options.alpn = vec![match policy.protocol {
-            Protocol::Http1(_) => b"http/1.1".to_vec(),
-            Protocol::Http2 => b"h2".to_vec(),
-            Protocol::Http3 => b"h3".to_vec(),
-        }];
+        options.alpn = vec![policy.protocol.alpn().as_bytes().to_vec()];
         options.resumption = None;
         ClientSettings::new(options)
     }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use fathometer_http::client::{Event as HttpEvent, RequestId};
 use fathometer_http::h3::client::{Config, Connection as Http};
 use fathometer_http::h3::{Action, ErrorCode};
+use fathometer_http::protocol::Protocol;
 use fathometer_model::{Failure, Instant, Seed};
 use fathometer_quic::{
     ClientTls, CloseKind, Closed, Closer, ConnectionKey, EarlyData, Endpoint, Event as QuicEvent,
@@ -36,7 +37,7 @@ use fathometer_sys::{UdpSocket, socket};
 
 use fathometer_quic_sockets::feed::{FileBuffer, feed};
 use fathometer_quic_sockets::outbox::{LocalLosses, Outbox, SendProgress};
-use fathometer_quic_sockets::{ALPN, SettingsError, Sockets};
+use fathometer_quic_sockets::{SettingsError, Sockets};
 
 /// Bytes of one stream read before events are returned.
 const READ_AT_ONCE: usize = 64 * 1024;
@@ -64,7 +65,7 @@ impl ClientSettings {
     ) -> Result<ClientSettings, SettingsError> {
         Ok(ClientSettings {
             tls: Arc::clone(tls),
-            quic_tls: ClientTls::new(tls.quic_config(&[ALPN])?)?,
+            quic_tls: ClientTls::new(tls.quic_config(&[Protocol::Http3.alpn().as_bytes()])?)?,
             transport,
             sockets,
             http,

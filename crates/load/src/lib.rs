@@ -108,7 +108,7 @@ use std::time::Duration;
 
 use fathometer_analysis::load::{Counts, Interval};
 use fathometer_http::driver::{Policy, Protocol};
-use fathometer_http::h1::client::{SendError, Version};
+use fathometer_http::h1::client::SendError;
 use fathometer_model::Seed;
 use fathometer_sys::SocketOptions;
 use fathometer_tls::ClientSettings;
@@ -211,7 +211,7 @@ impl Options {
             host_field: None,
             plan,
             users: Users::closed(10),
-            policy: Policy::plain(Protocol::Http1(Version::Http11)),
+            policy: Policy::plain(Protocol::usual(false)),
             tls: None,
             windows: Windows::default(),
             udp_offload: UdpOffload::default(),

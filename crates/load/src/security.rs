@@ -38,17 +38,7 @@ impl Security {
 
     /// Whether the connection can be used with this negotiated protocol.
     pub(super) fn agrees(&self, protocol: Option<&[u8]>) -> bool {
-        agrees(self.protocol, protocol)
-    }
-}
-
-/// Whether a connection on which ALPN negotiated this (or nothing) can carry a protocol.
-pub fn agrees(wanted: Protocol, agreed: Option<&[u8]>) -> bool {
-    match wanted {
-        // A server without ALPN uses HTTP/1.x.
-        Protocol::Http1(_) => matches!(agreed, None | Some(b"http/1.1" | b"http/1.0")),
-        Protocol::Http2 => agreed == Some(b"h2"),
-        Protocol::Http3 => agreed == Some(b"h3"),
+        self.protocol.is_selected_by(protocol)
     }
 }
 
@@ -139,14 +129,5 @@ mod tests {
         ] {
             assert_eq!(without_port(host), name);
         }
-    }
-
-    #[test]
-    fn a_protocol_is_agreed_on_or_not() {
-        let http1 = Protocol::Http1(fathometer_http::h1::client::Version::Http11);
-        assert!(agrees(http1, None) && agrees(http1, Some(b"http/1.1")));
-        assert!(!agrees(http1, Some(b"h2")));
-        assert!(agrees(Protocol::Http2, Some(b"h2")));
-        assert!(!agrees(Protocol::Http2, None) && !agrees(Protocol::Http2, Some(b"http/1.1")));
     }
 }

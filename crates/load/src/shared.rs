@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fathometer_analysis::load::SequenceUse;
 use fathometer_http::client::{PreparedRequest, SendError};
-use fathometer_http::driver::{Policy, Protocol};
+use fathometer_http::driver::Policy;
 use fathometer_http::h1::client::is_idempotent;
 use fathometer_model::Seed;
 use fathometer_sys::SocketOptions;
@@ -141,10 +141,7 @@ impl Shared {
 
     /// The most unanswered requests on a connection.
     pub(super) fn depth(&self) -> u16 {
-        match self.policy.protocol {
-            Protocol::Http1(_) => self.policy.pipeline.unwrap_or(1).max(1),
-            _ => self.policy.streams.unwrap_or(u16::MAX).max(1),
-        }
+        self.policy.depth().unwrap_or(u16::MAX)
     }
 
     /// Which of the policy's hosts has the member of a page at this place.

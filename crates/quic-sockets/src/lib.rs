@@ -27,9 +27,6 @@ pub enum SettingsError {
     Transport(#[from] fathometer_quic::SettingsError),
 }
 
-/// HTTP/3's name in ALPN.
-pub const ALPN: &[u8] = b"h3";
-
 /// Memory for datagrams that the kernel has received and that are not read yet, in bytes.
 const RECEIVE_BUFFER: u32 = 2 << 20;
 

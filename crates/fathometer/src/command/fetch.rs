@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fathometer_http::driver::{
     BundleAnswer, Flush, MOST_FILES, Options, PageDriver, PageList, Policy, Priorities, Protocol,
-    Retrieval, Revalidation, ValidatorCache, Version, Visit,
+    Retrieval, Revalidation, ValidatorCache, Visit,
 };
 use fathometer_http::h3;
 use fathometer_model::{Bytes, ContentCoding, Delivery, Instant, Outcome, Seed, ServiceEvent};
@@ -132,7 +132,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
     };
     let quic = tls
         .as_ref()
-        .filter(|_| policy.protocol == Protocol::Http3)
+        .filter(|_| policy.protocol.is_over_quic())
         .map(|tls| quic_settings(tls, &options, arguments.udp_offload))
         .transpose()?;
     let sockets = ClientSockets {
@@ -280,12 +280,9 @@ fn is_success(status: u16) -> bool {
 
 /// The requested policy, or the default of the scheme. The URL decides whether TLS is used.
 fn policy_for(arguments: &FetchArguments, url: &Url) -> Result<Policy, Failure> {
-    let usual = match url.secure {
-        true => Protocol::Http2,
-        false => Protocol::Http1(Version::Http11),
-    };
-    let mut policy = arguments.policy.unwrap_or(Policy::plain(usual));
-    if !policy.protocol.multiplexes() {
+    let usual = Policy::plain(Protocol::usual(url.secure));
+    let mut policy = arguments.policy.unwrap_or(usual);
+    if policy.protocol.has_optional_tls() {
         policy.tls |= url.secure;
     }
     match (url.secure, policy.tls) {

@@ -13,10 +13,12 @@
 //!
 //! HTTP/3 is not included: its machine uses many QUIC streams and not one transport.
 
+mod config;
 mod request;
 
 use fathometer_model::{Bytes, CloseReason, Failure, Instant};
 
+pub use config::Config;
 pub use request::{PreparedRequest, RequestWriter};
 
 pub use crate::exchange::{
@@ -24,6 +26,7 @@ pub use crate::exchange::{
 };
 use crate::h1;
 use crate::h2;
+use crate::protocol::Protocol;
 
 /// The client side of one connection. See the [module](self) for the differences that it does not hide.
 #[derive(Debug)]
@@ -61,6 +64,15 @@ macro_rules! either {
 }
 
 impl Connection {
+    /// A connection of this protocol; `None` when its machine needs more than one byte stream.
+    pub fn new(protocol: Protocol, config: &Config) -> Option<Connection> {
+        match protocol {
+            Protocol::Http1(_) => Some(h1::client::Connection::new(config.http1()).into()),
+            Protocol::Http2 => Some(h2::client::Connection::new(config.http2()).into()),
+            Protocol::Http3 => None,
+        }
+    }
+
     /// Whether it uses HTTP/2.
     pub const fn is_http2(&self) -> bool {
         matches!(self, Connection::Http2(_))

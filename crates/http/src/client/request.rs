@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::exchange::{Content, Protocol, Queued, SendError, is_target};
+use crate::exchange::{Content, Queued, SendError, is_target};
+use crate::protocol::Protocol;
 use crate::{h1, h2, h3};
 
 /// Writes one request. Dropping it before one of the `send` methods has no effect.

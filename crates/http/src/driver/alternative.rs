@@ -18,7 +18,7 @@ use fathometer_model::{Failure, Instant, ServiceEvent, ServiceRecord};
 use super::link::LinkState;
 use super::page::{ConnectionId, PageDriver, without_port};
 use crate::alt_svc::{self, AltSvc};
-use crate::exchange::Protocol;
+use crate::protocol::Protocol;
 
 /// How long a failed service is not used.
 const BROKEN_FOR: Duration = Duration::from_secs(5 * 60);
@@ -84,7 +84,7 @@ impl PageDriver {
         }
         let known = self.cache.service(&self.host_names[usize::from(host)]);
         match known.filter(|service| service.is_usable(now)) {
-            Some(service) => (Protocol::Http3, Some(service.port)),
+            Some(service) => (self.policy.protocol, Some(service.port)),
             None => (self.policy.first_protocol(), None),
         }
     }
@@ -157,7 +157,8 @@ impl PageDriver {
     fn take_services(&mut self, host: u16, told: &AltSvc, age: Duration, now: Instant) {
         let name = self.host_names[usize::from(host)].clone();
         let ours = without_port(&name);
-        let offer = told.speaking(b"h3").filter(|offer| {
+        let protocol = self.policy.protocol.alpn();
+        let offer = told.speaking(protocol.as_bytes()).filter(|offer| {
             let is_here =
                 offer.host.is_empty() || without_port(&offer.host).eq_ignore_ascii_case(ours);
             is_here && offer.max_age > age

@@ -8,10 +8,8 @@ use super::machine::{Hosted, Machine};
 use super::options::{CloseManner, Options};
 use super::page::{Action, ConnectionId, PageDriver};
 use super::policy::Policy;
-use crate::client::RequestId;
-use crate::exchange::Protocol;
-use crate::h1::client as h1;
-use crate::h2;
+use crate::client::{Config, Connection, RequestId};
+use crate::protocol::Protocol;
 
 /// The most requests on one multiplexing connection at a time if the policy does not give a number. Servers
 /// allow fewer.
@@ -93,39 +91,21 @@ impl Link {
 
 /// The machine of a new connection.
 fn machine(protocol: Protocol, policy: &Policy, options: &Options) -> Machine {
-    if protocol == Protocol::Http3 {
-        let streams = policy.streams.map_or(MOST_STREAMS, u32::from);
-        return Machine::Hosted(Hosted::new(streams));
-    }
-    if let Protocol::Http1(_) = protocol {
-        let config = h1::Config {
-            depth: policy.pipeline.unwrap_or(1),
-            limits: options.limits,
-            timeouts: options.timeouts,
-        };
-        return Machine::Own(Box::new(h1::Connection::new(config).into()));
-    }
-    let config = h2::client::Config {
-        streams: policy.streams.map_or(MOST_STREAMS, u32::from),
-        scheme: match policy.tls {
-            true => h2::client::Scheme::Https,
-            false => h2::client::Scheme::Http,
-        },
-        settings: h2::settings::Settings {
-            initial_window_size: options.http2.stream_window,
-            header_table_size: options.http2.header_table,
-            ..h2::client::Config::default().settings
-        },
+    let config = Config {
+        depth: policy.depth().map_or(MOST_STREAMS, u32::from),
+        tls: policy.tls,
+        push: policy.push,
+        stream_window: options.http2.stream_window,
         connection_window: options.http2.connection_window,
-        push: match policy.push {
-            true => h2::client::Push::Accepted,
-            false => h2::client::Push::Disabled,
-        },
+        header_table: options.http2.header_table,
         limits: options.limits,
         timeouts: options.timeouts,
-        ..h2::client::Config::default()
+        ..Config::default()
     };
-    Machine::Own(Box::new(h2::client::Connection::new(config).into()))
+    match Connection::new(protocol, &config) {
+        Some(connection) => Machine::Own(Box::new(connection)),
+        None => Machine::Hosted(Hosted::new(config.depth)),
+    }
 }
 
 impl PageDriver {

@@ -92,7 +92,8 @@ mod retrieval;
 mod tests;
 mod unbundle;
 
-pub use crate::exchange::{Protocol, Version};
+pub use crate::exchange::Version;
+pub use crate::protocol::Protocol;
 pub use alternative::Service;
 pub use bundle::{Bundle, PageList};
 pub use cache::{BundleEntry, CacheEntry, ValidatorCache};

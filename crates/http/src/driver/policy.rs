@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::bundle::Bundle;
-use crate::exchange::{Protocol, Version};
+use crate::protocol::{Concurrency, Encryption, Protocol};
 
 /// The depth of a pipeline when a policy's text does not give one: deep enough to request the whole Microscape
 /// page (43 files) at once, as the paper's robot did, but limited.
@@ -81,7 +81,7 @@ impl Policy {
         Policy {
             protocol,
             alt_svc: false,
-            tls: protocol.multiplexes(),
+            tls: !protocol.has_optional_tls(),
             connections: 1,
             hosts: 1,
             pipeline: None,
@@ -95,10 +95,20 @@ impl Policy {
 
     /// The protocol of the first connection to an unknown server.
     pub const fn first_protocol(&self) -> Protocol {
-        match self.alt_svc {
-            true => Protocol::Http2,
-            false => self.protocol,
+        match self.protocol.characteristics().announced_over {
+            Some(announcing) if self.alt_svc => announcing,
+            _ => self.protocol,
         }
+    }
+
+    /// The most requests without a complete response on one connection, at least 1; `None`: as many as the
+    /// server allows.
+    pub fn depth(&self) -> Option<u16> {
+        match self.protocol.multiplexes() {
+            true => self.streams,
+            false => self.pipeline.or(Some(1)),
+        }
+        .map(|depth| depth.max(1))
     }
 }
 
@@ -122,76 +132,69 @@ impl FromStr for Policy {
         // The name of a bundle alone.
         let prefixed = Bundle::strip(text).map(|_| format!("h1.1-{text}"));
         let full = prefixed.as_deref().unwrap_or(text);
-        let policy = parse_http1(full).or_else(|| parse_multiplexing(full));
-        policy.ok_or_else(|| ParsePolicyError {
+        parse(full).ok_or_else(|| ParsePolicyError {
             text: text.to_owned(),
         })
     }
 }
 
-fn parse_http1(text: &str) -> Option<Policy> {
-    let (version, rest) = [
-        ("h1.0-keepalive", Version::Http10KeepAlive),
-        ("h1.0", Version::Http10),
-        ("h1.1", Version::Http11),
-    ]
-    .into_iter()
-    .find_map(|(name, version)| Some((version, text.strip_prefix(name)?)))?;
-    let (connections, rest) = optional_number(rest, "x", None)?;
-    let (pipeline, rest) = optional_number(rest, "-pipeline", Some(DEFAULT_PIPELINE_DEPTH))?;
-    let (ranges, rest) = optional_word(rest, "-ranges");
-    let (early_close, rest) = optional_word(rest, "-early-close");
-    let (bundle, rest) = optional_bundle(rest);
-    let (tls, rest) = optional_word(rest, "-tls");
-    let connections = connections.unwrap_or(1);
-    let possible = rest.is_empty()
-        && connections <= MOST_CONNECTIONS
-        && (pipeline.is_none() || version == Version::Http11)
-        && (!ranges || pipeline.is_some() && bundle.is_none())
-        && (!early_close || version != Version::Http10);
-    possible.then_some(Policy {
-        tls,
-        connections,
-        pipeline,
-        ranges,
-        early_close,
-        bundle,
-        ..Policy::plain(Protocol::Http1(version))
-    })
-}
-
-fn parse_multiplexing(text: &str) -> Option<Policy> {
-    let (protocol, tls, rest) = [
-        ("h2c", Protocol::Http2, false),
-        ("h2", Protocol::Http2, true),
-        ("h3", Protocol::Http3, true),
-    ]
-    .into_iter()
-    .find_map(|(name, protocol, tls)| Some((protocol, tls, text.strip_prefix(name)?)))?;
+fn parse(text: &str) -> Option<Policy> {
+    let (protocol, cleartext, rest) = named_protocol(text)?;
+    let row = protocol.characteristics();
     let (alt_svc, rest) = optional_word(rest, "-alt-svc");
     let (connections, rest) = optional_number(rest, "x", None)?;
     let (hosts, rest) = optional_number(rest, "-sharded", Some(DEFAULT_HOSTS))?;
+    let (pipeline, rest) = optional_number(rest, "-pipeline", Some(DEFAULT_PIPELINE_DEPTH))?;
     let (streams, rest) = optional_number(rest, "-streams", None)?;
+    let (ranges, rest) = optional_word(rest, "-ranges");
     let (push, rest) = optional_word(rest, "-push");
     let (early_close, rest) = optional_word(rest, "-early-close");
     let (bundle, rest) = optional_bundle(rest);
+    let (chosen_tls, rest) = optional_word(rest, "-tls");
     let connections = connections.unwrap_or(1);
+    let multiplexes = row.concurrency == Concurrency::Multiplexed;
     let possible = rest.is_empty()
         && connections <= MOST_CONNECTIONS
-        && (!alt_svc || protocol == Protocol::Http3 && connections == 1)
-        && hosts.is_none_or(|hosts| (2..=MOST_CONNECTIONS).contains(&hosts))
-        && (!push || protocol == Protocol::Http2 && bundle.is_none());
+        && (!alt_svc || row.announced_over.is_some() && connections == 1)
+        && hosts.is_none_or(|hosts| multiplexes && (2..=MOST_CONNECTIONS).contains(&hosts))
+        && (pipeline.is_none() || row.concurrency == Concurrency::Pipelined)
+        && (streams.is_none() || multiplexes)
+        && (!ranges || pipeline.is_some() && bundle.is_none())
+        && (!push || row.pushes && bundle.is_none())
+        && (!early_close || row.persists)
+        && (!chosen_tls || protocol.has_optional_tls());
+    let plain = Policy::plain(protocol);
     possible.then_some(Policy {
         alt_svc,
-        tls,
+        tls: (plain.tls && !cleartext) || chosen_tls,
         connections,
         hosts: hosts.unwrap_or(1),
+        pipeline,
         streams,
+        ranges,
         push,
         early_close,
         bundle,
-        ..Policy::plain(protocol)
+        ..plain
     })
+}
+
+/// The protocol whose policy name is the longest at the start of a text, whether it is that without TLS, and
+/// the text after it.
+fn named_protocol(text: &str) -> Option<(Protocol, bool, &str)> {
+    let names = Protocol::ALL.into_iter().flat_map(|protocol| {
+        let row = protocol.characteristics();
+        let cleartext = match row.encryption {
+            Encryption::Usual { cleartext } => Some((protocol, true, cleartext)),
+            Encryption::Optional | Encryption::Required => None,
+        };
+        [Some((protocol, false, row.policy)), cleartext]
+    });
+    let (protocol, cleartext, name) = names
+        .flatten()
+        .filter(|(_, _, name)| text.starts_with(name))
+        .max_by_key(|(_, _, name)| name.len())?;
+    Some((protocol, cleartext, &text[name.len()..]))
 }
 
 /// Whether `word` is next, and the text after it.
@@ -238,15 +241,12 @@ fn number(text: &str) -> Option<(u16, &str)> {
 /// The format that [`FromStr`] reads.
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.protocol {
-            Protocol::Http1(Version::Http10) => "h1.0",
-            Protocol::Http1(Version::Http10KeepAlive) => "h1.0-keepalive",
-            Protocol::Http1(Version::Http11) => "h1.1",
-            Protocol::Http2 if self.tls => "h2",
-            Protocol::Http2 => "h2c",
-            Protocol::Http3 if self.alt_svc => "h3-alt-svc",
-            Protocol::Http3 => "h3",
+        let row = self.protocol.characteristics();
+        f.write_str(match row.encryption {
+            Encryption::Usual { cleartext } if !self.tls => cleartext,
+            _ => row.policy,
         })?;
+        f.write_str(if self.alt_svc { "-alt-svc" } else { "" })?;
         if self.connections != 1 {
             write!(f, "x{}", self.connections)?;
         }
@@ -269,7 +269,7 @@ impl fmt::Display for Policy {
         if let Some(bundle) = self.bundle {
             write!(f, "-{bundle}")?;
         }
-        let says_tls = self.tls && !self.protocol.multiplexes();
+        let says_tls = self.tls && self.protocol.has_optional_tls();
         f.write_str(if says_tls { "-tls" } else { "" })
     }
 }

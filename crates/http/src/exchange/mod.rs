@@ -21,7 +21,7 @@ pub use limits::{Limits, Timeouts};
 pub(crate) use output::Queue;
 pub use pending::Pending;
 pub use request::{
-    Content, Protocol, Queued, RequestId, RequestLine, SendError, Version, is_idempotent, is_target,
+    Content, Queued, RequestId, RequestLine, SendError, Version, is_idempotent, is_target,
 };
 pub use server::{Action, CloseManner, FilePart, RequestText, Served};
 pub use writer::PreparedRequest;

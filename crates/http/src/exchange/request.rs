@@ -34,41 +34,6 @@ pub enum Version {
     Http11,
 }
 
-/// The protocol that carries exchanges.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Protocol {
-    /// HTTP/1.x; whether HTTP/1.0 asks to keep connections.
-    Http1(Version),
-    /// HTTP/2 (RFC 9113).
-    Http2,
-    /// HTTP/3 (RFC 9114).
-    Http3,
-}
-
-impl Protocol {
-    /// The version of HTTP/1.x that it is, if it is one.
-    pub const fn http1(self) -> Option<Version> {
-        match self {
-            Protocol::Http1(version) => Some(version),
-            Protocol::Http2 | Protocol::Http3 => None,
-        }
-    }
-
-    /// Whether many exchanges share a connection, each on a stream of its own.
-    pub const fn multiplexes(self) -> bool {
-        matches!(self, Protocol::Http2 | Protocol::Http3)
-    }
-
-    /// Its name in ALPN.
-    pub const fn alpn(self) -> &'static str {
-        match self {
-            Protocol::Http1(_) => "http/1.1",
-            Protocol::Http2 => "h2",
-            Protocol::Http3 => "h3",
-        }
-    }
-}
-
 /// The start of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestLine<'a> {

@@ -140,7 +140,7 @@ pub struct Program {
     pub words: BTreeMap<String, String>,
     /// The protocols without TLS; HTTP/2 by prior knowledge.
     #[serde(default = "http1_alone")]
-    pub protocols: Vec<Spoken>,
+    pub protocols: Vec<Generation>,
     /// The differences with TLS; `None`: it does not support TLS.
     pub tls: Option<OverTls>,
     /// Users it may run as; the first one that exists is used. Ignored without root.
@@ -169,52 +169,50 @@ fn slash() -> String {
     "/".to_owned()
 }
 
-fn http1_alone() -> Vec<Spoken> {
-    vec![Spoken::Http1]
+fn http1_alone() -> Vec<Generation> {
+    vec![Generation::HTTP1]
 }
 
-/// A version of HTTP that a program supports.
+/// A generation of HTTP that a server supports: all versions of HTTP/1 are one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub enum Spoken {
+#[serde(try_from = "String")]
+pub struct Generation(Protocol);
+
+impl Generation {
     /// HTTP/1.0 and HTTP/1.1.
-    #[serde(rename = "h1")]
-    Http1,
+    pub const HTTP1: Generation = Generation(Protocol::usual(false));
     /// HTTP/2.
-    #[serde(rename = "h2")]
-    Http2,
+    pub const HTTP2: Generation = Generation(Protocol::Http2);
     /// HTTP/3, on the same port number over UDP.
-    #[serde(rename = "h3")]
-    Http3,
+    pub const HTTP3: Generation = Generation(Protocol::Http3);
+
+    /// The generation of a protocol.
+    fn of(protocol: Protocol) -> Generation {
+        let name = protocol.characteristics().generation;
+        Generation(Protocol::of_generation(name).unwrap_or(protocol))
+    }
+
+    fn title(self) -> &'static str {
+        self.0.characteristics().title
+    }
 }
 
-impl FromStr for Spoken {
+impl FromStr for Generation {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Spoken, String> {
-        match text {
-            "h1" => Ok(Spoken::Http1),
-            "h2" => Ok(Spoken::Http2),
-            "h3" => Ok(Spoken::Http3),
-            _ => Err("give h1, h2 or h3".to_owned()),
-        }
+    fn from_str(text: &str) -> Result<Generation, String> {
+        Protocol::of_generation(text)
+            .map(Generation)
+            .ok_or_else(|| "give h1, h2 or h3".to_owned())
     }
 }
 
-impl Spoken {
-    fn of(protocol: Protocol) -> Spoken {
-        match protocol {
-            Protocol::Http1(_) => Spoken::Http1,
-            Protocol::Http2 => Spoken::Http2,
-            Protocol::Http3 => Spoken::Http3,
-        }
-    }
+impl TryFrom<String> for Generation {
+    type Error = String;
 
-    fn name(self) -> &'static str {
-        match self {
-            Spoken::Http1 => "HTTP/1.1",
-            Spoken::Http2 => "HTTP/2",
-            Spoken::Http3 => "HTTP/3",
-        }
+    fn try_from(text: String) -> Result<Generation, String> {
+        let unknown = |advice| format!("unknown protocol {text:?}: {advice}");
+        text.parse().map_err(unknown)
     }
 }
 
@@ -223,7 +221,7 @@ impl Spoken {
 #[serde(deny_unknown_fields)]
 pub struct OverTls {
     /// The protocols; the handshake selects one of them for each client.
-    pub protocols: Vec<Spoken>,
+    pub protocols: Vec<Generation>,
     /// Placeholders that override those of the program.
     #[serde(default)]
     pub words: BTreeMap<String, String>,
@@ -417,7 +415,7 @@ impl Definition {
 
 impl Program {
     /// The protocols with or without TLS; empty if it has no TLS.
-    pub fn speaks(&self, tls: bool) -> &[Spoken] {
+    pub fn speaks(&self, tls: bool) -> &[Generation] {
         match (&self.tls, tls) {
             (_, false) => &self.protocols,
             (Some(over), true) => &over.protocols,
@@ -438,7 +436,7 @@ impl Program {
         if self.speaks(policy.tls).is_empty() {
             return Some(self.silence());
         }
-        let wanted = Spoken::of(policy.protocol);
+        let wanted = Generation::of(policy.protocol);
         if self.speaks(policy.tls).contains(&wanted) {
             return None;
         }
@@ -447,7 +445,7 @@ impl Program {
         } else {
             "in the clear"
         };
-        Some(format!("it does not speak {} {how}", wanted.name()))
+        Some(format!("it does not speak {} {how}", wanted.title()))
     }
 }
 

@@ -11,7 +11,7 @@ use fathometer_sys::socket;
 use fathometer_tls::{ClientOptions, ClientSettings, Session, Verification};
 
 use super::Access;
-use super::definition::{Program, Spoken};
+use super::definition::{Generation, Program};
 
 /// Timeout of a connection attempt, and of a response.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ impl<'a> Ready<'a> {
         let tls = access.is_tls();
         Ready {
             path: &program.ready,
-            http1: program.speaks(tls).contains(&Spoken::Http1),
+            http1: program.speaks(tls).contains(&Generation::HTTP1),
             tls,
         }
     }

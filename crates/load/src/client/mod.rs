@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathometer_http::driver::{Action, ConnectionId, PageDriver, Protocol};
+use fathometer_http::driver::{Action, ConnectionId, PageDriver};
 use fathometer_model::{Instant, Seed};
 use fathometer_sys::clock::thread_cpu_time;
 use fathometer_sys::poller::{Poller, Ready};
@@ -127,10 +127,10 @@ pub fn drive(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<LoopStatistics, ClientError> {
     let policy = driver.policy();
-    if policy.protocol == Protocol::Http3 && sockets.quic.is_none() {
+    if policy.protocol.is_over_quic() && sockets.quic.is_none() {
         return Err(ClientError::NoQuic(policy.to_string()));
     }
-    if policy.tls && policy.first_protocol() != Protocol::Http3 && sockets.tls.is_none() {
+    if policy.tls && !policy.first_protocol().is_over_quic() && sockets.tls.is_none() {
         return Err(ClientError::NoTls(policy.to_string()));
     }
     let mut poller = Poller::new(EVENTS).map_err(io::Error::other)?;
@@ -227,7 +227,7 @@ impl Host<'_> {
     fn obey(&mut self, poller: &Poller) -> io::Result<()> {
         while let Some(action) = self.driver.poll_action() {
             match action {
-                Action::Connect(id) if self.driver.protocol_of(id) == Protocol::Http3 => {
+                Action::Connect(id) if self.driver.protocol_of(id).is_over_quic() => {
                     let now = self.clock.now();
                     let Some(settings) = &self.sockets.quic else {
                         continue;

@@ -412,16 +412,12 @@ impl Tls {
     }
 }
 
-/// Checks that ALPN negotiated the policy's protocol. HTTP/1.x needs no ALPN.
+/// Checks that ALPN negotiated the policy's protocol.
 fn check_protocol(wanted: Protocol, agreed: Option<&[u8]>) -> Result<(), Refused> {
-    let name = wanted.alpn();
-    let fits = match (wanted, agreed) {
-        (Protocol::Http1(_), None) => true,
-        (_, agreed) => agreed == Some(name.as_bytes()),
-    };
-    if fits {
+    if wanted.is_selected_by(agreed) {
         return Ok(());
     }
+    let name = wanted.alpn();
     let instead = agreed.map_or("nothing".into(), String::from_utf8_lossy);
     Err(Refused {
         failure: Failure::TlsFailed,

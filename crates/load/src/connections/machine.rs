@@ -1,10 +1,10 @@
 //! The protocol machine of a connection, whichever protocol that is.
 
-use fathometer_http::client::{Connection, Event, PreparedRequest, Queued, RequestId, SendError};
-use fathometer_http::driver::Protocol;
-use fathometer_http::h1::client::{self as http1, Timeouts};
-use fathometer_http::h2::client::{self as http2, Scheme};
-use fathometer_http::h2::settings::Settings;
+use fathometer_http::client::{
+    Config, Connection, Event, PreparedRequest, Queued, RequestId, SendError,
+};
+use fathometer_http::exchange::Timeouts;
+use fathometer_http::h2;
 use fathometer_model::{CloseReason, Failure, Instant};
 
 use super::super::shared::Shared;
@@ -32,32 +32,19 @@ impl Machine {
             total: None,
             ..Timeouts::default()
         };
-        let connection: Connection = match shared.policy.protocol {
-            Protocol::Http3 => return Machine::Quic(None),
-            Protocol::Http2 => http2::Connection::new(http2::Config {
-                scheme: match shared.policy.tls {
-                    true => Scheme::Https,
-                    false => Scheme::Http,
-                },
-                streams: shared.policy.streams.map_or(u32::MAX, u32::from),
-                settings: Settings {
-                    initial_window_size: shared.windows.stream,
-                    ..http2::Config::default().settings
-                },
-                connection_window: shared.windows.connection,
-                timeouts,
-                settings_timeout: None,
-                ..http2::Config::default()
-            })
-            .into(),
-            _ => http1::Connection::new(http1::Config {
-                depth: shared.depth(),
-                timeouts,
-                ..http1::Config::default()
-            })
-            .into(),
+        let config = Config {
+            depth: shared.policy.depth().map_or(u32::MAX, u32::from),
+            tls: shared.policy.tls,
+            stream_window: shared.windows.stream,
+            connection_window: shared.windows.connection,
+            settings_timeout: None,
+            timeouts,
+            ..Config::default()
         };
-        Machine::Stream(connection)
+        match Connection::new(shared.policy.protocol, &config) {
+            Some(connection) => Machine::Stream(connection),
+            None => Machine::Quic(None),
+        }
     }
 
     /// The connection of HTTP/3, where there is one.
@@ -183,7 +170,7 @@ impl Machine {
     }
 
     /// The connection, if it is one of HTTP/2.
-    pub(super) fn http2(&self) -> Option<&http2::Connection> {
+    pub(super) fn http2(&self) -> Option<&h2::client::Connection> {
         match self {
             Machine::Stream(connection) => connection.http2(),
             Machine::Quic(_) => None,

@@ -77,7 +77,7 @@ impl QuicPlan {
         let Some(tls) = options
             .tls
             .as_ref()
-            .filter(|_| policy.protocol == fathometer_http::driver::Protocol::Http3)
+            .filter(|_| policy.protocol.is_over_quic())
         else {
             return Ok(None);
         };

@@ -21,6 +21,7 @@ use std::time::Duration;
 use fathometer_http::h2;
 use fathometer_http::h3::server::ServerConfig;
 use fathometer_http::origin::Origin;
+use fathometer_http::protocol::Protocol;
 use fathometer_http::waiting::{ENOUGH_WAITING, MOST_WAITING};
 use fathometer_model::{Bytes, Seed};
 use fathometer_quic::{Endpoint, HalfOpen, QlogWriter, ServerSettings, TransportSettings, Waiting};
@@ -30,7 +31,7 @@ use fathometer_sys::{Clock, UdpOptions, UdpSocket, sched};
 pub use self::worker::Handle;
 use self::worker::Worker;
 use crate::{LogFile, OriginStatistics};
-use fathometer_quic_sockets::{ALPN, SettingsError, Sockets};
+use fathometer_quic_sockets::{SettingsError, Sockets};
 
 /// The transport of a public server: what clients may send before it is read is bounded as in HTTP/2. Without a
 /// bound for the connection, a client that leaves a gap in each of a hundred streams makes the server keep all
@@ -121,7 +122,7 @@ impl Service {
     ) -> Result<Service, ServiceError> {
         let tls = options
             .tls
-            .quic_config(&[ALPN])
+            .quic_config(&[Protocol::Http3.alpn().as_bytes()])
             .map_err(SettingsError::from)?;
         // Events report what was served; request text is needed only for the log.
         let config = Arc::new(ServerConfig {

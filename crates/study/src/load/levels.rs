@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fathometer_http::driver::{Policy, Protocol};
+use fathometer_http::driver::Policy;
 use fathometer_model::quantity::{RoundTrips, TimeSpan};
 use fathometer_model::{Bytes, Seed};
 use fathometer_sys::SocketOptions;
@@ -124,7 +124,7 @@ impl<'a> Levels<'a> {
             },
             throttle,
             initial_window: number(cell, "initcwnd", "default")?,
-            is_quic: parsed::<Policy>(cell, "policy")?.protocol == Protocol::Http3,
+            is_quic: parsed::<Policy>(cell, "policy")?.protocol.is_over_quic(),
             requests: number(cell, "requests", "none")?,
             udp_offload: udp_offload(cell)?,
             rest: rest(cell)?,

@@ -22,9 +22,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use fathometer_analysis::run::LeftOut;
-use fathometer_http::driver::{
-    Options, PageDriver, Policy, Protocol, Retrieval, ValidatorCache, Visit,
-};
+use fathometer_http::driver::{Options, PageDriver, Policy, Retrieval, ValidatorCache, Visit};
 use fathometer_model::{Instant, ReplicateRecord, Validity};
 use fathometer_packets::{Accounting, Integrity};
 use fathometer_sys::era::{AppliedSettings, TcpSettings};
@@ -76,7 +74,7 @@ pub fn possible(
 ) -> Vec<Cell> {
     let refused = |cell: &Cell| {
         let policy = cell.level("policy").parse::<Policy>().ok()?;
-        if policy.protocol != Protocol::Http3 {
+        if !policy.protocol.is_over_quic() {
             return None;
         }
         let (definition, _) = servers.get(cell.level("server"))?;
@@ -173,7 +171,9 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
         quic: None,
         seed,
     };
-    if let (Protocol::Http3, Some(tls)) = (levels.policy.protocol, &sockets.tls) {
+    if let Some(tls) = &sockets.tls
+        && levels.policy.protocol.is_over_quic()
+    {
         sockets.quic = Some(quic::client(&levels, tls)?);
     }
     let returns = levels.visit == Visit::Revalidate;

@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-use fathometer_http::driver::Protocol;
 use fathometer_model::{Bytes, Seed};
 use fathometer_sys::Clock;
 use fathometer_sys::usage::ThreadClock;
@@ -85,8 +84,8 @@ impl Serving {
             place.clock,
         )?;
         let is_ours = place.setup.definition.program.is_none();
-        let over_quic = match (levels.policy.protocol, place.access.credentials()) {
-            (Protocol::Http3, Some(credentials)) if is_ours => {
+        let over_quic = match place.access.credentials() {
+            Some(credentials) if is_ours && levels.policy.protocol.is_over_quic() => {
                 Some(quic::serve(place, content, credentials)?)
             }
             // A program serves HTTP/3 itself.

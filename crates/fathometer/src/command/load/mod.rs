@@ -15,7 +15,7 @@ use std::time::Duration;
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum, value_parser};
 use fathometer_analysis::load::{LoadResult, Slo, Verdict};
-use fathometer_http::driver::{Policy, Protocol};
+use fathometer_http::driver::Policy;
 use fathometer_model::{Seed, Validity};
 use fathometer_sys::{Clock, Interrupt, Machine, SocketOptions, sched};
 
@@ -546,7 +546,7 @@ fn describe(
             tell(given != default, name, format!("{default} B"));
         }
     }
-    if policy.protocol == Protocol::Http3 {
+    if policy.protocol.is_over_quic() {
         let given = arguments.udp_offload;
         tell(
             given != UdpOffload::On,

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use clap::Args;
 use fathometer_http::driver::{Policy, Protocol};
-use fathometer_http::h1::client::Version;
 use fathometer_http::h2;
+use fathometer_http::protocol::{Concurrency, Encryption};
 use fathometer_sys::{Clock, socket};
 use fathometer_tls::{
     Alert, ClientOptions, ClientSettings, Identity, Roots, Session, TlsFailure, Verification,
@@ -20,7 +20,7 @@ use fathometer_tls::{
 use super::super::{Failure, usage};
 use super::quic;
 use fathometer_files::key_log::KeyLogFile;
-use fathometer_load::security::{agreement, agrees, without_port};
+use fathometer_load::security::{agreement, without_port};
 use fathometer_load::url::Url;
 
 /// The list of authorities that this system trusts: first the path of Debian and its derivatives, then that of
@@ -166,23 +166,22 @@ fn meant(
     let Some(mut policy) = asked else {
         return Ok(match (url.secure, streams) {
             (true, None) => None,
-            (true, Some(_)) => with_streams(Policy::plain(Protocol::Http2), streams)?,
-            (false, _) => with_streams(Policy::plain(Protocol::Http1(Version::Http11)), streams)?,
+            (tls, _) => with_streams(Policy::plain(Protocol::usual(tls)), streams)?,
         });
     };
     match (url.secure, policy.tls) {
         // For a policy that works with and without TLS, the URL decides.
-        (true, false) if !policy.protocol.multiplexes() => policy.tls = true,
+        (true, false) if policy.protocol.has_optional_tls() => policy.tls = true,
         (true, false) => {
             return Err(usage(format!(
                 "{policy} is HTTP/2 without TLS, and the URL says https: write http, or --policy h2"
             )));
         }
         (false, true) => {
-            let without = match policy.protocol {
-                Protocol::Http1(_) => "the same policy without -tls",
-                Protocol::Http2 => "--policy h2c",
-                Protocol::Http3 => "another policy",
+            let without = match policy.protocol.characteristics().encryption {
+                Encryption::Optional => "the same policy without -tls".to_owned(),
+                Encryption::Usual { cleartext } => format!("--policy {cleartext}"),
+                Encryption::Required => "another policy".to_owned(),
             };
             return Err(usage(format!(
                 "{policy} is over TLS, and the URL says http: write https, or {without}"
@@ -198,11 +197,11 @@ fn with_streams(mut policy: Policy, streams: Option<u16>) -> Result<Option<Polic
     let Some(streams) = streams else {
         return Ok(Some(policy));
     };
-    match policy.protocol {
-        Protocol::Http2 | Protocol::Http3 => policy.streams = Some(streams),
-        Protocol::Http1(_) if streams == 1 => {}
-        Protocol::Http1(Version::Http11) => policy.pipeline = Some(streams),
-        Protocol::Http1(_) => {
+    match policy.protocol.characteristics().concurrency {
+        Concurrency::Multiplexed => policy.streams = Some(streams),
+        _ if streams == 1 => {}
+        Concurrency::Pipelined => policy.pipeline = Some(streams),
+        Concurrency::Single => {
             return Err(usage(format!(
                 "--max-streams {streams} needs a protocol that has several requests under way on a \
                  connection, and {policy} has none"
@@ -226,7 +225,7 @@ pub fn meet(
     if !url.secure && arguments.are_given() {
         return Err(usage("options of TLS need an https URL"));
     }
-    if let Some(policy) = wanted.filter(|policy| policy.protocol == Protocol::Http3) {
+    if let Some(policy) = wanted.filter(|policy| policy.protocol.is_over_quic()) {
         return met_by_quic(policy, arguments, url, address, patience, clock);
     }
     let mut connection = connect(address, patience)?;
@@ -235,7 +234,7 @@ pub fn meet(
     let met = if url.secure {
         secured(wanted, arguments, url, &mut connection, patience, clock)?
     } else {
-        let policy = wanted.unwrap_or(Policy::plain(Protocol::Http1(Version::Http11)));
+        let policy = wanted.unwrap_or(Policy::plain(Protocol::usual(false)));
         if policy.protocol == Protocol::Http2 {
             prior_knowledge(&mut connection, address, patience)?;
         }
@@ -256,7 +255,7 @@ fn met_by_quic(
     clock: Clock,
 ) -> Result<Met, Failure> {
     let options = ClientOptions {
-        alpn: vec![b"h3".to_vec()],
+        alpn: alpn_names(&[policy.protocol]),
         ..arguments.options(clock)?
     };
     let first = ClientOptions {
@@ -298,15 +297,9 @@ fn secured(
     clock: Clock,
 ) -> Result<Met, Failure> {
     let mut options = arguments.options(clock)?;
-    let offers = |protocol: Protocol| match protocol {
-        Protocol::Http1(Version::Http11) => vec![b"http/1.1".to_vec()],
-        Protocol::Http1(_) => vec![b"http/1.0".to_vec(), b"http/1.1".to_vec()],
-        Protocol::Http2 => vec![b"h2".to_vec()],
-        Protocol::Http3 => vec![b"h3".to_vec()],
-    };
     options.alpn = match wanted {
-        Some(policy) => offers(policy.protocol),
-        None => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        Some(policy) => alpn_names(&[policy.protocol]),
+        None => alpn_names(&Protocol::USUAL),
     };
     // These settings are separate, so that the test does not start with a ticket of this connection.
     let first = ClientOptions {
@@ -320,7 +313,7 @@ fn secured(
         .map_err(|failure| failure.told(&url.authority, patience))?;
     let agreed = session.alpn();
     let policy = match wanted {
-        Some(policy) if agrees(policy.protocol, agreed) => policy,
+        Some(policy) if policy.protocol.is_selected_by(agreed) => policy,
         Some(policy) => {
             let (agreed, advice) = match agreed {
                 None => (
@@ -338,21 +331,28 @@ fn secured(
             )
             .into());
         }
-        None if agreed == Some(b"h2") => Policy::plain(Protocol::Http2),
         None => Policy {
             tls: true,
-            ..Policy::plain(Protocol::Http1(Version::Http11))
+            ..Policy::plain(Protocol::selected(agreed))
         },
     };
     if let Some(handshake) = session.handshake() {
         eprintln!("{}: {}", url.authority, agreement(handshake));
     }
-    options.alpn = offers(policy.protocol);
+    options.alpn = alpn_names(&[policy.protocol]);
     let tls = ClientSettings::new(options).map_err(|error| error.to_string())?;
     Ok(Met {
         policy,
         tls: Some(tls),
     })
+}
+
+/// The ALPN names to offer for these protocols.
+fn alpn_names(protocols: &[Protocol]) -> Vec<Vec<u8>> {
+    let names = protocols
+        .iter()
+        .flat_map(|protocol| protocol.characteristics().alpn_names);
+    names.map(|name| name.as_bytes().to_vec()).collect()
 }
 
 /// Describes an error of a connection with bounded waits.

@@ -21,7 +21,7 @@ use fathometer_tls::{
 use super::http3;
 use crate::command::Failure;
 use fathometer_files::key_log::KeyLogFile;
-use fathometer_lab::server::definition::Spoken;
+use fathometer_lab::server::definition::Generation;
 use fathometer_lab::server::{self, Credentials};
 use fathometer_origin::Protocols;
 use fathometer_quic_sockets::UdpOffload;
@@ -58,7 +58,7 @@ pub struct ProtocolArguments {
     /// HTTP versions to serve: h1, h2, h3. Without TLS, h2 starts by prior knowledge or by Upgrade. h3 requires
     /// TLS 1.3 and uses the same port over UDP [default: h1,h2]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    protocols: Vec<Spoken>,
+    protocols: Vec<Generation>,
     /// TLS versions to accept: 1.2, 1.3 [default: 1.2,1.3]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tls_versions: Vec<Version>,
@@ -143,10 +143,10 @@ impl ProtocolArguments {
         self.tls || !self.certificate.is_empty()
     }
 
-    fn speaks(&self, version: Spoken) -> bool {
+    fn speaks(&self, version: Generation) -> bool {
         match version {
-            Spoken::Http3 if self.http3 => true,
-            Spoken::Http3 => self.protocols.contains(&version),
+            Generation::HTTP3 if self.http3 => true,
+            Generation::HTTP3 => self.protocols.contains(&version),
             _ => self.protocols.is_empty() || self.protocols.contains(&version),
         }
     }
@@ -164,7 +164,7 @@ impl ProtocolArguments {
 
     /// The addresses to listen on. HTTP/3 is announced with its port, so that port is selected in advance.
     pub fn addresses(&self, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
-        match self.speaks(Spoken::Http3) {
+        match self.speaks(Generation::HTTP3) {
             true => http3::resolved(asked),
             false => Ok(asked.to_vec()),
         }
@@ -174,7 +174,7 @@ impl ProtocolArguments {
     pub fn dressed(&self, mut dress: Dress, addresses: &[SocketAddr]) -> Dress {
         let http3 = addresses
             .first()
-            .filter(|_| self.speaks(Spoken::Http3))
+            .filter(|_| self.speaks(Generation::HTTP3))
             .map(|address| format!("h3=\":{}\"; ma=3600", address.port()));
         if let Some(value) = self.alt_svc.as_ref().or(http3.as_ref()) {
             dress.fields.push(DressField {
@@ -193,12 +193,15 @@ impl ProtocolArguments {
         addresses: &[SocketAddr],
         clock: Clock,
     ) -> Result<Spoke, Failure> {
-        let has_http3 = self.speaks(Spoken::Http3);
+        let has_http3 = self.speaks(Generation::HTTP3);
         if has_http3 && !(self.is_tls() && self.versions().contains(&Version::Tls13)) {
             return Err("HTTP/3 takes TLS 1.3: give --tls, or --certificate and --key, too".into());
         }
         self.check_tls_arguments()?;
-        let (has_http1, has_http2) = (self.speaks(Spoken::Http1), self.speaks(Spoken::Http2));
+        let (has_http1, has_http2) = (
+            self.speaks(Generation::HTTP1),
+            self.speaks(Generation::HTTP2),
+        );
         if !has_http1 && !has_http2 {
             return Err("HTTP/3 alone would not be found by anybody: give h1 or h2, too".into());
         }

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
-use fathometer_lab::server::definition::{Definition, Spoken};
+use fathometer_lab::server::definition::{Definition, Generation};
 use fathometer_lab::server::limited::{self, Service};
 use fathometer_lab::server::{Access, Credentials, Door, Throttle};
 use fathometer_model::Instant;
@@ -120,9 +120,9 @@ fn speaks_over_tls(name: &str) {
     let there = SocketAddr::new(address, access.port_at(service.door));
     let spoken = match &definition.program {
         Some(program) => program.speaks(true),
-        None => &[Spoken::Http1, Spoken::Http2],
+        None => &[Generation::HTTP1, Generation::HTTP2],
     };
-    for (version, protocol) in [(Spoken::Http1, "http/1.1"), (Spoken::Http2, "h2")] {
+    for (version, protocol) in [(Generation::HTTP1, "http/1.1"), (Generation::HTTP2, "h2")] {
         let mut options = ClientOptions::new(Verification::Roots(credentials.roots()), unix_time);
         options.alpn = vec![protocol.as_bytes().to_vec()];
         let settings = ClientSettings::new(options).unwrap();

@@ -1,0 +1,84 @@
+//! Settings of a client connection, whichever its protocol.
+
+use std::time::Duration;
+
+use crate::exchange::{Limits, Timeouts};
+use crate::h1;
+use crate::h2;
+use crate::h2::settings::Settings;
+
+/// How one connection behaves. A protocol without a setting's mechanism ignores that setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// The most requests without a complete response; at least 1. The server may allow fewer.
+    pub depth: u32,
+    /// Whether the transport is encrypted, which the scheme of requests states.
+    pub tls: bool,
+    /// Whether the server may push.
+    pub push: bool,
+    /// The receive window of a stream, in bytes.
+    pub stream_window: u32,
+    /// The receive window of the connection, in bytes.
+    pub connection_window: u32,
+    /// The largest size of the table that compresses response fields, in bytes.
+    pub header_table: u32,
+    /// How long the server may take to acknowledge settings.
+    pub settings_timeout: Option<Duration>,
+    /// Limits on a response.
+    pub limits: Limits,
+    /// How long to wait for a response.
+    pub timeouts: Timeouts,
+}
+
+/// One request at a time over TLS; otherwise the defaults of HTTP/2's machine.
+impl Default for Config {
+    fn default() -> Config {
+        let http2 = h2::client::Config::default();
+        Config {
+            depth: 1,
+            tls: true,
+            push: false,
+            stream_window: http2.settings.initial_window_size,
+            connection_window: http2.connection_window,
+            header_table: http2.settings.header_table_size,
+            settings_timeout: http2.settings_timeout,
+            limits: http2.limits,
+            timeouts: http2.timeouts,
+        }
+    }
+}
+
+impl Config {
+    pub(super) fn http1(&self) -> h1::client::Config {
+        h1::client::Config {
+            depth: u16::try_from(self.depth).unwrap_or(u16::MAX),
+            limits: self.limits,
+            timeouts: self.timeouts,
+        }
+    }
+
+    pub(super) fn http2(&self) -> h2::client::Config {
+        let usual = h2::client::Config::default();
+        h2::client::Config {
+            streams: self.depth,
+            scheme: match self.tls {
+                true => h2::client::Scheme::Https,
+                false => h2::client::Scheme::Http,
+            },
+            settings: Settings {
+                initial_window_size: self.stream_window,
+                header_table_size: self.header_table,
+                ..usual.settings
+            },
+            connection_window: self.connection_window,
+            push: match self.push {
+                true => h2::client::Push::Accepted,
+                false => h2::client::Push::Disabled,
+            },
+            settings_timeout: self.settings_timeout,
+            limits: self.limits,
+            timeouts: self.timeouts,
+            ..usual
+        }
+    }
+}
