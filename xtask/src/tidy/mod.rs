@@ -1,12 +1,13 @@
 //! `cargo xtask tidy`: checks rules of this workspace that the compiler and clippy do not check.
 //!
 //! Every rule is a function from the text of the tree to findings, so each is tested on a small tree that
-//! breaks it. Nothing here parses Rust: which crates may use sockets, clocks, threads, processes and files is in
-//! `clippy.toml`, and `unsafe` is a lint of the workspace.
+//! breaks it. Which crates may use sockets, clocks, threads, processes and files is in `clippy.toml`, and `unsafe` is a
+//! lint of the workspace.
 
 mod data;
 mod docs;
 mod floors;
+mod imports;
 mod text;
 
 use std::fmt;
@@ -58,6 +59,7 @@ impl fmt::Display for Finding {
 pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     let tree = read_tree(root)?;
     let mut findings = floors::check(&metadata(root)?, &tree)?;
+    findings.extend(imports::check(&tree));
     findings.extend(text::check(&tree));
     findings.extend(docs::check(&tree));
     findings.extend(data::check(&tree));

@@ -1,0 +1,193 @@
+//! Import circles: inside a crate, no module imports one that imports it, directly or through others.
+//!
+//! A module and the modules inside it may import each other. So imports are compared between siblings: an import
+//! of `a::x` in `b::y` is one of `a` in `b`. A re-exported name counts as an import of the module that defines it.
+
+mod circle;
+mod modules;
+mod tokens;
+
+use std::collections::HashMap;
+
+use super::{Finding, Source};
+use circle::{Import, circles, closes_one};
+use modules::{Crate, ModuleId};
+
+const WHY: &str = "a module in a circle cannot be understood, tested or moved without the others";
+const REMEDY: &str =
+    "move what both need to a module below them, or pass it in as an argument or a trait";
+
+/// Imports that close a circle today: module, imported module. The list only gets shorter.
+const KNOWN: &[(&str, &str)] = &[
+    ("http::driver::cache", "http::driver::alternative"),
+    ("http::driver::page", "http::driver::link"),
+    ("http::driver::page", "http::driver::unbundle"),
+    ("http::h1::client::request", "http::h1::client::connection"),
+    (
+        "http::h2::client::connection",
+        "http::h2::client::alternatives",
+    ),
+    ("http::h3::server::stream", "http::h3::server::connection"),
+    ("http::h3::server::stream", "http::h3::server::flowing"),
+    (
+        "http::origin::dynamic::packing",
+        "http::origin::dynamic::flow",
+    ),
+    ("http::origin::packages", "http::origin::dynamic"),
+    (
+        "http::origin::packages::gather",
+        "http::origin::packages::compose",
+    ),
+    ("http::origin::render", "http::origin::dynamic"),
+    ("load::connections::machine", "load::connections::quic"),
+    ("load::sessions", "load::connections"),
+    ("load::shared", "load::connections"),
+    ("load::shared", "load::security"),
+    ("load::tally", "load::connections"),
+    ("origin::kept", "origin::folder"),
+    ("origin::root", "origin::folder"),
+    ("origin::secure", "origin::connection"),
+    ("pack::source", "pack::har"),
+    ("quic::half_open", "quic::endpoint"),
+    ("quic::settings", "quic::session"),
+    ("study::page::serving", "study::page::quic"),
+    ("study::replicate", "study::load"),
+    ("study::replicate", "study::page"),
+    ("study::run", "study::materials"),
+    ("study::run", "study::page"),
+    ("study::run", "study::plots"),
+    ("sys::namespace", "sys::cgroup"),
+    ("sys::probe", "sys::awake"),
+    ("sys::probe", "sys::cgroup"),
+    ("tls::settings", "tls::certificate"),
+    ("xtask::bench::load::latency", "xtask::bench::load::client"),
+    ("xtask::bench::load::server", "xtask::bench::load::client"),
+];
+
+/// Checks every crate of the tree.
+pub(super) fn check(tree: &[Source]) -> Vec<Finding> {
+    check_except(tree, KNOWN)
+}
+
+fn check_except(tree: &[Source], known: &[(&str, &str)]) -> Vec<Finding> {
+    let texts: HashMap<&str, &str> = tree
+        .iter()
+        .filter(|source| source.is("rs"))
+        .map(|source| (source.path.as_str(), source.text.as_str()))
+        .collect();
+    let text = |path: &str| texts.get(path).copied();
+    let mut findings = Vec::new();
+    let mut used = vec![false; known.len()];
+    for source in tree {
+        let Some(name) = crate_name(&source.path) else {
+            continue;
+        };
+        let read = Crate::read(&source.path, &text);
+        for (parent, mut imports) in imports(&read) {
+            let full = |id: ModuleId| format!("{name}::{}", read.path(id));
+            let place = |import: &Import| {
+                known
+                    .iter()
+                    .position(|&(from, to)| from == full(import.from) && to == full(import.to))
+            };
+            for import in &imports {
+                if let Some(n) = place(import).filter(|_| closes_one(&imports, import)) {
+                    used[n] = true;
+                }
+            }
+            imports.retain(|import| place(import).is_none());
+            findings.extend(
+                circles(&imports)
+                    .iter()
+                    .map(|circle| finding(&read, parent, circle)),
+            );
+        }
+    }
+    findings.extend(
+        known
+            .iter()
+            .zip(used)
+            .filter(|(_, used)| !used)
+            .map(|((from, to), _)| Finding {
+                path: "xtask/src/tidy/imports/mod.rs".to_owned(),
+                line: 1,
+                what: format!("KNOWN lists {from} and {to}, which closes no circle any more"),
+                why: "the list of known circles only gets shorter",
+                remedy: "delete the entry",
+            }),
+    );
+    findings
+}
+
+/// The name of the crate, if a file is the root of one.
+fn crate_name(path: &str) -> Option<String> {
+    let folder = path
+        .strip_suffix("/src/lib.rs")
+        .or_else(|| path.strip_suffix("/src/main.rs"))?;
+    let name = folder.rsplit('/').next()?;
+    Some(name.replace('-', "_"))
+}
+
+/// The imports between the children of each module, by that module.
+fn imports(read: &Crate) -> Vec<(ModuleId, Vec<Import>)> {
+    let mut between: HashMap<ModuleId, Vec<Import>> = HashMap::new();
+    for (id, module) in read.modules.iter().enumerate() {
+        let line = read.with_ancestors(id);
+        for path in &module.paths {
+            let Some(target) = read.resolve(id, &path.segments) else {
+                continue;
+            };
+            let other = read.with_ancestors(target);
+            let shared = line.iter().zip(&other).take_while(|(a, b)| a == b).count();
+            // One is inside the other.
+            let (Some(&from), Some(&to)) = (line.get(shared), other.get(shared)) else {
+                continue;
+            };
+            let siblings = between.entry(line[shared - 1]).or_default();
+            if !siblings
+                .iter()
+                .any(|known| (known.from, known.to) == (from, to))
+            {
+                siblings.push(Import {
+                    from,
+                    to,
+                    file: module.file.clone(),
+                    line: path.line,
+                });
+            }
+        }
+    }
+    let mut between: Vec<_> = between.into_iter().collect();
+    between.sort_by_key(|&(parent, _)| parent);
+    between
+}
+
+/// Describes a circle at the place of its first import.
+fn finding(read: &Crate, parent: ModuleId, circle: &[Import]) -> Finding {
+    let steps: Vec<String> = circle
+        .iter()
+        .map(|import| {
+            format!(
+                "{} imports {} ({}:{})",
+                read.modules[import.from].name,
+                read.modules[import.to].name,
+                import.file,
+                import.line
+            )
+        })
+        .collect();
+    let within = match read.path(parent) {
+        path if path.is_empty() => String::new(),
+        path => format!(" in {path}"),
+    };
+    Finding {
+        path: circle[0].file.clone(),
+        line: circle[0].line,
+        what: format!("circle of imports{within}: {}", steps.join(", ")),
+        why: WHY,
+        remedy: REMEDY,
+    }
+}
+
+#[cfg(test)]
+mod tests;
