@@ -32,7 +32,7 @@ use crate::server::{Access, Credentials, Door, Installed, ServerError};
 use crate::wire::{self, Carried, PacketCounts, WireOptions};
 use fathometer_files::site_cache::SiteCache;
 use fathometer_files::site_folder::{self, SiteFolderError};
-use fathometer_load::security::without_port;
+use fathometer_load::without_port;
 use fathometer_load::{LoadError, Options};
 
 /// The period of the probes. The ends of a window of three seconds are accurate to a thirtieth of it.

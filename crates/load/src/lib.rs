@@ -83,7 +83,9 @@ mod context;
 mod exchange;
 mod frames;
 mod health;
+mod host_names;
 pub mod http3_client;
+mod quic_plan;
 mod recorder;
 mod rest;
 mod run;
@@ -116,6 +118,7 @@ use fathometer_workload::arrivals::Arrivals;
 use fathometer_workload::plan::Plan;
 
 pub use health::is_noise;
+pub use host_names::without_port;
 pub use recorder::{Recorder, RecorderError};
 pub use run::run;
 pub use shared::cannot;

@@ -8,7 +8,7 @@ use fathometer_quic as quic;
 use fathometer_tls::{ClientSettings, EarlyData, Handshake, Resumption};
 
 use super::Options;
-use super::shared::host_names;
+use super::host_names::{host_names, without_port};
 
 /// See the [module](self).
 pub(super) struct Security {
@@ -40,14 +40,6 @@ impl Security {
     pub(super) fn agrees(&self, protocol: Option<&[u8]>) -> bool {
         self.protocol.is_selected_by(protocol)
     }
-}
-
-/// A host without its port, and without the brackets of an IPv6 address.
-pub fn without_port(host: &str) -> &str {
-    if let Some((address, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        return address;
-    }
-    host.rsplit_once(':').map_or(host, |(name, _)| name)
 }
 
 /// What a handshake has negotiated: `TLS 1.3, TLS_AES_128_GCM_SHA256, x25519, h2`.
@@ -112,22 +104,4 @@ pub fn agreement_of_quic(handshake: &quic::Handshake) -> String {
         "QUIC, TLS 1.3, {suite}, {}",
         protocol.as_deref().unwrap_or("no ALPN")
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts_are_told_from_ports() {
-        for (host, name) in [
-            ("example.org", "example.org"),
-            ("example.org:8443", "example.org"),
-            ("127.0.0.1:8443", "127.0.0.1"),
-            ("[::1]:8443", "::1"),
-            ("[::1]", "::1"),
-        ] {
-            assert_eq!(without_port(host), name);
-        }
-    }
 }

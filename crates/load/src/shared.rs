@@ -12,9 +12,10 @@ use fathometer_model::Seed;
 use fathometer_sys::SocketOptions;
 use fathometer_workload::plan::{Choice, PageId, Plan, Script, Target, TargetId};
 
-use super::connections::QuicPlan;
 use super::exchange::Exchange;
-use super::security::{Security, without_port};
+use super::host_names::{host_names, without_port};
+use super::quic_plan::QuicPlan;
+use super::security::Security;
 use super::{Limit, LoadError, Options, Users, Windows};
 
 /// State that the loops only read, and a few counters.
@@ -220,6 +221,10 @@ impl Shared {
         })
     }
 
+    pub(super) fn target(&self, target: TargetId) -> &Target {
+        &self.plan.targets[target.0 as usize]
+    }
+
     /// The script of a session, where sessions are scripted.
     pub(super) fn script(&self, session: u64) -> Option<&Script> {
         match &self.plan.choice {
@@ -399,17 +404,4 @@ fn fields_with(fields: &[(String, String)], content_type: Option<&str>) -> Vec<(
         fields.push(("Content-Type".to_owned(), content_type.to_owned()));
     }
     fields
-}
-
-/// The names of a policy's hosts: the first is the server's name, the others have `s1.` and so on in front of
-/// it.
-pub(super) fn host_names(host: &str, hosts: u16) -> Vec<String> {
-    let others = (1..hosts).map(|number| format!("s{number}.{host}"));
-    std::iter::once(host.to_owned()).chain(others).collect()
-}
-
-impl Shared {
-    pub(super) fn target(&self, target: TargetId) -> &Target {
-        &self.plan.targets[target.0 as usize]
-    }
 }

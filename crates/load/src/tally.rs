@@ -11,7 +11,6 @@ use fathometer_analysis::load::{
 use fathometer_http::client::Received;
 use fathometer_model::{Bytes, ExchangeRow, Failure, Instant, Outcome, TestPhase};
 
-use super::connections::End;
 use super::exchange::Exchange;
 use super::frames::FrameTally;
 use super::recorder::Rows;
@@ -19,6 +18,17 @@ use super::timeline::{Part, Spares, merge_counts};
 
 /// Status codes are counted by their number.
 const STATUSES: usize = 1000;
+
+/// Which side ended a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ConnectionEnd {
+    /// This side, with nothing more to request.
+    Client,
+    /// The server, or this side because the server announced it.
+    Server,
+    /// Neither: it failed.
+    Failure,
+}
 
 /// The edges of the windows, in this order.
 #[derive(Debug, Clone, Copy)]
@@ -642,7 +652,7 @@ impl Tally {
     /// A connection has ended that was established at `from` and carried this many exchanges.
     pub(super) fn connection_ended(
         &mut self,
-        end: End,
+        end: ConnectionEnd,
         from: Instant,
         exchanges: u32,
         now: Instant,
@@ -650,9 +660,9 @@ impl Tally {
         self.was_open(from, now);
         let connections = &mut self.at(now).connections;
         match end {
-            End::Client => connections.closed_by_client += 1,
-            End::Server => connections.closed_by_server += 1,
-            End::Failure => connections.failed += 1,
+            ConnectionEnd::Client => connections.closed_by_client += 1,
+            ConnectionEnd::Server => connections.closed_by_server += 1,
+            ConnectionEnd::Failure => connections.failed += 1,
         }
         connections.life.record(now.since(from));
         connections.exchanges.record(exchanges.into());

@@ -8,7 +8,7 @@ use fathometer_sys::usage::{ProcessorTime, thread_time};
 
 use super::LoadError;
 use super::activity::Activity;
-use super::connections::Connections;
+use super::connections::{Connections, Requester as _};
 use super::context::Context;
 use super::sessions::{SessionSource, Sessions};
 use super::shared::Shared;

@@ -5,9 +5,8 @@ use fathometer_model::{Bytes, Failure, Outcome};
 use fathometer_workload::plan::TargetId;
 
 use super::super::exchange::{Exchange, Retry, Unanswered};
-use super::super::sessions::Sessions;
-use super::Connections;
 use super::slot::State;
+use super::{Connections, Requester};
 
 impl Connections<'_> {
     /// Gives an exchange to a connection that has room for it.
@@ -48,22 +47,22 @@ impl Connections<'_> {
     }
 
     /// Feeds the machine of a connection and handles its events.
-    pub(super) fn pump(&mut self, sessions: &mut Sessions<'_>, place: u32, mut input: &[u8]) {
+    pub(super) fn pump(&mut self, requester: &mut impl Requester, place: u32, mut input: &[u8]) {
         let now = self.context.now();
         if self.slots[place].machine.is_quic() {
-            self.drive(sessions, place);
+            self.drive(requester, place);
             return self.make_dirty(place);
         }
         loop {
             let slot = &mut self.slots[place];
             if let Some(end) = slot.machine.poll_whole(&mut input, now) {
-                self.begins_and_ends(sessions, place, end);
+                self.begins_and_ends(requester, place, end);
                 continue;
             }
             let Some(event) = slot.machine.poll(&mut input, now) else {
                 break;
             };
-            self.deal_with(sessions, place, event);
+            self.deal_with(requester, place, event);
         }
         let machine = &self.slots[place].machine;
         // HTTP/2 sends acknowledgements and window updates by itself.
@@ -73,7 +72,7 @@ impl Connections<'_> {
     }
 
     /// Handles the end of a response of which the machine has reported nothing else.
-    fn begins_and_ends(&mut self, sessions: &mut Sessions<'_>, place: u32, end: Event<'_>) {
+    fn begins_and_ends(&mut self, requester: &mut impl Requester, place: u32, end: Event<'_>) {
         let now = self.context.now();
         let slot = &mut self.slots[place];
         let status = slot.machine.status();
@@ -83,11 +82,16 @@ impl Connections<'_> {
             exchange.response_begins(now);
             exchange.has_status(status);
         }
-        self.deal_with(sessions, place, end);
+        self.deal_with(requester, place, end);
     }
 
     /// Handles an event of a machine.
-    pub(super) fn deal_with(&mut self, sessions: &mut Sessions<'_>, place: u32, event: Event<'_>) {
+    pub(super) fn deal_with(
+        &mut self,
+        requester: &mut impl Requester,
+        place: u32,
+        event: Event<'_>,
+    ) {
         let now = self.context.now();
         let slot = &mut self.slots[place];
         match event {
@@ -116,9 +120,9 @@ impl Connections<'_> {
             } => {
                 slot.served += 1;
                 let exchange = slot.exchanges.take(request);
-                self.goes_on(sessions, place, persists);
+                self.goes_on(requester, place, persists);
                 if let Some(exchange) = exchange {
-                    self.complete(sessions, place, &exchange, &received);
+                    self.complete(requester, place, &exchange, &received);
                 }
             }
             Event::Failed {
@@ -128,9 +132,9 @@ impl Connections<'_> {
                 persists,
             } => {
                 let exchange = slot.exchanges.take(request);
-                self.goes_on(sessions, place, persists);
+                self.goes_on(requester, place, persists);
                 if let Some(exchange) = exchange {
-                    self.give_up_on(sessions, place, &exchange, failure, &received);
+                    self.give_up_on(requester, place, &exchange, failure, &received);
                 }
             }
             Event::Unanswered {
@@ -147,29 +151,29 @@ impl Connections<'_> {
                     served: slot.served > 0,
                 };
                 let exchange = slot.exchanges.take(request);
-                self.goes_on(sessions, place, persists);
+                self.goes_on(requester, place, persists);
                 let Some(exchange) = exchange else {
                     return;
                 };
                 match exchange.retry(&end, now, self.context.shared.limits.timeout) {
-                    Some(retry) => self.retry(sessions, place, exchange, retry, failure),
+                    Some(retry) => self.retry(requester, place, exchange, retry, failure),
                     None => {
                         let nothing = Received::default();
-                        self.give_up_on(sessions, place, &exchange, failure, &nothing);
+                        self.give_up_on(requester, place, &exchange, failure, &nothing);
                     }
                 }
             }
             Event::Settings => {
                 slot.knows_server = true;
-                self.has_room_again(sessions, place);
+                self.has_room_again(requester, place);
             }
-            Event::GoAway { .. } => self.detach(sessions, place),
-            Event::Closed { .. } => self.closed(sessions, place),
+            Event::GoAway { .. } => self.detach(requester, place),
+            Event::Closed { .. } => self.closed(requester, place),
         }
     }
 
     /// An exchange has ended. `persists`: the connection takes more.
-    fn goes_on(&mut self, sessions: &mut Sessions<'_>, place: u32, persists: bool) {
+    fn goes_on(&mut self, requester: &mut impl Requester, place: u32, persists: bool) {
         let slot = &mut self.slots[place];
         slot.free_since = self.context.now();
         let is_used_up = slot.left == 0 && slot.exchanges.is_empty();
@@ -177,24 +181,24 @@ impl Connections<'_> {
             slot.machine.finish();
         }
         if persists && !is_used_up {
-            self.offer(sessions, place);
+            self.offer(requester, place);
             self.watch_idle(place);
         } else {
-            self.detach(sessions, place);
+            self.detach(requester, place);
         }
     }
 
     /// A connection may take more than before. Until now the server made requests wait.
-    pub(super) fn has_room_again(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+    pub(super) fn has_room_again(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.now();
         self.slots[place].room_since = now;
-        self.offer(sessions, place);
-        sessions.has_room(self.slots[place].owner);
+        self.offer(requester, place);
+        requester.has_room(self.slots[place].owner);
     }
 
     fn complete(
         &mut self,
-        sessions: &mut Sessions<'_>,
+        requester: &mut impl Requester,
         place: u32,
         exchange: &Exchange,
         received: &Received,
@@ -203,18 +207,18 @@ impl Connections<'_> {
         let wanted = target
             .size
             .filter(|_| exchange.status() == 200 && target.method != "HEAD");
-        sessions.close_past_intervals(&mut self.context);
+        requester.close_past_intervals(&mut self.context);
         let now = self.context.now();
         self.context
             .tally
             .completed(exchange, received, wanted, now);
-        self.record(sessions, place, exchange, received, Outcome::Complete);
-        sessions.has_ended(&mut self.context, exchange, true);
+        self.record(requester, place, exchange, received, Outcome::Complete);
+        requester.has_ended(&mut self.context, exchange, true);
     }
 
     fn give_up_on(
         &mut self,
-        sessions: &mut Sessions<'_>,
+        requester: &mut impl Requester,
         place: u32,
         exchange: &Exchange,
         failure: Failure,
@@ -224,19 +228,19 @@ impl Connections<'_> {
             true => Failure::TimedOut,
             false => failure,
         };
-        sessions.close_past_intervals(&mut self.context);
+        requester.close_past_intervals(&mut self.context);
         let now = self.context.now();
         self.context
             .tally
             .failed(exchange, Some(failure), received, now);
         let outcome = Outcome::Failed(failure);
-        self.record(sessions, place, exchange, received, outcome);
-        sessions.has_ended(&mut self.context, exchange, false);
+        self.record(requester, place, exchange, received, outcome);
+        requester.has_ended(&mut self.context, exchange, false);
     }
 
     fn retry(
         &mut self,
-        sessions: &mut Sessions<'_>,
+        requester: &mut impl Requester,
         place: u32,
         mut exchange: Exchange,
         retry: Retry,
@@ -244,21 +248,21 @@ impl Connections<'_> {
     ) {
         self.context.tally.retried(self.context.now());
         let (nothing, outcome) = (Received::default(), Outcome::Retried(failure));
-        self.record(sessions, place, &exchange, &nothing, outcome);
+        self.record(requester, place, &exchange, &nothing, outcome);
         exchange.retried(retry);
-        sessions.retry(exchange);
+        requester.retry(exchange);
     }
 
     fn record(
         &mut self,
-        sessions: &Sessions<'_>,
+        requester: &impl Requester,
         place: u32,
         exchange: &Exchange,
         received: &Received,
         outcome: Outcome,
     ) {
         if self.context.tally.records() {
-            let user = sessions.number(exchange);
+            let user = requester.number(exchange);
             let connection = self.slots[place].number;
             let now = self.context.now();
             self.context
@@ -269,16 +273,16 @@ impl Connections<'_> {
 
     /// Some exchanges of a connection have timed out. Ends their streams, where there are streams and data
     /// still arrives; otherwise ends the connection.
-    pub(super) fn time_out(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+    pub(super) fn time_out(&mut self, requester: &mut impl Requester, place: u32) {
         let (now, limits) = (self.context.now(), &self.context.shared.limits);
         let slot = &mut self.slots[place];
         if !slot.machine.multiplexes() || slot.is_dead(now, limits.timeout) {
-            return self.fail(sessions, place, Failure::TimedOut);
+            return self.fail(requester, place, Failure::TimedOut);
         }
         for request in slot.exchanges.time_out(now, limits.timeout) {
             slot.machine.cancel(request, Failure::TimedOut, now);
         }
-        self.pump(sessions, place, &[]);
+        self.pump(requester, place, &[]);
         if let Some(oldest) = self.slots[place].exchanges.oldest_plan() {
             self.check_by(place, oldest + limits.timeout);
         }

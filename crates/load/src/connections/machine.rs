@@ -8,7 +8,7 @@ use fathometer_http::h2;
 use fathometer_model::{CloseReason, Failure, Instant};
 
 use super::super::shared::Shared;
-use super::quic::QuicConnection;
+use super::quic_connection::QuicConnection;
 
 /// The protocol machine of a connection.
 #[expect(

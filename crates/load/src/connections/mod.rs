@@ -4,6 +4,8 @@ mod exchanges;
 mod in_flight;
 mod machine;
 mod quic;
+mod quic_connection;
+mod requester;
 mod slot;
 mod slots;
 mod transfer;
@@ -20,7 +22,7 @@ use fathometer_tls::{EarlyData, Session};
 
 use super::context::Context;
 use super::exchange::Exchange;
-use super::sessions::Sessions;
+use super::tally::ConnectionEnd;
 use super::timers::Timer;
 use super::turns::Turns;
 use super::{LoadError, security};
@@ -28,8 +30,8 @@ use machine::Machine;
 use slot::{Check, Protection, Slot, State, idle_time};
 use slots::Slots;
 
-pub(super) use quic::QuicPlan;
-pub(super) use slot::{End, Owner};
+pub(super) use requester::Requester;
+pub(super) use slot::Owner;
 
 /// Ready sockets reported at a time.
 const EVENTS: usize = 256;
@@ -40,7 +42,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// The connections of a loop, and their sockets.
 ///
 /// Responsible for what happens on a connection: its handshakes, the bytes of its exchanges, its time-outs and
-/// its end. It reports what concerns a user to [`Sessions`], and decides nothing about what is requested.
+/// its end. It reports what concerns a user to [`Requester`], and decides nothing about what is requested.
 ///
 /// Every exchange that is given to a connection is reported exactly once: as ended or as to be retried, or it is
 /// returned by [`Connections::leave`]. Connections are read and written in the order in which they became ready.
@@ -158,7 +160,7 @@ impl<'a> Connections<'a> {
     }
 
     /// The timer of a connection is due, which was set for `at`.
-    pub(super) fn is_due(&mut self, sessions: &mut Sessions<'_>, place: u32, at: Instant) {
+    pub(super) fn is_due(&mut self, requester: &mut impl Requester, place: u32, at: Instant) {
         let slot = &mut self.slots[place];
         if !slot.deadline.is_reached(at) {
             return;
@@ -166,21 +168,26 @@ impl<'a> Connections<'a> {
         match slot.check(self.context.now(), &self.context.shared.limits) {
             Check::Nothing => {}
             Check::Again(at) => self.check_by(place, at),
-            Check::StopLingering => self.release(place, End::Client),
-            Check::CloseIdle => self.finish(sessions, place),
-            Check::TimeOutExchanges => self.time_out(sessions, place),
-            Check::FailToConnect => self.fail(sessions, place, Failure::TimedOut),
+            Check::StopLingering => self.release(place, ConnectionEnd::Client),
+            Check::CloseIdle => self.finish(requester, place),
+            Check::TimeOutExchanges => self.time_out(requester, place),
+            Check::FailToConnect => self.fail(requester, place, Failure::TimedOut),
         }
     }
 
     /// Handles an event of a socket.
-    pub(super) fn serve(&mut self, sessions: &mut Sessions<'_>, ready: Ready, buffer: &mut [u8]) {
+    pub(super) fn serve(
+        &mut self,
+        requester: &mut impl Requester,
+        ready: Ready,
+        buffer: &mut [u8],
+    ) {
         let Some(place) = self.slots.at_token(ready.token) else {
             return;
         };
         let slot = &mut self.slots[place];
         if slot.machine.is_quic() {
-            return self.serve_quic(sessions, place, ready);
+            return self.serve_quic(requester, place, ready);
         }
         if slot.state == State::Connecting {
             let failed = match &slot.stream {
@@ -188,27 +195,27 @@ impl<'a> Connections<'a> {
                 _ => None,
             };
             if let Some(error) = failed {
-                return self.fail(sessions, place, socket::classify(&error));
+                return self.fail(requester, place, socket::classify(&error));
             }
             if !ready.writable {
                 return;
             }
             self.context.tick();
-            self.reached(sessions, place);
+            self.reached(requester, place);
         } else if ready.writable && slot.blocked {
             slot.blocked = false;
             // Until now the server did not read: that wait is caused by the server, and is no send lag.
             slot.exchanges.could_leave(self.context.exact_time());
-            self.flush(sessions, place);
+            self.flush(requester, place);
         }
         // A connection that is already queued for reading gets no second turn.
         if ready.readable && !self.slots[place].unread {
-            self.read(sessions, place, ready.ended, buffer);
+            self.read(requester, place, ready.ended, buffer);
         }
     }
 
     /// TCP is established: the connection can be used, or TLS begins.
-    fn reached(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+    fn reached(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.now();
         let slot = &mut self.slots[place];
         slot.reached = now;
@@ -218,13 +225,13 @@ impl<'a> Connections<'a> {
         }
         self.context.tally.reached(now.since(slot.opened), now);
         match &self.context.shared.tls {
-            None => self.established(sessions, place),
-            Some(_) => self.secure(sessions, place),
+            None => self.established(requester, place),
+            Some(_) => self.secure(requester, place),
         }
     }
 
     /// Begins the handshake of TLS, with early data where that is allowed and safe.
-    fn secure(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+    fn secure(&mut self, requester: &mut impl Requester, place: u32) {
         let Some(tls) = &self.context.shared.tls else {
             return;
         };
@@ -233,7 +240,7 @@ impl<'a> Connections<'a> {
         let name = tls.name(slot.host);
         let mut session = match Session::client(&tls.settings, name, self.context.now()) {
             Ok(session) => session,
-            Err(error) => return self.fail(sessions, place, error.failure()),
+            Err(error) => return self.fail(requester, place, error.failure()),
         };
         if session.may_send_early() && self.context.shared.is_harmless(slot.exchanges.iter()) {
             let taken = session.early_write(slot.machine.transmit());
@@ -242,13 +249,13 @@ impl<'a> Connections<'a> {
         slot.protection = Protection::Tls(Box::new(session));
         slot.state = State::Securing;
         slot.handshake_time = thread_cpu_time() - begin;
-        self.flush(sessions, place);
+        self.flush(requester, place);
     }
 
     /// The handshake of TLS is over.
     fn secured(
         &mut self,
-        sessions: &mut Sessions<'_>,
+        requester: &mut impl Requester,
         place: u32,
         session: &Session,
     ) -> Result<(), Failure> {
@@ -266,30 +273,30 @@ impl<'a> Connections<'a> {
         if handshake.early_data == EarlyData::Accepted {
             self.early_was_taken(place);
         }
-        self.established(sessions, place);
+        self.established(requester, place);
         Ok(())
     }
 
     /// A connection can be used.
-    fn established(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+    fn established(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.now();
         let slot = &mut self.slots[place];
         slot.state = State::Open;
         slot.established = now;
         slot.free_since = now;
         slot.exchanges.could_leave(now);
-        sessions.has_connected(slot.owner);
+        requester.has_connected(slot.owner);
         self.context.tally.established(now);
-        self.flush(sessions, place);
-        self.offer(sessions, place);
+        self.flush(requester, place);
+        self.offer(requester, place);
         self.watch_idle(place);
     }
 
     /// Offers a connection that can take a request to the sessions that share it.
-    fn offer(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+    fn offer(&mut self, requester: &mut impl Requester, place: u32) {
         let slot = &self.slots[place];
         if slot.owner == Owner::Pool && slot.state == State::Open && slot.has_room() {
-            sessions.offer(place, slot.exchanges.is_empty());
+            requester.offer(place, slot.exchanges.is_empty());
         }
     }
 
@@ -302,34 +309,34 @@ impl<'a> Connections<'a> {
     }
 
     /// A connection failed, or could not be established.
-    fn fail(&mut self, sessions: &mut Sessions<'_>, place: u32, failure: Failure) {
+    fn fail(&mut self, requester: &mut impl Requester, place: u32, failure: Failure) {
         let slot = &self.slots[place];
         if matches!(slot.state, State::Connecting | State::Securing) {
-            self.not_connected(sessions, place, failure);
+            self.not_connected(requester, place, failure);
         }
         let machine = &mut self.slots[place].machine;
         machine.handle_failure(failure, self.context.now());
-        self.pump(sessions, place, &[]);
+        self.pump(requester, place, &[]);
     }
 
     /// Counts a connection that could not be established; its user waits a little.
-    fn not_connected(&mut self, sessions: &mut Sessions<'_>, place: u32, failure: Failure) {
+    fn not_connected(&mut self, requester: &mut impl Requester, place: u32, failure: Failure) {
         self.context
             .tally
             .connect_failed(failure, self.context.now());
-        sessions.has_not_connected(self.slots[place].owner, self.context.now());
+        requester.has_not_connected(self.slots[place].owner, self.context.now());
     }
 
     /// The machine is done with its connection. It is closed at once, unless the server is to close first,
     /// which keeps the local port free.
-    fn closed(&mut self, sessions: &mut Sessions<'_>, place: u32) {
-        self.detach(sessions, place);
+    fn closed(&mut self, requester: &mut impl Requester, place: u32) {
+        self.detach(requester, place);
         let slot = &mut self.slots[place];
         let reason = slot.machine.close_reason();
         let end = match reason {
-            Some(CloseReason::Finished) => End::Client,
-            Some(CloseReason::Failed(_)) => End::Failure,
-            _ => End::Server,
+            Some(CloseReason::Finished) => ConnectionEnd::Client,
+            Some(CloseReason::Failed(_)) => ConnectionEnd::Failure,
+            _ => ConnectionEnd::Server,
         };
         if slot.machine.is_quic() {
             return self.close_quic(place, end);
@@ -353,45 +360,50 @@ impl<'a> Connections<'a> {
     }
 
     /// Takes a connection from its owner: it will carry nothing more.
-    fn detach(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+    fn detach(&mut self, requester: &mut impl Requester, place: u32) {
         let owner = std::mem::replace(&mut self.slots[place].owner, Owner::Nothing);
-        sessions.has_lost(owner, place);
+        requester.has_lost(owner, place);
     }
 
     /// Closes a connection after the final messages of its protocols, where there are any and the connection is
     /// open.
-    fn close_with_words(&mut self, place: u32, end: End) {
+    fn close_with_words(&mut self, place: u32, end: ConnectionEnd) {
         let slot = &mut self.slots[place];
         let speaks = slot.machine.multiplexes() || matches!(slot.protection, Protection::Tls(_));
         if speaks && slot.state == State::Open {
-            slot.say_goodbye(end == End::Client);
+            slot.say_goodbye(end == ConnectionEnd::Client);
         }
         self.release(place, end);
     }
 
     /// Ends a connection from this side, together with its exchanges.
-    pub(super) fn finish(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+    pub(super) fn finish(&mut self, requester: &mut impl Requester, place: u32) {
         self.slots[place].machine.finish();
-        self.pump(sessions, place, &[]);
+        self.pump(requester, place, &[]);
     }
 
     /// Ends the shared connection with this number, unless it carries exchanges or has ended.
-    pub(super) fn finish_if_idle(&mut self, sessions: &mut Sessions<'_>, place: u32, number: u32) {
+    pub(super) fn finish_if_idle(
+        &mut self,
+        requester: &mut impl Requester,
+        place: u32,
+        number: u32,
+    ) {
         let slot = &self.slots[place];
         let is_the_same = slot.number == number && slot.owner == Owner::Pool;
         if is_the_same && slot.state == State::Open && slot.exchanges.is_empty() {
-            self.finish(sessions, place);
+            self.finish(requester, place);
         }
     }
 
     /// Closes the socket and frees the place. A failed connection is reset.
-    fn release(&mut self, place: u32, end: End) {
+    fn release(&mut self, place: u32, end: ConnectionEnd) {
         let now = self.context.now();
         self.count_frames(place, now);
         self.count_datagrams(place, now);
         let slot = &mut self.slots[place];
         if let Some(stream) = slot.stream.take()
-            && (end == End::Failure || self.context.shared.reset_on_close)
+            && (end == ConnectionEnd::Failure || self.context.shared.reset_on_close)
         {
             // If it fails there is no connection left to reset.
             let _ = socket::set_linger(&stream, Some(Duration::ZERO));
@@ -437,7 +449,7 @@ impl<'a> Connections<'a> {
                 tally.idled(slot.free_since, now);
             }
             if slot.is_established() && slot.state == State::Lingering {
-                tally.connection_ended(End::Server, slot.established, slot.served, now);
+                tally.connection_ended(ConnectionEnd::Server, slot.established, slot.served, now);
             } else if slot.is_established() {
                 tally.was_open(slot.established, now);
             }

@@ -8,106 +8,24 @@
 //! timers of the loop, exact to its clock.
 
 use std::io;
-use std::sync::Arc;
 
 use fathometer_analysis::load::Datagrams;
 use fathometer_http::client::RequestId;
-use fathometer_http::h1::client::Timeouts;
-use fathometer_http::h3::{Direction, client as http3};
-use fathometer_model::{Bytes, Failure, Instant, Seed};
-use fathometer_quic::{Handshake, Statistics, TransportSettings};
+use fathometer_http::h3::Direction;
+use fathometer_model::{Failure, Instant};
+use fathometer_quic::Handshake;
 use fathometer_sys::clock::thread_cpu_time;
 use fathometer_sys::poller::Ready;
-use fathometer_sys::udp::Batches;
 
-use super::super::sessions::Sessions;
-use super::super::timers::{Deadline, Timer};
-use super::super::{LoadError, Options, security};
-use super::Connections;
+use super::super::quic_plan::QuicPlan;
+use super::super::security;
+use super::super::tally::ConnectionEnd;
+use super::super::timers::Timer;
 use super::machine::Machine;
-use super::slot::{End, State};
-use crate::http3_client::{ClientSettings, Event, Http3Client};
-use fathometer_quic_sockets::Sockets;
-
-/// The settings of a test's connections.
-pub(crate) struct QuicPlan {
-    settings: Arc<ClientSettings>,
-    seed: Seed,
-}
-
-/// One connection.
-pub(super) struct QuicConnection {
-    pub(super) client: Http3Client,
-    /// When QUIC has something to do.
-    deadline: Deadline,
-    /// The first request that has no stream.
-    stalled: Option<RequestId>,
-    /// It failed before it was established, and that was counted.
-    is_refused: bool,
-    /// Figures that are already in the tally.
-    counted: Statistics,
-    batches: Batches,
-    overflowed: u64,
-    unsent: u64,
-}
-
-impl QuicConnection {
-    fn new(client: Http3Client) -> QuicConnection {
-        QuicConnection {
-            client,
-            deadline: Deadline::default(),
-            stalled: None,
-            is_refused: false,
-            counted: Statistics::default(),
-            batches: Batches::default(),
-            overflowed: 0,
-            unsent: 0,
-        }
-    }
-
-    /// Whether a request may be given to it: not while others wait for streams.
-    pub(super) fn can_request(&self) -> bool {
-        self.stalled.is_none() && self.client.http_ref().can_request()
-    }
-}
-
-impl QuicPlan {
-    pub(crate) fn new(options: &Options) -> Result<Option<QuicPlan>, LoadError> {
-        let policy = options.policy;
-        let Some(tls) = options
-            .tls
-            .as_ref()
-            .filter(|_| policy.protocol.is_over_quic())
-        else {
-            return Ok(None);
-        };
-        let http = http3::Config {
-            streams: policy.streams.map_or(u32::MAX, u32::from),
-            // The loop enforces time limits.
-            timeouts: Timeouts {
-                head: None,
-                idle: None,
-                total: None,
-                ..Timeouts::default()
-            },
-            ..http3::Config::default()
-        };
-        let transport = TransportSettings {
-            stream_window: Bytes(options.windows.stream.into()),
-            connection_window: Some(Bytes(options.windows.connection.into())),
-            // The exchanges of a silent server time out.
-            max_idle: None,
-            ..TransportSettings::client()
-        };
-        let sockets = Sockets::default().offloaded(options.udp_offload);
-        let settings = ClientSettings::new(tls, transport, sockets, http)
-            .map_err(|error| LoadError::Quic(error.to_string()))?;
-        Ok(Some(QuicPlan {
-            settings: Arc::new(settings),
-            seed: options.seed.stream("load.quic"),
-        }))
-    }
-}
+use super::quic_connection::QuicConnection;
+use super::slot::State;
+use super::{Connections, Requester};
+use crate::http3_client::{Event, Http3Client};
 
 impl Connections<'_> {
     /// Creates a client for a connection to one of the policy's hosts, and watches its socket under a token.
@@ -139,7 +57,7 @@ impl Connections<'_> {
     }
 
     /// Handles an event of a QUIC socket.
-    pub(super) fn serve_quic(&mut self, sessions: &mut Sessions<'_>, place: u32, ready: Ready) {
+    pub(super) fn serve_quic(&mut self, requester: &mut impl Requester, place: u32, ready: Ready) {
         if let Some(quic) = self.slots[place].machine.quic() {
             // Using the socket reports its errors.
             let readable = ready.readable || ready.ended;
@@ -147,12 +65,12 @@ impl Connections<'_> {
         }
         // A connection that is already queued for reading gets no second turn.
         if !self.slots[place].unread {
-            self.read_quic(sessions, place);
+            self.read_quic(requester, place);
         }
     }
 
     /// Receives what there is, for one turn, and handles it.
-    pub(super) fn read_quic(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+    pub(super) fn read_quic(&mut self, requester: &mut impl Requester, place: u32) {
         self.context.tick();
         let now = self.context.now();
         let slot = &mut self.slots[place];
@@ -174,12 +92,12 @@ impl Connections<'_> {
         if more {
             self.to_read.add(place, &mut slot.unread);
         }
-        self.drive(sessions, place);
+        self.drive(requester, place);
         self.make_dirty(place);
     }
 
     /// Handles all events of a connection.
-    pub(super) fn drive(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+    pub(super) fn drive(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.now();
         let generation = self.slots[place].generation;
         loop {
@@ -195,7 +113,7 @@ impl Connections<'_> {
                 Some(Event::Http(event)) => event.without_content(),
                 Some(Event::Established(handshake)) => {
                     let handshake = handshake.clone();
-                    self.quic_established(sessions, place, &handshake);
+                    self.quic_established(requester, place, &handshake);
                     continue;
                 }
                 // The machine reported its own end before, and the slot is free.
@@ -206,15 +124,20 @@ impl Connections<'_> {
             if let Some(failure) = failure.filter(|_| !is_refused)
                 && slot.state == State::Connecting
             {
-                self.not_connected(sessions, place, failure);
+                self.not_connected(requester, place, failure);
             }
             if let Some(event) = event {
-                self.deal_with(sessions, place, event);
+                self.deal_with(requester, place, event);
             }
         }
     }
 
-    fn quic_established(&mut self, sessions: &mut Sessions<'_>, place: u32, handshake: &Handshake) {
+    fn quic_established(
+        &mut self,
+        requester: &mut impl Requester,
+        place: u32,
+        handshake: &Handshake,
+    ) {
         let agrees = self
             .context
             .shared
@@ -222,7 +145,7 @@ impl Connections<'_> {
             .as_ref()
             .is_some_and(|tls| tls.agrees(handshake.protocol.as_deref()));
         if !agrees {
-            return self.fail(sessions, place, Failure::TlsFailed);
+            return self.fail(requester, place, Failure::TlsFailed);
         }
         let now = self.context.now();
         let slot = &mut self.slots[place];
@@ -230,11 +153,11 @@ impl Connections<'_> {
         self.context.tally.reached(now.since(slot.opened), now);
         let handshakes = self.context.tally.handshakes(now);
         security::count_quic(handshakes, handshake, slot.handshake_time);
-        self.established(sessions, place);
+        self.established(requester, place);
     }
 
     /// Sends what may be sent, and sets the connection's timer.
-    pub(super) fn flush_quic(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+    pub(super) fn flush_quic(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.exact_time();
         let slot = &mut self.slots[place];
         let Machine::Quic(Some(quic)) = &mut slot.machine else {
@@ -266,10 +189,10 @@ impl Connections<'_> {
             self.wake_quic(place, due);
         }
         if was_stalled.is_some() && stalled.is_none() {
-            self.has_room_again(sessions, place);
+            self.has_room_again(requester, place);
         }
         if has_ended {
-            self.drive(sessions, place);
+            self.drive(requester, place);
         }
     }
 
@@ -281,7 +204,7 @@ impl Connections<'_> {
     }
 
     /// The timer of a connection is due.
-    pub(crate) fn quic_is_due(&mut self, sessions: &mut Sessions<'_>, place: u32, at: Instant) {
+    pub(crate) fn quic_is_due(&mut self, requester: &mut impl Requester, place: u32, at: Instant) {
         let now = self.context.now();
         let Some(quic) = self.slots[place].machine.quic() else {
             return;
@@ -295,12 +218,12 @@ impl Connections<'_> {
             Some(due) => return self.wake_quic(place, due),
             None => return,
         }
-        self.drive(sessions, place);
+        self.drive(requester, place);
         self.make_dirty(place);
     }
 
     /// The machine is done: notifies the server and frees the slot.
-    pub(super) fn close_quic(&mut self, place: u32, end: End) {
+    pub(super) fn close_quic(&mut self, place: u32, end: ConnectionEnd) {
         if let Some(quic) = self.slots[place].machine.quic() {
             quic.client.flush(self.context.now());
         }

@@ -8,6 +8,7 @@ use fathometer_tls::Session;
 
 use super::super::frames::Counted;
 use super::super::shared::Limits;
+use super::super::tally::ConnectionEnd;
 use super::super::timers::{Deadline, NEVER};
 use super::in_flight::InFlight;
 use super::machine::Machine;
@@ -32,17 +33,6 @@ pub(super) enum State {
     Open,
     /// Done; waiting for the server to close first, so that the local port is free at once.
     Lingering,
-}
-
-/// Which side ended a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    /// This side, with nothing more to request.
-    Client,
-    /// The server, or this side because the server announced it.
-    Server,
-    /// Neither: it failed.
-    Failure,
 }
 
 /// What protects the bytes of a connection.
@@ -132,7 +122,7 @@ pub(super) struct Slot {
     /// The server has announced how many streams it allows.
     pub(super) knows_server: bool,
     /// How it ended; set when the machine is done while its input is still borrowed.
-    pub(super) ending: Option<End>,
+    pub(super) ending: Option<ConnectionEnd>,
     /// The most exchanges in flight on it at a time since frames were last counted.
     pub(super) most_streams: u32,
     /// Frames that are already in the tally.

@@ -15,9 +15,9 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::super::context::Context;
 use super::super::exchange::Exchange;
-use super::super::sessions::Sessions;
-use super::Connections;
-use super::slot::{End, Protection, Slot, State};
+use super::super::tally::ConnectionEnd;
+use super::slot::{Protection, Slot, State};
+use super::{Connections, Requester};
 
 /// Full buffers read from one connection before others get a turn.
 const READS_IN_A_ROW: usize = 8;
@@ -123,18 +123,18 @@ impl Slot {
 impl Connections<'_> {
     /// Writes what the connections have to write, in the order of the instants at which they had it: the oldest
     /// request that is due must not wait for the others.
-    pub(crate) fn write_all(&mut self, sessions: &mut Sessions<'_>) {
+    pub(crate) fn write_all(&mut self, requester: &mut impl Requester) {
         while let Some(place) = self.to_write.next() {
             self.slots[place].dirty = false;
-            self.flush(sessions, place);
+            self.flush(requester, place);
         }
     }
 
     /// Writes what a connection has to write, as far as the kernel takes it.
-    pub(super) fn flush(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+    pub(super) fn flush(&mut self, requester: &mut impl Requester, place: u32) {
         let slot = &mut self.slots[place];
         if slot.machine.is_quic() {
-            return self.flush_quic(sessions, place);
+            return self.flush_quic(requester, place);
         }
         let is_usable = match (slot.state, &slot.protection) {
             (State::Open, Protection::None) => slot.write_plain(&mut self.context),
@@ -149,12 +149,12 @@ impl Connections<'_> {
     }
 
     /// Continues reading the connection that has waited longest for another turn. False: none waits.
-    pub(crate) fn read_next(&mut self, sessions: &mut Sessions<'_>, buffer: &mut [u8]) -> bool {
+    pub(crate) fn read_next(&mut self, requester: &mut impl Requester, buffer: &mut [u8]) -> bool {
         let Some(place) = self.to_read.next() else {
             return false;
         };
         self.slots[place].unread = false;
-        self.read(sessions, place, true, buffer);
+        self.read(requester, place, true, buffer);
         true
     }
 
@@ -162,14 +162,14 @@ impl Connections<'_> {
     /// later data. Only an end that was already reported has to be read explicitly.
     pub(super) fn read(
         &mut self,
-        sessions: &mut Sessions<'_>,
+        requester: &mut impl Requester,
         place: u32,
         ended: bool,
         buffer: &mut [u8],
     ) {
         let slot = &self.slots[place];
         if slot.machine.is_quic() {
-            return self.read_quic(sessions, place);
+            return self.read_quic(requester, place);
         }
         let generation = slot.generation;
         for _ in 0..READS_IN_A_ROW {
@@ -193,21 +193,23 @@ impl Connections<'_> {
                 Err(Errno::AGAIN) => return,
                 // Data that arrives now answers no request.
                 Ok((1.., _)) if state == State::Lingering => {}
-                _ if state == State::Lingering => return self.release(place, End::Server),
-                Ok((0, _)) => return self.ended_there(sessions, place),
+                _ if state == State::Lingering => {
+                    return self.release(place, ConnectionEnd::Server);
+                }
+                Ok((0, _)) => return self.ended_there(requester, place),
                 Ok((length, _)) => {
                     let slot = &mut self.slots[place];
                     slot.heard = self.context.now();
                     match slot.protection {
-                        Protection::None => self.pump(sessions, place, &buffer[..length]),
-                        _ => self.open_sealed(sessions, place, &mut buffer[..length]),
+                        Protection::None => self.pump(requester, place, &buffer[..length]),
+                        _ => self.open_sealed(requester, place, &mut buffer[..length]),
                     }
                     if length < buffer.len() && !ended {
                         return;
                     }
                 }
                 Err(error) => {
-                    return self.fail(sessions, place, socket::classify(&error.into()));
+                    return self.fail(requester, place, socket::classify(&error.into()));
                 }
             }
         }
@@ -216,7 +218,7 @@ impl Connections<'_> {
     }
 
     /// Decrypts what was received over TLS and feeds the machine with it.
-    fn open_sealed(&mut self, sessions: &mut Sessions<'_>, place: u32, octets: &mut [u8]) {
+    fn open_sealed(&mut self, requester: &mut impl Requester, place: u32, octets: &mut [u8]) {
         let slot = &mut self.slots[place];
         // The session lends the decrypted data, and the machine's events are handled meanwhile.
         let Protection::Tls(mut tls) = std::mem::replace(&mut slot.protection, Protection::Lent)
@@ -224,8 +226,8 @@ impl Connections<'_> {
             return;
         };
         let outcome = match slot.state {
-            State::Securing => self.shake_hands(sessions, place, &mut tls, octets),
-            _ => self.open_records(sessions, place, &mut tls, octets),
+            State::Securing => self.shake_hands(requester, place, &mut tls, octets),
+            _ => self.open_records(requester, place, &mut tls, octets),
         };
         let is_closed = tls.is_closed_by_peer();
         let wants_transmit = tls.wants_transmit();
@@ -237,19 +239,19 @@ impl Connections<'_> {
         if let Err(failure) = outcome {
             // An alert gives the reason.
             slot.say_goodbye(false);
-            return self.fail(sessions, place, failure);
+            return self.fail(requester, place, failure);
         }
         if wants_transmit || !slot.machine.transmit().is_empty() {
             self.make_dirty(place);
         }
         if is_closed {
-            self.ended_there(sessions, place);
+            self.ended_there(requester, place);
         }
     }
 
     fn open_records(
         &mut self,
-        sessions: &mut Sessions<'_>,
+        requester: &mut impl Requester,
         place: u32,
         tls: &mut Session,
         octets: &mut [u8],
@@ -257,7 +259,7 @@ impl Connections<'_> {
         let mut input = octets;
         loop {
             match tls.open(&mut input, self.context.now()) {
-                Ok(Some(plain)) => self.pump(sessions, place, plain),
+                Ok(Some(plain)) => self.pump(requester, place, plain),
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(error.failure()),
             }
@@ -268,7 +270,7 @@ impl Connections<'_> {
     /// is passed on only after the machine's accepted early data is marked as sent.
     fn shake_hands(
         &mut self,
-        sessions: &mut Sessions<'_>,
+        requester: &mut impl Requester,
         place: u32,
         tls: &mut Session,
         octets: &[u8],
@@ -278,10 +280,10 @@ impl Connections<'_> {
         self.slots[place].handshake_time += thread_cpu_time() - begin;
         received.map_err(|error| error.failure())?;
         if tls.is_established() {
-            self.secured(sessions, place, tls)?;
+            self.secured(requester, place, tls)?;
             let mut plain = [0; 4096];
             while let length @ 1.. = tls.read(&mut plain) {
-                self.pump(sessions, place, &plain[..length]);
+                self.pump(requester, place, &plain[..length]);
             }
         }
         Ok(())
@@ -302,7 +304,7 @@ impl Connections<'_> {
     }
 
     /// The server has closed its side.
-    fn ended_there(&mut self, sessions: &mut Sessions<'_>, place: u32) {
+    fn ended_there(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.now();
         let slot = &mut self.slots[place];
         if slot.state != State::Open && slot.state != State::Securing {
@@ -310,7 +312,7 @@ impl Connections<'_> {
         }
         slot.closed_there = true;
         if slot.state == State::Securing {
-            return self.fail(sessions, place, Failure::ClosedEarly);
+            return self.fail(requester, place, Failure::ClosedEarly);
         }
         // Over TLS an end without close_notify may not come from the server.
         let is_cut = match &mut slot.protection {
@@ -322,7 +324,7 @@ impl Connections<'_> {
             true => slot.machine.handle_failure(Failure::Truncated, now),
             false => slot.machine.handle_eof(now),
         }
-        self.pump(sessions, place, &[]);
+        self.pump(requester, place, &[]);
     }
 }
 

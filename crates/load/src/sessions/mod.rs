@@ -14,7 +14,7 @@ use fathometer_model::{Failure, Instant, Outcome};
 use fathometer_workload::plan::{PageId, PageTargets};
 
 use super::CONNECT_PAUSE;
-use super::connections::{Connections, Owner};
+use super::connections::{Connections, Owner, Requester};
 use super::context::Context;
 use super::exchange::Exchange;
 use super::shared::Shared;
@@ -134,14 +134,6 @@ impl<'a> Sessions<'a> {
         self.in_flight == 0 && !waiting && (context.is_planned_out() || is_exhausted())
     }
 
-    /// Closes the intervals of the timeline that are over.
-    pub(super) fn close_past_intervals(&mut self, context: &mut Context<'_>) {
-        while context.now() >= context.tally.interval_end() {
-            let end = context.tally.interval_end();
-            self.close_interval(context, end);
-        }
-    }
-
     /// Closes the current interval, which ends at `end`.
     pub(super) fn close_interval(&mut self, context: &mut Context<'_>, end: Instant) {
         if let SessionSource::Arrivals(open) = &mut self.source {
@@ -250,6 +242,12 @@ impl<'a> Sessions<'a> {
         }
     }
 
+    /// Lets a user continue as soon as the current step is done.
+    fn make_ready(&mut self, place: u32) {
+        let user = &mut self.users[place as usize];
+        self.ready.add(place, &mut user.queued);
+    }
+
     fn user(&mut self, place: u32) -> &mut User {
         &mut self.users[place as usize]
     }
@@ -265,29 +263,24 @@ fn unfinished(context: &mut Context<'_>, exchange: &Exchange, user: u32, connect
         .row(exchange, user, connection, &nothing, outcome, now);
 }
 
-/// What connections report.
-impl Sessions<'_> {
-    /// The number in the whole test of the user of an exchange.
-    pub(super) fn number(&self, exchange: &Exchange) -> u32 {
+impl Requester for Sessions<'_> {
+    fn number(&self, exchange: &Exchange) -> u32 {
         self.users[exchange.user() as usize].number as u32
     }
 
-    /// A connection can be used.
-    pub(super) fn has_connected(&mut self, owner: Owner) {
+    fn has_connected(&mut self, owner: Owner) {
         if let Owner::User(place) = owner {
             self.user(place).connected += 1;
         }
     }
 
-    /// A connection could not be established: its user waits a little.
-    pub(super) fn has_not_connected(&mut self, owner: Owner, now: Instant) {
+    fn has_not_connected(&mut self, owner: Owner, now: Instant) {
         if let Owner::User(place) = owner {
             self.user(place).pause_until = now + CONNECT_PAUSE;
         }
     }
 
-    /// A connection has ended, or carries nothing more.
-    pub(super) fn has_lost(&mut self, owner: Owner, place: u32) {
+    fn has_lost(&mut self, owner: Owner, place: u32) {
         match owner {
             Owner::User(user) => self.user(user).connections.remove(place),
             Owner::Pool => {
@@ -299,35 +292,33 @@ impl Sessions<'_> {
         }
     }
 
-    /// A shared connection can take a request.
-    pub(super) fn offer(&mut self, place: u32, is_idle: bool) {
+    fn offer(&mut self, place: u32, is_idle: bool) {
         if let Some(open) = self.open_loop_mut() {
             open.pool.offer(place, is_idle);
         }
     }
 
-    /// A connection may take more than before.
-    pub(super) fn has_room(&mut self, owner: Owner) {
+    fn has_room(&mut self, owner: Owner) {
         if let Owner::User(place) = owner {
             self.make_ready(place);
         }
     }
 
-    /// An exchange is to be given to another connection.
-    pub(super) fn retry(&mut self, exchange: Exchange) {
+    fn retry(&mut self, exchange: Exchange) {
         let user = self.user(exchange.user());
         user.in_flight -= 1;
         user.backlog.push(exchange);
         self.make_ready(exchange.user());
     }
 
-    /// An exchange has ended, complete or not.
-    pub(super) fn has_ended(
-        &mut self,
-        context: &mut Context<'_>,
-        exchange: &Exchange,
-        complete: bool,
-    ) {
+    fn close_past_intervals(&mut self, context: &mut Context<'_>) {
+        while context.now() >= context.tally.interval_end() {
+            let end = context.tally.interval_end();
+            self.close_interval(context, end);
+        }
+    }
+
+    fn has_ended(&mut self, context: &mut Context<'_>, exchange: &Exchange, complete: bool) {
         self.in_flight -= 1;
         self.ended += 1;
         let now = context.now();
@@ -343,12 +334,6 @@ impl Sessions<'_> {
             user.page.failed();
         }
         self.make_ready(exchange.user());
-    }
-
-    /// Lets a user continue as soon as the current step is done.
-    fn make_ready(&mut self, place: u32) {
-        let user = &mut self.users[place as usize];
-        self.ready.add(place, &mut user.queued);
     }
 }
 

@@ -20,8 +20,9 @@ use fathometer_tls::{
 use super::super::{Failure, usage};
 use super::quic;
 use fathometer_files::key_log::KeyLogFile;
-use fathometer_load::security::{agreement, without_port};
+use fathometer_load::security::agreement;
 use fathometer_load::url::Url;
+use fathometer_load::without_port;
 
 /// The list of authorities that this system trusts: first the path of Debian and its derivatives, then that of
 /// Fedora.

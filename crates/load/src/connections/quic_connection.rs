@@ -1,0 +1,44 @@
+//! The state of a connection of HTTP/3.
+
+use fathometer_http::client::RequestId;
+use fathometer_quic::Statistics;
+use fathometer_sys::udp::Batches;
+
+use super::super::timers::Deadline;
+use crate::http3_client::Http3Client;
+
+/// A connection of HTTP/3, with its transport.
+pub(super) struct QuicConnection {
+    pub(super) client: Http3Client,
+    /// When QUIC has something to do.
+    pub(super) deadline: Deadline,
+    /// The first request that has no stream.
+    pub(super) stalled: Option<RequestId>,
+    /// It failed before it was established, and that was counted.
+    pub(super) is_refused: bool,
+    /// Figures that are already in the tally.
+    pub(super) counted: Statistics,
+    pub(super) batches: Batches,
+    pub(super) overflowed: u64,
+    pub(super) unsent: u64,
+}
+
+impl QuicConnection {
+    pub(super) fn new(client: Http3Client) -> QuicConnection {
+        QuicConnection {
+            client,
+            deadline: Deadline::default(),
+            stalled: None,
+            is_refused: false,
+            counted: Statistics::default(),
+            batches: Batches::default(),
+            overflowed: 0,
+            unsent: 0,
+        }
+    }
+
+    /// Whether a request may be given to it: not while others wait for streams.
+    pub(super) fn can_request(&self) -> bool {
+        self.stalled.is_none() && self.client.http_ref().can_request()
+    }
+}

@@ -1,0 +1,34 @@
+//! The names of the hosts of a test.
+
+/// The names of a policy's hosts: the first is the server's name, the others have `s1.` and so on in front of
+/// it.
+pub(super) fn host_names(host: &str, hosts: u16) -> Vec<String> {
+    let others = (1..hosts).map(|number| format!("s{number}.{host}"));
+    std::iter::once(host.to_owned()).chain(others).collect()
+}
+
+/// A host without its port, and without the brackets of an IPv6 address.
+pub fn without_port(host: &str) -> &str {
+    if let Some((address, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return address;
+    }
+    host.rsplit_once(':').map_or(host, |(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_no_part_of_a_name() {
+        for (host, name) in [
+            ("example.org", "example.org"),
+            ("example.org:8443", "example.org"),
+            ("127.0.0.1:8443", "127.0.0.1"),
+            ("[::1]:8443", "::1"),
+            ("[::1]", "::1"),
+        ] {
+            assert_eq!(without_port(host), name);
+        }
+    }
+}
