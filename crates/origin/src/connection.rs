@@ -14,13 +14,11 @@ use mio::net::TcpStream;
 
 use super::OriginStatistics;
 use super::access_log::AccessLog;
-use super::machine::{Action, Common, Machine};
+use super::machine::{Action, Common, Machine, SLICES};
 use super::secure::{Flow, Secure};
 use super::timers::Alarm;
 use fathometer_sys::stderr::say;
 
-/// Slices handed to the kernel in one call.
-pub(super) const SLICES: usize = 64;
 /// Slices of together at most this many bytes are copied into one: a short copy is cheaper than the kernel's
 /// handling of a list.
 const PUT_TOGETHER: usize = 4 * 1024;

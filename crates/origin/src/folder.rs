@@ -34,20 +34,18 @@ use fathometer_sys::clock;
 use rustix::fs;
 use rustix::io::Errno;
 
-use super::kept::{KeptPackages, PackageFolder};
+use super::kept::PackageFolder;
 use super::listing;
 use super::root::{Found, Identity, Opened, Refused, Root};
 use fathometer_files::site_folder::media_type;
+
+pub use super::root::SETTLED;
 
 /// Files of up to this many bytes are kept in memory.
 pub const SMALL: u64 = 64 * 1024;
 
 /// An entry that was checked within this time is served without another check.
 pub const FRESH: Duration = Duration::from_secs(1);
-
-/// After a file was unchanged for this long, any further change shows in its times. The times of some file
-/// systems have whole seconds.
-pub const SETTLED: Duration = Duration::from_secs(2);
 
 /// The approximate memory of an entry besides its content, in bytes.
 const ENTRY: u64 = 512;
@@ -71,8 +69,17 @@ pub struct FolderStore {
     bounds: Bounds,
     cache: Mutex<Cache>,
     /// Packages made of its files.
-    packages: Option<Box<KeptPackages>>,
+    packages: Option<Box<Packages>>,
     reads: AtomicU64,
+}
+
+/// The packages made of the files of a folder. Stores of the same files may share the folder of packages: packages of the
+/// same name have the same bytes.
+#[derive(Debug)]
+struct Packages {
+    folder: PackageFolder,
+    /// A store of that folder.
+    files: FolderStore,
 }
 
 impl FolderStore {
@@ -97,7 +104,10 @@ impl FolderStore {
         self.bounds.octets -= share.octets;
         self.bounds.descriptors -= share.descriptors;
         let files = FolderStore::open(packages.path(), share)?;
-        self.packages = Some(Box::new(KeptPackages::new(packages.clone(), files)));
+        self.packages = Some(Box::new(Packages {
+            folder: packages.clone(),
+            files,
+        }));
         Ok(self)
     }
 
@@ -184,27 +194,27 @@ impl Store for FolderStore {
 
     fn keep(&self, name: &str, length: u64, write: &mut WriteAll<'_>) -> bool {
         match &self.packages {
-            Some(packages) => packages.keep(name, length, write).is_ok(),
+            Some(packages) => packages.folder.keep(name, length, write).is_ok(),
             None => false,
         }
     }
 
     fn kept(&self, name: &str, now: Instant) -> Lookup {
         match &self.packages {
-            Some(packages) => packages.find(name, now),
+            Some(packages) => packages.files.find(format!("/{name}").as_bytes(), now),
             None => Lookup::Missing,
         }
     }
 
     fn forget(&self, name: &str) {
         if let Some(packages) = &self.packages {
-            packages.forget(name);
+            packages.folder.forget(name);
         }
     }
 
     fn take_work(&self) -> Work {
         let of_packages = match &self.packages {
-            Some(packages) => packages.take_work(),
+            Some(packages) => packages.files.take_work(),
             None => Work::default(),
         };
         Work {
@@ -626,5 +636,33 @@ mod tests {
         assert!(cache.descriptors > 0);
         let sum: u64 = cache.entries.iter().map(|entry| entry.octets).sum();
         assert_eq!(cache.octets, sum);
+    }
+
+    #[test]
+    fn packages_are_found_and_their_opens_counted() {
+        let (folder, kept) = (
+            tempfile::tempdir().unwrap(),
+            PackageFolder::temporary().unwrap(),
+        );
+        let bounds = Bounds {
+            octets: 1 << 20,
+            descriptors: 4,
+        };
+        let store = FolderStore::open(folder.path(), bounds)
+            .unwrap()
+            .with_packages(&kept)
+            .unwrap();
+        let mut write = |sink: &mut dyn FnMut(&[u8]) -> bool| sink(b"content");
+        assert!(store.keep("1.objp", 7, &mut write));
+        let Lookup::Found(resource) = store.kept("1.objp", Instant::ZERO) else {
+            panic!("the package is not found");
+        };
+        let Stored::Memory(body) = resource.variants()[0].octets() else {
+            panic!("a small file is in memory");
+        };
+        assert_eq!(body.bytes().as_ref(), b"content");
+        let work = store.take_work();
+        assert_eq!((work.opens, work.reads), (1, 1));
+        assert_eq!(store.take_work(), Work::default());
     }
 }

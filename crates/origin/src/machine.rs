@@ -12,6 +12,9 @@ use super::protocols::Protocols;
 
 pub(super) use fathometer_http::h1::server::Action;
 
+/// Slices handed to the kernel in one call.
+pub(super) const SLICES: usize = 64;
+
 /// A protocol machine. The one of HTTP/1 is not boxed, because it is the smaller one and the most frequent.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)]

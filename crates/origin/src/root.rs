@@ -13,7 +13,6 @@ use fathometer_model::ContentCoding;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use super::folder::SETTLED;
 use fathometer_files::site_folder::CODINGS;
 
 /// The folder, from which all paths start.
@@ -44,6 +43,10 @@ pub(super) enum Refused {
     Forbidden,
     Overloaded,
 }
+
+/// After a file was unchanged for this long, any further change shows in its times. The times of some file
+/// systems have whole seconds.
+pub const SETTLED: Duration = Duration::from_secs(2);
 
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)

@@ -17,8 +17,7 @@ use mio::net::TcpStream;
 use rustix::io::Errno;
 
 use super::OriginStatistics;
-use super::connection::SLICES;
-use super::machine::Machine;
+use super::machine::{Machine, SLICES};
 
 /// Bytes of files that are read at a time.
 const FILE_OCTETS: usize = 64 * 1024;
