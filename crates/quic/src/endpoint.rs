@@ -12,25 +12,21 @@ use quinn_proto::{
 };
 
 use crate::connection::Connection;
+use crate::connection_key::ConnectionKey;
 use crate::event::Event;
 use crate::half_open::Handshakes;
 use crate::handshake::is_retry;
 use crate::identifiers::Identifiers;
 use crate::memory::SendMemory;
 use crate::session::VERSION;
-use crate::settings::{
-    ClientTls, HalfOpen, Qlog, QlogWriter, ServerSettings, SettingsError, TransportSettings,
-};
+use crate::settings::{ClientTls, HalfOpen, Qlog, QlogWriter, ServerSettings, TransportSettings};
+use crate::settings_error::SettingsError;
 use crate::timeline::{TokenTime, from_machine, to_machine};
 
 /// Largest UDP payload that peers may send, in bytes.
 const LARGEST_RECEIVED: u16 = 65_527;
 /// Most responses without a connection that wait to be sent; further ones are dropped, as a network would do.
 const MOST_RESPONSES: usize = 1024;
-
-/// Identifies one connection of an endpoint, until its [`Event::Drained`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionKey(pub u32);
 
 /// Datagrams to send. Their bytes are in the given buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fathometer_model::Instant;
 
-use crate::endpoint::ConnectionKey;
+use crate::connection_key::ConnectionKey;
 
 /// Identifies a handshake permanently, because connection keys are reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

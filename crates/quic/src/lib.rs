@@ -27,6 +27,7 @@
 mod budget;
 mod congestion;
 mod connection;
+mod connection_key;
 mod endpoint;
 mod event;
 mod half_open;
@@ -36,17 +37,20 @@ mod identifiers;
 mod memory;
 mod session;
 mod settings;
+mod settings_error;
 mod statistics;
 mod timeline;
 
 pub use connection::{Connection, ReadEnd, StreamError};
-pub use endpoint::{ConnectError, ConnectionKey, Endpoint, EndpointCounts, Transmit};
+pub use connection_key::ConnectionKey;
+pub use endpoint::{ConnectError, Endpoint, EndpointCounts, Transmit};
 pub use event::{CloseKind, Closed, Closer, Event};
 pub use handshake::{EarlyData, Handshake, Volume};
 pub use settings::{
-    AckFrequency, ClientTls, Congestion, HalfOpen, QlogWriter, ServerSettings, SettingsError,
-    TransportSettings, Waiting,
+    AckFrequency, ClientTls, Congestion, HalfOpen, QlogWriter, ServerSettings, TransportSettings,
+    Waiting,
 };
+pub use settings_error::SettingsError;
 pub use statistics::Statistics;
 
 /// The side that opened a stream and its kind, from its identifier (RFC 9000 section 2.1).

@@ -27,7 +27,7 @@ use rustls::quic::{
 use rustls::{CipherSuite, HandshakeKind};
 
 use crate::hello::Hellos;
-use crate::settings::SettingsError;
+use crate::settings_error::SettingsError;
 
 /// The supported version of QUIC (RFC 9000).
 pub(crate) const VERSION: u32 = 1;
