@@ -19,7 +19,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 
-use crate::SettingsError;
+use crate::settings_error::SettingsError;
 
 /// An object identifier below a private arc: an extension without meaning, which only adds size.
 const PADDING: [u64; 9] = [1, 3, 6, 1, 4, 1, 61_157, 1, 1];

@@ -54,6 +54,7 @@ mod failure;
 mod handshake;
 mod session;
 mod settings;
+mod settings_error;
 
 pub use certificate::{Identity, Roots};
 pub use failure::{Alert, TlsFailure};
@@ -62,5 +63,6 @@ pub use rustls;
 pub use session::{Session, fuzz};
 pub use settings::{
     CipherSuite, ClientCertificates, ClientOptions, ClientSettings, FirstRecords, Group,
-    KeyLogSink, ServerOptions, ServerSettings, SettingsError, Tickets, Verification, Version,
+    KeyLogSink, ServerOptions, ServerSettings, Tickets, Verification, Version,
 };
+pub use settings_error::SettingsError;

@@ -15,6 +15,8 @@ use std::sync::Arc;
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, ring};
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 
+use crate::settings_error::SettingsError;
+
 pub use client::{ClientOptions, ClientSettings, Verification};
 pub(crate) use clock::Clock;
 pub use key_log::KeyLogSink;
@@ -25,43 +27,6 @@ pub(crate) use watch::{Noted, take_noted};
 pub(crate) const LARGEST_RECORD: usize = 16 * 1024;
 /// A smaller record would be mostly overhead; rustls accepts none either.
 const SMALLEST_RECORD: usize = 32;
-
-/// Why settings cannot be used. Fits "TLS settings: {error}".
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
-    /// A file of certificates or keys cannot be used.
-    #[error("{file}: {problem}")]
-    File {
-        /// The file, as the user named it.
-        file: String,
-        /// The problem with it.
-        problem: String,
-    },
-    /// A certificate cannot be created.
-    #[error("a certificate cannot be made: {0}")]
-    Making(String),
-    /// An unknown word.
-    #[error("unknown {kind} {word:?}: supported are {known}")]
-    Unknown {
-        /// The kind of thing that it should name.
-        kind: &'static str,
-        /// The word.
-        word: String,
-        /// All allowed words.
-        known: String,
-    },
-    /// An impossible record size.
-    #[error("records of {0} bytes: a record holds 32 to 16384")]
-    RecordSize(usize),
-    /// Early data with tickets that do not protect it from replay.
-    #[error(
-        "early data requires that the server stores the sessions of its tickets, so that each is used once"
-    )]
-    EarlyDataNeedsState,
-    /// The settings contradict each other.
-    #[error("{0}")]
-    Contradiction(String),
-}
 
 /// A version of TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
