@@ -13,8 +13,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::Machine;
+use crate::clock::thread_cpu_time;
 use crate::error::{Doing, Result, check};
-use crate::probe::thread_time;
 use crate::sched;
 
 /// Iterations between two checks whether to end: some tenths of a millisecond.
@@ -82,12 +82,12 @@ pub fn spent() -> Duration {
 }
 
 fn spin_until(end: &AtomicBool) {
-    let mut counted = thread_time();
+    let mut counted = thread_cpu_time();
     while !end.load(Ordering::Relaxed) {
         for _ in 0..TURNS {
             hint::spin_loop();
         }
-        let now = thread_time();
+        let now = thread_cpu_time();
         let nanoseconds = now.saturating_sub(counted).as_nanos() as u64;
         SPENT.fetch_add(nanoseconds, Ordering::Relaxed);
         counted = now;

@@ -6,7 +6,7 @@
 //!
 //! - [`clock`], [`wait`]: time, and waiting for it
 //! - [`poller`]: waiting for many sockets
-//! - [`privilege`]: the privileges to create namespaces, and what this machine allows
+//! - [`privilege`], [`abilities`]: the privileges to create namespaces, and what this machine allows
 //! - [`namespace`], [`netlink`], [`tun`]: hosts and the devices between them
 //! - [`era`]: the TCP settings of a host, applied and recorded
 //! - [`counters`]: the TCP counters of a host
@@ -31,6 +31,8 @@
 
 #![allow(unsafe_code, reason = "it is the one crate that calls the system")]
 
+pub mod abilities;
+mod applied_limit;
 pub mod awake;
 pub mod cgroup;
 pub mod clock;
@@ -48,6 +50,7 @@ pub mod packet_ring;
 pub mod page_cache;
 pub mod pcapng;
 pub mod poller;
+mod pressure;
 pub mod priority;
 pub mod privilege;
 pub mod probe;

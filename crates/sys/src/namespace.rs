@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-use crate::cgroup::AppliedLimit;
+use crate::applied_limit::AppliedLimit;
 use crate::era::{self, SettingOutcome};
 use crate::error::{Doing, Error, Result};
 use crate::netlink::Netlink;

@@ -1,27 +1,15 @@
-//! The privileges to create namespaces and devices, and what this machine allows.
+//! The privileges to create namespaces and devices.
 //!
 //! They come from root, or from a user namespace: in it this program is root over the network namespaces that
 //! it creates, and over nothing else. No program has to be installed set-uid.
 
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::Path;
-use std::time::Duration;
+use std::io;
 
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Clock;
-use crate::error::{Doing, Error, Result, check};
-use crate::namespace::Namespace;
-use crate::process::Session;
-use crate::tun::Tun;
-use crate::wait::Waiter;
-
-/// The shell that runs the commands of users.
-const SHELL: &str = "/bin/sh";
+use crate::error::{Error, Result};
 
 const CAP_NET_ADMIN: u64 = 1 << 12;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
@@ -76,122 +64,6 @@ pub fn acquire() -> Result<Privilege> {
         ));
     }
     Ok(Privilege::UserNamespace)
-}
-
-/// Tries all that experiments need, most basic first, and leaves nothing behind.
-///
-/// Tests that need a namespace run in a child process, so that the caller stays in its own.
-pub fn probe() -> Vec<Ability> {
-    let names = [
-        (
-            "namespaces",
-            "hosts with a network of their own",
-            true,
-            probe_namespace as fn() -> Result<String>,
-        ),
-        ("tun", "the emulated path between hosts", true, probe_tun),
-        (
-            "programs",
-            "servers and commands inside a host, which exit with this program",
-            // A container image with this program alone has none to run.
-            Path::new(SHELL).exists(),
-            probe_process,
-        ),
-        (
-            "reno",
-            "the congestion control of the 1997 era",
-            false,
-            probe_reno,
-        ),
-        ("timers", "delivering packets on time", true, probe_timers),
-        (
-            "real-time",
-            "delivering packets on time on a busy machine",
-            false,
-            probe_realtime,
-        ),
-    ];
-    names
-        .into_iter()
-        .map(|(name, purpose, required, try_it)| Ability {
-            name: name.to_owned(),
-            purpose: purpose.to_owned(),
-            required,
-            state: in_child(try_it),
-        })
-        .collect()
-}
-
-fn probe_namespace() -> Result<String> {
-    let privilege = acquire()?;
-    Namespace::new()?;
-    Ok(match privilege {
-        Privilege::Given => "as root".to_owned(),
-        Privilege::UserNamespace => "in a user namespace".to_owned(),
-    })
-}
-
-fn probe_tun() -> Result<String> {
-    acquire()?;
-    let counters = Namespace::new()?.run(|| Tun::create("probe", 1500, 1000)?.counters())??;
-    Ok(format!(
-        "created one, {} packets dropped",
-        counters.tx_dropped
-    ))
-}
-
-fn probe_process() -> Result<String> {
-    acquire()?;
-    let namespace = Namespace::new()?;
-    if !Path::new(SHELL).exists() {
-        return Err(Error::NoShell);
-    }
-    let mut command = std::process::Command::new(SHELL);
-    // With its own /proc the shell finds its own process number there.
-    command.args(["-c", "read pid rest < /proc/self/stat; test $pid = $$"]);
-    let exit = namespace.command(command, Session::Own)?.wait();
-    Ok(if exit.status.success() {
-        "in PID namespaces with a /proc of their own".to_owned()
-    } else {
-        "in PID namespaces, but they see the machine's /proc, which cannot be replaced here"
-            .to_owned()
-    })
-}
-
-fn probe_reno() -> Result<String> {
-    acquire()?;
-    let name = "net.ipv4.tcp_available_congestion_control";
-    let found = Namespace::new()?.run(|| crate::era::sysctl(name))??;
-    let found = found.unwrap_or_default();
-    if found.split(' ').any(|name| name == "reno") {
-        return Ok(format!("available, among {found}"));
-    }
-    Err(Error::BadAnswer {
-        what: "the list of congestion controls, without reno",
-    })
-}
-
-/// Waits a few times and measures how late it was woken.
-fn probe_timers() -> Result<String> {
-    let clock = Clock::start();
-    let mut waiter = Waiter::new(clock)?;
-    let mut late = Vec::new();
-    for _ in 0..51 {
-        let deadline = clock.now() + Duration::from_millis(1);
-        late.push(waiter.wait(&[], Some(deadline))?.now.since(deadline));
-    }
-    late.sort();
-    Ok(format!(
-        "wake-up latency {:.0?} at the median, {:.0?} at most, n = {}",
-        late[late.len() / 2],
-        late[late.len() - 1],
-        late.len()
-    ))
-}
-
-fn probe_realtime() -> Result<String> {
-    crate::priority::set_real_time()?;
-    Ok("granted".to_owned())
 }
 
 fn has_capabilities() -> Result<bool> {
@@ -249,42 +121,6 @@ fn reason(error: io::Error, doing: &str, setting: &dyn Fn(&str) -> Option<i64>) 
         doing: doing.to_owned(),
         source: error,
     }
-}
-
-/// Runs `try_it` in a forked child and returns its answer.
-fn in_child(try_it: fn() -> Result<String>) -> Result<String, String> {
-    forked(try_it).unwrap_or_else(|error| Err(format!("the test failed: {error}")))
-}
-
-fn forked(try_it: fn() -> Result<String>) -> Result<Result<String, String>> {
-    let (answer, report) = pipe_with(PipeFlags::CLOEXEC).doing("make a pipe")?;
-    // SAFETY: the child only runs code that does not depend on other threads; the C library keeps its
-    // allocator usable across a fork. It exits by _exit, so that nothing is flushed or dropped twice.
-    let child = check(unsafe { libc::fork() }).doing("fork")?;
-    if child == 0 {
-        let text = match std::panic::catch_unwind(try_it) {
-            Ok(Ok(text)) => format!("+{text}"),
-            Ok(Err(error)) => format!("-{error}"),
-            Err(_) => "-it panicked".to_owned(),
-        };
-        // SAFETY: the descriptor is open, and no other code in this process uses it.
-        let mut report = fs::File::from(unsafe { OwnedFd::from_raw_fd(report.as_raw_fd()) });
-        let sent = report.write_all(text.as_bytes()).is_ok();
-        // SAFETY: ends this process without unwinding.
-        unsafe { libc::_exit(i32::from(!sent)) }
-    }
-    drop(report);
-    let mut text = String::new();
-    fs::File::from(answer)
-        .read_to_string(&mut text)
-        .doing("read a child's answer")?;
-    // SAFETY: this process's own child, reaped once.
-    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
-    Ok(match text.split_at_checked(1) {
-        Some(("+", text)) => Ok(text.to_owned()),
-        Some(("-", text)) => Err(text.to_owned()),
-        _ => Err("the process that tested it was killed".to_owned()),
-    })
 }
 
 #[cfg(test)]

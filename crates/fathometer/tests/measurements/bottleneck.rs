@@ -48,7 +48,7 @@ fn possible(test: &str) -> bool {
     let required = std::env::var_os("FATHOMETER_REQUIRE_LAB").is_some_and(|value| value == "1");
     let able = fathometer_sys::cgroup::available()
         .into_iter()
-        .chain(fathometer_sys::privilege::probe())
+        .chain(fathometer_sys::abilities::probe())
         .filter(|ability| ability.required || ability.name == "cpu limit");
     let missing: Vec<String> = able
         .filter_map(|ability| Some(format!("{}: {}", ability.name, ability.state.err()?)))

@@ -9,6 +9,7 @@ use std::time::Duration;
 use fathometer_model::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::applied_limit::AppliedLimit;
 use crate::error::{Doing, Error, Result};
 
 /// The limits of a host. `None` is unlimited.
@@ -151,19 +152,6 @@ impl std::fmt::Display for BlockDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}", self.major, self.minor)
     }
-}
-
-/// A requested limit, and its value as read back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AppliedLimit {
-    /// The name of the file with the limit: `cpu.cfs_quota_us`, `memory.max`.
-    pub what: String,
-    /// The requested value.
-    pub wanted: String,
-    /// The value read back.
-    pub got: String,
-    /// Whether they are the same, except for the kernel's rounding of memory to pages.
-    pub holds: bool,
 }
 
 /// One setting: a file of one controller, the value to write, and the expected value.

@@ -45,8 +45,9 @@ use layout::{Tree, Version};
 use limits::{Kind, Setting};
 use refusal::unavailable;
 
+pub use crate::applied_limit::AppliedLimit;
 pub use ability::{Controller, available, controllers, test_limits};
-pub use limits::{AppliedLimit, BlockDevice, CpuLimit, DiskLimit, Limits};
+pub use limits::{BlockDevice, CpuLimit, DiskLimit, Limits};
 pub use owner::{Removal, remove_stale};
 pub use refusal::advice;
 pub use usage::{CpuUsage, DiskUsage, MemoryUsage, Usage, UsageProbe};

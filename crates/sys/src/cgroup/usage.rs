@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::Part;
 use super::layout::Version;
 use crate::error::{Doing, Error, Result};
-use crate::probe::{OfWhom, Pressure};
+use crate::pressure::{OfWhom, Pressure};
 
 /// Processor time of a group since it was created, including exited processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::thread_time;
+use crate::clock::thread_cpu_time;
 use crate::error::{Doing, Result};
 
 /// A thread that takes one reading per request, one request at a time.
@@ -43,7 +43,7 @@ impl<T: Send + 'static> Aside<T> {
                 .spawn(move || {
                     while asked.recv().is_ok() {
                         let found = read();
-                        let time = thread_time().as_nanos() as u64;
+                        let time = thread_cpu_time().as_nanos() as u64;
                         spent.store(time, Ordering::Relaxed);
                         if answer.send(found).is_err() {
                             break;

@@ -21,7 +21,6 @@ mod aside;
 mod charging;
 mod kernel_file;
 mod network;
-mod pressure;
 mod process_tree;
 mod sampler;
 mod samples;
@@ -31,15 +30,12 @@ mod withheld;
 
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-
+pub use crate::pressure::Pressure;
 pub use charging::{Charging, charging};
 pub use network::{
     Connection, Network, NetworkProbe, SocketCounts, SocketMemory, SocketTable, TcpCounts,
     TcpState, Windows,
 };
-pub(crate) use pressure::OfWhom;
-pub use pressure::Pressure;
 pub(crate) use process_tree::cpu_time;
 pub use process_tree::{Detail, ProcessTree, ThreadTime, descendants};
 pub use sampler::{Plan, Sampler};
@@ -50,12 +46,6 @@ pub use system::{Backlog, Disk, Paging, ProcessorTimes, System, SystemProbe};
 /// library supports, whatever the kernel's own tick.
 fn ticks(count: u64) -> Duration {
     Duration::from_millis(count * 10)
-}
-
-/// Processor time of the calling thread.
-pub(crate) fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Bytes per page of memory.

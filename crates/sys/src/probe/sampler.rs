@@ -11,9 +11,8 @@ use super::network::{NetworkProbe, Windows};
 use super::process_tree::{Detail, ProcessTree, proportional};
 use super::samples::{Cost, Names, Sample, Samples};
 use super::system::SystemProbe;
-use super::thread_time;
 use crate::cgroup::UsageProbe;
-use crate::clock::Clock;
+use crate::clock::{Clock, thread_cpu_time};
 use crate::error::{Doing, Result};
 use crate::namespace::Namespace;
 use crate::priority;
@@ -194,7 +193,7 @@ impl Reader {
         // Without the privilege, readings are taken when the thread gets processor time. Their cost is
         // bounded, so other threads are hardly delayed.
         let _ = priority::raise_priority();
-        let cpu_at_start = thread_time();
+        let cpu_at_start = thread_cpu_time();
         let first = self.samples.readings[0].at;
         let mut due = first + self.samples.period;
         for number in 1.. {
@@ -204,18 +203,18 @@ impl Reader {
                 // Also stop when the sampler was dropped without `stop`.
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             }
-            let before = thread_time();
+            let before = thread_cpu_time();
             self.take(number % self.dear_every == 0);
             self.thin();
             due += self.samples.period;
-            let rested = self.clock.now() + thread_time().saturating_sub(before) * REST;
+            let rested = self.clock.now() + thread_cpu_time().saturating_sub(before) * REST;
             while due <= rested {
                 due += self.samples.period;
                 self.samples.missed += 1;
             }
         }
         self.take(true);
-        let own = thread_time().saturating_sub(cpu_at_start);
+        let own = thread_cpu_time().saturating_sub(cpu_at_start);
         let windows = self.networks.iter().filter_map(|(_, aside)| aside.as_ref());
         let windows: Duration = windows.map(Aside::spent).sum();
         let memory = self.trees.iter().filter_map(|(_, memory)| memory.as_ref());

@@ -18,9 +18,9 @@ use fathometer_model::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::kernel_file::{KernelFile, counted, text, value};
-use super::pressure::{OfWhom, Pressure};
 use crate::awake;
 use crate::error::Result;
+use crate::pressure::{OfWhom, Pressure};
 
 /// Processor time by kind, since boot or between two readings (`/proc/stat`). The resolution is 10 ms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use fathometer_sys::privilege;
+use fathometer_sys::abilities;
 
 use crate::lab;
 
@@ -13,7 +13,7 @@ fn probing_reports_every_ability_and_keeps_the_namespace() {
             .map(|kind| std::fs::read_link(format!("/proc/thread-self/ns/{kind}")).unwrap())
     };
     let before = namespaces();
-    let abilities = privilege::probe();
+    let abilities = abilities::probe();
     assert_eq!(namespaces(), before);
     let names: Vec<&str> = abilities.iter().map(|a| a.name.as_str()).collect();
     assert_eq!(
@@ -69,7 +69,7 @@ fn without_root_a_user_namespace_serves() {
 #[test]
 fn ordinary_user() {
     if std::env::var_os("FATHOMETER_TEST_USER").is_some() {
-        for ability in privilege::probe() {
+        for ability in abilities::probe() {
             println!("{}: {:?}", ability.name, ability.state);
         }
     }

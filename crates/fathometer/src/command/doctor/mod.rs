@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
+use fathometer_sys::abilities;
 use fathometer_sys::cgroup::{self, Controller, Limits};
 use fathometer_sys::privilege::{self, Ability};
 use fathometer_sys::{Machine, Namespace};
@@ -59,7 +60,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
         abilities,
     };
     let mut groups = [
-        group("laboratory", "laboratory", privilege::probe()),
+        group("laboratory", "laboratory", abilities::probe()),
         group("limits", "limits of a host", cgroup::available()),
         group("probes", "probes", probes::available()),
         group("servers", "servers under test", servers()?),

@@ -1,0 +1,16 @@
+//! A limit of the kernel, compared with the value read back.
+
+use serde::{Deserialize, Serialize};
+
+/// A requested limit, and its value as read back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppliedLimit {
+    /// The name of the file with the limit: `cpu.cfs_quota_us`, `memory.max`.
+    pub what: String,
+    /// The requested value.
+    pub wanted: String,
+    /// The value read back.
+    pub got: String,
+    /// Whether they are the same, except for the kernel's rounding of memory to pages.
+    pub holds: bool,
+}
