@@ -4,40 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use fathometer_sys::Interrupt;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::super::trace::median;
-use super::latency::{self, Samples, without_correction};
-use super::server::{self, Server, Tuning};
-use super::{Judgement, ROUNDS, SECONDS};
+use super::place::{Place, installed};
+use super::samples::{self, Samples, without_correction};
 
 /// Connections that each client opens.
 pub(super) const CONNECTIONS: u32 = 64;
 /// Connections, and streams on each, of each HTTP/2 client.
 const HTTP2: (u32, u32) = (16, 16);
-/// Largest relative difference between the medians of two clients.
-const AGREEMENT: f64 = 0.05;
-/// A file that nginx sends in parts of 2 KiB, 20 ms apart. That is so long that the client's own time does not
-/// matter, and so slow that no processor is busy.
-const SLOW_FILE: (&str, usize) = ("slow.html", 4096);
-
-/// Where clients run.
-pub(super) struct Place {
-    /// The program under test.
-    pub(super) ours: PathBuf,
-    /// The client built on quic-go; `None` when it cannot be built.
-    pub(super) quic_go: Option<PathBuf>,
-    /// The bare loop in C; `None` when it cannot be built.
-    pub(super) bare: Option<PathBuf>,
-    /// The processor that clients run on.
-    pub(super) processor: usize,
-    /// The folder of all files.
-    pub(super) folder: PathBuf,
-    /// Whether the user has interrupted the bench.
-    pub(super) interrupt: Interrupt,
-}
-
 /// A load generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Client {
@@ -75,7 +50,7 @@ pub(super) struct Cost {
     pub(super) seconds: f64,
     /// Exchanges, as the client reports them; 0 when it does not.
     pub(super) exchanges: u64,
-    /// Latency in seconds at [`latency::QUANTILES`], as the client reports it; `None` if it does not, or if
+    /// Latency in seconds at [`samples::QUANTILES`], as the client reports it; `None` if it does not, or if
     /// it was not requested to.
     pub(super) latency: Option<[f64; 4]>,
 }
@@ -267,7 +242,7 @@ impl Client {
         }
     }
 
-    /// The latency in seconds that the client reports, at [`latency::QUANTILES`].
+    /// The latency in seconds that the client reports, at [`samples::QUANTILES`].
     fn latency(self, text: &str, log: &Path) -> Option<[f64; 4]> {
         let micros = match self {
             Client::Ours { .. } => {
@@ -311,74 +286,8 @@ impl Client {
             }
             _ => return None,
         };
-        latency::quantiles(&micros).map(|results| results.map(|micros| micros / 1e6))
+        samples::quantiles(&micros).map(|results| results.map(|micros| micros / 1e6))
     }
-}
-
-/// Compares the medians that clients report for a file that nginx delays.
-pub(super) fn compare_latency(place: &Place, processor: usize) -> Result<Judgement, String> {
-    server::write_site(&place.folder, &[SLOW_FILE])?;
-    let nginx = Server::nginx(&place.folder, processor, Tuning::Fast)?;
-    let clients = [
-        Client::Ours { pipeline: 1 },
-        Client::Wrk,
-        Client::H2load { pipeline: 1 },
-    ];
-    let url = nginx.url(&format!("slow/{}", SLOW_FILE.0));
-    let mut medians = vec![Vec::new(); clients.len()];
-    for _ in 0..ROUNDS {
-        for (client, medians) in clients.iter().zip(&mut medians) {
-            if let Some(cost) = client.run_timed(place, &url, SECONDS)? {
-                medians.extend(cost.latency.map(|results| results[0]));
-            }
-        }
-    }
-    println!(
-        "median latency of {} bytes that nginx holds back",
-        SLOW_FILE.1
-    );
-    let mut results = Vec::new();
-    for (client, values) in clients.iter().zip(medians) {
-        if values.is_empty() {
-            println!("{:20}  not reported", client.name());
-            if matches!(client, Client::Ours { .. }) {
-                return Err("fathometer load reports no median".to_owned());
-            }
-            continue;
-        }
-        let middle = median(values);
-        println!("{:20}{:>10.3} ms", client.name(), middle * 1e3);
-        results.push((client.name(), middle));
-    }
-    let least = results
-        .iter()
-        .map(|(_, time)| *time)
-        .fold(f64::INFINITY, f64::min);
-    let most = results.iter().map(|(_, time)| *time).fold(0.0, f64::max);
-    let apart = most / least - 1.0;
-    let met = apart <= AGREEMENT;
-    println!(
-        "\nwithin {:.1} % of one another (bar {:.0} %): {}",
-        apart * 100.0,
-        AGREEMENT * 100.0,
-        if met { "met" } else { "MISSED" }
-    );
-    let medians: Vec<Value> = results
-        .iter()
-        .map(|(name, time)| json!({ "name": name, "median_s": time }))
-        .collect();
-    let results =
-        json!({ "medians": medians, "apart": apart, "most_apart": AGREEMENT, "met": met });
-    Ok((met, results))
-}
-
-pub(super) fn installed(name: &str) -> Option<String> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .chain([PathBuf::from("/usr/sbin")])
-        .map(|folder| folder.join(name))
-        .find(|path| path.is_file())
-        .map(|path| path.display().to_string())
 }
 
 fn json_of(text: &str) -> Option<Value> {

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::client::{Client, Place, installed};
+use super::client::Client;
+use super::place::{Place, installed};
 use super::server::{self, Server};
 use super::{FILE, Judgement, ROUNDS, Row, SECONDS, bar, judged};
 

@@ -16,7 +16,7 @@ use fathometer_sys::machine::CpuTimes;
 use serde_json::{Value, json};
 
 use super::super::trace::median;
-use super::client::Place;
+use super::place::Place;
 use super::server::Server;
 use super::{FILE, Judgement};
 

@@ -1,7 +1,8 @@
 //! A server's cost for a large file: 1 MiB from the page cache. The kernel does nearly all of the work, and a
 //! server can only request it more or less efficiently.
 
-use super::client::{Client, Place};
+use super::client::Client;
+use super::place::Place;
 use super::server::{self, Server, Tuning};
 use super::{FILE, Judgement, ROUNDS, Row, SECONDS, SIZE, bar, judged};
 

@@ -5,7 +5,7 @@
 //! Differences between their reports are stated and removed:
 //! - wrk adds samples that it did not measure. For each latency of more than twice the mean time between a
 //!   connection's exchanges, it counts the latencies of the requests that it did not send meanwhile. It
-//!   computes them from the latency alone, so they can be removed exactly ([`without_correction`]). wrk's
+//!   computes them from the latency alone, so they can be removed exactly ([`without_correction`](super::samples::without_correction)). wrk's
 //!   figures here contain only its measurements.
 //! - h2load prints no percentiles; they are computed from its log of all requests.
 //! - A server that reports the time of a request (nginx's `$request_time`) counts from reading it, in
@@ -26,7 +26,7 @@
 //! statistics. The bar is met if the whole interval lies within the bar, and missed if the whole interval lies
 //! outside. In between, more rounds run. After the last round the result is undecided, which counts as not met.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -36,12 +36,13 @@ use std::process::{Child, Command, Stdio};
 use serde_json::json;
 
 use super::super::trace::median;
-use super::client::{self, CONNECTIONS, Client, Place, installed};
+use super::client::{CONNECTIONS, Client};
+use super::held_back;
+use super::place::{Place, installed};
+use super::samples::{Samples, quantiles};
 use super::server::{Server, Tuning};
 use super::{FILE, Judgement, SECONDS};
 
-/// The percentiles that are compared.
-pub(super) const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 const NAMES: [&str; 4] = ["p50", "p90", "p99", "p99.9"];
 /// Largest relative difference of percentiles.
 const AGREEMENT: f64 = 0.03;
@@ -59,54 +60,6 @@ const CLIENTS: [Client; 3] = [
     Client::Wrk,
     Client::H2load { pipeline: 1 },
 ];
-
-/// Latencies in some unit, with the number of each.
-pub(super) type Samples = BTreeMap<u64, u64>;
-
-/// The percentiles; each is the smallest sample that at least this share of the samples does not exceed.
-pub(super) fn quantiles(samples: &Samples) -> Option<[f64; 4]> {
-    let all: u64 = samples.values().sum();
-    (all > 0).then(|| {
-        QUANTILES.map(|quantile| {
-            let wanted = ((quantile * all as f64).ceil() as u64).max(1);
-            let mut below = 0;
-            let at = samples.iter().find(|(_, count)| {
-                below += **count;
-                below >= wanted
-            });
-            at.map_or(0.0, |(&value, _)| value as f64)
-        })
-    })
-}
-
-/// Removes the samples that wrk added to its histogram, in microseconds. For each latency, wrk also counts the
-/// latency minus multiples of `expected`, as long as the result is above `expected`.
-pub(super) fn without_correction(corrected: &Samples, expected: u64) -> Samples {
-    let mut measured = corrected.clone();
-    if expected == 0 {
-        return measured;
-    }
-    // The largest latencies only added smaller ones. From the largest down, each count is therefore already the
-    // measured one.
-    let largest: Vec<u64> = measured
-        .keys()
-        .rev()
-        .copied()
-        .take_while(|&value| value >= 2 * expected)
-        .collect();
-    for value in largest {
-        let count = measured.get(&value).copied().unwrap_or(0);
-        let mut added = value - expected;
-        while count > 0 && added > expected {
-            if let Some(samples) = measured.get_mut(&added) {
-                *samples = samples.saturating_sub(count);
-            }
-            added -= expected;
-        }
-    }
-    measured.retain(|_, count| *count > 0);
-    measured
-}
 
 /// Ratios of one figure to another, less 1; one per round.
 #[derive(Default)]
@@ -180,7 +133,7 @@ impl Comparison {
 
 /// Measures, prints the results and judges them.
 pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, String> {
-    let (is_held_back_met, held_back) = client::compare_latency(place, processor)?;
+    let (is_held_back_met, held_back) = held_back::compare(place, processor)?;
     let nginx = Server::nginx(&place.folder, processor, Tuning::None)?;
     let url = nginx.url(FILE);
     let mut alone: Vec<Comparison> = CLIENTS[1..]
@@ -528,29 +481,6 @@ impl Packet {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_wrk_adds_is_taken_out_again() {
-        let measured: Samples = [(600, 900), (640, 80), (1300, 15), (1900, 3), (6000, 2)].into();
-        let expected = 620;
-        // As wrk's stats_correct does it.
-        let mut corrected = measured.clone();
-        for (&value, &count) in measured.range(2 * expected..) {
-            let mut added = value - expected;
-            while added > expected {
-                *corrected.entry(added).or_default() += count;
-                added -= expected;
-            }
-        }
-        assert_eq!(corrected.values().sum::<u64>(), 1000 + 15 + 2 * 3 + 2 * 8);
-        assert_eq!(without_correction(&corrected, expected), measured);
-        assert_eq!(without_correction(&measured, 10_000), measured);
-        assert_eq!(
-            quantiles(&measured).unwrap(),
-            [600.0, 600.0, 1300.0, 6000.0]
-        );
-        assert_eq!(quantiles(&Samples::new()), None);
-    }
 
     #[test]
     fn a_bar_is_met_when_the_whole_interval_lies_in_it() {

@@ -20,10 +20,13 @@
 //! The client is measured with its defaults: without wake-up coalescing, which would change the result.
 
 mod client;
+mod held_back;
 mod http3;
 mod lag;
 mod large;
 mod latency;
+mod place;
+mod samples;
 mod server;
 
 use std::path::Path;
@@ -32,7 +35,8 @@ use std::process::ExitCode;
 use fathometer_sys::{Interrupt, sched};
 use serde_json::{Value, json};
 
-use self::client::{Client, Cost, Place};
+use self::client::{Client, Cost};
+use self::place::Place;
 use self::server::{Server, Tuning};
 use super::trace::{Scratch, build, median};
 

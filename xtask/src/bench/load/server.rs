@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::client::{Place, installed};
+use super::place::{Place, installed};
 
 /// Ticks per second of the times in `/proc`: a constant of the kernel's interface.
 const TICKS: f64 = 100.0;
