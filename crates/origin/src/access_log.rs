@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_clients_send_cannot_leave_its_quotes() {
+    fn data_of_clients_cannot_end_its_quotes_in_the_log() {
         let mut line = Vec::new();
         quoted(&mut line, b"GET /\"a\\b\x1b[2J\r\n\xff HTTP/1.1");
         assert_eq!(line, br#""GET /\x22a\x5Cb\x1B[2J\x0D\x0A\xFF HTTP/1.1""#);

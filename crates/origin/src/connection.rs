@@ -25,9 +25,9 @@ const PUT_TOGETHER: usize = 4 * 1024;
 /// Reads and writes that a connection may do before others get a turn.
 const TURN: usize = 32;
 /// Bytes of files that it may send in one turn; with TLS, bytes of anything.
-const TURN_OCTETS: u64 = 1024 * 1024;
+const TURN_BYTES: u64 = 1024 * 1024;
 /// Bytes of early data that are taken at a time.
-const EARLY_OCTETS: usize = 4 * 1024;
+const EARLY_BYTES: usize = 4 * 1024;
 
 /// Memory that the connections of a loop use in turn.
 pub(super) struct Buffers {
@@ -49,8 +49,8 @@ impl Default for Buffers {
 
 /// What a connection needs next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// An event of its socket, or its alarm.
+pub(crate) enum Outcome {
+    /// An event of its socket, a datagram, or its alarm.
     Waits,
     /// Another turn.
     HasMore,
@@ -125,9 +125,9 @@ impl Open {
 
     /// Advances as far as possible without waiting, for one turn.
     pub fn serve(&mut self, lent: &mut Lent<'_>, now: Instant) -> Outcome {
-        let mut octets_left = TURN_OCTETS;
+        let mut bytes_left = TURN_BYTES;
         for _ in 0..TURN {
-            let mut progress = self.write(lent, now, &mut octets_left);
+            let mut progress = self.write(lent, now, &mut bytes_left);
             self.take_events(lent);
             while let Some(action) = self.machine.poll_action() {
                 progress = true;
@@ -154,7 +154,7 @@ impl Open {
             if self.machine.is_finished() {
                 return Outcome::Over;
             }
-            if octets_left == 0 {
+            if bytes_left == 0 {
                 return Outcome::HasMore;
             }
             if self.readable && self.machine.wants_data() {
@@ -267,17 +267,17 @@ impl Open {
     }
 
     /// Writes what may be sent.
-    fn write(&mut self, lent: &mut Lent<'_>, now: Instant, octets_left: &mut u64) -> bool {
+    fn write(&mut self, lent: &mut Lent<'_>, now: Instant, bytes_left: &mut u64) -> bool {
         let (buffers, reads) = (&mut *lent.buffers, &mut lent.statistics.disk_reads);
         let Some(secure) = &mut self.secure else {
-            return self.write_clear(&mut buffers.write, reads, now, octets_left);
+            return self.write_clear(&mut buffers.write, reads, now, bytes_left);
         };
         let flow = secure.write(
             &self.stream,
             &mut self.machine,
             (&mut buffers.files, reads),
             &mut self.writable,
-            octets_left,
+            bytes_left,
             now,
         );
         match flow {
@@ -295,7 +295,7 @@ impl Open {
         together: &mut [u8],
         reads: &mut u64,
         now: Instant,
-        octets_left: &mut u64,
+        bytes_left: &mut u64,
     ) -> bool {
         let mut progress = false;
         while self.writable {
@@ -305,7 +305,7 @@ impl Open {
                 let more = self.machine.more_follows();
                 send(&self.stream, &slices[..count], more, together)
             } else if let Some(part) = self.machine.transmit_file() {
-                let length = part.length.min(*octets_left);
+                let length = part.length.min(*bytes_left);
                 if length == 0 {
                     break;
                 }
@@ -321,7 +321,7 @@ impl Open {
                     }
                     // Fewer bytes than requested may be the end of the file, or all that the socket takes: only
                     // the next call shows which.
-                    Ok(Some(written)) => *octets_left -= written as u64,
+                    Ok(Some(written)) => *bytes_left -= written as u64,
                     _ => {}
                 }
                 sent
@@ -442,7 +442,7 @@ impl Open {
         let Some(secure) = &mut self.secure else {
             return;
         };
-        let mut early = [0; EARLY_OCTETS];
+        let mut early = [0; EARLY_BYTES];
         loop {
             match secure.read(&mut early) {
                 0 => break,

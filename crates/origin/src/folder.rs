@@ -57,7 +57,7 @@ const READS: usize = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Bytes of memory, approximately.
-    pub octets: u64,
+    pub bytes: u64,
     /// Open descriptors.
     pub descriptors: usize,
 }
@@ -98,10 +98,10 @@ impl FolderStore {
     /// Also keeps packages of its files, in another folder. They get a quarter of the limits of the cache.
     pub fn with_packages(mut self, packages: &PackageFolder) -> io::Result<FolderStore> {
         let share = Bounds {
-            octets: self.bounds.octets / 4,
+            bytes: self.bounds.bytes / 4,
             descriptors: self.bounds.descriptors / 4,
         };
-        self.bounds.octets -= share.octets;
+        self.bounds.bytes -= share.bytes;
         self.bounds.descriptors -= share.descriptors;
         let files = FolderStore::open(packages.path(), share)?;
         self.packages = Some(Box::new(Packages {
@@ -236,7 +236,7 @@ struct Entry {
     looked_at: Instant,
     /// Whether it was requested since the eviction hand last passed it.
     used: bool,
-    octets: u64,
+    bytes: u64,
     descriptors: usize,
 }
 
@@ -261,7 +261,7 @@ impl Entry {
             unsettled: false,
             looked_at: now,
             used: true,
-            octets: ENTRY + path.len() as u64,
+            bytes: ENTRY + path.len() as u64,
             descriptors: 0,
         };
         let coded = found
@@ -272,7 +272,7 @@ impl Entry {
         for (coding, opened) in std::iter::once((None, found.plain)).chain(coded) {
             let (variant, identity) = read(coding, opened, wall_clock, reads)?;
             match variant.octets() {
-                Stored::Memory(body) => entry.octets += body.len().0,
+                Stored::Memory(body) => entry.bytes += body.len().0,
                 Stored::File(_) => {
                     entry.descriptors += 1;
                     entry.unsettled |= !identity.is_settled(wall_clock);
@@ -334,11 +334,11 @@ fn read(
         if identity.size > SMALL {
             break;
         }
-        let mut octets = vec![0; identity.size as usize];
+        let mut bytes = vec![0; identity.size as usize];
         let mut length = 0;
-        while length < octets.len() {
+        while length < bytes.len() {
             reads.fetch_add(1, Ordering::Relaxed);
-            match rustix::io::pread(&file, &mut octets[length..], length as u64) {
+            match rustix::io::pread(&file, &mut bytes[length..], length as u64) {
                 Ok(0) => break,
                 Ok(read) => length += read,
                 Err(Errno::INTR) => {}
@@ -346,8 +346,8 @@ fn read(
             }
         }
         let after = Identity::of(&fs::fstat(&file)?);
-        if after == identity && length == octets.len() {
-            return Ok((Variant::memory(coding, Body::from(octets)), identity));
+        if after == identity && length == bytes.len() {
+            return Ok((Variant::memory(coding, Body::from(bytes)), identity));
         }
         identity = after;
     }
@@ -363,7 +363,7 @@ struct Cache {
     places: HashMap<Arc<[u8]>, usize>,
     entries: Vec<Entry>,
     hand: usize,
-    octets: u64,
+    bytes: u64,
     descriptors: usize,
 }
 
@@ -376,7 +376,7 @@ impl Cache {
     }
 
     fn insert(&mut self, entry: Entry) {
-        self.octets += entry.octets;
+        self.bytes += entry.bytes;
         self.descriptors += entry.descriptors;
         self.places
             .insert(Arc::clone(&entry.path), self.entries.len());
@@ -391,7 +391,7 @@ impl Cache {
 
     fn remove_at(&mut self, place: usize) {
         let entry = self.entries.swap_remove(place);
-        self.octets -= entry.octets;
+        self.bytes -= entry.bytes;
         self.descriptors -= entry.descriptors;
         self.places.remove(&entry.path);
         if let Some(moved) = self.entries.get(place)
@@ -403,15 +403,15 @@ impl Cache {
 
     fn keep_within(&mut self, bounds: Bounds) {
         while !self.entries.is_empty() {
-            let too_many_octets = self.octets > bounds.octets;
-            if !too_many_octets && self.descriptors <= bounds.descriptors {
+            let too_many_bytes = self.bytes > bounds.bytes;
+            if !too_many_bytes && self.descriptors <= bounds.descriptors {
                 return;
             }
             if self.hand >= self.entries.len() {
                 self.hand = 0;
             }
             let entry = &mut self.entries[self.hand];
-            let helps = too_many_octets || entry.descriptors > 0;
+            let helps = too_many_bytes || entry.descriptors > 0;
             if helps && !entry.used {
                 self.remove_at(self.hand);
             } else {
@@ -429,7 +429,7 @@ mod tests {
     use super::*;
 
     const BOUNDS: Bounds = Bounds {
-        octets: 1 << 20,
+        bytes: 1 << 20,
         descriptors: 8,
     };
 
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_seen_when_what_is_kept_is_no_longer_fresh() {
+    fn a_change_is_seen_when_the_cached_entry_is_no_longer_fresh() {
         let (folder, store) = folder();
         let file = folder.path().join("a.txt");
         assert!(is_missing(&store, "/a.txt"));
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_coded_in_advance_goes_with_its_file_unless_it_is_older() {
+    fn a_precompressed_file_is_served_unless_it_is_older_than_its_file() {
         let (folder, store) = folder();
         for (name, text) in [("a.js", "plain"), ("a.js.gz", "gz"), ("a.js.zz", "zz")] {
             std::fs::write(folder.path().join(name), text).unwrap();
@@ -578,7 +578,7 @@ mod tests {
     fn opens_and_reads_are_counted_and_a_look_at_a_state_is_neither() {
         let folder = tempfile::tempdir().unwrap();
         let nothing_kept = Bounds {
-            octets: 0,
+            bytes: 0,
             descriptors: 0,
         };
         let store = FolderStore::open(folder.path(), nothing_kept).unwrap();
@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_kept_than_may_be() {
+    fn the_cache_stays_within_its_bounds() {
         let (folder, store) = folder();
         for n in 0..40 {
             std::fs::write(folder.path().join(format!("big{n}")), vec![0; 65_537]).unwrap();
@@ -625,7 +625,7 @@ mod tests {
             found(&store, "/small0", at(0));
             let cache = store.cache.lock().unwrap();
             assert!(cache.descriptors <= BOUNDS.descriptors);
-            assert!(cache.octets <= BOUNDS.octets);
+            assert!(cache.bytes <= BOUNDS.bytes);
             assert_eq!(cache.places.len(), cache.entries.len());
             assert!(cache.places.contains_key(&b"/small0"[..]));
             for (path, &place) in &cache.places {
@@ -634,8 +634,8 @@ mod tests {
         }
         let cache = store.cache.lock().unwrap();
         assert!(cache.descriptors > 0);
-        let sum: u64 = cache.entries.iter().map(|entry| entry.octets).sum();
-        assert_eq!(cache.octets, sum);
+        let sum: u64 = cache.entries.iter().map(|entry| entry.bytes).sum();
+        assert_eq!(cache.bytes, sum);
     }
 
     #[test]
@@ -645,7 +645,7 @@ mod tests {
             PackageFolder::temporary().unwrap(),
         );
         let bounds = Bounds {
-            octets: 1 << 20,
+            bytes: 1 << 20,
             descriptors: 4,
         };
         let store = FolderStore::open(folder.path(), bounds)

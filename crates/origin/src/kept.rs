@@ -67,9 +67,9 @@ fn write_file(path: &Path, length: u64, write: &mut WriteAll<'_>) -> io::Result<
     let mut file = BufWriter::new(File::create(path)?);
     let mut written = 0;
     let mut failure = None;
-    let is_whole = write(&mut |octets| match file.write_all(octets) {
+    let is_whole = write(&mut |bytes| match file.write_all(bytes) {
         Ok(()) => {
-            written += octets.len() as u64;
+            written += bytes.len() as u64;
             true
         }
         Err(error) => {

@@ -10,12 +10,13 @@
 
 pub(crate) mod access_log;
 mod connection;
-pub(crate) mod crowd;
 pub mod folder;
 pub mod http3;
 mod kept;
 mod listing;
+mod loops;
 mod machine;
+pub(crate) mod memory_return;
 mod protocols;
 mod root;
 mod secure;
@@ -39,9 +40,9 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use self::access_log::AccessLog;
 pub use self::access_log::{LogFile, LogFormat};
 use self::connection::{Buffers, Lent, Open, Outcome};
-use self::crowd::Crowd;
 pub use self::kept::PackageFolder;
 use self::machine::{Common, Handed};
+use self::memory_return::MemoryReturn;
 pub use self::protocols::Protocols;
 pub use self::service::{Service, ServiceError, ServiceOptions};
 use self::timers::{Alarm, Timers};
@@ -223,7 +224,7 @@ pub struct OriginLoop {
     /// While this many connections are open, new ones are reset.
     shed_above: usize,
     timers: Timers,
-    crowd: Crowd,
+    memory_return: MemoryReturn,
     /// Connections whose turn is over and that have more to do.
     again: Vec<usize>,
     /// Whether a listener may have more connections, or until when accepting is paused.
@@ -289,7 +290,7 @@ impl OriginLoop {
             most_open: LISTENER,
             shed_above: usize::MAX,
             timers: Timers::default(),
-            crowd: Crowd::default(),
+            memory_return: MemoryReturn::default(),
             again: Vec::new(),
             accepting: Accepting::WhenReady,
             spoken: None,
@@ -397,7 +398,7 @@ impl OriginLoop {
             }
             self.accept(woken, &mut buffers);
             self.serve_alarms(woken, &mut buffers);
-            if self.crowd.has_gone(self.open_now(), woken) {
+            if self.memory_return.is_due(self.open_now(), woken) {
                 heap::release_free_memory();
             }
             if let Some(log) = &mut self.log {
@@ -429,7 +430,7 @@ impl OriginLoop {
             self.timers.next(now),
             resumed,
             self.drained_by.map(|by| by.since(now)),
-            self.crowd.due(self.open_now(), now),
+            self.memory_return.time_left(self.open_now(), now),
             self.log.as_ref().and_then(|log| log.due(now)),
         ]
         .into_iter()

@@ -20,7 +20,7 @@ use super::OriginStatistics;
 use super::machine::{Machine, SLICES};
 
 /// Bytes of files that are read at a time.
-const FILE_OCTETS: usize = 64 * 1024;
+const FILE_BYTES: usize = 64 * 1024;
 /// The longest time for a handshake.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(20);
 /// The longest time for the last bytes of a connection to leave.
@@ -98,8 +98,8 @@ impl Secure {
     }
 
     /// Reads bytes that arrived with the handshake.
-    pub fn read(&mut self, octets: &mut [u8]) -> usize {
-        self.session.read(octets)
+    pub fn read(&mut self, bytes: &mut [u8]) -> usize {
+        self.session.read(bytes)
     }
 
     /// Whether HTTP/2 was negotiated, once that is known; `by_default` if the client used no ALPN.
@@ -192,12 +192,12 @@ impl Secure {
         machine: &mut Machine,
         (files, reads): (&mut Vec<u8>, &mut u64),
         writable: &mut bool,
-        octets_left: &mut u64,
+        bytes_left: &mut u64,
         now: Instant,
     ) -> Flow {
         let mut flow = Flow::Still;
         while *writable {
-            if self.may_seal() && self.seal(machine, (files, reads), octets_left, now) {
+            if self.may_seal() && self.seal(machine, (files, reads), bytes_left, now) {
                 flow = Flow::Moved;
             }
             let sealed = self.session.transmit();
@@ -234,22 +234,22 @@ impl Secure {
         &mut self,
         machine: &mut Machine,
         (files, reads): (&mut Vec<u8>, &mut u64),
-        octets_left: &mut u64,
+        bytes_left: &mut u64,
         now: Instant,
     ) -> bool {
         let mut moved = false;
-        while *octets_left > 0 && self.session.writable() > 0 {
+        while *bytes_left > 0 && self.session.writable() > 0 {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let count = machine.transmit(&mut slices);
             self.session.note_time(now);
             let taken = if count > 0 {
                 self.session.write_vectored(&slices[..count])
             } else if let Some(part) = machine.transmit_file() {
-                files.resize(FILE_OCTETS, 0);
+                files.resize(FILE_BYTES, 0);
                 *reads += 1;
                 let room = files.len().min(self.session.writable());
                 match read_part(&part, &mut files[..room]) {
-                    Ok(octets) if !octets.is_empty() => self.session.write(octets),
+                    Ok(bytes) if !bytes.is_empty() => self.session.write(bytes),
                     _ => {
                         machine.handle_truncated_file();
                         return true;
@@ -262,7 +262,7 @@ impl Secure {
                 break;
             }
             machine.transmitted(taken, now);
-            *octets_left = octets_left.saturating_sub(taken as u64);
+            *bytes_left = bytes_left.saturating_sub(taken as u64);
             moved = true;
         }
         moved

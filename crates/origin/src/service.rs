@@ -3,12 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fathometer_http::origin::Origin;
-use fathometer_sys::{Clock, sched, socket};
+use fathometer_sys::{Clock, socket};
 
+use super::loops::Loops;
 use super::{
     LogFile, OriginHandle, OriginLoop, OriginSockets, OriginStatistics, Protocols, listen,
 };
@@ -50,7 +50,7 @@ pub enum ServiceError {
 #[derive(Debug)]
 pub struct Service {
     addresses: Vec<SocketAddr>,
-    loops: Vec<(OriginHandle, JoinHandle<io::Result<OriginStatistics>>)>,
+    loops: Loops<OriginHandle>,
 }
 
 impl Service {
@@ -79,7 +79,6 @@ impl Service {
             first.push(listener);
         }
         let mut first = Some(first);
-        let processors = sched::processors().map_err(io::Error::other)?;
         let mut loops = Vec::with_capacity(origins.len());
         for origin in origins {
             let listeners = match first.take() {
@@ -105,23 +104,8 @@ impl Service {
         // The loops start after all of them listen: a failure above leaves no thread running.
         let loops = loops
             .into_iter()
-            .enumerate()
-            .map(|(n, one)| {
-                let handle = one.handle();
-                let processor = options
-                    .pinned
-                    .then(|| processors[n % processors.len().max(1)]);
-                let thread = std::thread::Builder::new()
-                    .name(format!("origin {n}"))
-                    .spawn(move || {
-                        if let Some(processor) = processor {
-                            sched::pin(processor).map_err(io::Error::other)?;
-                        }
-                        one.run()
-                    })?;
-                Ok((handle, thread))
-            })
-            .collect::<io::Result<Vec<_>>>()?;
+            .map(|one| (one.handle(), move || one.run()));
+        let loops = Loops::start(loops, "origin", options.pinned)?;
         Ok(Service { addresses, loops })
     }
 
@@ -133,38 +117,18 @@ impl Service {
     /// Accepts no more connections, answers requests in flight, and resets connections that are open after
     /// `within`.
     pub fn drain(&self, within: Duration) {
-        for (handle, _) in &self.loops {
+        for handle in self.loops.handles() {
             handle.drain(within);
         }
     }
 
     /// Whether a loop has ended.
     pub fn has_ended(&self) -> bool {
-        self.loops.iter().any(|(_, thread)| thread.is_finished())
+        self.loops.has_ended()
     }
 
     /// Waits for all loops to end, and returns their statistics. If one fails, the others are stopped.
     pub fn join(self) -> Result<OriginStatistics, ServiceError> {
-        let mut total = OriginStatistics::default();
-        let mut failure = None;
-        let handles: Vec<OriginHandle> = self
-            .loops
-            .iter()
-            .map(|(handle, _)| handle.clone())
-            .collect();
-        for (_, thread) in self.loops {
-            match thread.join() {
-                Ok(Ok(statistics)) => total = total.and(statistics),
-                Ok(Err(error)) => {
-                    failure.get_or_insert(error);
-                    handles.iter().for_each(OriginHandle::stop);
-                }
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        match failure {
-            Some(error) => Err(error.into()),
-            None => Ok(total),
-        }
+        Ok(self.loops.join(OriginHandle::stop)?)
     }
 }

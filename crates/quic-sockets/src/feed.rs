@@ -23,8 +23,8 @@ pub trait Http3Machine {
     fn handle_opened(&mut self, stream: u64, now: Instant);
     /// The next bytes to send: at most `most`, in `slices` or of a file.
     fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>>;
-    /// Notes that a stream took `octets` bytes.
-    fn transmitted(&mut self, stream: u64, octets: usize, now: Instant);
+    /// Notes that a stream took `bytes` bytes.
+    fn transmitted(&mut self, stream: u64, bytes: usize, now: Instant);
     /// Handles that a stream takes nothing now.
     fn handle_blocked(&mut self, stream: u64);
     /// The priority of a stream.
@@ -46,8 +46,8 @@ impl Http3Machine for h3::client::Connection {
         self.transmit(slices, most)
     }
 
-    fn transmitted(&mut self, stream: u64, octets: usize, now: Instant) {
-        self.transmitted(stream, octets, now);
+    fn transmitted(&mut self, stream: u64, bytes: usize, now: Instant) {
+        self.transmitted(stream, bytes, now);
     }
 
     fn handle_blocked(&mut self, stream: u64) {
@@ -75,8 +75,8 @@ impl Http3Machine for h3::server::Connection {
         self.transmit(slices, most)
     }
 
-    fn transmitted(&mut self, stream: u64, octets: usize, now: Instant) {
-        self.transmitted(stream, octets, now);
+    fn transmitted(&mut self, stream: u64, bytes: usize, now: Instant) {
+        self.transmitted(stream, bytes, now);
     }
 
     fn handle_blocked(&mut self, stream: u64) {
@@ -131,7 +131,7 @@ pub fn feed<M: Http3Machine>(
                     continue;
                 }
                 read => {
-                    let piece = [IoSlice::new(&file_buffer.octets[..read])];
+                    let piece = [IoSlice::new(&file_buffer.bytes[..read])];
                     (part.length, connection.write(stream, &piece))
                 }
             },
@@ -172,14 +172,14 @@ pub fn feed<M: Http3Machine>(
 /// Buffer for bytes of files, allocated when the first are read.
 #[derive(Debug, Default)]
 pub struct FileBuffer {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     /// Calls that read bytes of files.
     pub reads: u64,
 }
 
 /// Reads the beginning of a part of a file; zero if nothing can be read.
 fn read_file(part: &FilePart<'_>, buffer: &mut FileBuffer) -> usize {
-    buffer.octets.resize(AT_ONCE, 0);
+    buffer.bytes.resize(AT_ONCE, 0);
     let most = usize::try_from(part.length)
         .unwrap_or(usize::MAX)
         .min(AT_ONCE);
@@ -188,7 +188,7 @@ fn read_file(part: &FilePart<'_>, buffer: &mut FileBuffer) -> usize {
     };
     loop {
         buffer.reads += 1;
-        match rustix::io::pread(file, &mut buffer.octets[..most], part.offset) {
+        match rustix::io::pread(file, &mut buffer.bytes[..most], part.offset) {
             Ok(read) => return read,
             Err(rustix::io::Errno::INTR) => {}
             Err(_) => return 0,

@@ -30,7 +30,7 @@ pub enum SendProgress {
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// The bytes that [`Outbox::send`] will send; empty before they are filled in.
-    pub octets: Vec<u8>,
+    pub bytes: Vec<u8>,
     unsent: Option<(Transmit, usize)>,
     /// Datagrams that were not sent.
     pub losses: LocalLosses,
@@ -46,7 +46,7 @@ impl Outbox {
         self.unsent.is_some()
     }
 
-    /// Sends the bytes in `octets`, which is empty afterwards unless the socket is full.
+    /// Sends the bytes in `bytes`, which is empty afterwards unless the socket is full.
     ///
     /// # Errors
     /// When the socket failed: an error that does not concern one datagram.
@@ -76,13 +76,13 @@ impl Outbox {
             from: transmit.from,
             ecn: Ecn::from_bits(transmit.ecn),
             segment: transmit.segment,
-            bytes: &self.octets[start..],
+            bytes: &self.bytes[start..],
         })?;
         let taken = match sent {
             Sent::Blocked { taken } => taken,
-            _ => self.octets.len() - start,
+            _ => self.bytes.len() - start,
         };
-        let segment = transmit.segment.unwrap_or(self.octets.len()).max(1);
+        let segment = transmit.segment.unwrap_or(self.bytes.len()).max(1);
         let datagrams = taken.div_ceil(segment);
         self.datagrams += datagrams as u64;
         self.calls += datagrams.div_ceil(socket.segments()) as u64;
@@ -92,14 +92,14 @@ impl Outbox {
                 return Ok(SendProgress::Blocked);
             }
             Sent::Lost(Loss::Refused) => {
-                self.octets.clear();
+                self.bytes.clear();
                 return Ok(SendProgress::Refused);
             }
             Sent::Lost(Loss::TooLarge) => self.losses.too_large += 1,
             Sent::Lost(_) => self.losses.others += 1,
             Sent::Whole => {}
         }
-        self.octets.clear();
+        self.bytes.clear();
         Ok(SendProgress::Clear)
     }
 }

@@ -13,22 +13,12 @@ use fathometer_quic::{
 use super::delivery::Delivery;
 use crate::OriginStatistics;
 use crate::access_log::AccessLog;
+use crate::connection::Outcome;
 use crate::timers::Alarm;
 use fathometer_quic_sockets::feed::{FileBuffer, feed};
 
 /// Bytes of one stream read before other streams get a turn.
 const READ_AT_ONCE: usize = 64 * 1024;
-
-/// What a connection needs next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// Datagrams, or its alarm.
-    Waits,
-    /// Another turn.
-    HasMore,
-    /// Nothing: it has ended.
-    Over,
-}
 
 /// A connection.
 pub(super) struct Open {
@@ -252,9 +242,9 @@ impl Open {
                 continue;
             }
             let http = &mut self.http;
-            let end = connection.read(stream, READ_AT_ONCE, |octets, _| {
-                if !octets.is_empty() {
-                    http.handle_data(stream, octets, now);
+            let end = connection.read(stream, READ_AT_ONCE, |bytes, _| {
+                if !bytes.is_empty() {
+                    http.handle_data(stream, bytes, now);
                 }
             });
             match end {

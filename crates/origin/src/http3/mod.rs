@@ -15,7 +15,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use fathometer_http::h2;
@@ -26,10 +25,11 @@ use fathometer_http::waiting::{ENOUGH_WAITING, MOST_WAITING};
 use fathometer_model::{Bytes, Seed};
 use fathometer_quic::{Endpoint, HalfOpen, QlogWriter, ServerSettings, TransportSettings, Waiting};
 use fathometer_sys::usage::ThreadClock;
-use fathometer_sys::{Clock, UdpOptions, UdpSocket, sched};
+use fathometer_sys::{Clock, UdpOptions, UdpSocket};
 
 pub use self::worker::Handle;
 use self::worker::Worker;
+use crate::loops::Loops;
 use crate::{LogFile, OriginStatistics};
 use fathometer_quic_sockets::{SettingsError, Sockets};
 
@@ -105,7 +105,7 @@ pub enum ServiceError {
 #[derive(Debug)]
 pub struct Service {
     addresses: Vec<SocketAddr>,
-    loops: Vec<(Handle, JoinHandle<io::Result<OriginStatistics>>)>,
+    loops: Loops<Handle>,
     /// Kept open until all loops have ended: closing one changes how the kernel distributes datagrams.
     sockets: Vec<OwnedFd>,
 }
@@ -144,7 +144,6 @@ impl Service {
         }
         let addresses: Vec<_> = first.iter().map(UdpSocket::local_address).collect();
         let mut first = first.into_iter();
-        let processors = sched::processors().map_err(io::Error::other)?;
         let mut kept = Vec::new();
         let mut workers = Vec::with_capacity(count);
         for (n, origin) in origins.into_iter().enumerate() {
@@ -178,23 +177,8 @@ impl Service {
         // The loops start after all sockets exist: a failure above leaves no thread running.
         let loops = workers
             .into_iter()
-            .enumerate()
-            .map(|(n, worker)| {
-                let handle = worker.handle();
-                let processor = options
-                    .pinned
-                    .then(|| processors[n % processors.len().max(1)]);
-                let thread = std::thread::Builder::new()
-                    .name(format!("origin h3 {n}"))
-                    .spawn(move || {
-                        if let Some(processor) = processor {
-                            sched::pin(processor).map_err(io::Error::other)?;
-                        }
-                        worker.run()
-                    })?;
-                Ok((handle, thread))
-            })
-            .collect::<io::Result<Vec<_>>>()?;
+            .map(|worker| (worker.handle(), move || worker.run()));
+        let loops = Loops::start(loops, "origin h3", options.pinned)?;
         Ok(Service {
             addresses,
             loops,
@@ -209,71 +193,43 @@ impl Service {
 
     /// Responses that were handed to QUIC completely so far.
     pub fn responses(&self) -> u64 {
-        self.loops
-            .iter()
-            .map(|(handle, _)| handle.responses())
-            .sum()
+        self.loops.handles().map(Handle::responses).sum()
     }
 
     /// The CPU clocks of its threads.
     pub fn threads(&self) -> Vec<ThreadClock> {
-        let threads = self.loops.iter().map(|(_, thread)| thread);
-        threads.filter_map(ThreadClock::of).collect()
+        self.loops.clocks()
     }
 
     /// Datagrams that the kernel has discarded so far because the loops did not fetch them in time: losses that
     /// no path caused.
     pub fn overflowed(&self) -> u64 {
-        self.loops
-            .iter()
-            .map(|(handle, _)| handle.overflowed())
-            .sum()
+        self.loops.handles().map(Handle::overflowed).sum()
     }
 
     /// Accepts no more connections, answers requests in flight, and closes connections that are open after
     /// `within`.
     pub fn drain(&self, within: Duration) {
-        for (handle, _) in &self.loops {
+        for handle in self.loops.handles() {
             handle.drain(within);
         }
     }
 
     /// Closes all connections.
     pub fn stop(&self) {
-        for (handle, _) in &self.loops {
-            handle.stop();
-        }
+        self.loops.handles().for_each(Handle::stop);
     }
 
     /// Whether a loop has ended.
     pub fn has_ended(&self) -> bool {
-        self.loops.iter().any(|(_, thread)| thread.is_finished())
+        self.loops.has_ended()
     }
 
     /// Waits for all loops to end, and returns their statistics. If one fails, the others are stopped.
     pub fn join(self) -> Result<OriginStatistics, ServiceError> {
-        let mut total = OriginStatistics::default();
-        let mut failure = None;
-        let handles: Vec<Handle> = self
-            .loops
-            .iter()
-            .map(|(handle, _)| handle.clone())
-            .collect();
-        for (_, thread) in self.loops {
-            match thread.join() {
-                Ok(Ok(statistics)) => total = total.and(statistics),
-                Ok(Err(error)) => {
-                    failure.get_or_insert(error);
-                    handles.iter().for_each(Handle::stop);
-                }
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
+        let statistics = self.loops.join(Handle::stop);
         drop(self.sockets);
-        match failure {
-            Some(error) => Err(error.into()),
-            None => Ok(total),
-        }
+        Ok(statistics?)
     }
 }
 

@@ -18,10 +18,11 @@ use fathometer_sys::{Clock, UdpSocket, heap};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::ServiceOptions;
-use super::connection::{Open, Outcome};
+use super::connection::Open;
 use crate::OriginStatistics;
 use crate::access_log::AccessLog;
-use crate::crowd::Crowd;
+use crate::connection::Outcome;
+use crate::memory_return::MemoryReturn;
 use crate::timers::{Alarm, Timers};
 use crate::wall_clock::WallClock;
 use crate::{YIELDS_AFTER, longest};
@@ -121,7 +122,7 @@ pub(super) struct Worker {
     clock: Clock,
     shared: Arc<Shared>,
     timers: Timers,
-    crowd: Crowd,
+    memory_return: MemoryReturn,
     buffer: ReceiveBuffer,
     file_buffer: FileBuffer,
     log: Option<AccessLog>,
@@ -158,7 +159,7 @@ impl Worker {
                 wake,
             }),
             timers: Timers::default(),
-            crowd: Crowd::default(),
+            memory_return: MemoryReturn::default(),
             buffer: ReceiveBuffer::new(sockets.coalescing),
             file_buffer: FileBuffer::default(),
             log: options.log.clone().map(|log| AccessLog::new(log, clock)),
@@ -260,7 +261,7 @@ impl Worker {
                 self.ports[port].answer()?;
                 self.serve_due(port)?;
             }
-            if self.crowd.has_gone(self.open_now(), woken) {
+            if self.memory_return.is_due(self.open_now(), woken) {
                 heap::release_free_memory();
             }
             if let Some(log) = &mut self.log {
@@ -308,7 +309,7 @@ impl Worker {
         [
             self.timers.next(now),
             self.drained_by.map(|by| by.since(now)),
-            self.crowd.due(self.open_now(), now),
+            self.memory_return.time_left(self.open_now(), now),
             self.log.as_ref().and_then(|log| log.due(now)),
         ]
         .into_iter()
@@ -553,7 +554,7 @@ impl Port {
     /// Sends responses that belong to no connection. Those that the socket does not take are lost.
     fn answer(&mut self) -> io::Result<()> {
         while self.writable && !self.outbox.is_blocked() {
-            let Some(transmit) = self.endpoint.poll_response(&mut self.outbox.octets) else {
+            let Some(transmit) = self.endpoint.poll_response(&mut self.outbox.bytes) else {
                 return Ok(());
             };
             self.send(transmit)?;
@@ -567,8 +568,8 @@ impl Port {
             if !self.writable || self.outbox.is_blocked() {
                 return Ok(false);
             }
-            let octets = &mut self.outbox.octets;
-            let Some(transmit) = self.endpoint.poll_transmit(key, segments, octets, now) else {
+            let bytes = &mut self.outbox.bytes;
+            let Some(transmit) = self.endpoint.poll_transmit(key, segments, bytes, now) else {
                 return Ok(true);
             };
             self.send(transmit)?;

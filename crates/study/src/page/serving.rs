@@ -22,7 +22,7 @@ use fathometer_origin::http3::Service;
 
 /// Cache nothing between requests: every request opens its file.
 const NOTHING_KEPT: Bounds = Bounds {
-    octets: 0,
+    bytes: 0,
     descriptors: 0,
 };
 

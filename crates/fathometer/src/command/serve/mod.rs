@@ -280,7 +280,7 @@ fn origins(
         }
         (None, Some(folder)) => {
             let bounds = Bounds {
-                octets: CACHE.0 / share.threads as u64,
+                bytes: CACHE.0 / share.threads as u64,
                 descriptors: share.files,
             };
             let packages = arguments.packages.folder()?;

@@ -528,7 +528,7 @@ fn a_package_that_was_made_from_a_folder_is_one_open() {
         packages: &packages,
         storage: Storage::Disk {
             bounds: Bounds {
-                octets: 0,
+                bytes: 0,
                 descriptors: 0,
             },
             packages_in: Some(folders[1].path()),

@@ -69,7 +69,7 @@ fn others_are_answered_while_a_package_is_being_made() {
     }
     super::leave_alone();
     let nothing_kept = Bounds {
-        octets: 0,
+        bytes: 0,
         descriptors: 0,
     };
     let store = FolderStore::open(folder.path(), nothing_kept).unwrap();

@@ -12,28 +12,28 @@ const EVERY: Duration = Duration::from_secs(10);
 
 /// Watches the number of connections of a loop.
 #[derive(Debug, Default)]
-pub(crate) struct Crowd {
+pub(crate) struct MemoryReturn {
     /// The most since memory was last returned.
     most: usize,
     given_back: Option<Instant>,
 }
 
-impl Crowd {
+impl MemoryReturn {
     /// Records the number of connections. True: most of them have closed, and memory should be returned to the
     /// system.
-    pub fn has_gone(&mut self, open: usize, now: Instant) -> bool {
+    pub fn is_due(&mut self, open: usize, now: Instant) -> bool {
         self.most = self.most.max(open);
         let is_late = self.given_back.is_none_or(|at| now.since(at) >= EVERY);
-        let has_gone = self.most >= LEAST && open <= self.most / 4 && is_late;
-        if has_gone {
+        let is_due = self.most >= LEAST && open <= self.most / 4 && is_late;
+        if is_due {
             self.most = open;
             self.given_back = Some(now);
         }
-        has_gone
+        is_due
     }
 
     /// Until the next check, even if no event occurs.
-    pub fn due(&self, open: usize, now: Instant) -> Option<Duration> {
+    pub fn time_left(&self, open: usize, now: Instant) -> Option<Duration> {
         let waits = self.most >= LEAST && open <= self.most / 4;
         let since = self.given_back.filter(|_| waits)?;
         Some((since + EVERY).since(now))
@@ -45,20 +45,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_crowd_has_gone_once_and_not_too_often() {
+    fn memory_is_returned_once_most_connections_have_closed_and_not_too_often() {
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
-        let mut crowd = Crowd::default();
-        assert!(!crowd.has_gone(100, at(0)));
-        assert!(!crowd.has_gone(0, at(0)), "a hundred are no crowd");
-        assert!(!crowd.has_gone(1000, at(1)));
-        assert!(!crowd.has_gone(251, at(2)));
-        assert!(crowd.has_gone(250, at(3)));
-        assert!(!crowd.has_gone(250, at(20)), "it was told");
-        assert!(crowd.has_gone(60, at(30)));
-        assert!(!crowd.has_gone(500, at(31)));
-        assert!(!crowd.has_gone(0, at(32)), "not so soon");
-        assert_eq!(crowd.due(0, at(32)), Some(Duration::from_secs(8)));
-        assert!(crowd.has_gone(0, at(40)));
-        assert_eq!(crowd.due(0, at(40)), None);
+        let mut memory = MemoryReturn::default();
+        assert!(!memory.is_due(100, at(0)));
+        assert!(!memory.is_due(0, at(0)), "too few connections");
+        assert!(!memory.is_due(1000, at(1)));
+        assert!(!memory.is_due(251, at(2)));
+        assert!(memory.is_due(250, at(3)));
+        assert!(!memory.is_due(250, at(20)), "returned already");
+        assert!(memory.is_due(60, at(30)));
+        assert!(!memory.is_due(500, at(31)));
+        assert!(!memory.is_due(0, at(32)), "too soon");
+        assert_eq!(memory.time_left(0, at(32)), Some(Duration::from_secs(8)));
+        assert!(memory.is_due(0, at(40)));
+        assert_eq!(memory.time_left(0, at(40)), None);
     }
 }

@@ -1,0 +1,76 @@
+//! The threads of a service, each with one loop.
+
+use std::io;
+use std::thread::{self, JoinHandle};
+
+use fathometer_sys::sched;
+use fathometer_sys::usage::ThreadClock;
+
+use super::OriginStatistics;
+
+/// Running loops, with the handle of each.
+#[derive(Debug)]
+pub(crate) struct Loops<H> {
+    threads: Vec<(H, JoinHandle<io::Result<OriginStatistics>>)>,
+}
+
+impl<H: Clone> Loops<H> {
+    /// Runs each loop on a thread with a numbered name; `pinned`: on one processor each.
+    pub(crate) fn start<R>(
+        loops: impl IntoIterator<Item = (H, R)>,
+        name: &str,
+        pinned: bool,
+    ) -> io::Result<Loops<H>>
+    where
+        R: FnOnce() -> io::Result<OriginStatistics> + Send + 'static,
+    {
+        let processors = sched::processors().map_err(io::Error::other)?;
+        let mut threads = Vec::new();
+        for (n, (handle, run)) in loops.into_iter().enumerate() {
+            let processor = pinned.then(|| processors[n % processors.len().max(1)]);
+            let thread = thread::Builder::new()
+                .name(format!("{name} {n}"))
+                .spawn(move || {
+                    if let Some(processor) = processor {
+                        sched::pin(processor).map_err(io::Error::other)?;
+                    }
+                    run()
+                })?;
+            threads.push((handle, thread));
+        }
+        Ok(Loops { threads })
+    }
+
+    pub(crate) fn handles(&self) -> impl Iterator<Item = &H> {
+        self.threads.iter().map(|(handle, _)| handle)
+    }
+
+    /// The CPU clocks of the threads.
+    pub(crate) fn clocks(&self) -> Vec<ThreadClock> {
+        let threads = self.threads.iter().map(|(_, thread)| thread);
+        threads.filter_map(ThreadClock::of).collect()
+    }
+
+    /// Whether a loop has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.threads.iter().any(|(_, thread)| thread.is_finished())
+    }
+
+    /// Waits for all loops to end, and returns their statistics. If one fails, `stop` stops the others.
+    pub(crate) fn join(self, stop: impl Fn(&H)) -> io::Result<OriginStatistics> {
+        let handles: Vec<H> = self.handles().cloned().collect();
+        let mut total = OriginStatistics::default();
+        let mut failure = None;
+        for (_, thread) in self.threads {
+            match thread.join() {
+                Ok(Ok(statistics)) => total = total.and(statistics),
+                Ok(Err(error)) => {
+                    failure.get_or_insert(error);
+                    handles.iter().for_each(&stop);
+                }
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        failure.map_or(Ok(total), Err)
+    }
+}
