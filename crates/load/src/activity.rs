@@ -10,7 +10,7 @@ use super::tally::Edges;
 
 /// The time of a loop within the measured window.
 ///
-/// A loop waits and works in turns. Rests and busy-waits are parts of waits, so neither is longer than the time
+/// A loop waits and works in turns. Delays and busy-waits are parts of waits, so neither is longer than the time
 /// waited.
 #[derive(Debug)]
 pub(super) struct Activity {
@@ -18,8 +18,8 @@ pub(super) struct Activity {
     /// When the last wait ended.
     woken: Instant,
     waited: Duration,
-    /// The part of it that was rests.
-    rested: Duration,
+    /// The part of it that was spent on delays of wake-ups.
+    delayed: Duration,
     /// The part of it that was busy-waiting before planned instants.
     busy_waited: Duration,
     longest_turn: Duration,
@@ -35,7 +35,7 @@ impl Activity {
             edges,
             woken: edges.start,
             waited: Duration::ZERO,
-            rested: Duration::ZERO,
+            delayed: Duration::ZERO,
             busy_waited: Duration::ZERO,
             longest_turn: Duration::ZERO,
             begin: None,
@@ -54,12 +54,12 @@ impl Activity {
         self.busy_waited += self.edges.measured_part(from, to);
     }
 
-    /// A wait is over. `is_rest`: it was a rest.
-    pub(super) fn wakes(&mut self, began: Instant, now: Instant, is_rest: bool) {
+    /// A wait is over. `is_delay`: the wake-up was delayed.
+    pub(super) fn wakes(&mut self, began: Instant, now: Instant, is_delay: bool) {
         let part = self.edges.measured_part(began, now);
         self.waited += part;
-        if is_rest {
-            self.rested += part;
+        if is_delay {
+            self.delayed += part;
         }
         self.woken = now;
     }
@@ -106,7 +106,7 @@ impl Activity {
         WorkerHealth {
             busy: (1.0 - share(self.waited)).clamp(0.0, 1.0),
             longest_turn: self.longest_turn,
-            rested: share(self.rested).min(1.0),
+            rested: share(self.delayed).min(1.0),
             rest_latency_ratio,
             busy_waited: self.busy_waited,
             wake_up_latency,
@@ -136,10 +136,10 @@ mod tests {
     #[test]
     fn only_the_time_within_the_measured_window_counts() {
         let mut activity = activity();
-        for (waits, wakes, is_rest) in [(60, 120, false), (130, 150, true), (190, 260, false)] {
+        for (waits, wakes, is_delay) in [(60, 120, false), (130, 150, true), (190, 260, false)] {
             activity.waits(at(waits));
             activity.busy_waited(at(waits), at(wakes - 5));
-            activity.wakes(at(waits), at(wakes), is_rest);
+            activity.wakes(at(waits), at(wakes), is_delay);
         }
         let health = activity.health(Duration::from_nanos(100), Some(1.5), None);
         assert!((health.busy - 0.5).abs() < 1e-9, "{health:?}");

@@ -25,7 +25,7 @@ const BUSY_FROM: Duration = Duration::from_millis(100);
 const STEAL: f64 = 0.05;
 
 /// From this share on, it may be the reason why one request in a hundred left late, and is reported with that.
-const STEAL_TOLD: f64 = 0.005;
+const STEAL_REPORTED: f64 = 0.005;
 
 /// In a shorter window steal is not judged: the kernel counts it in ticks of 10 ms, and one tick would be a
 /// large share.
@@ -82,7 +82,7 @@ pub(super) fn examine(
     ) {
         let limit = circumstances.lag.max(median.mul_f64(LAG_SHARE));
         if lag > limit {
-            let stolen = match generator.steal >= STEAL_TOLD {
+            let stolen = match generator.steal >= STEAL_REPORTED {
                 true => format!(
                     "; the hypervisor gave {:.1} % of the processors' time to others meanwhile",
                     100.0 * generator.steal
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generator_with_reserves_is_believed_whatever_the_server_did() {
+    fn a_result_is_valid_if_the_generator_has_reserves_whatever_the_server_does() {
         let reasons = examined(|window, _| {
             window.counts.failures.insert(Failure::Refused, 1000);
             window.latency.send_lag.record(Duration::from_millis(9));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_of_the_generator_is_told_with_figure_and_limit() {
+    fn each_fault_of_the_generator_is_reported_with_figure_and_limit() {
         let late = examined(|window, _| {
             window.latency.send_lag.record(Duration::from_millis(11));
         });

@@ -123,7 +123,7 @@ pub struct Http3Client {
 #[derive(Debug, Default)]
 struct Input {
     stream: u64,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     used: usize,
     end: StreamEnd,
     /// Whether the machine can still take some of it.
@@ -144,14 +144,14 @@ enum StreamEnd {
 
 #[derive(Debug)]
 struct Parked {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     end: StreamEnd,
 }
 
 #[derive(Debug)]
 struct EarlyWrite {
     stream: u64,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     end: bool,
 }
 
@@ -315,7 +315,7 @@ impl Http3Client {
                 length,
             } => Event::Http(HttpEvent::Content {
                 request,
-                bytes: &self.input.octets[start..start + length],
+                bytes: &self.input.bytes[start..start + length],
             }),
             Step::Closed => Event::Closed(self.closed.as_ref()?),
         })
@@ -446,17 +446,17 @@ impl Http3Client {
             return None;
         }
         let stream = self.input.stream;
-        let mut rest = &self.input.octets[self.input.used..];
+        let mut rest = &self.input.bytes[self.input.used..];
         let event = self.http.poll(stream, &mut rest, now);
-        self.input.used = self.input.octets.len() - rest.len();
+        self.input.used = self.input.bytes.len() - rest.len();
         if let Some(event) = event {
-            return Some(detach(event, &self.input.octets));
+            return Some(detach(event, &self.input.bytes));
         }
         self.input.is_offered = false;
         let end = std::mem::take(&mut self.input.end);
-        if self.input.used < self.input.octets.len() {
-            let octets = self.input.octets.split_off(self.input.used);
-            self.parked.insert(stream, Parked { octets, end });
+        if self.input.used < self.input.bytes.len() {
+            let bytes = self.input.bytes.split_off(self.input.used);
+            self.parked.insert(stream, Parked { bytes, end });
             return None;
         }
         match end {
@@ -472,15 +472,15 @@ impl Http3Client {
         let Some(stream) = self.http.poll_unblocked() else {
             return false;
         };
-        let (octets, end) = match self.parked.remove(&stream) {
-            Some(parked) => (parked.octets, parked.end),
+        let (bytes, end) = match self.parked.remove(&stream) {
+            Some(parked) => (parked.bytes, parked.end),
             None => (Vec::new(), StreamEnd::Open),
         };
         // It may have more than was read before.
         self.unread.push_back(stream);
         self.input = Input {
             stream,
-            octets,
+            bytes,
             used: 0,
             end,
             is_offered: true,
@@ -498,11 +498,11 @@ impl Http3Client {
                 return false;
             };
             let input = &mut self.input;
-            input.octets.clear();
+            input.bytes.clear();
             input.used = 0;
             input.stream = stream;
-            let end = connection.read(stream, READ_AT_ONCE, |octets, _| {
-                input.octets.extend_from_slice(octets);
+            let end = connection.read(stream, READ_AT_ONCE, |bytes, _| {
+                input.bytes.extend_from_slice(bytes);
             });
             input.end = match end {
                 ReadEnd::Finished => StreamEnd::Finished,
@@ -513,7 +513,7 @@ impl Http3Client {
                     StreamEnd::Open
                 }
             };
-            input.is_offered = !input.octets.is_empty() || input.end != StreamEnd::Open;
+            input.is_offered = !input.bytes.is_empty() || input.end != StreamEnd::Open;
             if input.is_offered {
                 return true;
             }
@@ -620,9 +620,9 @@ impl Http3Client {
             connection.open(bidirectional) == Some(stream)
         });
         for write in early {
-            let piece = [IoSlice::new(&write.octets)];
+            let piece = [IoSlice::new(&write.bytes)];
             is_said = is_said
-                && connection.write(write.stream, &piece) == Ok(write.octets.len())
+                && connection.write(write.stream, &piece) == Ok(write.bytes.len())
                 && (!write.end || connection.finish(write.stream).is_ok());
         }
         if !is_said {
@@ -653,16 +653,12 @@ impl Http3Client {
             now,
             |stream, pieces, taken, end| {
                 if let Some(early) = early {
-                    let mut octets = Vec::with_capacity(taken);
+                    let mut bytes = Vec::with_capacity(taken);
                     for piece in pieces {
-                        let room = taken - octets.len();
-                        octets.extend_from_slice(&piece[..piece.len().min(room)]);
+                        let room = taken - bytes.len();
+                        bytes.extend_from_slice(&piece[..piece.len().min(room)]);
                     }
-                    early.push(EarlyWrite {
-                        stream,
-                        octets,
-                        end,
-                    });
+                    early.push(EarlyWrite { stream, bytes, end });
                 }
             },
         )
@@ -682,7 +678,11 @@ impl Http3Client {
                     return false;
                 }
                 Ok(SendProgress::Refused) => {
-                    self.fail(Failure::Refused, "nobody listens at the server's port", now);
+                    self.fail(
+                        Failure::Refused,
+                        "no program listens on the server's port",
+                        now,
+                    );
                     return false;
                 }
                 Err(error) => {
@@ -691,9 +691,8 @@ impl Http3Client {
                 }
             }
             let segments = self.settings.sockets.segments_of(&self.socket);
-            let octets = &mut self.outbox.octets;
-            let Some(transmit) = self.endpoint.poll_transmit(self.key, segments, octets, now)
-            else {
+            let bytes = &mut self.outbox.bytes;
+            let Some(transmit) = self.endpoint.poll_transmit(self.key, segments, bytes, now) else {
                 return true;
             };
             sent = self.outbox.send(&self.socket, transmit);

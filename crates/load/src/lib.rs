@@ -23,9 +23,9 @@
 //! (WebStone continues at once, which makes a server that refuses connections look very busy.)
 //!
 //! A response wakes the loop, is read, and the next request leaves: nothing is delayed, and nothing waits for
-//! others. Wake-up coalescing ([`Options::rest`]) changes that, and is off by default. With it an idle loop
+//! others. Wake-up coalescing ([`Options::coalescing`]) changes that, and is off by default. With it an idle loop
 //! sleeps for a bounded time instead of being woken by the next response, so that several responses are read
-//! together. The delay is at most [`Options::rest`] and at most half of the mean latency. There is none where
+//! together. The delay is at most [`Options::coalescing`] and at most half of the mean latency. There is none where
 //! fewer than two responses are expected in it. Responses are then noticed late by up to the delay, and the
 //! requests that sixteen responses lead to are written after all sixteen were read. On a saturated server the
 //! mean latency does not change, by Little's law, but the percentiles do. Elsewhere latencies are
@@ -78,6 +78,7 @@
 
 mod activity;
 pub mod client;
+mod coalescing;
 mod connections;
 mod context;
 mod exchange;
@@ -87,7 +88,6 @@ mod host_names;
 pub mod http3_client;
 mod quic_plan;
 mod recorder;
-mod rest;
 mod run;
 pub mod secrets;
 pub mod security;
@@ -182,7 +182,7 @@ pub struct Options {
     pub spin: Duration,
     /// Wake-up coalescing of a closed loop: the longest time by which a wake-up is delayed so that several
     /// responses are read together, see the [module](self). Zero, the default: each response wakes the loop.
-    pub rest: Duration,
+    pub coalescing: Duration,
     /// The limit of the send lag's 99th percentile; above it the result is INVALID. A tenth of the median
     /// latency is accepted in any case.
     pub send_lag: Duration,
@@ -229,7 +229,7 @@ impl Options {
             before_others: true,
             send_lag: health::LAG,
             spin: Duration::ZERO,
-            rest: Duration::ZERO,
+            coalescing: Duration::ZERO,
             seed: Seed(crate::workload::SEED),
             max_requests: None,
             keep_alive: None,
@@ -339,13 +339,13 @@ pub enum LoadError {
     #[error("{0}")]
     System(#[from] fathometer_sys::Error),
     /// A thread could not be started.
-    #[error("a thread could not be started: {0}")]
+    #[error("failed to start a thread: {0}")]
     Thread(io::Error),
     /// The plan has nothing to request.
     #[error("the plan has no {0}")]
     EmptyPlan(&'static str),
     /// A policy that load tests cannot carry out.
-    #[error("the policy {policy} cannot be carried out by a load test: {why}")]
+    #[error("a load test cannot use the policy {policy}: {why}")]
     Policy {
         /// The policy.
         policy: Policy,
@@ -353,7 +353,7 @@ pub enum LoadError {
         why: &'static str,
     },
     /// A request of the plan is invalid.
-    #[error("{method} {target:?} cannot be asked for: {error}")]
+    #[error("{method} {target:?} cannot be sent: {error}")]
     BadRequest {
         /// Its method.
         method: String,
@@ -375,15 +375,15 @@ pub enum LoadError {
     },
     /// There are neither users nor connections.
     #[error("there must be at least one user or connection")]
-    Nobody,
+    NoUsers,
     /// An interval of the timeline that is too short.
     #[error("an interval of the timeline must be at least 10 ms long")]
     Interval,
     /// QUIC settings that are not possible.
-    #[error("HTTP/3 cannot be spoken: {0}")]
+    #[error("these settings do not allow HTTP/3: {0}")]
     Quic(String),
     /// The record could not be written.
-    #[error("the record of exchanges could not be written: {0}")]
+    #[error("failed to write the record of exchanges: {0}")]
     Recorder(RecorderError),
 }
 
@@ -404,11 +404,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wake_up_coalescing_is_off_unless_asked_for() {
+    fn wake_up_coalescing_is_off_by_default() {
         let address = SocketAddr::from(([127, 0, 0, 1], 80));
         let plan = Plan::single(Target::get("/", None));
         assert_eq!(
-            Options::new(address, "server", Arc::new(plan)).rest,
+            Options::new(address, "server", Arc::new(plan)).coalescing,
             Duration::ZERO
         );
     }

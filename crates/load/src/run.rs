@@ -54,7 +54,7 @@ pub fn run(
     let shared = Shared::new(&options)?;
     let (connections, most_loops) = needs(&options);
     if most_loops == 0 {
-        return Err(LoadError::Nobody);
+        return Err(LoadError::NoUsers);
     }
     let loops = options.threads.clamp(1, most_loops as usize);
     let needed = connections + 2 * loops as u64 + SPARE_DESCRIPTORS;
@@ -69,7 +69,7 @@ pub fn run(
     };
     let before = CpuTimes::read();
     let (rows, waiting_rows) = recorder::channel();
-    let (parts, told) = mpsc::channel();
+    let (parts, received) = mpsc::channel();
     let test = Test {
         options: &options,
         crew: Crew {
@@ -81,7 +81,7 @@ pub fn run(
             interval: options.interval,
             drain: options.drain,
             spin: options.spin,
-            rest: options.rest,
+            longest_delay: options.coalescing,
             before_others: options.before_others && matches!(options.users, Users::Open { .. }),
             count_targets: options.count_targets,
             // Exchanges that take longer have failed, or waited for a connection.
@@ -97,7 +97,7 @@ pub fn run(
         // The loops have their own senders. Without these the channels close when the loops end.
         drop((parts, rows));
         let (edges, handles) = started?;
-        let timeline = test.listen(&told, edges, interrupted, live);
+        let timeline = test.listen(&received, edges, interrupted, live);
         let mut outcomes = Vec::new();
         for handle in handles {
             match handle.join() {
@@ -175,7 +175,7 @@ struct Crew<'a> {
     interval: Duration,
     drain: Duration,
     spin: Duration,
-    rest: Duration,
+    longest_delay: Duration,
     before_others: bool,
     count_targets: bool,
     spares: Arc<Spares>,
@@ -257,7 +257,7 @@ impl Crew<'_> {
         };
         let mut tally = Tally::new(self.interval, parts, rows, targets);
         let Ok(edges) = starts.wait() else {
-            return Err(LoadError::Nobody);
+            return Err(LoadError::NoUsers);
         };
         tally.begin(edges);
         let source = match self.users {
@@ -298,7 +298,7 @@ impl Crew<'_> {
             source,
             self.drain,
             spin,
-            self.rest,
+            self.longest_delay,
         )?;
         worker.run()
     }
@@ -352,7 +352,7 @@ impl Test<'_> {
     /// Receives the intervals of the loops until all loops have ended.
     fn listen(
         &self,
-        told: &Receiver<Part>,
+        parts: &Receiver<Part>,
         edges: Edges,
         interrupted: &(dyn Fn() -> bool + Sync),
         live: &mut dyn FnMut(&Live),
@@ -368,10 +368,10 @@ impl Test<'_> {
                 let has_spare = spare.read(now, Contention::read());
                 self.crew.shared.set_spare(has_spare);
             }
-            match told.recv_timeout(ASK) {
+            match parts.recv_timeout(ASK) {
                 Ok(part) => {
-                    if let Some(told) = timeline.add(part) {
-                        let last = told.interval;
+                    if let Some(reported) = timeline.add(part) {
+                        let last = reported.interval;
                         let elapsed = last.start + last.length;
                         let at = edges.start + elapsed;
                         live(&Live {
@@ -382,7 +382,7 @@ impl Test<'_> {
                                 () => Phase::Drain,
                             },
                             last,
-                            so_far: told.so_far,
+                            so_far: reported.so_far,
                             corrected: LIVE_QUANTILES.map(|q| timeline.corrected.quantile(q)),
                         });
                     }
@@ -536,7 +536,7 @@ impl Test<'_> {
             exchanges,
             timeout: options.timeout,
             wake_up_coalescing: match options.users {
-                Users::Closed { .. } => options.rest,
+                Users::Closed { .. } => options.coalescing,
                 Users::Open { .. } => Duration::ZERO,
             },
             seed: options.seed,

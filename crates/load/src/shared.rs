@@ -99,7 +99,7 @@ impl Shared {
                 (true, None) => {
                     return Err(LoadError::Policy {
                         policy: options.policy,
-                        why: "it needs TLS, and nothing says whom to trust",
+                        why: "it needs TLS, and no settings for TLS are given",
                     });
                 }
             },

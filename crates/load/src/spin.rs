@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_busy_waits_before_the_machine_was_seen_to_have_a_processor_to_spare() {
+    fn no_loop_busy_waits_before_the_machine_had_a_processor_to_spare() {
         let mut spare = Spare::new(2, 1);
         assert!(spare.is_due(millis(10)));
         assert!(!spare.read(millis(10), waited(5_000)));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn where_threads_wait_for_a_processor_nobody_busy_waits_for_a_time_that_doubles() {
+    fn where_threads_wait_for_a_processor_no_loop_busy_waits_for_a_time_that_doubles() {
         let mut spare = Spare::new(2, 1);
         let mut total = 0;
         // A server that needs both processors as soon as a loop busy-waits: it waits for a quarter of that time.

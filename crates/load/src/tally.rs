@@ -86,7 +86,7 @@ pub(super) struct WindowTally {
     statuses: Vec<u64>,
     failures: [u64; Failure::ALL.len()],
     connect_failures: [u64; Failure::ALL.len()],
-    octets: Octets,
+    bytes: Octets,
     latency: Latency,
     ended: Ended,
     connections: Connections,
@@ -139,7 +139,7 @@ impl WindowTally {
             response_bodies,
             content,
             failed_responses,
-        } = self.octets;
+        } = self.bytes;
         to.octets.request_heads += request_heads;
         to.octets.request_bodies += request_bodies;
         to.octets.request_fields += request_fields;
@@ -415,9 +415,9 @@ impl Tally {
         let place = self.edges.window(planned);
         let window = &mut self.windows[place];
         window.sent += 1;
-        window.octets.request_heads += Bytes(exchange.head().into());
-        window.octets.request_fields += Bytes(exchange.fields().into());
-        window.octets.request_bodies += exchange.content();
+        window.bytes.request_heads += Bytes(exchange.head().into());
+        window.bytes.request_fields += Bytes(exchange.fields().into());
+        window.bytes.request_bodies += exchange.content();
         self.sample(Sample {
             window: place as u8,
             kind: Kind::Sent,
@@ -477,17 +477,17 @@ impl Tally {
         now: Instant,
     ) {
         let failed = exchange.status() >= 400;
-        let octets = received.head + received.body;
+        let bytes = received.head + received.body;
         let ended = &mut self.windows[self.edges.window(now)].ended;
         ended.completed += 1;
-        ended.received += octets;
+        ended.received += bytes;
         match failed {
             true => ended.status_errors += 1,
             false => ended.useful += received.content,
         }
         self.part.completed += 1;
         self.part.errors += u64::from(failed);
-        self.part.received += octets;
+        self.part.received += bytes;
         let place = self.edges.window(exchange.planned_at());
         let window = &mut self.windows[place];
         window.completed += 1;
@@ -495,10 +495,10 @@ impl Tally {
             window.statuses = vec![0; STATUSES];
         }
         window.statuses[usize::from(exchange.status())] += 1;
-        window.octets.response_heads += received.head;
-        window.octets.response_fields += received.fields;
-        window.octets.response_bodies += received.body;
-        window.octets.content += received.content;
+        window.bytes.response_heads += received.head;
+        window.bytes.response_fields += received.fields;
+        window.bytes.response_bodies += received.body;
+        window.bytes.content += received.content;
         if wanted.is_some_and(|wanted| wanted != received.content) {
             window.wrong_size += 1;
         }
@@ -539,7 +539,7 @@ impl Tally {
         let window = &mut self.windows[place];
         window.latency.corrected.record(corrected);
         window.latency.failed.record(corrected);
-        window.octets.failed_responses += received.head + received.body;
+        window.bytes.failed_responses += received.head + received.body;
         if exchange.is_sent() {
             window
                 .latency
@@ -731,7 +731,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_of_time_is_shared_out_among_the_windows() {
+    fn a_period_is_divided_among_the_windows() {
         let edges = edges(0, 10, 30);
         for (from, to, parts) in [
             (0, 40, [10, 20, 10]),

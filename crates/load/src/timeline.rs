@@ -59,7 +59,7 @@ pub struct Timeline {
 
 #[derive(Debug)]
 struct Partial {
-    told: usize,
+    reported: usize,
     part: Part,
     so_far: Counts,
 }
@@ -157,20 +157,20 @@ impl Timeline {
         match self.partial.get_mut(&number) {
             None => {
                 let partial = Partial {
-                    told: 1,
+                    reported: 1,
                     part,
                     so_far,
                 };
                 self.partial.insert(number, partial);
             }
             Some(partial) => {
-                partial.told += 1;
+                partial.reported += 1;
                 partial.part.merge(&part);
                 merge_counts(&mut partial.so_far, so_far);
                 self.spares.give_back(part);
             }
         }
-        let is_whole = self.partial.get(&number)?.told == self.loops;
+        let is_whole = self.partial.get(&number)?.reported == self.loops;
         let partial = is_whole.then(|| self.partial.remove(&number))??;
         Some(self.close(partial))
     }
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_used_again_knows_nothing_of_its_past() {
+    fn a_reused_part_is_empty() {
         let spares = spares(1);
         let mut timeline = Timeline::new(1, Duration::from_secs(1), 100, 3, Arc::clone(&spares));
         for number in 0..10 {
@@ -522,13 +522,16 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_told_when_all_loops_have_told_theirs() {
+    fn an_interval_is_reported_when_all_loops_have_reported_theirs() {
         let mut timeline = Timeline::new(2, Duration::from_secs(1), 100, 3, spares(2));
         assert!(timeline.add(part(0, 5)).is_none());
         assert!(timeline.add(part(1, 5)).is_none());
-        let told = timeline.add(part(0, 7)).unwrap();
-        assert_eq!((told.interval.planned, told.so_far.planned), (22, 22));
-        assert_eq!(told.interval.connections, 6);
+        let reported = timeline.add(part(0, 7)).unwrap();
+        assert_eq!(
+            (reported.interval.planned, reported.so_far.planned),
+            (22, 22)
+        );
+        assert_eq!(reported.interval.connections, 6);
         let intervals = timeline.finish(Duration::from_millis(1500));
         assert_eq!(intervals.len(), 2);
         assert_eq!(intervals[1].length, Duration::from_millis(500));

@@ -19,12 +19,10 @@ pub struct Url {
 #[derive(Debug, thiserror::Error)]
 pub enum UrlError {
     /// Another scheme, or none.
-    #[error(
-        "{0:?} is no URL that can be asked for: write http://host[:port]/path or https://host[:port]/path"
-    )]
+    #[error("{0:?} is not an HTTP URL: write http://host[:port]/path or https://host[:port]/path")]
     Scheme(String),
     /// No host.
-    #[error("{0:?} has no host that can be asked: write http://host[:port]/path")]
+    #[error("{0:?} names no host: write http://host[:port]/path")]
     Authority(String),
     /// A user name or a password before the host.
     #[error(
@@ -134,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn urls_are_parsed() {
         let url = Url::parse("http://127.0.0.1:8080/a/b?c#d").unwrap();
         assert_eq!(
             (url.authority.as_str(), url.target.as_str()),

@@ -1,4 +1,4 @@
-//! How a loop waits for its sockets: asleep, busy-waiting before a planned instant, or resting.
+//! How a loop waits for its sockets: asleep, busy-waiting before a planned instant, or delayed so that several responses are read together.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use fathometer_sys::poller::Poller;
 
 use super::LoadError;
 use super::activity::Activity;
+use super::coalescing::Coalescing;
 use super::context::Context;
-use super::rest::Rest;
 use super::spin::WakeUps;
 
 /// The longest wait: a stop is noticed at most this late.
@@ -36,7 +36,7 @@ pub(super) struct Wake {
     pub(super) at: Instant,
     /// Some connection has unread data: there is nothing to wait for.
     pub(super) has_unread: bool,
-    /// Exchanges that have ended, and those in flight, where the loop may rest.
+    /// Exchanges that have ended, and those in flight, where wake-ups may be delayed.
     pub(super) exchanges: Option<(u64, u64)>,
 }
 
@@ -44,23 +44,23 @@ pub(super) struct Wake {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Woken {
     pub(super) ready: usize,
-    pub(super) has_rested: bool,
+    pub(super) was_delayed: bool,
 }
 
 /// How a loop waits. It is awake at each planned instant if the wake-up latency allows it, and never sleeps
 /// while there is something to read.
 pub(super) struct Waiting {
     spin: Spin,
-    rest: Rest,
+    coalescing: Coalescing,
     pub(super) activity: Activity,
 }
 
 impl Waiting {
-    /// `rest` is the longest rest; zero: none.
-    pub(super) fn new(spin: Spin, rest: Duration, activity: Activity) -> Waiting {
+    /// Delays wake-ups by at most `longest_delay`; zero: not at all.
+    pub(super) fn new(spin: Spin, longest_delay: Duration, activity: Activity) -> Waiting {
         Waiting {
             spin,
-            rest: Rest::new(rest),
+            coalescing: Coalescing::new(longest_delay),
             activity,
         }
     }
@@ -79,16 +79,16 @@ impl Waiting {
         });
         let mut wait = sleep_length(before, wake, spin);
         self.activity.waits(before);
-        let rest = wake.exchanges.map_or(Duration::ZERO, |(ended, in_flight)| {
-            self.rest.length(before, ended, in_flight)
+        let delay = wake.exchanges.map_or(Duration::ZERO, |(ended, in_flight)| {
+            self.coalescing.length(before, ended, in_flight)
         });
         let mut ready = 0;
-        let mut has_rested = false;
-        if !rest.is_zero() && rest <= wait {
+        let mut was_delayed = false;
+        if !delay.is_zero() && delay <= wait {
             ready = poller.wait(Some(Duration::ZERO))?;
             if ready == 0 {
-                poller.sleep(rest);
-                has_rested = true;
+                poller.sleep(delay);
+                was_delayed = true;
                 // Nearly always something has arrived; only if not, the time is needed.
                 ready = poller.wait(Some(Duration::ZERO))?;
                 if ready == 0 {
@@ -104,8 +104,8 @@ impl Waiting {
         } else {
             ready = self.sleep(context, poller, wait)?;
         }
-        self.activity.wakes(before, context.now(), has_rested);
-        Ok(Woken { ready, has_rested })
+        self.activity.wakes(before, context.now(), was_delayed);
+        Ok(Woken { ready, was_delayed })
     }
 
     /// Sleeps until sockets are ready, or for this long. Returns how many are ready.
@@ -154,9 +154,9 @@ impl Waiting {
         }
     }
 
-    /// The mean latency with rests divided by that without; `None` where there was no comparison.
+    /// The mean latency with delays divided by that without; `None` where there was no comparison.
     pub(super) fn rest_latency_ratio(&self) -> Option<f64> {
-        self.rest.latency_ratio()
+        self.coalescing.latency_ratio()
     }
 
     /// The median wake-up latency, where it was tracked.

@@ -19,15 +19,15 @@ use super::waiting::{Spin, Waiting, Wake, Woken};
 /// Bytes read at a time.
 const BUFFER: usize = 128 * 1024;
 
-/// After a rest this many responses are read before the requests that they lead to are written. The kernel's
+/// After a delay this many responses are read before the requests that they lead to are written. The kernel's
 /// receive and send paths are long; a processor that runs each several times in a row finds it in its caches.
-/// The first request leaves some 20 µs late, which its send lag shows; the rest was longer.
+/// The first request leaves some 20 µs late, which its send lag shows; the delay was longer.
 const TOGETHER: usize = 16;
 
 /// One event loop. It connects its parts, and holds nothing else but the end of the test.
 ///
 /// After each event all that follows from it without waiting is done ([`Worker::settle`]) before the next one is
-/// handled, except after a rest.
+/// handled, except after a delay.
 pub(super) struct Worker<'a> {
     connections: Connections<'a>,
     sessions: Sessions<'a>,
@@ -49,8 +49,8 @@ pub(super) struct Outcomes {
 }
 
 impl<'a> Worker<'a> {
-    /// A loop for the test whose windows `tally` has. `drain` is the longest wait for exchanges in flight, `rest`
-    /// the longest rest.
+    /// A loop for the test whose windows `tally` has. `drain` is the longest wait for exchanges in flight,
+    /// `longest_delay` the longest delay of a wake-up.
     pub(super) fn new(
         shared: &'a Shared,
         clock: Clock,
@@ -58,13 +58,13 @@ impl<'a> Worker<'a> {
         source: SessionSource<'a>,
         drain: Duration,
         spin: Spin,
-        rest: Duration,
+        longest_delay: Duration,
     ) -> Result<Worker<'a>, LoadError> {
         let edges = *tally.edges();
         Ok(Worker {
             connections: Connections::new(Context::new(shared, clock, tally))?,
             sessions: Sessions::new(source),
-            waiting: Waiting::new(spin, rest, Activity::new(edges)),
+            waiting: Waiting::new(spin, longest_delay, Activity::new(edges)),
             give_up: edges.end + drain,
         })
     }
@@ -90,16 +90,16 @@ impl<'a> Worker<'a> {
             if self.is_over() {
                 return Ok(self.finish());
             }
-            let Woken { ready, has_rested } = self.wait()?;
-            let together = if has_rested { TOGETHER } else { 1 };
+            let Woken { ready, was_delayed } = self.wait()?;
+            let together = if was_delayed { TOGETHER } else { 1 };
             for place in 0..ready {
-                let news = self.connections.poller.ready(place);
+                let event = self.connections.poller.ready(place);
                 let Worker {
                     connections,
                     sessions,
                     ..
                 } = &mut self;
-                connections.serve(sessions, news, &mut buffer);
+                connections.serve(sessions, event, &mut buffer);
                 match (place + 1) % together == 0 || place + 1 == ready {
                     true => self.settle(),
                     false => sessions.advance_ready(connections),

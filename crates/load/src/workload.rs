@@ -111,8 +111,8 @@ pub fn load(
             name: name.to_owned(),
             fault,
         })?;
-        let mut told = |stage: Stage, share: f64| progress(stage.name(), share);
-        let surge = surge::plan(&parameters, seed, &mut told)?;
+        let mut report = |stage: Stage, share: f64| progress(stage.name(), share);
+        let surge = surge::plan(&parameters, seed, &mut report)?;
         return Ok(Loaded::Surge(Box::new(surge)));
     }
     if word == MICROSCAPE && !settings.is_empty() {
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_may_be_packed() {
+    fn a_log_may_be_compressed() {
         use std::io::Write;
 
         let line =

@@ -16,8 +16,8 @@ mod serve;
 mod small_disk;
 #[path = "../support"]
 mod support {
+    pub mod closed_port;
     pub mod laboratory;
-    pub mod nobody;
     pub mod ports;
     pub mod programs;
     pub mod quiet;

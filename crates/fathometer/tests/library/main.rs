@@ -7,7 +7,7 @@ mod leucht15;
 mod load_engine;
 #[path = "../support"]
 mod support {
-    pub mod nobody;
+    pub mod closed_port;
     pub mod ports;
     pub mod programs;
     pub mod quiet;

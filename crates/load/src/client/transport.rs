@@ -41,7 +41,7 @@ struct Tls {
     /// Data written before the handshake was complete; it is written again if the server rejects it.
     early: Vec<u8>,
     /// The driver was notified that the handshake is complete.
-    told: bool,
+    is_reported: bool,
 }
 
 impl Transport {
@@ -103,7 +103,7 @@ impl Transport {
                     session,
                     begun: now,
                     early: Vec::new(),
-                    told: false,
+                    is_reported: false,
                 });
                 if tls.session.may_send_early() {
                     driver.handle_connected(id, now);
@@ -229,15 +229,15 @@ impl Transport {
         &mut self,
         id: ConnectionId,
         driver: &mut PageDriver,
-        mut octets: &mut [u8],
+        mut bytes: &mut [u8],
         now: Instant,
     ) {
         let Some(tls) = &mut self.tls else {
-            return driver.handle_data(id, octets, now);
+            return driver.handle_data(id, bytes, now);
         };
         let failure = loop {
-            match tls.session.open(&mut octets, now) {
-                Ok(Some(plain)) if tls.told => driver.handle_data(id, plain, now),
+            match tls.session.open(&mut bytes, now) {
+                Ok(Some(plain)) if tls.is_reported => driver.handle_data(id, plain, now),
                 Ok(Some(plain)) => {
                     // The server may send data with the end of its handshake. The driver must first be notified
                     // that the connection is established.
@@ -281,7 +281,7 @@ impl Transport {
     ) {
         let refused = Refused {
             failure: failure.failure(),
-            words: failure.to_string(),
+            message: failure.to_string(),
         };
         self.refuse(id, driver, refused, now);
     }
@@ -295,7 +295,7 @@ impl Transport {
         now: Instant,
     ) {
         self.ended = true;
-        self.tls_failure = Some(refused.words);
+        self.tls_failure = Some(refused.message);
         self.say_last_word();
         driver.handle_failure(id, refused.failure, now);
     }
@@ -337,14 +337,14 @@ impl Transport {
 /// Why TLS has failed.
 struct Refused {
     failure: Failure,
-    words: String,
+    message: String,
 }
 
 impl From<TlsFailure> for Refused {
     fn from(failure: TlsFailure) -> Refused {
         Refused {
             failure: failure.failure(),
-            words: failure.to_string(),
+            message: failure.to_string(),
         }
     }
 }
@@ -374,13 +374,13 @@ impl Tls {
         driver: &mut PageDriver,
         now: Instant,
     ) -> Result<(), Refused> {
-        if self.told || !self.session.is_established() {
+        if self.is_reported || !self.session.is_established() {
             return Ok(());
         }
         let Some(handshake) = self.session.handshake() else {
             return Ok(());
         };
-        self.told = true;
+        self.is_reported = true;
         let agreed = handshake.alpn.as_deref();
         check_protocol(driver.protocol_of(id), agreed)?;
         let protocol = agreed.map(|name| String::from_utf8_lossy(name).into_owned());
@@ -421,7 +421,7 @@ fn check_protocol(wanted: Protocol, agreed: Option<&[u8]>) -> Result<(), Refused
     let instead = agreed.map_or("nothing".into(), String::from_utf8_lossy);
     Err(Refused {
         failure: Failure::TlsFailed,
-        words: format!("the server does not speak {name}: ALPN settled on {instead}"),
+        message: format!("the server does not support {name}: ALPN negotiated {instead}"),
     })
 }
 

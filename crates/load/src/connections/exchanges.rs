@@ -120,7 +120,7 @@ impl Connections<'_> {
             } => {
                 slot.served += 1;
                 let exchange = slot.exchanges.take(request);
-                self.goes_on(requester, place, persists);
+                self.after_exchange(requester, place, persists);
                 if let Some(exchange) = exchange {
                     self.complete(requester, place, &exchange, &received);
                 }
@@ -132,7 +132,7 @@ impl Connections<'_> {
                 persists,
             } => {
                 let exchange = slot.exchanges.take(request);
-                self.goes_on(requester, place, persists);
+                self.after_exchange(requester, place, persists);
                 if let Some(exchange) = exchange {
                     self.give_up_on(requester, place, &exchange, failure, &received);
                 }
@@ -151,7 +151,7 @@ impl Connections<'_> {
                     served: slot.served > 0,
                 };
                 let exchange = slot.exchanges.take(request);
-                self.goes_on(requester, place, persists);
+                self.after_exchange(requester, place, persists);
                 let Some(exchange) = exchange else {
                     return;
                 };
@@ -173,7 +173,7 @@ impl Connections<'_> {
     }
 
     /// An exchange has ended. `persists`: the connection takes more.
-    fn goes_on(&mut self, requester: &mut impl Requester, place: u32, persists: bool) {
+    fn after_exchange(&mut self, requester: &mut impl Requester, place: u32, persists: bool) {
         let slot = &mut self.slots[place];
         slot.free_since = self.context.now();
         let is_used_up = slot.left == 0 && slot.exchanges.is_empty();

@@ -189,9 +189,9 @@ impl Machine {
     }
 
     /// The transport took this many of them.
-    pub(super) fn transmitted(&mut self, octets: usize, now: Instant) {
+    pub(super) fn transmitted(&mut self, bytes: usize, now: Instant) {
         if let Machine::Stream(connection) = self {
-            connection.transmitted(octets, now);
+            connection.transmitted(bytes, now);
         }
     }
 

@@ -87,7 +87,7 @@ impl Connections<'_> {
         }
         // The socket is ready as well when a datagram that was sent has left it.
         if has_heard {
-            slot.heard = now;
+            slot.last_received = now;
         }
         if more {
             self.to_read.add(place, &mut slot.unread);

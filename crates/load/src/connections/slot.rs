@@ -98,7 +98,7 @@ pub(super) struct Slot {
     /// When it could carry requests; zero: not yet.
     pub(super) established: Instant,
     /// When data was last read from it.
-    pub(super) heard: Instant,
+    pub(super) last_received: Instant,
     /// CPU time that the TLS handshake has taken.
     pub(super) handshake_time: Duration,
     /// Bytes of the machine that were sent as early data, and when.
@@ -148,7 +148,7 @@ impl Slot {
             opened: Instant::ZERO,
             reached: Instant::ZERO,
             established: Instant::ZERO,
-            heard: Instant::ZERO,
+            last_received: Instant::ZERO,
             handshake_time: Duration::ZERO,
             early: None,
             free_since: Instant::ZERO,
@@ -218,7 +218,7 @@ impl Slot {
     pub(super) fn is_dead(&self, now: Instant, timeout: Duration) -> bool {
         self.exchanges.oldest().is_some_and(|oldest| {
             let waits = now.since(oldest.sent_at());
-            oldest.is_sent() && self.heard <= oldest.sent_at() && waits >= timeout / 2
+            oldest.is_sent() && self.last_received <= oldest.sent_at() && waits >= timeout / 2
         })
     }
 
@@ -370,10 +370,10 @@ mod tests {
         exchange.leaves(at(130));
         let mut slot = open();
         slot.exchanges.push(exchange);
-        slot.heard = at(120);
+        slot.last_received = at(120);
         assert!(!slot.is_dead(at(144), LIMITS.timeout));
         assert!(slot.is_dead(at(145), LIMITS.timeout));
-        slot.heard = at(131);
+        slot.last_received = at(131);
         assert!(!slot.is_dead(at(145), LIMITS.timeout));
         assert!(!with_exchange(open(), 110).is_dead(at(200), LIMITS.timeout));
     }

@@ -30,13 +30,13 @@ impl Slot {
             return true;
         };
         while !self.blocked {
-            let octets = self.machine.transmit();
-            if octets.is_empty() {
+            let bytes = self.machine.transmit();
+            if bytes.is_empty() {
                 break;
             }
-            let (length, before) = (octets.len(), self.machine.first_unsent());
+            let (length, before) = (bytes.len(), self.machine.first_unsent());
             let now = context.exact_time();
-            match hand_over(stream, octets) {
+            match hand_over(stream, bytes) {
                 Ok(written) => {
                     self.machine.transmitted(written, now);
                     self.blocked = written < length;
@@ -64,13 +64,13 @@ impl Slot {
             if self.state == State::Open && !tls.wants_transmit() {
                 taken = tls.write(self.machine.transmit());
             }
-            let octets = tls.transmit();
-            let length = octets.len();
+            let bytes = tls.transmit();
+            let length = bytes.len();
             if length == 0 {
                 break;
             }
             let now = context.exact_time();
-            let sent = hand_over(stream, octets);
+            let sent = hand_over(stream, bytes);
             if taken > 0 {
                 let before = self.machine.first_unsent();
                 self.machine.transmitted(taken, now);
@@ -100,7 +100,7 @@ impl Slot {
         if self.blocked {
             return;
         }
-        let octets = match &mut self.protection {
+        let bytes = match &mut self.protection {
             Protection::None => self.machine.transmit(),
             Protection::Tls(tls) => {
                 if self.state == State::Open {
@@ -113,9 +113,9 @@ impl Slot {
             }
             Protection::Lent => &[],
         };
-        if !octets.is_empty() {
+        if !bytes.is_empty() {
             // Fails when the server has already closed the connection.
-            let _ = hand_over(stream, octets);
+            let _ = hand_over(stream, bytes);
         }
     }
 }
@@ -199,7 +199,7 @@ impl Connections<'_> {
                 Ok((0, _)) => return self.ended_there(requester, place),
                 Ok((length, _)) => {
                     let slot = &mut self.slots[place];
-                    slot.heard = self.context.now();
+                    slot.last_received = self.context.now();
                     match slot.protection {
                         Protection::None => self.pump(requester, place, &buffer[..length]),
                         _ => self.open_sealed(requester, place, &mut buffer[..length]),
@@ -218,7 +218,7 @@ impl Connections<'_> {
     }
 
     /// Decrypts what was received over TLS and feeds the machine with it.
-    fn open_sealed(&mut self, requester: &mut impl Requester, place: u32, octets: &mut [u8]) {
+    fn open_sealed(&mut self, requester: &mut impl Requester, place: u32, bytes: &mut [u8]) {
         let slot = &mut self.slots[place];
         // The session lends the decrypted data, and the machine's events are handled meanwhile.
         let Protection::Tls(mut tls) = std::mem::replace(&mut slot.protection, Protection::Lent)
@@ -226,8 +226,8 @@ impl Connections<'_> {
             return;
         };
         let outcome = match slot.state {
-            State::Securing => self.shake_hands(requester, place, &mut tls, octets),
-            _ => self.open_records(requester, place, &mut tls, octets),
+            State::Securing => self.shake_hands(requester, place, &mut tls, bytes),
+            _ => self.open_records(requester, place, &mut tls, bytes),
         };
         let is_closed = tls.is_closed_by_peer();
         let wants_transmit = tls.wants_transmit();
@@ -254,9 +254,9 @@ impl Connections<'_> {
         requester: &mut impl Requester,
         place: u32,
         tls: &mut Session,
-        octets: &mut [u8],
+        bytes: &mut [u8],
     ) -> Result<(), Failure> {
-        let mut input = octets;
+        let mut input = bytes;
         loop {
             match tls.open(&mut input, self.context.now()) {
                 Ok(Some(plain)) => self.pump(requester, place, plain),
@@ -273,10 +273,10 @@ impl Connections<'_> {
         requester: &mut impl Requester,
         place: u32,
         tls: &mut Session,
-        octets: &[u8],
+        bytes: &[u8],
     ) -> Result<(), Failure> {
         let begin = thread_cpu_time();
-        let received = tls.receive(octets, self.context.now());
+        let received = tls.receive(bytes, self.context.now());
         self.slots[place].handshake_time += thread_cpu_time() - begin;
         received.map_err(|error| error.failure())?;
         if tls.is_established() {
@@ -292,11 +292,11 @@ impl Connections<'_> {
     /// Marks early data as sent, once the server has accepted it.
     pub(super) fn early_was_taken(&mut self, place: u32) {
         let slot = &mut self.slots[place];
-        let Some((octets, at)) = slot.early.take() else {
+        let Some((bytes, at)) = slot.early.take() else {
             return;
         };
         let before = slot.machine.first_unsent();
-        slot.machine.transmitted(octets, at);
+        slot.machine.transmitted(bytes, at);
         let begun = before..slot.machine.first_unsent();
         slot.exchanges.could_leave(slot.reached);
         slot.exchanges
@@ -329,10 +329,10 @@ impl Connections<'_> {
 }
 
 /// One call, repeated only after a signal.
-fn hand_over(stream: &TcpStream, octets: &[u8]) -> Result<usize, Errno> {
+fn hand_over(stream: &TcpStream, bytes: &[u8]) -> Result<usize, Errno> {
     loop {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        match rustix::net::send(stream, octets, flags) {
+        match rustix::net::send(stream, bytes, flags) {
             Err(Errno::INTR) => {}
             result => return result,
         }

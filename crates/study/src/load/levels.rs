@@ -227,7 +227,7 @@ impl<'a> Levels<'a> {
             },
             policy: parsed(setup.cell, "policy")?,
             udp_offload: self.udp_offload,
-            rest: self.rest,
+            coalescing: self.rest,
             max_requests: self.requests,
             fields: study
                 .client

@@ -254,7 +254,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         threads: arguments.threads.unwrap_or_else(threads),
         pin: arguments.pin,
         spin: arguments.spin,
-        rest: arguments.rest,
+        coalescing: arguments.rest,
         seed: Seed(arguments.seed),
         max_requests: arguments.max_requests_per_connection,
         keep_alive: arguments.keep_alive,

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use super::place::Place;
-use crate::support::nobody::Nobody;
+use crate::support::closed_port::ClosedPort;
 
 #[test]
 fn other_commands_tell_what_is_in_the_way() {
@@ -15,9 +15,9 @@ fn other_commands_tell_what_is_in_the_way() {
         .ended()
         .assert_failed(&[&address, "already in use", "--listen"]);
     drop(busy);
-    let nobody = Nobody::new();
+    let closed_port = ClosedPort::new();
     place
-        .fathometer(&["fetch", &format!("http://{}/", nobody.address)])
+        .fathometer(&["fetch", &format!("http://{}/", closed_port.address)])
         .ended()
         .assert_failed(&["failed to fetch", "no process listens"]);
     let folder = place.path().to_str().unwrap();

@@ -10,7 +10,7 @@ use fathometer_analysis::load::Summary;
 
 use super::protocols::{Place, SIZE, Server, logged};
 use super::support::{Ended, load, valid_if_possible};
-use crate::support::nobody::Nobody;
+use crate::support::closed_port::ClosedPort;
 use crate::support::ports::free_address;
 use crate::support::programs::{FATHOMETER, tool};
 use crate::support::quiet::in_a_quiet_moment;
@@ -378,8 +378,8 @@ fn a_server_that_ends_is_asked_elsewhere_and_nothing_is_lost_but_what_it_says() 
 #[test]
 fn nobody_there_and_nothing_meant_for_quic_are_told() {
     let place = Place::new();
-    let nobody = Nobody::new();
-    let url = format!("https://{}/", nobody.address);
+    let closed_port = ClosedPort::new();
+    let url = format!("https://{}/", closed_port.address);
     let patient = ["--connect-timeout", "10m"];
     let arguments = ["--policy", "h3", "--insecure", "-n", "1"];
     // The program must not wait for its time limit; otherwise the test would time out here.

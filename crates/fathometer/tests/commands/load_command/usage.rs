@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::support::{Ended, fathometer, load, written};
-use crate::support::nobody::Nobody;
+use crate::support::closed_port::ClosedPort;
 use crate::support::programs::FATHOMETER;
 use crate::support::scripted_server::{Answer, Server};
 
@@ -85,8 +85,8 @@ fn arguments_that_nobody_can_follow_are_usage_errors() {
 
 #[test]
 fn servers_that_cannot_be_reached_are_told_before_the_test() {
-    let nobody = Nobody::new();
-    let gone = nobody.address.to_string();
+    let closed_port = ClosedPort::new();
+    let gone = closed_port.address.to_string();
     for (url, words) in [
         (
             "http://nowhere.invalid/",

@@ -15,7 +15,7 @@ use super::support::{
     Ask, Running, Trust, client_settings, client_settings_of, content, origin, service_options,
     site, visit,
 };
-use crate::support::nobody::Nobody;
+use crate::support::closed_port::ClosedPort;
 
 const SMALL: usize = 1_000;
 const LARGE: usize = 3_000_000;
@@ -196,9 +196,15 @@ fn a_server_that_ends_answers_what_is_under_way_and_says_goodbye() {
 fn where_nobody_listens_a_client_is_refused_at_once() {
     let clock = Clock::start();
     let trust = Trust::new(clock);
-    let nobody = Nobody::new();
+    let closed_port = ClosedPort::new();
     let settings = client_settings(&trust.client(false, None));
-    let visit = visit(&settings, nobody.address, &[Ask::get("/")], clock, None);
+    let visit = visit(
+        &settings,
+        closed_port.address,
+        &[Ask::get("/")],
+        clock,
+        None,
+    );
     assert_eq!(visit.answers[0].failure, Some(Failure::Refused));
     assert_eq!(visit.closed.unwrap().failure, Some(Failure::Refused));
     assert_eq!(visit.reason, Some(CloseReason::Failed(Failure::Refused)));

@@ -23,7 +23,7 @@ use fathometer_workload::plan::{
     Choice, PageId, Pages, Plan, Script, Sessions, Target, TargetId, Weights,
 };
 
-use crate::support::nobody::Nobody;
+use crate::support::closed_port::ClosedPort;
 use crate::support::quiet::{below, in_a_quiet_moment, near};
 use crate::support::scripted_server::{Answer, Seen, Server};
 
@@ -456,8 +456,8 @@ fn failures_are_told_apart() {
 
 #[test]
 fn a_server_that_refuses_is_counted_and_not_stormed() {
-    let nobody = Nobody::new();
-    let mut options = Options::new(nobody.address, "localhost", single());
+    let closed_port = ClosedPort::new();
+    let mut options = Options::new(closed_port.address, "localhost", single());
     options.users = Users::closed(4);
     options.limit = Limit::Time(300 * MILLI);
     let result = carry_out(options);

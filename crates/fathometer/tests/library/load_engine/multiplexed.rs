@@ -285,9 +285,9 @@ fn content_waits_for_the_servers_window() {
 fn what_cannot_be_carried_out_is_refused() {
     let server = FramesServer::start(Opening::default(), |_| Move::Answer(1));
     for (policy, words) in [
-        ("h3", "whom to trust"),
-        ("h2", "whom to trust"),
-        ("h1.1-tls", "whom to trust"),
+        ("h3", "no settings for TLS"),
+        ("h2", "no settings for TLS"),
+        ("h1.1-tls", "no settings for TLS"),
         ("h2c-push", "push"),
         ("h1.1-pipeline-ranges", "ranges"),
     ] {

@@ -1,22 +1,22 @@
 //! Wake-up coalescing: an idle closed loop sleeps for a short time instead of being woken by the next response.
-//! Off by default. This module calls such a sleep a *rest*.
+//! Off by default. Such a sleep is a *delay*.
 //!
 //! A loop that is faster than its server has nothing to do after nearly every response. If it slept until the
 //! next one, each response would cost it a context switch, and the server the work of waking that processor.
 //! Both pay for each wake-up, and a faster loop is woken more often. So the loop sleeps for a fixed short time,
 //! in which several responses arrive, and handles them together.
 //!
-//! The cost is that a response is noticed later, by up to the length of the rest (plus the wake-up latency, as
+//! The cost is that a response is noticed later, by up to the length of the delay (plus the wake-up latency, as
 //! after any sleep). Where the server is saturated, this adds nothing: the next request would have waited there
 //! instead. The mean latency is then the number of users divided by the throughput, wherever the waiting
 //! happens. Where the server (or the path) is only slow, every response would be reported later than it
-//! arrived. The two cases look the same and are told apart by experiment: part of the time runs without rests,
+//! arrived. The two cases look the same and are distinguished by experiment: part of the time runs without delays,
 //! and the mean latencies of neighbouring periods are compared by Little's law, which includes responses that
-//! wait here unnoticed. Rests that raise the mean latency by more than [`HARM`] are stopped, and tried again
+//! wait here unnoticed. Delays that raise the mean latency by more than [`HARM`] are stopped, and tried again
 //! now and then.
 //!
-//! A rest is at most the mean latency divided by [`SHARE`], and at most the limit in the options. There is none
-//! where fewer than [`WORTH`] responses are expected in it. An open loop never rests, because its requests are
+//! A delay is at most the mean latency divided by [`SHARE`], and at most the limit in the options. There is none
+//! where fewer than [`WORTH`] responses are expected in it. An open loop has no delays, because its requests are
 //! due at planned instants.
 
 use std::collections::VecDeque;
@@ -24,41 +24,41 @@ use std::time::Duration;
 
 use fathometer_model::Instant;
 
-/// A rest takes at most the mean latency divided by this.
+/// A delay takes at most the mean latency divided by this.
 const SHARE: u64 = 2;
 
-/// The fewest responses to expect in a rest; where fewer are expected, there is none.
+/// The fewest responses to expect in a delay; where fewer are expected, there is none.
 const WORTH: u64 = 2;
 
 /// The shortest and the longest time to count responses in, to measure their rate, in nanoseconds. Between the
 /// two, counting ends when [`ROUNDS`] times as many exchanges have ended as are in flight on average. The time
-/// is long against a rest, and short against the changes of a load.
+/// is long against a delay, and short against the changes of a load.
 const WINDOW: (u64, u64) = (1_000_000, 100_000_000);
 const ROUNDS: u64 = 4;
 
-/// How much rests may raise the mean latency: so that they are started, and so that they are kept.
+/// How much delays may raise the mean latency: so that they are started, and so that they are kept.
 const HARM: (f64, f64) = (0.02, 0.04);
 
-/// The shortest period with or without rests: in nanoseconds, and as a multiple of the mean latency.
+/// The shortest period with or without delays: in nanoseconds, and as a multiple of the mean latency.
 const PERIOD: (u64, u64) = (2_000_000, 4);
 
-/// Comparisons before the first decision; until then periods with and without rests alternate.
+/// Comparisons before the first decision; until then periods with and without delays alternate.
 const TRIALS: usize = 16;
 
 /// The number of comparisons that a decision uses.
 const MEMORY: usize = 32;
 
-/// One period out of this many is of the other kind: while rests are used, and while they are not.
+/// One period out of this many is of the other kind: while delays are used, and while they are not.
 const PROBES: (u32, u32) = (16, 32);
 
-/// Where the mean latency is at least this multiple of the longest rest, rests need no trial: on average a
-/// response waits for half a rest.
+/// Where the mean latency is at least this multiple of the longest delay, delays need no trial: on average a
+/// response waits for half a delay.
 const LONG: u64 = 50;
 
-/// The rate of a loop's responses, and the rests that follow from it.
+/// The rate of a loop's responses, and the delays that follow from it.
 #[derive(Debug)]
-pub(super) struct Rest {
-    /// The longest rest, in nanoseconds.
+pub(super) struct Coalescing {
+    /// The longest delay, in nanoseconds.
     longest: u64,
     count: Count,
     /// Nanoseconds per exchange, and the mean latency, in the previous count.
@@ -67,10 +67,10 @@ pub(super) struct Rest {
     trial: Trial,
 }
 
-impl Rest {
-    /// Does not rest until the rate is known.
-    pub(super) fn new(longest: Duration) -> Rest {
-        Rest {
+impl Coalescing {
+    /// No delays until the rate is known.
+    pub(super) fn new(longest: Duration) -> Coalescing {
+        Coalescing {
             longest: longest.as_nanos() as u64,
             count: Count::default(),
             each: u64::MAX,
@@ -79,7 +79,7 @@ impl Rest {
         }
     }
 
-    /// How long to rest now that there is nothing to do. Zero: not at all.
+    /// How long to sleep now that there is nothing to do. Zero: not at all.
     ///
     /// `ended` counts the exchanges that have ended since the start, `under_way` those in flight. Call this
     /// whenever there is nothing to do: it integrates the number in flight over the time between two calls.
@@ -108,13 +108,13 @@ impl Rest {
             self.trial.breaks_off();
             return most;
         }
-        match self.trial.rests(now, ended, under_way, self.latency) {
+        match self.trial.has_delays(now, ended, under_way, self.latency) {
             true => most,
             false => 0,
         }
     }
 
-    /// The mean latency with rests divided by that without: the median of the last comparisons. `None` where
+    /// The mean latency with delays divided by that without: the median of the last comparisons. `None` where
     /// there was none.
     pub(super) fn latency_ratio(&self) -> Option<f64> {
         self.trial.median()
@@ -168,7 +168,7 @@ impl Count {
     }
 }
 
-/// Decides whether rests do harm, from periods with and without them.
+/// Decides whether delays do harm, from periods with and without them.
 #[derive(Debug)]
 struct Trial {
     /// The current period.
@@ -177,9 +177,9 @@ struct Trial {
     before: Option<f64>,
     /// Periods since the kind last changed.
     periods: u32,
-    /// The mean latency with rests divided by that without, in the last comparisons.
+    /// The mean latency with delays divided by that without, in the last comparisons.
     ratios: VecDeque<f64>,
-    /// Whether rests were found harmless.
+    /// Whether delays were found harmless.
     good: bool,
 }
 
@@ -218,8 +218,8 @@ impl Trial {
         self.before = None;
     }
 
-    /// Whether to rest now.
-    fn rests(&mut self, now: u64, ended: u64, under_way: u64, latency: u64) -> bool {
+    /// Whether there is a delay now.
+    fn has_delays(&mut self, now: u64, ended: u64, under_way: u64, latency: u64) -> bool {
         let good = self.good;
         let period = self.period.get_or_insert_with(|| Period::new(good, now));
         let Some(count) = &mut period.count else {
@@ -240,7 +240,7 @@ impl Trial {
         next
     }
 
-    /// Ends a period and returns whether the next one has rests.
+    /// Ends a period and returns whether the next one has delays.
     fn next(&mut self, mean: Option<f64>, with_rests: bool) -> bool {
         self.periods += 1;
         let is_usual = with_rests == self.good;
@@ -308,9 +308,9 @@ mod tests {
         Both(u64, u64),
     }
 
-    /// [`Rest::length`] in nanoseconds.
-    fn length(rest: &mut Rest, now: u64, ended: u64, under_way: u64) -> u64 {
-        let length = rest.length(Instant::from_nanos(now), ended, under_way);
+    /// [`Coalescing::length`] in nanoseconds.
+    fn length(coalescing: &mut Coalescing, now: u64, ended: u64, under_way: u64) -> u64 {
+        let length = coalescing.length(Instant::from_nanos(now), ended, under_way);
         length.as_nanos() as u64
     }
 
@@ -320,14 +320,14 @@ mod tests {
         rate: f64,
         /// Mean time from the request until the response is noticed, in nanoseconds.
         latency: f64,
-        /// Sleeps (rests and others) per exchange.
+        /// Sleeps (delays and others) per exchange.
         sleeps: f64,
     }
 
     /// Runs a closed loop for `seconds`, which needs no time itself. Each user pauses for `pause` nanoseconds
     /// between its exchanges. The first quarter is not counted.
     fn run(server: &Server, users: u64, pause: u64, longest: u64, seconds: u64) -> Outcome {
-        let mut rest = Rest::new(Duration::from_nanos(longest));
+        let mut coalescing = Coalescing::new(Duration::from_nanos(longest));
         let end = seconds * 1_000_000_000;
         let mut now = 0;
         let mut free = 0;
@@ -371,14 +371,14 @@ mod tests {
             if pausing.front().is_some_and(|&at| at <= now) {
                 continue;
             }
-            let length = length(&mut rest, now, ended, under_way.len() as u64);
+            let length = length(&mut coalescing, now, ended, under_way.len() as u64);
             let next = [
                 under_way.peek().map(|Reverse((comes, _))| *comes),
                 pausing.front().copied(),
             ];
             let next = next.into_iter().flatten().min().unwrap();
             sleeps += u64::from(now > end / 4);
-            // Planned instants are kept. After a rest in which nothing arrived there is no second one.
+            // Planned instants are kept. After a delay in which nothing arrived there is no second one.
             let planned = pausing.front().map_or(u64::MAX, |&at| at - now);
             now = match length {
                 1.. if length <= planned => next.max(now + length),
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_server_is_busy_a_rest_is_for_many_responses_and_costs_nothing() {
+    fn with_a_saturated_server_a_delay_covers_many_responses_and_adds_no_latency() {
         let with = run(&Server::Busy(20_000), 64, 0, 500_000, 4);
         let without = run(&Server::Busy(20_000), 64, 0, 0, 4);
         assert!(without.sleeps > 0.99);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_server_takes_its_time_latencies_stay_what_they_are() {
+    fn with_a_slow_server_that_is_not_saturated_delays_stop() {
         let servers = [
             Server::Slow(1_280_000),
             Server::Slow(300_000),
@@ -422,14 +422,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rest_is_a_part_of_the_latency_and_of_several_responses() {
-        /// The rest when the rate is known and rests are good.
+    fn a_delay_is_a_part_of_the_latency_and_covers_several_responses() {
+        /// The delay when the rate is known and delays are good.
         fn after(each: u64, under_way: u64, longest: u64) -> u64 {
-            let mut rest = Rest::new(Duration::from_nanos(longest));
-            rest.trial.good = true;
-            assert_eq!(length(&mut rest, 0, 0, under_way), 0);
+            let mut coalescing = Coalescing::new(Duration::from_nanos(longest));
+            coalescing.trial.good = true;
+            assert_eq!(length(&mut coalescing, 0, 0, under_way), 0);
             let count = WINDOW.1 / each;
-            length(&mut rest, count * each, count, under_way)
+            length(&mut coalescing, count * each, count, under_way)
         }
         // A mean latency of 640 µs.
         assert_eq!(after(10_000, 64, 500_000), 320_000);
@@ -443,28 +443,31 @@ mod tests {
     }
 
     #[test]
-    fn there_is_none_until_the_pace_is_known_and_none_after_a_stall() {
-        let mut rest = Rest::new(Duration::from_nanos(50_000));
-        rest.trial.good = true;
-        assert_eq!(length(&mut rest, 0, 0, 64), 0);
-        assert_eq!(length(&mut rest, WINDOW.0 / 2, 300, 64), 0);
-        assert_eq!(length(&mut rest, WINDOW.0, 100, 64), 0);
-        assert_eq!(length(&mut rest, 3 * WINDOW.0, 300, 64), 50_000);
+    fn no_delay_before_the_rate_is_known_nor_after_a_stall() {
+        let mut coalescing = Coalescing::new(Duration::from_nanos(50_000));
+        coalescing.trial.good = true;
+        assert_eq!(length(&mut coalescing, 0, 0, 64), 0);
+        assert_eq!(length(&mut coalescing, WINDOW.0 / 2, 300, 64), 0);
+        assert_eq!(length(&mut coalescing, WINDOW.0, 100, 64), 0);
+        assert_eq!(length(&mut coalescing, 3 * WINDOW.0, 300, 64), 50_000);
         // The count continues.
-        assert_eq!(length(&mut rest, 4 * WINDOW.0, 301, 64), 50_000);
-        assert_eq!(length(&mut rest, 3 * WINDOW.0 + WINDOW.1, 301, 64), 0);
-        assert_eq!(length(&mut rest, 9 * WINDOW.0 + WINDOW.1, 901, 64), 50_000);
+        assert_eq!(length(&mut coalescing, 4 * WINDOW.0, 301, 64), 50_000);
+        assert_eq!(length(&mut coalescing, 3 * WINDOW.0 + WINDOW.1, 301, 64), 0);
+        assert_eq!(
+            length(&mut coalescing, 9 * WINDOW.0 + WINDOW.1, 901, 64),
+            50_000
+        );
     }
 
     #[test]
-    fn where_a_rest_is_no_matter_nothing_is_tried_and_no_ratio_told() {
-        let mut rest = Rest::new(Duration::from_nanos(50_000));
+    fn without_a_trial_no_ratio_is_reported() {
+        let mut coalescing = Coalescing::new(Duration::from_nanos(50_000));
         // 1000 users, an exchange every 10 µs: 10 ms each.
         for step in 1..=500 {
-            let length = length(&mut rest, step * WINDOW.0, step * 100, 1000);
+            let length = length(&mut coalescing, step * WINDOW.0, step * 100, 1000);
             assert!(length == 50_000 || step < 100, "{step}: {length}");
         }
-        assert_eq!(rest.latency_ratio(), None);
+        assert_eq!(coalescing.latency_ratio(), None);
     }
 
     #[test]

@@ -7,15 +7,15 @@ use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
 /// A loopback port that refuses every client, by TCP and UDP, and that no other process can get while this
 /// value exists. A port that was free a moment ago may belong to another process when a test uses it.
-pub struct Nobody {
+pub struct ClosedPort {
     /// The address on which no process listens.
     pub address: SocketAddr,
     _sockets: (OwnedFd, UdpSocket),
 }
 
-impl Nobody {
+impl ClosedPort {
     /// Reserves a port.
-    pub fn new() -> Nobody {
+    pub fn new() -> ClosedPort {
         loop {
             // Bound, but not listening.
             let tcp = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
@@ -26,7 +26,7 @@ impl Nobody {
                 continue;
             };
             udp.connect((Ipv4Addr::LOCALHOST, 9)).unwrap();
-            return Nobody {
+            return ClosedPort {
                 address,
                 _sockets: (tcp, udp),
             };
