@@ -16,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::hash::BuildHasher as _;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -24,11 +24,12 @@ use fathometer_model::{Bytes, ContentCoding};
 use fathometer_package::Entry;
 use flate2::write::{MultiGzDecoder, ZlibDecoder};
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, futimens,
-    mkdirat, openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, futimens, mkdirat, openat,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 
+use super::rename::rename;
 use super::{PackageError, name};
 use fathometer_files::site_folder::CODINGS;
 
@@ -42,28 +43,23 @@ const LOOK_BEFORE: u64 = 64 * 1024;
 /// Bytes that may be written regardless of the ratio: a small file may compress extremely well.
 const ALWAYS: u64 = 16 << 20;
 
-/// Limits of the extracted size.
+/// How files are extracted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
-    /// Total bytes of all files.
+pub struct Options {
+    /// Whether existing files are overwritten, except those of the same package.
+    pub overwrite: bool,
+    /// Whether content codings are decoded; file names then have no ending for the coding.
+    pub decode: bool,
+    /// Most bytes of all files.
     pub total: u64,
     /// Maximum ratio of written bytes to content bytes in the package.
     pub ratio: u64,
 }
 
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds {
-            total: 64 << 30,
-            ratio: 100,
-        }
-    }
-}
-
 /// The bytes read and written so far, with their limits.
 #[derive(Debug)]
 struct Budget {
-    bounds: Bounds,
+    options: Options,
     read: Cell<u64>,
     written: Cell<u64>,
 }
@@ -78,7 +74,7 @@ impl Budget {
     fn writes(&self, length: usize, path: &Path) -> Result<(), PackageError> {
         let written = self.written.get() + length as u64;
         self.written.set(written);
-        let Bounds { total, ratio } = self.bounds;
+        let Options { total, ratio, .. } = self.options;
         let why = if written > total {
             format!("the files take more than {} (--max-size)", Bytes(total))
         } else if written > ALWAYS.max(self.read.get().saturating_mul(ratio)) {
@@ -98,19 +94,15 @@ impl Budget {
 pub struct Target {
     root: Rc<OwnedFd>,
     path: PathBuf,
-    overwrite: bool,
+    options: Options,
     /// The open folder of the last file, by relative path: the next file is usually in the same folder.
     last: Option<(PathBuf, Rc<OwnedFd>)>,
     /// Number of files started so far.
     begun: u64,
-    /// Whether the file system supports renaming without overwriting.
-    knows_noreplace: bool,
     /// Hashes of the relative paths of all files so far. Used with overwriting: these files must not be
     /// overwritten.
     written: HashSet<u64>,
     hashing: RandomState,
-    /// Whether content codings are decoded.
-    decode: bool,
     budget: Rc<Budget>,
 }
 
@@ -140,7 +132,7 @@ enum Decoder {
 
 impl Target {
     /// Opens the folder at this path; creates it if needed.
-    pub fn open(path: &Path, overwrite: bool) -> Result<Target, PackageError> {
+    pub fn open(path: &Path, options: Options) -> Result<Target, PackageError> {
         std::fs::create_dir_all(path).map_err(PackageError::system("make the folder", path))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(path, flags, Mode::empty())
@@ -148,35 +140,17 @@ impl Target {
         Ok(Target {
             root: Rc::new(root),
             path: path.to_owned(),
-            overwrite,
+            options,
             last: None,
             begun: 0,
-            knows_noreplace: true,
             written: HashSet::new(),
             hashing: RandomState::new(),
-            decode: false,
             budget: Rc::new(Budget {
-                bounds: Bounds::default(),
+                options,
                 read: Cell::new(0),
                 written: Cell::new(0),
             }),
         })
-    }
-
-    /// Sets the limits of the extracted size.
-    pub fn within(mut self, bounds: Bounds) -> Target {
-        self.budget = Rc::new(Budget {
-            bounds,
-            read: Cell::new(0),
-            written: Cell::new(0),
-        });
-        self
-    }
-
-    /// Decodes content codings; file names then have no ending for the coding.
-    pub fn decoding(mut self) -> Target {
-        self.decode = true;
-        self
     }
 
     /// Starts a file.
@@ -185,7 +159,7 @@ impl Target {
             name: entry.name.clone(),
         })?;
         // A coded file is stored beside the plain one with the coding's ending, as in a site's folder.
-        if let Some(coding) = entry.coding.filter(|_| !self.decode)
+        if let Some(coding) = entry.coding.filter(|_| !self.options.decode)
             && let Some((_, ending)) = CODINGS.iter().find(|(known, _)| *known == coding)
         {
             relative.as_mut_os_string().push(format!(".{ending}"));
@@ -220,7 +194,7 @@ impl Target {
             path,
             last_modified: entry.last_modified,
             hash,
-            coding: match entry.coding.filter(|_| self.decode) {
+            coding: match entry.coding.filter(|_| self.options.decode) {
                 None => Decoder::None,
                 Some(ContentCoding::Gzip) => Decoder::Gzip(MultiGzDecoder::new(Vec::new())),
                 Some(ContentCoding::Deflate) => Decoder::Deflate(ZlibDecoder::new(Vec::new())),
@@ -244,30 +218,18 @@ impl Target {
         }
         self.rename(&file)?;
         file.renamed = true;
-        if self.overwrite {
+        if self.options.overwrite {
             self.written.insert(file.hash);
         }
         Ok(())
     }
 
     fn rename(&mut self, file: &Growing) -> Result<(), PackageError> {
-        let (folder, from, to) = (&*file.folder, &file.temporary, &file.name);
-        if !self.overwrite && self.knows_noreplace {
-            match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
-                Err(Errno::INVAL | Errno::NOSYS) => self.knows_noreplace = false,
-                Err(Errno::EXIST) => {
-                    return Err(self.in_place(file.folder.as_fd(), to, &file.path));
-                }
-                result => {
-                    return result
-                        .map_err(|error| PackageError::system("write", &file.path)(error.into()));
-                }
-            }
-        }
-        self.look(folder, to, &file.path)?;
-        match renameat(folder, from, folder, to) {
+        let (folder, to) = (file.folder.as_fd(), &file.name);
+        match rename(folder, file.temporary.as_ref(), to, self.options.overwrite) {
             Err(Errno::ISDIR | Errno::EXIST | Errno::NOTEMPTY) => {
-                Err(self.in_place(file.folder.as_fd(), to, &file.path))
+                self.look(&file.folder, to, &file.path)?;
+                Err(PackageError::Exists(file.path.clone()))
             }
             result => {
                 result.map_err(|error| PackageError::system("write", &file.path)(error.into()))
@@ -282,17 +244,8 @@ impl Target {
             Ok(data) if FileType::from_raw_mode(data.st_mode) == FileType::Directory => {
                 Err(PackageError::IsFolder(path.to_owned()))
             }
-            Ok(_) if self.overwrite => Ok(()),
+            Ok(_) if self.options.overwrite => Ok(()),
             Ok(_) => Err(PackageError::Exists(path.to_owned())),
-        }
-    }
-
-    /// The error for an existing destination.
-    fn in_place(&self, folder: BorrowedFd<'_>, name: &OsStr, path: &Path) -> PackageError {
-        let data = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
-        match data.map(|data| FileType::from_raw_mode(data.st_mode)) {
-            Ok(FileType::Directory) => PackageError::IsFolder(path.to_owned()),
-            _ => PackageError::Exists(path.to_owned()),
         }
     }
 

@@ -1,13 +1,12 @@
 //! Reading and writing descriptors. A wait for a pipe ends when the user interrupts the program.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use fathometer_sys::Interrupt;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
 use super::PackageError;
@@ -22,8 +21,6 @@ pub struct Flow {
     path: PathBuf,
     /// Whether reads or writes may block: true for a pipe, a socket, a terminal.
     waits: bool,
-    /// Its length, if it is a regular file.
-    length: Option<u64>,
     interrupt: Interrupt,
 }
 
@@ -63,7 +60,6 @@ impl Flow {
         }
         Ok(Flow {
             waits: !data.is_file(),
-            length: data.is_file().then_some(data.len()),
             file,
             path: path.to_owned(),
             interrupt,
@@ -80,11 +76,6 @@ impl Flow {
         rustix::termios::isatty(&self.file)
     }
 
-    /// Its length, if it is a regular file.
-    pub fn length(&self) -> Option<u64> {
-        self.length
-    }
-
     /// Reads once, up to the length of `buffer`; returns 0 at the end.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, PackageError> {
         loop {
@@ -94,14 +85,6 @@ impl Flow {
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(PackageError::system("read", &self.path)(error)),
             }
-        }
-    }
-
-    /// An adapter for [`std::io::Read`].
-    pub fn reading(&mut self) -> Reading<'_> {
-        Reading {
-            flow: self,
-            failure: None,
         }
     }
 
@@ -147,38 +130,9 @@ impl Flow {
     }
 }
 
-/// Adapts a flow to [`std::io::Read`] and keeps the error.
-#[derive(Debug)]
-pub struct Reading<'f> {
-    flow: &'f mut Flow,
-    /// Why reading failed, if it did.
-    pub failure: Option<PackageError>,
-}
-
-impl io::Read for Reading<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.flow.read(buffer).map_err(|error| {
-            self.failure = Some(error);
-            io::Error::other("reading failed")
-        })
-    }
-}
-
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock
     )
-}
-
-/// Opens a regular file below a folder for reading, without blocking if it has become a pipe. Returns its
-/// metadata too.
-pub(super) fn open_below(folder: &OwnedFd, path: &Path) -> io::Result<(File, Metadata)> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
-    let file = File::from(openat(folder, path, flags, Mode::empty())?);
-    let data = file.metadata()?;
-    match data.is_file() {
-        true => Ok((file, data)),
-        false => Err(io::Error::other("it is no regular file")),
-    }
 }

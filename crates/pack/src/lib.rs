@@ -1,9 +1,8 @@
-//! Object packages on this host: building them from folders, pages and HTTP archives, and extracting them to
-//! folders. [`fathometer_package`] defines the format; this module handles files, pipes and signals.
+//! Object packages on this host: building them from folders, and extracting them to folders.
+//! [`fathometer_package`] defines the format; this crate handles files, pipes and signals.
 //!
-//! Packages are streamed. Memory holds at most a buffer of file contents, the names of a folder's files, or one
-//! content of an HTTP archive. Output appears under its name only when it is complete: packages as well as
-//! extracted files.
+//! Packages are streamed. Memory holds a buffer of file contents and the names of a folder's files. Output
+//! appears under its name only when it is complete: packages as well as extracted files.
 //!
 //! Names within a package are those of request targets without the leading slash: the percent-encoded path of a
 //! file within its folder ([`name`]). A package built here therefore names files as the origin does, and any
@@ -11,13 +10,11 @@
 
 pub mod extract;
 mod flow;
-pub mod har;
+pub mod folder;
 pub mod name;
 pub mod output;
 pub mod pack;
-pub mod progress;
-pub mod source;
-mod spool;
+mod rename;
 pub mod unpack;
 
 use std::io;

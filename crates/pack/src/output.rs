@@ -1,16 +1,16 @@
 //! The output of a package: stdout, or a file that appears only when it is complete.
 
 use std::fs::{self, Metadata, OpenOptions};
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use fathometer_sys::Interrupt;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::CWD;
 use rustix::io::Errno;
 
 use super::PackageError;
 use super::flow::{CHUNK, Flow};
+use super::rename::rename;
 
 /// A package being written. It is removed if dropped before it is [finished](Output::finish).
 #[derive(Debug)]
@@ -141,26 +141,12 @@ impl Output {
 
 impl NewFile {
     fn rename(&mut self) -> Result<(), PackageError> {
-        let flags = match self.overwrite {
-            true => RenameFlags::empty(),
-            false => RenameFlags::NOREPLACE,
-        };
-        match renameat_with(CWD, &self.now, CWD, &self.then, flags) {
-            // The file system does not support the flag; check for an existing file instead.
-            Err(Errno::INVAL | Errno::NOSYS) if !self.overwrite => {
-                if self.then.symlink_metadata().is_ok() {
-                    return Err(PackageError::Exists(self.then.clone()));
-                }
-                fs::rename(&self.now, &self.then)
-                    .map_err(PackageError::system("write", &self.then))?;
-            }
+        let (now, then) = (self.now.as_os_str(), self.then.as_os_str());
+        match rename(CWD, now, then, self.overwrite) {
             Err(Errno::EXIST) => return Err(PackageError::Exists(self.then.clone())),
-            Err(error) => {
-                return Err(PackageError::system("write", &self.then)(io::Error::from(
-                    error,
-                )));
+            result => {
+                result.map_err(|error| PackageError::system("write", &self.then)(error.into()))?;
             }
-            Ok(()) => {}
         }
         self.renamed = true;
         Ok(())
@@ -173,5 +159,24 @@ impl Drop for NewFile {
             // If this file cannot be removed, its name marks it as incomplete.
             let _ = fs::remove_file(&self.now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_appears_meanwhile_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.objp");
+        let interrupt = Interrupt::install().unwrap();
+        let mut output = Output::file(&path, false, interrupt).unwrap();
+        output.write(b"package").unwrap();
+        fs::write(&path, "another").unwrap();
+        let error = output.finish().unwrap_err();
+        assert!(matches!(error, PackageError::Exists(_)), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"another");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

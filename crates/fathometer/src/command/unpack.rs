@@ -6,14 +6,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use fathometer_model::Bytes;
-use fathometer_package::{Entry, Version};
+use fathometer_package::{Entry, Event, Version};
 use fathometer_sys::Interrupt;
 use serde_json::json;
 
 use super::Failure;
-use fathometer_pack::extract::{Bounds, Target};
-use fathometer_pack::progress::{All, Progress};
-use fathometer_pack::unpack::{self, Extractor, Held, Sink};
+use fathometer_pack::extract::{Options, Target};
+use fathometer_pack::unpack::{self, Held};
 use fathometer_pack::{Flow, PackageError};
 
 /// Arguments of `unpack`.
@@ -49,7 +48,7 @@ pub struct UnpackArguments {
     #[arg(
         long,
         value_name = "FACTOR",
-        default_value_t = Bounds::default().ratio,
+        default_value_t = 100,
         conflicts_with = "list"
     )]
     max_ratio: u64,
@@ -82,36 +81,22 @@ pub fn run(arguments: &UnpackArguments) -> Result<ExitCode, Failure> {
     if package.is_terminal() {
         return Err("stdin is a keyboard: name a package, or send one to stdin".into());
     }
-    let all = package.length().map(All::Octets);
     match arguments.list {
-        true => list(arguments, &mut package, all),
-        false => extract(arguments, &mut package, all),
+        true => list(arguments, &mut package),
+        false => extract(arguments, &mut package),
     }
 }
 
-fn extract(
-    arguments: &UnpackArguments,
-    package: &mut Flow,
-    all: Option<All>,
-) -> Result<ExitCode, Failure> {
+fn extract(arguments: &UnpackArguments, package: &mut Flow) -> Result<ExitCode, Failure> {
     let folder = &arguments.folder;
-    let mut progress = Progress::new("unpacked", all);
-    let target = Target::open(folder, arguments.force)?.within(Bounds {
+    let options = Options {
+        overwrite: arguments.force,
+        decode: arguments.decode,
         total: arguments.max_size,
         ratio: arguments.max_ratio,
-    });
-    let mut extractor = Extractor::new(match arguments.decode {
-        true => target.decoding(),
-        false => target,
-    });
-    let result = unpack::read(package, &mut extractor, &mut progress);
-    // Remove incomplete files before printing anything.
-    drop(extractor);
-    progress.clear();
-    let (held, error) = match result {
-        Ok(held) => (held, None),
-        Err((held, error)) => (held, Some(error)),
     };
+    let (held, result) = unpack::extract(package, Target::open(folder, options)?);
+    let error = result.err();
     let written = files(held.files - held.kept);
     if arguments.json {
         let summary = json!({
@@ -134,7 +119,7 @@ fn extract(
     }
     if held.kept > 0 {
         eprintln!(
-            "{} of the package have no content: whoever asked for it has them",
+            "{} of the package have no content: the client that requested it has them",
             files(held.kept)
         );
     }
@@ -148,11 +133,7 @@ fn extract(
     }
 }
 
-fn list(
-    arguments: &UnpackArguments,
-    package: &mut Flow,
-    all: Option<All>,
-) -> Result<ExitCode, Failure> {
+fn list(arguments: &UnpackArguments, package: &mut Flow) -> Result<ExitCode, Failure> {
     let mut listing = Listing {
         out: BufWriter::new(io::stdout()),
         json: arguments.json,
@@ -160,17 +141,22 @@ fn list(
         begun: false,
         rows: 0,
     };
-    let mut progress = Progress::new("read", all);
-    let result = unpack::read(package, &mut listing, &mut progress);
-    progress.clear();
+    let (held, result) = unpack::read(package, &mut |decoder, event| {
+        match event {
+            Event::Header => listing.begin(decoder.version()),
+            Event::End { .. } => listing.row(decoder.entry()),
+            Event::Start { .. } | Event::Data { .. } | Event::Finished => Ok(()),
+        }
+        .map_err(written)
+    });
     match result {
-        Ok(held) => {
+        Ok(()) => {
             listing.finish(held, None)?;
             Ok(ExitCode::SUCCESS)
         }
         // The reader of the list has closed the pipe.
-        Err((_, PackageError::ReaderGone(_))) => Ok(ExitCode::SUCCESS),
-        Err((held, error)) => {
+        Err(PackageError::ReaderGone(_)) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
             listing.finish(held, Some(&error))?;
             Err(error.into())
         }
@@ -192,7 +178,7 @@ impl Listing {
         let number = version.map(Version::number);
         match (self.json, number) {
             (true, number) => {
-                let package = serde_json::to_string(&self.package.display().to_string())?;
+                let package = json!(self.package.display().to_string());
                 let number = json!(number);
                 writeln!(
                     self.out,
@@ -291,24 +277,6 @@ impl Listing {
     }
 }
 
-impl Sink for Listing {
-    fn header(&mut self, version: Version, _files: Option<u64>) -> Result<(), PackageError> {
-        self.begin(Some(version)).map_err(written)
-    }
-
-    fn start(&mut self, _entry: &Entry) -> Result<(), PackageError> {
-        Ok(())
-    }
-
-    fn data(&mut self, _content: &[u8]) -> Result<(), PackageError> {
-        Ok(())
-    }
-
-    fn end(&mut self, entry: &Entry) -> Result<(), PackageError> {
-        self.row(entry).map_err(written)
-    }
-}
-
 fn written(error: io::Error) -> PackageError {
     let stdout = Path::new("stdout");
     match error.kind() {
@@ -321,7 +289,8 @@ fn written(error: io::Error) -> PackageError {
     }
 }
 
-fn files(count: u64) -> String {
+/// A number of files as text.
+pub(super) fn files(count: u64) -> String {
     match count {
         1 => "1 file".to_owned(),
         count => format!("{count} files"),

@@ -6,4 +6,3 @@ mod endings;
 mod hostile;
 mod place;
 mod round_trips;
-mod sources;

@@ -9,6 +9,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use fathometer_model::ContentCoding;
+use fathometer_package::{Encoder, Entry, Limits, Piece};
 use tempfile::TempDir;
 
 /// A tree of files: content and permissions by path.
@@ -107,6 +109,30 @@ pub fn noise(length: usize, seed: u64) -> Vec<u8> {
         (state >> 56) as u8
     };
     (0..length).map(step).collect()
+}
+
+/// A package with one file, `a.css`, in this coding. Its size is stated only at its end.
+pub fn package_of_coded(coding: ContentCoding, coded: &[u8]) -> Vec<u8> {
+    let mut encoder = Encoder::open(&Limits::default());
+    let entry = Entry {
+        name: "a.css".to_owned(),
+        coding: Some(coding),
+        ..Entry::default()
+    };
+    encoder.push(entry).unwrap();
+    encoder.finish();
+    let mut package = Vec::new();
+    while let Some(piece) = encoder.next() {
+        match piece {
+            Piece::Octets(octets) => package.extend_from_slice(octets),
+            Piece::Content { .. } => {
+                package.extend_from_slice(&encoder.content(coded).unwrap());
+                package.extend_from_slice(coded);
+                encoder.end_of_content().unwrap();
+            }
+        }
+    }
+    package
 }
 
 /// How the program exited.

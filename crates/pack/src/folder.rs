@@ -1,0 +1,103 @@
+//! The source of a package: the files of a folder.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, openat};
+
+use super::{PackageError, name};
+
+/// A folder whose files are packed.
+#[derive(Debug)]
+pub struct Folder {
+    descriptor: OwnedFd,
+    path: PathBuf,
+}
+
+/// What is in a folder.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// The name in the package and the path from the folder of each file, in ascending order of the names.
+    pub files: Vec<(String, PathBuf)>,
+    /// What is left out, with the reason.
+    pub left_out: Vec<String>,
+}
+
+impl Folder {
+    /// Opens a folder.
+    pub fn open(path: &Path) -> Result<Folder, PackageError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::open(path, flags, Mode::empty())
+            .map_err(|error| PackageError::system("open the folder", path)(error.into()))?;
+        Ok(Folder {
+            descriptor,
+            path: path.to_owned(),
+        })
+    }
+
+    /// The path of one of its files for messages.
+    pub fn shown(&self, path: &Path) -> PathBuf {
+        self.path.join(path)
+    }
+
+    /// Opens one of its regular files, without blocking if it has become a pipe. Returns its metadata too.
+    pub fn file(&self, path: &Path) -> Result<(File, Metadata), PackageError> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let open = || {
+            let file = File::from(openat(&self.descriptor, path, flags, Mode::empty())?);
+            let data = file.metadata()?;
+            match data.is_file() {
+                true => Ok((file, data)),
+                false => Err(io::Error::other("it is no regular file")),
+            }
+        };
+        open().map_err(PackageError::system("open", &self.shown(path)))
+    }
+
+    /// Every regular file below it, and those that symbolic links refer to within it; links to folders are not
+    /// followed.
+    pub fn files(&self) -> Result<Files, PackageError> {
+        let mut found = Files::default();
+        let root = self
+            .path
+            .canonicalize()
+            .map_err(PackageError::system("open the folder", &self.path))?;
+        let mut folders = vec![PathBuf::new()];
+        while let Some(folder) = folders.pop() {
+            let whole = self.path.join(&folder);
+            let failed = || PackageError::system("read the folder", &whole);
+            for entry in fs::read_dir(&whole).map_err(failed())? {
+                let entry = entry.map_err(failed())?;
+                let path = folder.join(entry.file_name());
+                let kind = entry
+                    .file_type()
+                    .map_err(PackageError::system("look at", &self.shown(&path)))?;
+                if kind.is_dir() {
+                    folders.push(path);
+                } else if kind.is_file()
+                    || (kind.is_symlink() && stays_within(&root, &entry.path()))
+                {
+                    found
+                        .files
+                        .extend(name::of_path(&path).map(|name| (name, path)));
+                } else {
+                    let why = match kind.is_symlink() {
+                        true => "a symbolic link to a folder, out of this one, or to nothing",
+                        false => "neither a file nor a folder",
+                    };
+                    let path = self.shown(&path);
+                    found.left_out.push(format!("{} is {why}", path.display()));
+                }
+            }
+        }
+        found.files.sort();
+        Ok(found)
+    }
+}
+
+fn stays_within(root: &Path, link: &Path) -> bool {
+    link.canonicalize()
+        .is_ok_and(|real| real.starts_with(root) && real.is_file())
+}
