@@ -2,6 +2,9 @@
 //!
 //! Chunk extensions and trailer fields are checked against their grammar, limited in size, and ignored: no code
 //! here uses them (section 7.1.1: a recipient ignores extensions that it does not recognise).
+//!
+//! The lines of chunks end in CRLF for every recipient: section 2.2 allows a bare LF after the start line and
+//! fields only. A lenient decoder accepts it in the trailer section, whose lines are fields.
 
 use super::syntax::Strictness;
 use crate::message::fields::is_token_byte;
@@ -234,9 +237,7 @@ impl ChunkedDecoder {
             }
             (State::Size { digits: 0 }, _) => return Err(ChunkedError::BadSize),
             (state, b'\r') if state.ends_size_line() => State::SizeLineFeed,
-            (state, b'\n') if state.ends_size_line() => {
-                return self.bare(lenient, |decoder| decoder.size_line_end());
-            }
+            (state, b'\n') if state.ends_size_line() => return Err(ChunkedError::BadLineEnd),
             (
                 State::Size { .. }
                 | State::BeforeSemicolon
@@ -256,11 +257,11 @@ impl ChunkedDecoder {
             }
             (State::SizeLineFeed, b'\n') => self.size_line_end(),
             (State::DataCarriageReturn, b'\r') => State::DataLineFeed,
-            (State::DataCarriageReturn, b'\n') if lenient => State::Size { digits: 0 },
             (State::DataCarriageReturn, _) => return Err(ChunkedError::DataTooLong),
             (State::DataLineFeed, b'\n') => State::Size { digits: 0 },
             (State::TrailerStart, b'\r') => State::LastLineFeed,
-            (State::TrailerStart, b'\n') => return self.bare(lenient, |_| State::Done),
+            (State::TrailerStart, b'\n') if lenient => State::Done,
+            (State::TrailerStart, b'\n') => return Err(ChunkedError::BadLineEnd),
             (State::TrailerStart | State::TrailerName, _) if is_token_byte(byte) => {
                 self.spend_trailer()?;
                 State::TrailerName
@@ -273,7 +274,8 @@ impl ChunkedDecoder {
                 return Err(ChunkedError::BadTrailer);
             }
             (State::TrailerValue, b'\r') => State::TrailerLineFeed,
-            (State::TrailerValue, b'\n') => return self.bare(lenient, |_| State::TrailerStart),
+            (State::TrailerValue, b'\n') if lenient => State::TrailerStart,
+            (State::TrailerValue, b'\n') => return Err(ChunkedError::BadLineEnd),
             (State::TrailerValue, _) => {
                 if byte < b' ' && byte != b'\t' || byte == 0x7f {
                     return Err(ChunkedError::BadTrailer);
@@ -293,18 +295,6 @@ impl ChunkedDecoder {
             (State::Failed(error), _) => return Err(error),
             (State::Data | State::Done, _) => unreachable!("data and the end are no framing"),
         })
-    }
-
-    fn bare(
-        &mut self,
-        lenient: bool,
-        next: impl FnOnce(&mut ChunkedDecoder) -> State,
-    ) -> Result<State, ChunkedError> {
-        if lenient {
-            Ok(next(self))
-        } else {
-            Err(ChunkedError::BadLineEnd)
-        }
     }
 
     fn size_line_end(&mut self) -> State {
@@ -494,10 +484,20 @@ mod tests {
     }
 
     #[test]
-    fn a_lenient_decoder_takes_bare_line_feeds() {
-        let (body, _, done) = run(b"4;a\nWiki\n2\nab\r\n0\nX: y\n\n", Strictness::Lenient).unwrap();
-        assert_eq!(body, b"Wikiab");
-        assert!(done);
+    fn a_lenient_decoder_accepts_bare_line_feeds_in_trailers_only() {
+        let coded = b"4;a\r\nWiki\r\n0\r\nX: y\nZ: z\r\n\n";
+        let whole = (b"Wiki".to_vec(), coded.len(), true);
+        assert_eq!(run(coded, Strictness::Lenient), Ok(whole));
+        assert_eq!(strict(coded), Err(ChunkedError::BadLineEnd));
+        let bare: [(&[u8], ChunkedError); 4] = [
+            (b"4\nWiki\r\n", ChunkedError::BadLineEnd),
+            (b"4;a\nWiki\r\n", ChunkedError::BadLineEnd),
+            (b"4\r\nWiki\n", ChunkedError::DataTooLong),
+            (b"0\n\r\n", ChunkedError::BadLineEnd),
+        ];
+        for (coded, error) in bare {
+            assert_eq!(run(coded, Strictness::Lenient), Err(error), "{coded:?}");
+        }
         // White space between a size and the end of its line is not in the grammar (section 7.1.1).
         let tricks: [&[u8]; 5] = [b" 4\r\n", b"4\rW", b"4\r\nWikiX", b"4 \r\n", b"4\t\n"];
         for coded in tricks {
