@@ -12,6 +12,7 @@ mod pending;
 mod request;
 pub(crate) mod request_head;
 mod server;
+mod work;
 mod writer;
 
 pub use event::{Event, Received};
@@ -23,6 +24,7 @@ pub use pending::Pending;
 pub use request::{
     Content, Queued, RequestId, RequestLine, SendError, Version, is_idempotent, is_target,
 };
-pub use server::{Action, CloseManner, FilePart, RequestText, Served};
+pub use server::{Action, CloseManner, FilePart, RequestText, Served, StreamServed};
+pub(crate) use work::WorkQueue;
 pub use writer::PreparedRequest;
 pub(crate) use writer::{Opening, RequestFields};

@@ -90,6 +90,42 @@ impl Served {
     }
 }
 
+/// An exchange on a stream of its own, whose response was handed to the transport, completely or in part. `S` is
+/// the protocol's number of a stream, `C` its error code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamServed<S, C> {
+    /// The figures that HTTP/1 has too. Heads are counted as the frames that carry them, frame headers and interim
+    /// heads included. The request head of a push is its PUSH_PROMISE. Content is counted without framing.
+    pub exchange: Served,
+    /// The stream.
+    pub stream: S,
+    /// Names and values of the request's fields, before compression.
+    pub request_fields: Bytes,
+    /// Names and values of the response's fields, before compression, interim heads included.
+    pub head_fields: Bytes,
+    /// Bytes of the response's DATA frames, their headers included.
+    pub body_frames: Bytes,
+    /// Whether the server pushed it.
+    pub pushed: bool,
+    /// The code with which either side reset the stream before its response was complete.
+    pub reset: Option<C>,
+}
+
+impl<S, C> StreamServed<S, C> {
+    /// The record of a request of which nothing has been read yet.
+    pub(crate) fn unread(stream: S, pushed: bool, now: Instant) -> StreamServed<S, C> {
+        StreamServed {
+            exchange: Served::unread(now),
+            stream,
+            request_fields: Bytes(0),
+            head_fields: Bytes(0),
+            body_frames: Bytes(0),
+            pushed,
+            reset: None,
+        }
+    }
+}
+
 /// The texts of a request for a log, as the client sent them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestText<'a> {

@@ -38,7 +38,6 @@ mod streams;
 mod timing;
 mod tree;
 mod upgrade;
-mod work;
 
 use std::collections::HashSet;
 use std::io::IoSlice;
@@ -52,14 +51,13 @@ use self::ending::Ending;
 use self::input::Input;
 use self::receiving::Receiving;
 use self::responses::Responses;
-use self::streams::Streams;
+use self::streams::{Slot, Streams};
 use self::timing::Activity;
-use self::work::WorkQueue;
 use super::StreamId;
 use super::error::{ConnectionError, ErrorCode};
 use super::frame::{self, write};
 use super::settings::Settings;
-use crate::exchange::{Action, FilePart, RequestText};
+use crate::exchange::{Action, FilePart, RequestText, WorkQueue};
 use crate::field_block::FieldBlock;
 use crate::hpack::Decoder;
 use crate::origin::Origin;
@@ -86,7 +84,7 @@ pub struct Connection {
     receiving: Receiving,
     budget: Budget,
     early: EarlyPriorities,
-    work: WorkQueue,
+    work: WorkQueue<Slot>,
     responses: Responses,
     ending: Ending,
     /// Hashes of the targets that were pushed on this connection.

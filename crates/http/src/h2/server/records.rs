@@ -3,32 +3,15 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use fathometer_model::{Bytes, Instant};
+use fathometer_model::Instant;
 
-use crate::exchange::{self, RequestText};
+use crate::exchange::{RequestText, StreamServed};
 use crate::h2::StreamId;
 use crate::h2::error::ErrorCode;
 
-/// An exchange whose response was handed to the transport, completely or in part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Served {
-    /// The values that HTTP/1 has too. Heads are counted as the frames that carry them, HEADERS and
-    /// CONTINUATION with their headers, including interim heads. The request head of a push is its
-    /// PUSH_PROMISE. Content is counted without framing.
-    pub exchange: exchange::Served,
-    /// The stream.
-    pub stream: StreamId,
-    /// Names and values of the request's fields, before compression.
-    pub request_fields: Bytes,
-    /// Names and values of the response's fields, before compression, interim heads included.
-    pub head_fields: Bytes,
-    /// Bytes of the response's DATA frames, their headers included.
-    pub body_frames: Bytes,
-    /// Whether the server pushed it.
-    pub pushed: bool,
-    /// The error code if either side reset the stream before its response was complete.
-    pub reset: Option<ErrorCode>,
-}
+/// An exchange whose response was handed to the transport, completely or in part. Heads are counted as the HEADERS
+/// and CONTINUATION frames that carry them.
+pub type Served = StreamServed<StreamId, ErrorCode>;
 
 /// The records of exchanges, until the transport has taken their responses and the caller the events.
 ///
@@ -186,27 +169,14 @@ impl Records {
     }
 }
 
-impl Served {
-    /// A record for a request that has not been read yet.
-    pub(super) fn unread(stream: StreamId, now: Instant) -> Served {
-        Served {
-            exchange: exchange::Served::unread(now),
-            stream,
-            request_fields: Bytes(0),
-            head_fields: Bytes(0),
-            body_frames: Bytes(0),
-            pushed: stream.is_server(),
-            reset: None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use fathometer_model::Bytes;
+
     use super::*;
 
     fn served(stream: u32, body: u64) -> Served {
-        let mut served = Served::unread(StreamId::new(stream), Instant::ZERO);
+        let mut served = Served::unread(StreamId::new(stream), false, Instant::ZERO);
         served.exchange.body = Bytes(body);
         served
     }

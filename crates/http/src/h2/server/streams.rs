@@ -367,7 +367,7 @@ impl Stream {
             priority: Priority::default(),
             scheduled: false,
             blocked: false,
-            served: Served::unread(id, now),
+            served: Served::unread(id, id.is_server(), now),
             told: None,
             remembered: None,
             begun: None,

@@ -17,19 +17,386 @@
 //! Any split of a stream's input gives the same output. An exchange allocates nothing once the buffers have
 //! grown. Not implemented: pushes, CONNECT, datagrams.
 
+mod arrivals;
 mod config;
-mod connection;
+mod ending;
 mod flowing;
 mod fuzz;
 mod lifetime;
 mod reading;
+mod records;
 mod respond;
 mod schedule;
+mod sending;
 mod stream;
+mod streams;
 #[cfg(test)]
 mod tests;
+mod timing;
 
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use fathometer_model::Instant;
+
+use self::arrivals::Arrivals;
+use self::ending::Ending;
+use self::records::Records;
+use self::sending::Sending;
+use self::stream::{Expect, Stream};
+use self::streams::{Streams, request_of};
+use self::timing::Activity;
+use super::critical::{Critical, Role};
+use super::{Action, Direction, ErrorCode, Fault, Priority, Transmit, is_request};
+use crate::exchange::{RequestId, WorkQueue};
+use crate::field_block::FieldBlock;
+use crate::origin::{Dates, Origin};
+use crate::qpack::{Decoder, Encoder};
+
+pub use self::config::{Limits, ServerConfig};
+pub use self::ending::CloseReason;
+pub use self::fuzz::fuzz;
+pub use self::records::Served;
 pub use crate::exchange::{FilePart, RequestText};
-pub use config::{Limits, ServerConfig};
-pub use connection::{CloseReason, Connection, Served};
-pub use fuzz::fuzz;
+
+/// One connection: bytes of request streams become answers, and answers become bytes in the order of their
+/// priorities.
+#[derive(Debug)]
+pub struct Connection {
+    origin: Arc<Origin>,
+    config: Arc<ServerConfig>,
+    /// The control streams and those of QPACK.
+    critical: Critical,
+    arrivals: Arrivals,
+    streams: Streams,
+    sending: Sending,
+    work: WorkQueue<RequestId>,
+    ending: Ending,
+    records: Records,
+    activity: Activity,
+    requests: u64,
+    /// The last decoded fields.
+    fields: FieldBlock,
+    section: Vec<u8>,
+    scratch: Vec<u8>,
+    dates: Dates,
+}
+
+impl Connection {
+    /// A connection that was made at `now`.
+    pub fn new(origin: Arc<Origin>, config: Arc<ServerConfig>, now: Instant) -> Connection {
+        let qpack = &config.qpack;
+        let section = config.limits.section.0;
+        let critical = Critical::new(
+            Role::Server,
+            &config.settings(),
+            config.reserved.then_some(1),
+            Encoder::new(qpack.encoder),
+            Decoder::new(qpack.table, qpack.blocked_streams, section),
+            now,
+        );
+        Connection {
+            critical,
+            arrivals: Arrivals::default(),
+            streams: Streams::default(),
+            sending: Sending::default(),
+            work: WorkQueue::new(now),
+            ending: Ending::new(),
+            records: Records::new(config.events, config.request_text),
+            activity: Activity::new(now),
+            requests: 0,
+            fields: FieldBlock::default(),
+            section: Vec::new(),
+            scratch: Vec::new(),
+            dates: Dates::default(),
+            origin,
+            config,
+        }
+    }
+
+    /// The kind of stream to open next, as soon as the transport can.
+    pub fn wants_stream(&self) -> Option<Direction> {
+        (self.ending.is_open() && self.critical.wants_stream()).then_some(Direction::Unidirectional)
+    }
+
+    /// The transport has opened a stream of the requested kind.
+    pub fn handle_opened(&mut self, stream: u64, _now: Instant) {
+        self.critical.opened(stream);
+    }
+
+    /// The bytes to send next: at most `most`, all of one stream. Critical streams come first, then responses
+    /// by their priority.
+    pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
+        if !self.ending.is_sending() {
+            return None;
+        }
+        if let Some((stream, octets)) = self.critical.transmit(slices, most) {
+            return Some(Transmit {
+                stream,
+                slices: 1,
+                octets,
+                file: None,
+                end: false,
+            });
+        }
+        self.sending.order().find_map(|stream| {
+            let open = self.streams.get(request_of(stream)?)?;
+            if !open.has_something() {
+                return None;
+            }
+            let turn = usize::try_from(self.config.turn.0).unwrap_or(usize::MAX);
+            let most = match self.is_incremental(open) {
+                true => most.min(turn.max(1)),
+                false => most,
+            };
+            let offered = open.output.offer(&self.origin, slices, most);
+            let left = open.output.waiting();
+            Some(Transmit {
+                stream,
+                slices: offered.slices,
+                octets: offered.octets,
+                file: offered.file,
+                end: open.ends && offered.octets as u64 == left,
+            })
+        })
+    }
+
+    /// The transport took the first `octets` bytes that [`transmit`](Self::transmit) offered of a stream. If
+    /// these were all and the stream ends there, the transport also finished the stream.
+    pub fn transmitted(&mut self, stream: u64, octets: usize, now: Instant) {
+        self.activity.note_use(now);
+        if self.critical.is_own(stream) {
+            self.critical.transmitted(stream, octets);
+            return;
+        }
+        let Some(request) = request_of(stream) else {
+            return;
+        };
+        let Some(open) = self.streams.get_mut(request) else {
+            return;
+        };
+        open.active = now;
+        self.activity.note_taken(now);
+        let takes_turns = open.priority.incremental || !self.config.priorities;
+        let sending = &mut self.sending;
+        let is_empty = sending.transmitted(stream, open, octets as u64, takes_turns);
+        if is_empty && open.ends {
+            self.end_response(request, stream, None, now);
+        }
+    }
+
+    /// The transport accepts no more bytes of a stream for now.
+    pub fn handle_blocked(&mut self, stream: u64) {
+        self.set_blocked(stream, true);
+    }
+
+    /// The transport accepts bytes of a stream again.
+    pub fn handle_writable(&mut self, stream: u64) {
+        self.set_blocked(stream, false);
+    }
+
+    fn set_blocked(&mut self, stream: u64, blocked: bool) {
+        self.critical.set_blocked(stream, blocked);
+        if is_request(stream)
+            && let Some(request) = request_of(stream)
+            && let Some(open) = self.streams.get_mut(request)
+        {
+            open.blocked = blocked;
+        }
+    }
+
+    /// The send priority of a stream. Critical streams have the highest one.
+    pub fn priority(&self, stream: u64) -> Priority {
+        let open = request_of(stream).filter(|_| is_request(stream));
+        match open.and_then(|request| self.streams.get(request)) {
+            Some(open) => open.priority,
+            None => Priority {
+                urgency: 0,
+                incremental: false,
+            },
+        }
+    }
+
+    fn is_incremental(&self, stream: &Stream) -> bool {
+        stream.priority.incremental || !self.config.priorities
+    }
+
+    /// Whether the host should read more bytes of a stream. It should not while the stream waits for QPACK's
+    /// table, nor start requests while response heads pile up. Bytes that are passed in anyway are kept.
+    pub fn wants_data(&self, stream: u64) -> bool {
+        if !self.ending.is_open() {
+            return false;
+        }
+        if !is_request(stream) {
+            return true;
+        }
+        match request_of(stream).and_then(|request| self.streams.get(request)) {
+            // Its trailers may wait too, and what is kept meanwhile has no bound of its own.
+            Some(open) if open.waiting => false,
+            Some(open) if open.expect != Expect::Head => true,
+            _ => self.sending.backlog() <= self.config.limits.backlog.0,
+        }
+    }
+
+    /// A file ended before the bytes that were offered of it: the response cannot be completed.
+    pub fn handle_truncated_file(&mut self, stream: u64, now: Instant) {
+        if let Some(request) = request_of(stream) {
+            self.break_off(request, stream, ErrorCode::INTERNAL_ERROR, now);
+        }
+    }
+
+    /// The client sent STOP_SENDING for a stream.
+    pub fn handle_stop_sending(&mut self, stream: u64, _code: u64, now: Instant) {
+        self.activity.note_use(now);
+        if !self.ending.is_open() {
+            return;
+        }
+        if self.critical.is_own(stream) {
+            return self.fail(Fault::ClosedCriticalStream);
+        }
+        if !is_request(stream) {
+            return;
+        }
+        if let Err(fault) = self.critical.count_idle(now) {
+            return self.fail(fault);
+        }
+        // STOP_SENDING may arrive before anything else of its stream.
+        if let Some(request) = self.open(stream, now) {
+            self.break_off(request, stream, ErrorCode::REQUEST_CANCELLED, now);
+        }
+        self.settle();
+    }
+
+    /// Ends both directions of a stream whose response will not be completed.
+    fn break_off(&mut self, request: RequestId, stream: u64, code: ErrorCode, now: Instant) {
+        let Some(open) = self.streams.get_mut(request) else {
+            return;
+        };
+        if open.expect == Expect::Nothing && open.ends && open.output.is_empty() {
+            return;
+        }
+        self.ending.act(Action::Reset { stream, code });
+        let reads = open.reads();
+        if reads {
+            self.ending.act(Action::StopSending { stream, code });
+        }
+        if reads || open.waiting {
+            self.critical.decoder.cancel(stream);
+        }
+        open.fin = true;
+        self.end_response(request, stream, Some(code), now);
+    }
+
+    /// Stops reading a request that is answered nevertheless.
+    fn stop_reading(&mut self, request: RequestId, stream: u64) {
+        if let Some(open) = self.streams.get_mut(request)
+            && open.reads()
+        {
+            open.expect = Expect::Nothing;
+            open.held.clear();
+            open.waiting = false;
+            let code = ErrorCode::NO_ERROR;
+            self.ending.act(Action::StopSending { stream, code });
+            self.critical.decoder.cancel(stream);
+        }
+    }
+
+    /// Ends a response that was handed over, or that is given up.
+    fn end_response(
+        &mut self,
+        request: RequestId,
+        stream: u64,
+        reset: Option<ErrorCode>,
+        now: Instant,
+    ) {
+        let Some(mut open) = self.streams.close(request) else {
+            return;
+        };
+        self.activity.note_busy(now);
+        self.sending.remove(stream, &mut open);
+        let record = (&open.served, open.text);
+        let sent = open.output.sent();
+        self.records.note_end(request, record, sent, reset, now);
+        if open.reads() {
+            // The client still sends its request although it has the complete response.
+            let code = ErrorCode::NO_ERROR;
+            self.ending.act(Action::StopSending { stream, code });
+            self.critical.decoder.cancel(stream);
+        }
+        self.streams.recycle(open);
+        self.leave();
+    }
+
+    /// Whether no request is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.ending.is_open() && self.streams.is_empty()
+    }
+
+    /// Releases unused memory of a connection that is likely to stay idle.
+    pub fn rest(&mut self) {
+        if self.is_idle() {
+            self.streams.rest();
+            self.records.rest();
+            self.fields = FieldBlock::default();
+            self.section = Vec::new();
+            self.scratch = Vec::new();
+        }
+    }
+
+    /// The next action for the host to carry out on the transport; each is returned once. [`Action::Close`]
+    /// with `H3_NO_ERROR` must wait until everything that [`transmit`](Self::transmit) still returns has been
+    /// delivered.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.ending.take_action()
+    }
+
+    /// The next exchange that was handed over, if events are [enabled](ServerConfig::events). Events are kept
+    /// until they are taken.
+    pub fn poll_event(&mut self) -> Option<Served> {
+        self.records.take().map(|(served, _)| served)
+    }
+
+    /// Like [`poll_event`](Self::poll_event), with the texts of the request if they are
+    /// [kept](ServerConfig::request_text).
+    pub fn poll_event_with_text(&mut self) -> Option<(Served, RequestText<'_>)> {
+        self.records.take()
+    }
+
+    /// For a connection that is not served any further: like
+    /// [`poll_event_with_text`](Self::poll_event_with_text), with an additional event for each exchange whose
+    /// response was handed over in part. Call it until it returns `None`.
+    pub fn cut_short(&mut self, now: Instant) -> Option<(Served, RequestText<'_>)> {
+        self.sending.clear();
+        let reset = Some(ErrorCode::REQUEST_CANCELLED);
+        for (request, open) in self.streams.drain() {
+            let record = (&open.served, open.text);
+            let sent = open.output.sent();
+            self.records.note_end(request, record, sent, reset, now);
+        }
+        self.poll_event_with_text()
+    }
+
+    /// Whether the connection is closed and the last action was taken.
+    pub fn is_finished(&self) -> bool {
+        self.ending.is_finished()
+    }
+
+    /// Why the connection closed; `None` while it is open.
+    pub fn close_reason(&self) -> Option<CloseReason> {
+        self.ending.reason()
+    }
+
+    /// Requests answered, including refused ones.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Moves the instructions of QPACK to their streams.
+    fn settle(&mut self) {
+        if self.ending.is_open()
+            && let Err(fault) = self.critical.settle()
+        {
+            self.fail(fault);
+        }
+    }
+}

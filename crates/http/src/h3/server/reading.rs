@@ -2,10 +2,11 @@
 
 use fathometer_model::{Bytes, Instant};
 
-use super::connection::{Connection, Phase, number};
+use super::Connection;
 use super::stream::{Expect, Reading};
+use super::streams::{request_of, stream_of};
+use crate::exchange::RequestId;
 use crate::exchange::request_head::{self, Rejection};
-use crate::exchange::{self, RequestId};
 use crate::field_block::FieldBlock;
 use crate::h3::critical::Told;
 use crate::h3::frame::{FrameType, Piece};
@@ -49,8 +50,8 @@ impl From<Fault> for Trouble {
 impl Connection {
     /// Handles bytes of a stream.
     pub fn handle_data(&mut self, stream: u64, bytes: &[u8], now: Instant) {
-        self.last = now;
-        if self.phase != Phase::Open {
+        self.activity.note_use(now);
+        if !self.ending.is_open() {
             return;
         }
         if !is_bidirectional(stream) {
@@ -66,8 +67,8 @@ impl Connection {
 
     /// The client ended a stream, after all of its bytes.
     pub fn handle_fin(&mut self, stream: u64, now: Instant) {
-        self.last = now;
-        if self.phase != Phase::Open {
+        self.activity.note_use(now);
+        if !self.ending.is_open() {
             return;
         }
         if !is_bidirectional(stream) {
@@ -90,8 +91,8 @@ impl Connection {
 
     /// The client reset a stream.
     pub fn handle_reset(&mut self, stream: u64, _code: u64, now: Instant) {
-        self.last = now;
-        if self.phase != Phase::Open {
+        self.activity.note_use(now);
+        if !self.ending.is_open() {
             return;
         }
         if !is_bidirectional(stream) {
@@ -121,8 +122,8 @@ impl Connection {
 
     fn read_critical(&mut self, stream: u64, mut bytes: &[u8], now: Instant) {
         loop {
-            let actions = &mut self.actions;
-            let mut act = |action: Action| actions.push_back(action);
+            let ending = &mut self.ending;
+            let mut act = |action: Action| ending.act(action);
             match self.critical.read(stream, &mut bytes, &mut act, now) {
                 Ok(Some(Told::Priority(stream, priority))) => self.reprioritize(stream, priority),
                 // A client's GOAWAY refuses pushes, which this server never sends.
@@ -136,7 +137,7 @@ impl Connection {
     /// Executes the instructions of the client's encoder. Resumes blocked streams as soon as their entries are
     /// in the table.
     fn follow(&mut self, now: Instant) {
-        while self.phase == Phase::Open {
+        while self.ending.is_open() {
             match self.critical.decoder.follow_on() {
                 Ok(true) => self.wake(now),
                 Ok(false) => return,
@@ -147,10 +148,10 @@ impl Connection {
 
     /// Resumes streams that were blocked on entries that have come.
     fn wake(&mut self, now: Instant) {
-        while self.phase == Phase::Open
+        while self.ending.is_open()
             && let Some(stream) = self.critical.decoder.unblocked()
         {
-            let Some(request) = number(stream) else {
+            let Some(request) = request_of(stream) else {
                 continue;
             };
             let Some(open) = self.streams.get_mut(request) else {
@@ -175,7 +176,7 @@ impl Connection {
 
     /// Reads bytes of a request.
     fn read(&mut self, request: RequestId, mut bytes: &[u8], now: Instant) {
-        while self.phase == Phase::Open {
+        while self.ending.is_open() {
             match self.read_some(request, &mut bytes, now) {
                 Ok(true) => {}
                 Ok(false) => return,
@@ -185,7 +186,7 @@ impl Connection {
     }
 
     fn trouble(&mut self, request: RequestId, trouble: Trouble, now: Instant) {
-        let stream = u64::from(request.0) * 4;
+        let stream = stream_of(request);
         match trouble {
             Trouble::Connection(fault) => self.fail(fault),
             Trouble::Refused(status) => self.refuse(request, status, now),
@@ -271,7 +272,7 @@ impl Connection {
         let Some(open) = self.streams.get_mut(request) else {
             return Ok(());
         };
-        let stream = u64::from(request.0) * 4;
+        let stream = stream_of(request);
         self.fields.clear();
         let decoder = &mut self.critical.decoder;
         match decoder.decode(stream, &open.section, &mut self.fields) {
@@ -323,21 +324,18 @@ impl Connection {
                 return Err(rejection.into());
             }
         };
-        self.keep_text(
-            request,
-            [head.method, head.target, head.referer, head.user_agent],
-        );
+        let texts = [head.method, head.target, head.referer, head.user_agent];
+        let lengths = self.records.keep_text(request, texts);
         let answer = self.origin.decide(&head.request, now, &mut self.scratch);
         let Some(open) = self.streams.get_mut(request) else {
             return Ok(());
         };
+        open.text = lengths;
         let exchange = &mut open.served.exchange;
         exchange.method = head.request.method;
         exchange.file = answer.file();
         exchange.received = now;
-        if self.config.events {
-            exchange.target_hash = exchange::Served::target_hash(head.target);
-        }
+        exchange.target_hash = self.records.target_hash(head.target);
         open.content_length = head.content_length;
         if let Some(priority) = head.priority
             && !open.has_priority
@@ -362,7 +360,7 @@ impl Connection {
                 self.write_interim(request, Status::CONTINUE, None);
             } else {
                 self.respond(request, now);
-                self.stop_reading(request, u64::from(request.0) * 4);
+                self.stop_reading(request, stream_of(request));
             }
         }
         Ok(())
@@ -393,35 +391,14 @@ impl Connection {
     fn describe_refused(&mut self, request: RequestId, fields: &FieldBlock) {
         let value = |name| fields.get(name).unwrap_or_default();
         let (method, target) = (value(":method"), value(":path"));
+        let texts = [method, target, value("referer"), value("user-agent")];
+        let lengths = self.records.keep_text(request, texts);
         if let Some(open) = self.streams.get_mut(request) {
+            open.text = lengths;
             let exchange = &mut open.served.exchange;
             exchange.method = Method::from_token(method);
-            if self.config.events {
-                exchange.target_hash = exchange::Served::target_hash(target);
-            }
+            exchange.target_hash = self.records.target_hash(target);
         }
-        self.keep_text(
-            request,
-            [method, target, value("referer"), value("user-agent")],
-        );
-    }
-
-    /// Keeps the texts of a request that logs contain.
-    fn keep_text(&mut self, request: RequestId, [method, target, referer, user_agent]: [&[u8]; 4]) {
-        if !self.config.request_text {
-            return;
-        }
-        let mut text = Vec::new();
-        for part in [method, b" ", target, b" HTTP/3"] {
-            text.extend_from_slice(part);
-        }
-        let lengths = [text.len(), referer.len(), user_agent.len()];
-        text.extend_from_slice(referer);
-        text.extend_from_slice(user_agent);
-        if let Some(open) = self.streams.get_mut(request) {
-            open.text = lengths.map(|length| length as u32);
-        }
-        self.texts.insert(request, text);
     }
 }
 

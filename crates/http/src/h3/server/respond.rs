@@ -2,9 +2,12 @@
 
 use fathometer_model::{Bytes, Instant};
 
-use super::connection::{CloseReason, Connection};
 use super::flowing::Flowing;
+use super::stream::Stream;
+use super::streams::stream_of;
+use super::{CloseReason, Connection};
 use crate::exchange::RequestId;
+use crate::h3::ErrorCode;
 use crate::h3::frame::{self, FrameType};
 use crate::origin::{Answer, FieldSink, HopField, NEXT_TURN, Status};
 use crate::qpack::{Encoder, Indexing};
@@ -13,13 +16,12 @@ impl Connection {
     /// Answers a request with an error status, and stops reading it.
     pub(super) fn refuse(&mut self, request: RequestId, status: Status, now: Instant) {
         if let Some(open) = self.streams.get_mut(request)
-            && !open.ends
-            && open.flowing.is_none()
+            && !open.is_answered()
         {
             let method = open.served.exchange.method.known();
             open.answer = Some(Answer::refusal_of(method, status));
             self.respond(request, now);
-            self.stop_reading(request, u64::from(request.0) * 4);
+            self.stop_reading(request, stream_of(request));
         }
     }
 
@@ -30,7 +32,7 @@ impl Connection {
         status: Status,
         link: Option<&[u8]>,
     ) {
-        let stream = u64::from(request.0) * 4;
+        let stream = stream_of(request);
         let encoder = &mut self.critical.encoder;
         encoder.begin(stream);
         let mut sink = Sink::new(encoder, status);
@@ -45,7 +47,7 @@ impl Connection {
     /// A request was read completely: starts its processing time, or answers it.
     pub(super) fn take_up(&mut self, request: RequestId, now: Instant) {
         let mut time = self.config.service_time;
-        if self.requests == 0 && self.working.is_empty() {
+        if self.requests == 0 && self.work.is_empty() {
             time += self.config.connection_time;
         }
         let open = self.streams.get_mut(request);
@@ -53,28 +55,24 @@ impl Connection {
         if answer.is_some_and(Answer::is_undecided) {
             time = time.max(NEXT_TURN);
         }
-        if time.is_zero() && self.working.is_empty() {
+        if time.is_zero() && self.work.is_empty() {
             return self.respond(request, now);
         }
         if let Some(open) = self.streams.get_mut(request) {
             open.working = true;
-            self.work_until = self.work_until.max(now) + time;
-            self.working.push_back((request, self.work_until));
+            self.work.add(request, time, now);
         }
     }
 
     /// Answers the requests whose processing time is over.
     pub(super) fn finish_work(&mut self, now: Instant) {
-        while let Some(&(request, until)) = self.working.front()
-            && until <= now
-        {
-            self.working.pop_front();
+        while let Some(request) = self.work.take_done(now) {
             if let Some(open) = self.streams.get_mut(request) {
                 if let Some(answer) = &mut open.answer
                     && answer.is_undecided()
                 {
                     if !self.origin.go_on(answer, now) {
-                        self.working.push_front((request, now + NEXT_TURN));
+                        self.work.repeat(request, now + NEXT_TURN);
                         continue;
                     }
                     open.served.exchange.file = answer.file();
@@ -87,7 +85,7 @@ impl Connection {
 
     /// Queues the response to a request that was read completely, or that will not be read any further.
     pub(super) fn respond(&mut self, request: RequestId, now: Instant) {
-        let stream = u64::from(request.0) * 4;
+        let stream = stream_of(request);
         let Some(open) = self.streams.get_mut(request) else {
             return;
         };
@@ -114,28 +112,64 @@ impl Connection {
         let is_whole = flow.is_none();
         open.flowing = flow.map(|flow| Box::new(Flowing::new(flow, now)));
         let length = answer.sent_length();
-        let waiting = open.output.text_waiting();
         if length > 0 && is_whole {
-            let before = open.output.queued();
-            open.output.write(|text| {
-                frame::write_header(FrameType::DATA, length, text);
+            self.sending.queue(open, |open| {
+                let before = open.output.queued();
+                open.output
+                    .write(|text| frame::write_header(FrameType::DATA, length, text));
+                let output = &mut open.output;
+                origin.write_content(&answer, |segment| output.push(segment));
+                open.served.exchange.body = Bytes(length);
+                open.served.body_frames = Bytes(open.output.queued() - before);
             });
-            let output = &mut open.output;
-            origin.write_content(&answer, |segment| output.push(segment));
-            open.served.exchange.body = Bytes(length);
-            open.served.body_frames = Bytes(open.output.queued() - before);
         }
         open.ends = is_whole;
         open.active = now;
-        self.backlog += open.output.text_waiting() - waiting;
         self.requests += 1;
         self.schedule(request);
         if !is_whole {
             self.pull(request, now);
         }
         if self.config.max_requests_per_connection == Some(self.requests) {
-            self.leave_reason = CloseReason::RequestLimit;
+            self.ending.leave_for(CloseReason::RequestLimit);
             self.end(now);
+        }
+    }
+
+    /// Continues all responses of which more content is ready.
+    pub(super) fn flow_on(&mut self, now: Instant) {
+        let backlog = self.sending.backlog();
+        let is_due = |stream: &Stream| stream.flows_at(backlog).is_some_and(|at| at <= now);
+        let streams = self.streams.iter();
+        let mut due: Vec<RequestId> = streams
+            .filter(|(_, stream)| is_due(stream))
+            .map(|(request, _)| request)
+            .collect();
+        due.sort_unstable();
+        for request in due {
+            self.pull(request, now);
+        }
+    }
+
+    /// Queues the ready content of a response.
+    fn pull(&mut self, request: RequestId, now: Instant) {
+        let Some(open) = self.streams.get_mut(request) else {
+            return;
+        };
+        if open.output.is_empty() {
+            // The client's time limit starts when there are bytes that it can take.
+            open.active = now;
+        }
+        let others = self.sending.backlog_of_others(open);
+        let origin = &self.origin;
+        let is_broken = self
+            .sending
+            .queue(open, |open| open.produce(origin, others, now));
+        if is_broken {
+            let code = ErrorCode::INTERNAL_ERROR;
+            self.break_off(request, stream_of(request), code, now);
+        } else {
+            self.schedule(request);
         }
     }
 
@@ -147,24 +181,22 @@ impl Connection {
             return;
         };
         let section = &self.section;
-        let before = open.output.queued();
-        open.output.write(|text| {
-            frame::write_header(FrameType::HEADERS, section.len() as u64, text);
-            text.extend_from_slice(section);
+        let bytes = self.sending.queue(open, |open| {
+            let before = open.output.queued();
+            open.output.write(|text| {
+                frame::write_header(FrameType::HEADERS, section.len() as u64, text);
+                text.extend_from_slice(section);
+            });
+            open.output.queued() - before
         });
-        let octets = open.output.queued() - before;
-        self.backlog += octets;
-        open.served.exchange.head += Bytes(octets);
+        open.served.exchange.head += Bytes(bytes);
         open.served.head_fields += Bytes(fields);
     }
 
     /// Adds a stream to the schedule if it has something to send.
     pub(super) fn schedule(&mut self, request: RequestId) {
-        if let Some(open) = self.streams.get_mut(request)
-            && !open.scheduled
-        {
-            open.scheduled = true;
-            self.schedule.add(u64::from(request.0) * 4, open.priority);
+        if let Some(open) = self.streams.get_mut(request) {
+            self.sending.add(stream_of(request), open);
         }
     }
 }

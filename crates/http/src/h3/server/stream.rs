@@ -2,12 +2,13 @@
 
 use fathometer_model::Instant;
 
-use super::connection::Served;
 use super::flowing::Flowing;
+use super::records::Served;
 use crate::exchange::Queue;
 use crate::h3::Priority;
 use crate::h3::frame::Frames;
-use crate::origin::Answer;
+use crate::origin::dynamic::Flowed;
+use crate::origin::{Answer, Origin};
 use crate::pace::Paid;
 
 /// The stream of a request.
@@ -88,7 +89,7 @@ impl Stream {
             active: now,
             working: false,
             answer: None,
-            served: Served::unread(stream, now),
+            served: Served::unread(stream, false, now),
             text: [0; 3],
             output: Queue::default(),
             flowing: None,
@@ -121,5 +122,44 @@ impl Stream {
     /// Whether there is something to offer to the transport.
     pub fn has_something(&self) -> bool {
         !self.blocked && (self.ends || !self.output.is_empty())
+    }
+
+    /// Whether its response was begun.
+    pub fn is_answered(&self) -> bool {
+        self.ends || self.flowing.is_some()
+    }
+
+    /// Whether the client may still send bytes of the request that are read.
+    pub fn reads(&self) -> bool {
+        !self.fin && self.expect != Expect::Nothing
+    }
+
+    /// When more of its content is ready and may be produced; `backlog` is the text in bytes that waits in all
+    /// streams of the connection.
+    pub fn flows_at(&self, backlog: u64) -> Option<Instant> {
+        self.flowing.as_ref()?.due(self.output.waiting(), backlog)
+    }
+
+    /// Queues the content that is ready; `others` is the text in bytes that waits in other streams. Returns
+    /// whether the content cannot be completed.
+    pub fn produce(&mut self, origin: &Origin, others: u64, now: Instant) -> bool {
+        while self
+            .flows_at(others + self.output.text_waiting())
+            .is_some_and(|at| at <= now)
+            && let Some(flowing) = &mut self.flowing
+        {
+            match flowing.produce(origin, &mut self.output, &mut self.served, now) {
+                Flowed::Until(_) => {}
+                Flowed::Whole => {
+                    self.flowing = None;
+                    self.ends = true;
+                }
+                Flowed::Broken => {
+                    self.flowing = None;
+                    return true;
+                }
+            }
+        }
+        false
     }
 }

@@ -1,24 +1,24 @@
-//! The requests in processing, one after another.
+//! The requests of a server's connection in processing, one after another.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use fathometer_model::Instant;
 
-use super::streams::Slot;
-
-/// Requests that wait for their turn or are in processing, in their order, each with the time when it is done.
+/// Requests that wait for their turn or are in processing, in their order, each with the time when it is done. `K`
+/// is the key of a request.
 ///
-/// Invariant: a stream is in the queue at most once, and a request is done only after those before it.
+/// Invariant: a request is done only after those before it. A request is added once.
 #[derive(Debug)]
-pub(super) struct WorkQueue {
-    requests: VecDeque<(Slot, Instant)>,
+pub(crate) struct WorkQueue<K> {
+    requests: VecDeque<(K, Instant)>,
     /// When all work is done.
     until: Instant,
 }
 
-impl WorkQueue {
-    pub fn new(now: Instant) -> WorkQueue {
+impl<K: Copy + PartialEq> WorkQueue<K> {
+    /// An empty queue.
+    pub fn new(now: Instant) -> WorkQueue<K> {
         WorkQueue {
             requests: VecDeque::new(),
             until: now,
@@ -31,9 +31,9 @@ impl WorkQueue {
     }
 
     /// Adds a request whose processing takes this long.
-    pub fn add(&mut self, slot: Slot, time: Duration, now: Instant) {
+    pub fn add(&mut self, key: K, time: Duration, now: Instant) {
         self.until = self.until.max(now) + time;
-        self.requests.push_back((slot, self.until));
+        self.requests.push_back((key, self.until));
     }
 
     /// When the first request is done.
@@ -42,23 +42,23 @@ impl WorkQueue {
     }
 
     /// Removes the first request if it is done.
-    pub fn take_done(&mut self, now: Instant) -> Option<Slot> {
-        let &(slot, until) = self.requests.front()?;
+    pub fn take_done(&mut self, now: Instant) -> Option<K> {
+        let &(key, until) = self.requests.front()?;
         if until > now {
             return None;
         }
         self.requests.pop_front();
-        Some(slot)
+        Some(key)
     }
 
     /// Puts the request that was removed last back to the front, for another turn.
-    pub fn repeat(&mut self, slot: Slot, at: Instant) {
-        self.requests.push_front((slot, at));
+    pub fn repeat(&mut self, key: K, at: Instant) {
+        self.requests.push_front((key, at));
     }
 
     /// Removes a request, if it is there.
-    pub fn remove(&mut self, slot: Slot) {
-        self.requests.retain(|&(other, _)| other != slot);
+    pub fn remove(&mut self, key: K) {
+        self.requests.retain(|&(other, _)| other != key);
     }
 
     /// Removes all requests.
@@ -77,18 +77,15 @@ impl WorkQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::h2::StreamId;
-    use crate::h2::server::streams::Streams;
 
     #[test]
     fn requests_are_processed_one_after_another() {
         let second = Duration::from_secs(1);
         let start = Instant::ZERO;
-        let mut streams = Streams::default();
-        let [a, b, c] = [1, 3, 5].map(|id| streams.open(StreamId::new(id), 0, 0, start));
+        let [a, b, c] = [1, 3, 5];
         let mut work = WorkQueue::new(start);
-        for slot in [a, b, c] {
-            work.add(slot, second, start);
+        for key in [a, b, c] {
+            work.add(key, second, start);
         }
         assert_eq!(work.take_done(start), None);
         assert_eq!(work.next(), Some(start + second));
