@@ -15,35 +15,15 @@ use std::time::Duration;
 
 use fathometer_model::{Failure, Instant, ServiceEvent, ServiceRecord};
 
+use super::action::ConnectionId;
 use super::link::LinkState;
-use super::page::{ConnectionId, PageDriver, without_port};
+use super::page::{PageDriver, without_port};
+use super::service::Service;
 use crate::alt_svc::{self, AltSvc};
 use crate::protocol::Protocol;
 
 /// How long a failed service is not used.
 const BROKEN_FOR: Duration = Duration::from_secs(5 * 60);
-
-/// An alternative service of a host, as stored from one visit to the next: HTTP/3 on a port of the same host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Service {
-    /// The port.
-    pub port: u16,
-    /// The end of its validity.
-    pub until: Instant,
-    /// It failed, and is not used until then.
-    pub broken_until: Option<Instant>,
-}
-
-impl Service {
-    /// Whether a connection may be opened to it.
-    pub fn is_usable(&self, now: Instant) -> bool {
-        now < self.until && !self.is_broken(now)
-    }
-
-    fn is_broken(&self, now: Instant) -> bool {
-        self.broken_until.is_some_and(|until| now < until)
-    }
-}
 
 impl PageDriver {
     /// The protocol of a connection.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use fathometer_model::ContentCoding;
 
-use super::alternative::Service;
 use super::bundle::Bundle;
 use super::image::Dimensions;
+use super::service::Service;
 
 /// The cached data of one file: enough to validate it, and for a page, enough to find its references again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use fathometer_model::{Bytes, Delivery, Instant};
 
 use super::base::{BaseFile, Found};
 use super::bundle::PageList;
+use super::bundling::Bundling;
 use super::hints;
 use super::item::{Ask, Item, Job, KnownBy, Resolved};
 use super::kind::FileKind;
 use super::options::Visit;
 use super::page::PageDriver;
-use super::unbundle::Bundling;
 use crate::client::Head;
 use crate::html::{Resolution, Resolver};
 

@@ -3,9 +3,10 @@
 
 use fathometer_model::{Bytes, Failure, Instant};
 
+use super::action::ConnectionId;
 use super::link::LinkState;
 use super::machine::HostedRequest;
-use super::page::{ConnectionId, PageDriver};
+use super::page::PageDriver;
 use crate::client::{Event, Head, Queued, RequestId, SendError};
 
 impl PageDriver {

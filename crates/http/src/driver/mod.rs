@@ -66,11 +66,14 @@
 //! - Every exchange is recorded once, with its outcome.
 //! - No byte is sent that was not flushed, and every flush has a cause that is counted.
 
+mod action;
 mod alternative;
 mod answer;
 mod base;
 mod bundle;
+mod bundling;
 mod cache;
+mod connections;
 mod discovery;
 mod dispatch;
 mod fuzz;
@@ -88,13 +91,14 @@ mod policy;
 mod push;
 mod reader;
 mod retrieval;
+mod service;
 #[cfg(test)]
 mod tests;
 mod unbundle;
 
 pub use crate::exchange::Version;
 pub use crate::protocol::Protocol;
-pub use alternative::Service;
+pub use action::{Action, ConnectionId};
 pub use bundle::{Bundle, PageList};
 pub use cache::{BundleEntry, CacheEntry, ValidatorCache};
 pub use fuzz::fuzz;
@@ -105,11 +109,12 @@ pub use machine::HostedRequest;
 pub use options::{
     CloseManner, Flush, Http2Windows, Options, ParseFlushError, Revalidation, Visit,
 };
-pub use page::{Action, ConnectionId, PageDriver};
+pub use page::PageDriver;
 pub use policy::{
     DEFAULT_HOSTS, DEFAULT_PIPELINE_DEPTH, MOST_CONNECTIONS, ParsePolicyError, Policy,
 };
 pub use retrieval::{BundleAnswer, Counters, Milestones, Octets, Retrieval};
+pub use service::Service;
 
 /// The most files of one page that are fetched. References beyond it are counted in
 /// [`Counters::references_left_out`], and the page is then not complete.

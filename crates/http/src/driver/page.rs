@@ -6,7 +6,9 @@ use fathometer_model::{
     Bytes, CloseReason, Failure, FileArrival, Instant, ServiceRecord, TlsRecord,
 };
 
+use super::action::{Action, ConnectionId};
 use super::base::BaseFile;
+use super::bundling::Bundling;
 use super::cache::ValidatorCache;
 use super::item::{Exchange, Item, Job, KnownBy};
 use super::kind::FileKind;
@@ -15,28 +17,6 @@ use super::machine::Machine;
 use super::options::{Options, Visit};
 use super::policy::Policy;
 use super::retrieval::{BundleAnswer, Counters, Milestones, Octets, Retrieval};
-use super::unbundle::Bundling;
-
-/// A connection of one retrieval. Connections are numbered from 0 in the order of their requests, and the
-/// number is [`ConnectionRecord::connection`](fathometer_model::ConnectionRecord::connection).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(pub u32);
-
-/// What the caller of the driver must do with a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// Open it for [`PageDriver::protocol_of`] (and to [`PageDriver::port_of`], if that returns a port), and
-    /// report [`PageDriver::handle_connected`] or [`PageDriver::handle_failure`]. With TLS it counts as
-    /// connected when it can carry requests; the server name is [`PageDriver::host_of`].
-    Connect(ConnectionId),
-    /// Close the client's side (send FIN, with TLS after its closure alert) and continue to read.
-    ShutdownWrite(ConnectionId),
-    /// Close it and drop it. Every requested connection ends in exactly one `Close` or `Abort`, including
-    /// failed ones.
-    Close(ConnectionId),
-    /// Reset it and drop it: the server violated the protocol or a time limit.
-    Abort(ConnectionId),
-}
 
 /// Retrieves one page over the connections of the policy. See the [module](super) for how to drive it.
 #[derive(Debug)]

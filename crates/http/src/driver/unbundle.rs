@@ -12,6 +12,7 @@ use fathometer_model::{Delivery, Failure, Instant, Outcome};
 use super::answer::is_html;
 use super::base::BaseFile;
 use super::bundle::{Bundle, kind_by_name};
+use super::bundling::{Arriving, Bundling};
 use super::cache::{BundleEntry, CacheEntry};
 use super::item::{Ask, Job, KnownBy, Meaning};
 use super::kind::FileKind;
@@ -19,68 +20,10 @@ use super::options::Visit;
 use super::page::PageDriver;
 use super::reader::{Member, Piece, Reader, WholeArchive};
 use super::retrieval::BundleAnswer;
-use crate::client::{Head, RequestId};
+use crate::client::RequestId;
 
 /// Bytes that arrive on a new connection in one round trip (RFC 6928).
 const FIRST_WINDOW: f64 = 14_600.0;
-
-/// The progress of the request for all files at once.
-#[derive(Debug)]
-pub(super) enum Bundling {
-    /// There is no such request, or it is finished.
-    Over,
-    /// No response so far.
-    Awaited,
-    /// It is arriving.
-    Arriving(Box<Arriving>),
-}
-
-impl Bundling {
-    /// Whether it may still deliver files.
-    pub(super) fn is_open(&self) -> bool {
-        !matches!(self, Bundling::Over)
-    }
-}
-
-/// A bundle that is arriving.
-#[derive(Debug)]
-pub(super) struct Arriving {
-    reader: Reader,
-    bundle: Bundle,
-    etag: Option<String>,
-    last_modified: Option<String>,
-    /// The target of the base file within it, if the page was requested by another target.
-    page: Option<String>,
-    begun: Instant,
-    /// The item whose content is arriving; `None` when that content is not needed.
-    current: Option<usize>,
-    members: Vec<String>,
-    /// Files with content, so far.
-    files: u64,
-    /// Its length in bytes, if the response gives it.
-    length: Option<u64>,
-    /// Bytes received.
-    received: u64,
-}
-
-impl Arriving {
-    fn new(bundle: Bundle, head: Head<'_>, begun: Instant) -> Arriving {
-        let text = |value: Option<&str>| value.map(str::to_owned);
-        Arriving {
-            reader: Reader::new(bundle),
-            bundle,
-            etag: text(head.etag()),
-            last_modified: text(head.last_modified()),
-            page: text(head.text("content-location")),
-            begun,
-            current: None,
-            members: Vec::new(),
-            files: 0,
-            length: head.content_length(),
-            received: 0,
-        }
-    }
-}
 
 impl PageDriver {
     /// The meaning of the head of a response to a request for a bundle. `None`: it is the page itself, or an

@@ -92,6 +92,29 @@ pub struct Validators<'a> {
     pub modified: Option<Modified<'a>>,
 }
 
+impl Validators<'_> {
+    /// Those of content whose state is unknown before it is sent. No tag of a request is equal to this one.
+    pub const NONE: Validators<'static> = Validators {
+        etag: &[0; ETAG_LENGTH],
+        weak: true,
+        modified: None,
+    };
+
+    /// Whether there is an entity tag.
+    pub fn has_tag(&self) -> bool {
+        self.etag != Validators::NONE.etag
+    }
+
+    /// The entity tag in the format of its field.
+    pub fn tag_text(&self) -> String {
+        let opaque = String::from_utf8_lossy(self.etag);
+        match self.weak {
+            true => format!("W/{opaque}"),
+            false => opaque.into_owned(),
+        }
+    }
+}
+
 /// The time of the last modification.
 #[derive(Debug, Clone, Copy)]
 pub struct Modified<'a> {

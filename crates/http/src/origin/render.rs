@@ -2,7 +2,6 @@
 
 use super::date::DateText;
 use super::dress::{FieldValue, Responses};
-use super::dynamic::has_no_tag;
 use super::ranges::ByteRange;
 use super::text::{Decimal, FixedText, hexadecimal};
 use super::{Answer, Content, Described, Origin, Selected, Subject};
@@ -137,7 +136,7 @@ impl Origin {
                     sink.field(name, modified.text);
                 }
             }
-            (FieldValue::ETag, _, Some(of)) if has_no_tag(&of.validators) => {}
+            (FieldValue::ETag, _, Some(of)) if !of.validators.has_tag() => {}
             (FieldValue::ETag, _, Some(of)) if of.validators.weak => {
                 let mut text = FixedText::<20>::new();
                 text.push(b"W/").push(of.validators.etag);

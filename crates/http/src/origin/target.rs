@@ -5,6 +5,9 @@
 
 use super::Method;
 
+/// The name of a folder's index file.
+pub(super) const INDEX: &[u8] = b"index.html";
+
 /// The target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {

@@ -7,8 +7,7 @@ use fathometer_model::{Bytes, CloseReason, Failure, Instant};
 use super::head::{Framing, ResponseHead, STATUS_LINE_START};
 use super::limits::Config;
 use super::output::{Output, Outstanding, Upload};
-use super::request::RequestWriter;
-use crate::exchange::{Event, Received, RequestId, RequestLine, SendError, Version};
+use crate::exchange::{Event, Received, RequestId, SendError, Version};
 use crate::h1::chunked::{CHUNK_END, ChunkHead, ChunkedDecoder, ChunkedLimits, LAST_CHUNK};
 use crate::h1::syntax::{HeadEnd, Strictness};
 
@@ -86,12 +85,6 @@ impl Connection {
             turn: None,
             active: Instant::ZERO,
         }
-    }
-
-    /// Starts to write a request after those already queued.
-    pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
-        self.check_room()?;
-        Ok(RequestWriter::new(self, line))
     }
 
     /// Whether a further request can be queued, and if not, why not.

@@ -26,8 +26,16 @@ pub struct RequestWriter<'c> {
     sent: bool,
 }
 
+impl Connection {
+    /// Starts to write a request after those already queued.
+    pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
+        self.check_room()?;
+        Ok(RequestWriter::new(self, line))
+    }
+}
+
 impl<'c> RequestWriter<'c> {
-    pub(super) fn new(connection: &'c mut Connection, line: RequestLine<'_>) -> RequestWriter<'c> {
+    fn new(connection: &'c mut Connection, line: RequestLine<'_>) -> RequestWriter<'c> {
         let mut writer = RequestWriter {
             start: connection.output.bytes.len(),
             version: line.version,

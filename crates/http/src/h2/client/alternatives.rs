@@ -4,49 +4,26 @@
 //! the origin that it concerns. All other forms are ignored, as the RFC requires, and so is a frame on a stream
 //! that is not open. The caller decides whether the server may speak for the origin that it names.
 
-use super::connection::Core;
-use super::stream::request_of;
-use crate::exchange::Event;
-use crate::h2::StreamId;
-use crate::h2::error::Fault;
-
 /// The last announcement.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Announcement {
     pub(super) origin: String,
     pub(super) value: String,
 }
 
-impl Core {
-    /// Handles an ALTSVC frame.
-    pub(super) fn take_alternatives(
-        &mut self,
-        stream: StreamId,
-        origin: &[u8],
-        value: &[u8],
-    ) -> Result<(), Fault> {
-        // It brings no response closer to its end, so it counts as a frame without content.
-        self.nothing()?;
-        let request = (!stream.is_connection()).then(|| request_of(stream));
-        let is_in_place = match request {
-            None => !origin.is_empty(),
-            Some(request) => origin.is_empty() && self.streams.get(request).is_some(),
-        };
-        // Both are ASCII by their grammar.
+impl Announcement {
+    /// Replaces the announcement; returns whether it is one: both texts are ASCII by their grammar.
+    pub(super) fn set(&mut self, origin: &[u8], value: &[u8]) -> bool {
         let (Ok(origin), Ok(value)) = (str::from_utf8(origin), str::from_utf8(value)) else {
-            return Ok(());
+            return false;
         };
-        if !is_in_place || !origin.is_ascii() || !value.is_ascii() {
-            return Ok(());
+        if !origin.is_ascii() || !value.is_ascii() {
+            return false;
         }
-        for (kept, told) in [
-            (&mut self.told.origin, origin),
-            (&mut self.told.value, value),
-        ] {
-            kept.clear();
-            kept.push_str(told);
-        }
-        self.notes.push_back(Event::Alternatives { request });
-        Ok(())
+        self.origin.clear();
+        self.origin.push_str(origin);
+        self.value.clear();
+        self.value.push_str(value);
+        true
     }
 }

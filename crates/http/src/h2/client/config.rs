@@ -139,7 +139,7 @@ impl Default for Config {
 
 impl Config {
     /// The settings that are sent.
-    pub fn told(&self) -> Settings {
+    pub fn sent_settings(&self) -> Settings {
         Settings {
             enable_push: self.push != Push::Disabled,
             ..self.settings

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fathometer_model::{Bytes, CloseReason, Failure, Instant};
 
-use super::alternatives::Told;
+use super::alternatives::Announcement;
 use super::calm::Calm;
 use super::config::{Config, Push, Start};
 use super::output::{Output, deadline};
@@ -84,7 +84,7 @@ pub(super) struct Core {
     pub(super) trailers: FieldBlock,
     pub(super) promise: FieldBlock,
     /// The last announcement of an alternative service.
-    pub(super) told: Told,
+    pub(super) announcement: Announcement,
     /// The request that is being written.
     pub(super) request: RequestFields,
     /// Buffers of finished uploads.
@@ -151,7 +151,7 @@ impl Connection {
                 head_generation: None,
                 trailers: FieldBlock::default(),
                 promise: FieldBlock::default(),
-                told: Told::default(),
+                announcement: Announcement::default(),
                 request: RequestFields::default(),
                 spare: Vec::new(),
                 incoming: Counter::default(),
@@ -288,7 +288,10 @@ impl Connection {
     /// The last [`Event::Alternatives`]: the origin that it concerns, empty for that of the request, and the
     /// value of an `Alt-Svc` field. It stays until the next one is read.
     pub fn alternatives(&self) -> (&str, &str) {
-        (&self.core.told.origin, &self.core.told.value)
+        (
+            &self.core.announcement.origin,
+            &self.core.announcement.value,
+        )
     }
 
     /// The server's settings, once [`Event::Settings`] was reported.
@@ -483,10 +486,10 @@ impl Connection {
 impl Core {
     /// Writes the first frames of a connection.
     fn greet(&mut self) {
-        let told = self.config.told();
+        let settings = self.config.sent_settings();
         let ready = &mut self.output.ready;
         ready.extend_from_slice(PREFACE);
-        write::settings(ready, told.changes(&Settings::default()));
+        write::settings(ready, settings.changes(&Settings::default()));
         let more = self.receive.available() - i64::from(CONNECTION_WINDOW);
         if more > 0 {
             write::window_update(ready, StreamId::CONNECTION, more as u32);

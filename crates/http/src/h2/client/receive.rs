@@ -497,4 +497,24 @@ impl Core {
             false => Ok(()),
         }
     }
+
+    /// Handles an ALTSVC frame.
+    fn take_alternatives(
+        &mut self,
+        stream: StreamId,
+        origin: &[u8],
+        value: &[u8],
+    ) -> Result<(), Fault> {
+        // It brings no response closer to its end, so it counts as a frame without content.
+        self.nothing()?;
+        let request = (!stream.is_connection()).then(|| request_of(stream));
+        let is_in_place = match request {
+            None => !origin.is_empty(),
+            Some(request) => origin.is_empty() && self.streams.get(request).is_some(),
+        };
+        if is_in_place && self.announcement.set(origin, value) {
+            self.notes.push_back(Event::Alternatives { request });
+        }
+        Ok(())
+    }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use fathometer_model::Instant;
 
-use super::Live;
-use super::flow::{Flowed, Part, Running};
+use super::running::{Flowed, Part, Running};
+use crate::origin::live::Packed;
 use crate::origin::packages::{Composed, read};
 use crate::origin::ranges::ByteRange;
 use crate::origin::render::{PartOf, Segment};
@@ -17,14 +17,6 @@ use crate::origin::{
     Answer, COST_OF_A_FILE, Content, NEXT_TURN, Origin, READ_IN_A_TURN, Selected, Subject,
 };
 use fathometer_package::{Encoder, Limits, Piece, Version};
-
-/// The content of a file in such a package.
-#[derive(Debug, Clone)]
-pub(in crate::origin) enum Packed {
-    /// With this many bytes.
-    File(Selected, u64),
-    Live(Live),
-}
 
 /// The content of one answer with a package: all of it, or the requested ranges.
 #[derive(Debug)]
@@ -289,16 +281,6 @@ impl Packing {
             origin.learn_checksum(file, self.encoder.checksum());
         }
         self.encoder.end_of_content().ok()
-    }
-}
-
-impl Packed {
-    /// The file of the content, if it has one.
-    fn file(&self) -> Option<&Selected> {
-        match self {
-            Packed::File(file, _) => Some(file),
-            Packed::Live(live) => live.file(),
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::*;
 use crate::origin::conditions::{Lines, Preconditions, Single};
 use crate::origin::target::Target;
 use crate::origin::tests::{Response, ask};
-use crate::origin::{Answer, Method, Octets, OriginConfig, Request, Segment};
+use crate::origin::{Answer, Method, Octets, Origin, OriginConfig, Request, Segment};
 
 /// A resource with text at `/text`, and one of the file at `/dir/index.html`.
 fn origin() -> Origin {

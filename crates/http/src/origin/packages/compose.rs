@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::Format;
-use super::gather::{Gathered, LivePart};
+use super::parts::{Gathered, LivePart, Part};
 use crate::origin::conditions::{ETAG_LENGTH, Validators};
-use crate::origin::dynamic::{Packed, of_unknown_state};
 use crate::origin::index::{digest, etag_text};
+use crate::origin::live::{Packed, of_unknown_state};
 use crate::origin::ranges::ByteRange;
 use crate::origin::render::Segment;
 use crate::origin::store::{FileHandle, Resource, Store};
@@ -77,17 +77,6 @@ enum Piece {
     Text(usize),
     /// All bytes of a representation.
     File(Selected, u64),
-}
-
-/// A file of a package.
-#[derive(Debug, Clone)]
-pub(in crate::origin) struct Part {
-    /// Its name in the package.
-    pub name: Box<str>,
-    pub critical: bool,
-    /// The client has it: no content follows.
-    pub kept: bool,
-    pub selected: Selected,
 }
 
 impl Composed {
@@ -428,7 +417,7 @@ fn entry(origin: &Origin, part: &Part, checked: Checked) -> Option<Entry> {
             _ => None,
         },
         media_type: text(of.content_type),
-        etag: Some(tag_text(&of.validators)),
+        etag: Some(of.validators.tag_text()),
         last_modified: of.validators.modified.map(|modified| modified.second),
         coding: of.coding.filter(|_| !part.kept),
         attributes: attributes(of.content_type),
@@ -447,15 +436,6 @@ fn attributes(content_type: &[u8]) -> Attributes {
     Attributes {
         binary: !content_type.starts_with(b"text/"),
         ..Attributes::default()
-    }
-}
-
-/// An entity tag in the format of its field.
-pub(super) fn tag_text(validators: &Validators<'_>) -> String {
-    let opaque = String::from_utf8_lossy(validators.etag);
-    match validators.weak {
-        true => format!("W/{opaque}"),
-        false => opaque.into_owned(),
     }
 }
 

@@ -4,60 +4,18 @@ use std::sync::Arc;
 
 use fathometer_model::Instant;
 
-use super::compose::{Part, tag_text};
-use super::group::{Group, INDEX, Member};
+use super::group::{Group, Member};
+use super::parts::{Gathered, LivePart, Part};
 use crate::origin::conditions::Lines;
-use crate::origin::dynamic::Live;
+use crate::origin::live::Live;
 use crate::origin::store::{Lookup, Stored, Variant};
-use crate::origin::target::encoded;
+use crate::origin::target::{INDEX, encoded};
 use crate::origin::{COST_OF_A_FILE, Origin, Place, Selected, Source};
 use fathometer_package::have::Keys;
 
 /// The largest cost of the files looked up in one turn, in bytes. It is higher than the limit on reads per
 /// turn, because most files have been looked up before and are not read again.
 const LOOKED_UP_IN_A_TURN: u64 = 256 * 1024;
-
-/// The current files of a group.
-#[derive(Debug, Clone)]
-pub(super) struct Gathered {
-    /// The address of the page; empty for a folder.
-    pub base: Arc<str>,
-    /// The page, if it is dynamic.
-    pub page: Option<LivePart>,
-    pub parts: Vec<Part>,
-    /// Dynamic members besides the page. They go after all files, so that no file waits for them.
-    pub live: Vec<LivePart>,
-    pub is_delta: bool,
-    pub is_coded: bool,
-}
-
-impl Default for Gathered {
-    fn default() -> Gathered {
-        Gathered {
-            base: Arc::from(""),
-            page: None,
-            parts: Vec::new(),
-            live: Vec::new(),
-            is_delta: false,
-            is_coded: false,
-        }
-    }
-}
-
-impl Gathered {
-    /// Whether it has dynamic members.
-    pub fn is_open(&self) -> bool {
-        self.page.is_some() || !self.live.is_empty()
-    }
-}
-
-/// A dynamic resource in a package.
-#[derive(Debug, Clone)]
-pub(in crate::origin) struct LivePart {
-    /// Its name in the package.
-    pub name: Box<str>,
-    pub live: Live,
-}
 
 /// How files are looked up.
 pub(super) struct Gathering<'a> {
@@ -194,7 +152,7 @@ impl Origin {
     ) {
         let keys = gathering.keys;
         let has = |selected: &Selected| {
-            let tag = tag_text(&self.describe_selected(selected).validators);
+            let tag = self.describe_selected(selected).validators.tag_text();
             keys.contains(&name, &tag)
         };
         let kept = match keys.is_empty() {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::Shared;
 use crate::html::{ReferenceKind, Resolution, Resolver, Scanner};
 use crate::origin::companions::{Companion, Plan};
-use crate::origin::target;
+use crate::origin::target::{self, INDEX};
 use fathometer_package::name;
 
 /// The most files of a package besides its page.
@@ -169,9 +169,6 @@ impl Groups {
         self.groups.len()
     }
 }
-
-/// The name of a folder's index file.
-pub(in crate::origin) const INDEX: &[u8] = b"index.html";
 
 /// Whether a page cannot be shown without this file.
 fn is_critical(companion: &Companion) -> bool {

@@ -18,7 +18,8 @@
 //!
 //! - `accept`: which formats a client accepts
 //! - `group`: which files belong to a package, in which order
-//! - `gather`: the current state of those files
+//! - `gather`: looking up the current state of those files
+//! - `parts`: that state
 //! - `compose`: the pieces of a package
 //! - `shelf`: kept packages, and when they are rebuilt
 
@@ -26,6 +27,7 @@ mod accept;
 mod compose;
 mod gather;
 mod group;
+mod parts;
 mod shelf;
 
 use std::fmt;
@@ -36,7 +38,6 @@ use super::companions::Plan;
 use fathometer_package::Version;
 
 pub(super) use compose::{Composed, read};
-pub(super) use group::INDEX;
 pub(super) use shelf::{Packager, Undecided};
 
 /// How an origin packages its files. The default is no packages.

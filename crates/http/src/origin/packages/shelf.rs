@@ -8,8 +8,9 @@ use fathometer_model::{Body, FileId, Instant};
 
 use super::accept::{self, Wishes};
 use super::compose::{About, Composed, checksum, read_file};
-use super::gather::{Gathered, Gathering, Lacking, Progress};
+use super::gather::{Gathering, Lacking, Progress};
 use super::group::{Group, Groups, LONGEST_HTML, MOST_FILES, Member};
+use super::parts::Gathered;
 use super::{Format, Making, Packages};
 use crate::origin::asked::Asked;
 use crate::origin::companions::Plan;
