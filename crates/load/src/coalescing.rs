@@ -24,23 +24,25 @@ use std::time::Duration;
 
 use fathometer_model::Instant;
 
+use super::nanos::Nanos;
+
 /// A delay takes at most the mean latency divided by this.
 const SHARE: u64 = 2;
 
 /// The fewest responses to expect in a delay; where fewer are expected, there is none.
 const WORTH: u64 = 2;
 
-/// The shortest and the longest time to count responses in, to measure their rate, in nanoseconds. Between the
+/// The shortest and the longest time to count responses in, to measure their rate. Between the
 /// two, counting ends when [`ROUNDS`] times as many exchanges have ended as are in flight on average. The time
 /// is long against a delay, and short against the changes of a load.
-const WINDOW: (u64, u64) = (1_000_000, 100_000_000);
+const WINDOW: (Nanos, Nanos) = (Nanos(1_000_000), Nanos(100_000_000));
 const ROUNDS: u64 = 4;
 
 /// How much delays may raise the mean latency: so that they are started, and so that they are kept.
 const HARM: (f64, f64) = (0.02, 0.04);
 
-/// The shortest period with or without delays: in nanoseconds, and as a multiple of the mean latency.
-const PERIOD: (u64, u64) = (2_000_000, 4);
+/// The shortest period with or without delays: a time, and a multiple of the mean latency.
+const PERIOD: (Nanos, u64) = (Nanos(2_000_000), 4);
 
 /// Comparisons before the first decision; until then periods with and without delays alternate.
 const TRIALS: usize = 16;
@@ -58,12 +60,12 @@ const LONG: u64 = 50;
 /// The rate of a loop's responses, and the delays that follow from it.
 #[derive(Debug)]
 pub(super) struct Coalescing {
-    /// The longest delay, in nanoseconds.
-    longest: u64,
+    /// The longest delay.
+    longest: Nanos,
     count: Count,
-    /// Nanoseconds per exchange, and the mean latency, in the previous count.
-    each: u64,
-    latency: u64,
+    /// The time per exchange, and the mean latency, in the previous count.
+    each: Nanos,
+    latency: Nanos,
     trial: Trial,
 }
 
@@ -71,10 +73,10 @@ impl Coalescing {
     /// No delays until the rate is known.
     pub(super) fn new(longest: Duration) -> Coalescing {
         Coalescing {
-            longest: longest.as_nanos() as u64,
+            longest: Nanos(longest.as_nanos() as u64),
             count: Count::default(),
-            each: u64::MAX,
-            latency: 0,
+            each: Nanos::MAX,
+            latency: Nanos::ZERO,
             trial: Trial::new(),
         }
     }
@@ -84,33 +86,33 @@ impl Coalescing {
     /// `ended` counts the exchanges that have ended since the start, `under_way` those in flight. Call this
     /// whenever there is nothing to do: it integrates the number in flight over the time between two calls.
     pub(super) fn length(&mut self, now: Instant, ended: u64, under_way: u64) -> Duration {
-        match self.longest {
-            0 => Duration::ZERO,
-            _ => Duration::from_nanos(self.nanos(now.as_nanos(), ended, under_way)),
+        if self.longest == Nanos::ZERO {
+            return Duration::ZERO;
         }
+        self.delay(now, ended, under_way).into()
     }
 
-    /// The same in nanoseconds.
-    fn nanos(&mut self, now: u64, ended: u64, under_way: u64) -> u64 {
-        self.count.goes_on(now, under_way);
+    /// The same where delays are allowed.
+    fn delay(&mut self, now: Instant, ended: u64, under_way: u64) -> Nanos {
+        self.count.advance(now, under_way);
         if self.count.is_long(now, ended) {
             let (each, latency) = self.count.result(now, ended);
-            self.each = each.unwrap_or(u64::MAX);
-            self.latency = latency.unwrap_or(0.0) as u64;
+            self.each = each.unwrap_or(Nanos::MAX);
+            self.latency = Nanos(latency.unwrap_or(0.0) as u64);
             self.count = Count::new(now, ended, under_way);
         }
         let most = self.longest.min(self.latency / SHARE);
         if most < self.each.saturating_mul(WORTH) {
-            self.trial.breaks_off();
-            return 0;
+            self.trial.stop();
+            return Nanos::ZERO;
         }
         if self.latency >= self.longest.saturating_mul(LONG) {
-            self.trial.breaks_off();
+            self.trial.stop();
             return most;
         }
         match self.trial.has_delays(now, ended, under_way, self.latency) {
             true => most,
-            false => 0,
+            false => Nanos::ZERO,
         }
     }
 
@@ -125,17 +127,17 @@ impl Coalescing {
 #[derive(Debug, Default)]
 struct Count {
     /// When it began, and the exchanges that had ended by then.
-    since: u64,
+    since: Instant,
     ended: u64,
     /// The last call, the exchanges in flight since then, and the exchanges in flight before it times
     /// nanoseconds.
-    seen: u64,
+    seen: Instant,
     under_way: u64,
     area: u128,
 }
 
 impl Count {
-    fn new(now: u64, ended: u64, under_way: u64) -> Count {
+    fn new(now: Instant, ended: u64, under_way: u64) -> Count {
         Count {
             since: now,
             ended,
@@ -145,25 +147,28 @@ impl Count {
         }
     }
 
-    fn goes_on(&mut self, now: u64, under_way: u64) {
-        self.area += u128::from(now.saturating_sub(self.seen)) * u128::from(self.under_way);
+    /// Adds the time since the last call, in which the number in flight stayed the same.
+    fn advance(&mut self, now: Instant, under_way: u64) {
+        let passed = Nanos::saturating_between(self.seen, now);
+        self.area += u128::from(passed.0) * u128::from(self.under_way);
         self.seen = now;
         self.under_way = under_way;
     }
 
     /// Whether it is long enough to measure the rate.
-    fn is_long(&self, now: u64, ended: u64) -> bool {
-        let passed = now.saturating_sub(self.since);
-        let rounds = u128::from(ROUNDS) * self.area / u128::from(passed.max(1));
+    fn is_long(&self, now: Instant, ended: u64) -> bool {
+        let passed = Nanos::saturating_between(self.since, now);
+        let rounds = u128::from(ROUNDS) * self.area / u128::from(passed.0.max(1));
         let count = ended - self.ended;
         passed >= WINDOW.1 || (passed >= WINDOW.0 && u128::from(count) >= rounds)
     }
 
-    /// Nanoseconds per exchange, and the mean latency by Little's law: the exchanges in flight divided by the
+    /// The time per exchange, and the mean latency in nanoseconds by Little's law: the exchanges in flight divided by the
     /// rate. `None` where none has ended.
-    fn result(&self, now: u64, ended: u64) -> (Option<u64>, Option<f64>) {
+    fn result(&self, now: Instant, ended: u64) -> (Option<Nanos>, Option<f64>) {
         let count = ended - self.ended;
-        let each = now.saturating_sub(self.since).checked_div(count);
+        let passed = Nanos::saturating_between(self.since, now);
+        let each = passed.0.checked_div(count).map(Nanos);
         (each, each.map(|_| self.area as f64 / count as f64))
     }
 }
@@ -185,16 +190,16 @@ struct Trial {
 
 #[derive(Debug)]
 struct Period {
-    with_rests: bool,
-    began: u64,
+    with_delays: bool,
+    began: Instant,
     /// `None` at first: the exchanges in flight at the beginning were handled the other way.
     count: Option<Count>,
 }
 
 impl Period {
-    fn new(with_rests: bool, now: u64) -> Period {
+    fn new(with_delays: bool, now: Instant) -> Period {
         Period {
-            with_rests,
+            with_delays,
             began: now,
             count: None,
         }
@@ -213,39 +218,39 @@ impl Trial {
     }
 
     /// Breaks the trial off: at present there is nothing to try.
-    fn breaks_off(&mut self) {
+    fn stop(&mut self) {
         self.period = None;
         self.before = None;
     }
 
     /// Whether there is a delay now.
-    fn has_delays(&mut self, now: u64, ended: u64, under_way: u64, latency: u64) -> bool {
+    fn has_delays(&mut self, now: Instant, ended: u64, under_way: u64, latency: Nanos) -> bool {
         let good = self.good;
         let period = self.period.get_or_insert_with(|| Period::new(good, now));
         let Some(count) = &mut period.count else {
-            if now.saturating_sub(period.began) >= latency {
+            if Nanos::saturating_between(period.began, now) >= latency {
                 period.count = Some(Count::new(now, ended, under_way));
             }
-            return period.with_rests;
+            return period.with_delays;
         };
-        count.goes_on(now, under_way);
+        count.advance(now, under_way);
         let length = PERIOD.0.max(latency.saturating_mul(PERIOD.1));
-        let with_rests = period.with_rests;
-        if now.saturating_sub(count.since) < length {
-            return with_rests;
+        let with_delays = period.with_delays;
+        if Nanos::saturating_between(count.since, now) < length {
+            return with_delays;
         }
         let (_, mean) = count.result(now, ended);
-        let next = self.next(mean, with_rests);
+        let next = self.next(mean, with_delays);
         self.period = Some(Period::new(next, now));
         next
     }
 
     /// Ends a period and returns whether the next one has delays.
-    fn next(&mut self, mean: Option<f64>, with_rests: bool) -> bool {
+    fn next(&mut self, mean: Option<f64>, with_delays: bool) -> bool {
         self.periods += 1;
-        let is_usual = with_rests == self.good;
+        let is_usual = with_delays == self.good;
         if let (Some(before), Some(mean)) = (self.before.take(), mean) {
-            self.compare(if with_rests {
+            self.compare(if with_delays {
                 mean / before
             } else {
                 before / mean
@@ -260,7 +265,7 @@ impl Trial {
             true => !self.good,
             false => self.good,
         };
-        if next != with_rests {
+        if next != with_delays {
             self.periods = 0;
             self.before = mean;
         }
@@ -428,7 +433,7 @@ mod tests {
             let mut coalescing = Coalescing::new(Duration::from_nanos(longest));
             coalescing.trial.good = true;
             assert_eq!(length(&mut coalescing, 0, 0, under_way), 0);
-            let count = WINDOW.1 / each;
+            let count = WINDOW.1.0 / each;
             length(&mut coalescing, count * each, count, under_way)
         }
         // A mean latency of 640 µs.
@@ -447,14 +452,17 @@ mod tests {
         let mut coalescing = Coalescing::new(Duration::from_nanos(50_000));
         coalescing.trial.good = true;
         assert_eq!(length(&mut coalescing, 0, 0, 64), 0);
-        assert_eq!(length(&mut coalescing, WINDOW.0 / 2, 300, 64), 0);
-        assert_eq!(length(&mut coalescing, WINDOW.0, 100, 64), 0);
-        assert_eq!(length(&mut coalescing, 3 * WINDOW.0, 300, 64), 50_000);
+        assert_eq!(length(&mut coalescing, WINDOW.0.0 / 2, 300, 64), 0);
+        assert_eq!(length(&mut coalescing, WINDOW.0.0, 100, 64), 0);
+        assert_eq!(length(&mut coalescing, 3 * WINDOW.0.0, 300, 64), 50_000);
         // The count continues.
-        assert_eq!(length(&mut coalescing, 4 * WINDOW.0, 301, 64), 50_000);
-        assert_eq!(length(&mut coalescing, 3 * WINDOW.0 + WINDOW.1, 301, 64), 0);
+        assert_eq!(length(&mut coalescing, 4 * WINDOW.0.0, 301, 64), 50_000);
         assert_eq!(
-            length(&mut coalescing, 9 * WINDOW.0 + WINDOW.1, 901, 64),
+            length(&mut coalescing, 3 * WINDOW.0.0 + WINDOW.1.0, 301, 64),
+            0
+        );
+        assert_eq!(
+            length(&mut coalescing, 9 * WINDOW.0.0 + WINDOW.1.0, 901, 64),
             50_000
         );
     }
@@ -464,7 +472,7 @@ mod tests {
         let mut coalescing = Coalescing::new(Duration::from_nanos(50_000));
         // 1000 users, an exchange every 10 µs: 10 ms each.
         for step in 1..=500 {
-            let length = length(&mut coalescing, step * WINDOW.0, step * 100, 1000);
+            let length = length(&mut coalescing, step * WINDOW.0.0, step * 100, 1000);
             assert!(length == 50_000 || step < 100, "{step}: {length}");
         }
         assert_eq!(coalescing.latency_ratio(), None);

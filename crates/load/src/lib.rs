@@ -86,6 +86,7 @@ mod frames;
 mod health;
 mod host_names;
 pub mod http3_client;
+mod nanos;
 mod quic_plan;
 mod recorder;
 mod run;

@@ -13,6 +13,7 @@ use fathometer_model::{Bytes, ExchangeRow, Failure, Instant, Outcome, TestPhase}
 
 use super::exchange::Exchange;
 use super::frames::FrameTally;
+use super::nanos::Nanos;
 use super::recorder::Rows;
 use super::timeline::{Part, Spares, merge_counts};
 
@@ -51,20 +52,20 @@ impl Edges {
 
     /// How much of a period lies in each window.
     fn parts(&self, from: Instant, to: Instant) -> [Duration; 3] {
-        let warm_up = nanos(from, to.min(self.measured).max(from));
-        let measured = self.measured_nanos(from, to);
-        let drain = nanos(from, to) - warm_up - measured;
-        [warm_up, measured, drain].map(Duration::from_nanos)
+        let warm_up = Nanos::between(from, to.min(self.measured).max(from));
+        let measured = self.measured_time(from, to);
+        let drain = Nanos::between(from, to) - warm_up - measured;
+        [warm_up, measured, drain].map(Duration::from)
     }
 
     /// How much of a period lies in the measured window.
     pub(super) fn measured_part(&self, from: Instant, to: Instant) -> Duration {
-        Duration::from_nanos(self.measured_nanos(from, to))
+        self.measured_time(from, to).into()
     }
 
-    fn measured_nanos(&self, from: Instant, to: Instant) -> u64 {
+    fn measured_time(&self, from: Instant, to: Instant) -> Nanos {
         let from = from.max(self.measured);
-        nanos(from, to.min(self.end).max(from))
+        Nanos::between(from, to.min(self.end).max(from))
     }
 }
 
@@ -231,8 +232,7 @@ const SAMPLES: usize = 512;
 struct Sample {
     window: u8,
     kind: Kind,
-    /// In nanoseconds, the unit of the histograms: a [`Duration`] would be a division for each.
-    nanos: [u64; 4],
+    times: [Nanos; 4],
 }
 
 enum Kind {
@@ -394,7 +394,12 @@ impl Tally {
         self.sample(Sample {
             window: window as u8,
             kind: Kind::Page,
-            nanos: [nanos(started, now.max(started)), 0, 0, 0],
+            times: [
+                Nanos::between(started, now.max(started)),
+                Nanos::ZERO,
+                Nanos::ZERO,
+                Nanos::ZERO,
+            ],
         });
     }
 
@@ -421,11 +426,11 @@ impl Tally {
         self.sample(Sample {
             window: place as u8,
             kind: Kind::Sent,
-            nanos: [
-                nanos(planned, due),
-                nanos(due, exchange.sent_at().max(due)),
-                0,
-                0,
+            times: [
+                Nanos::between(planned, due),
+                Nanos::between(due, exchange.sent_at().max(due)),
+                Nanos::ZERO,
+                Nanos::ZERO,
             ],
         });
     }
@@ -448,7 +453,7 @@ impl Tally {
         } = self;
         for sample in samples.iter() {
             let latency = &mut windows[usize::from(sample.window)].latency;
-            let [one, two, three, four] = sample.nanos;
+            let [one, two, three, four] = sample.times.map(|time| time.0);
             match sample.kind {
                 Kind::Sent => {
                     latency.queue.record_nanos(one);
@@ -508,11 +513,11 @@ impl Tally {
         self.sample(Sample {
             window: place as u8,
             kind: Kind::Completed,
-            nanos: [
-                nanos(exchange.planned_at(), now),
-                nanos(sent, now),
-                nanos(sent, first_byte),
-                nanos(first_byte, now),
+            times: [
+                Nanos::between(exchange.planned_at(), now),
+                Nanos::between(sent, now),
+                Nanos::between(sent, first_byte),
+                Nanos::between(first_byte, now),
             ],
         });
         if place == MEASURED
@@ -705,11 +710,6 @@ impl Tally {
             });
         }
     }
-}
-
-/// The nanoseconds from one instant to another that is not earlier.
-fn nanos(from: Instant, to: Instant) -> u64 {
-    to.as_nanos() - from.as_nanos()
 }
 
 #[cfg(test)]

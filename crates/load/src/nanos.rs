@@ -1,0 +1,56 @@
+//! Lengths of time where each exchange is counted.
+
+use std::ops::{Div, Sub};
+use std::time::Duration;
+
+use fathometer_model::Instant;
+
+/// A length of time in whole nanoseconds.
+///
+/// A [`Duration`] holds seconds and nanoseconds apart, so that scaling or recording one takes a division. This type
+/// costs nothing over its number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Nanos(pub(super) u64);
+
+impl Nanos {
+    pub(super) const ZERO: Nanos = Nanos(0);
+    pub(super) const MAX: Nanos = Nanos(u64::MAX);
+
+    /// From one instant to another that is not earlier.
+    #[inline]
+    pub(super) fn between(from: Instant, to: Instant) -> Nanos {
+        Nanos(to.as_nanos() - from.as_nanos())
+    }
+
+    /// From one instant to another; zero if that is earlier.
+    pub(super) fn saturating_between(from: Instant, to: Instant) -> Nanos {
+        Nanos(to.as_nanos().saturating_sub(from.as_nanos()))
+    }
+
+    pub(super) fn saturating_mul(self, factor: u64) -> Nanos {
+        Nanos(self.0.saturating_mul(factor))
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Nanos;
+
+    #[inline]
+    fn sub(self, other: Nanos) -> Nanos {
+        Nanos(self.0 - other.0)
+    }
+}
+
+impl Div<u64> for Nanos {
+    type Output = Nanos;
+
+    fn div(self, divisor: u64) -> Nanos {
+        Nanos(self.0 / divisor)
+    }
+}
+
+impl From<Nanos> for Duration {
+    fn from(nanos: Nanos) -> Duration {
+        Duration::from_nanos(nanos.0)
+    }
+}
