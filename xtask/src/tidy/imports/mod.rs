@@ -19,27 +19,6 @@ const REMEDY: &str =
 
 /// Imports that close a circle today: module, imported module. The list only gets shorter.
 const KNOWN: &[(&str, &str)] = &[
-    ("http::driver::cache", "http::driver::alternative"),
-    ("http::driver::page", "http::driver::link"),
-    ("http::driver::page", "http::driver::unbundle"),
-    ("http::h1::client::request", "http::h1::client::connection"),
-    (
-        "http::h2::client::connection",
-        "http::h2::client::alternatives",
-    ),
-    ("http::h3::server::stream", "http::h3::server::connection"),
-    ("http::h3::server::stream", "http::h3::server::flowing"),
-    (
-        "http::origin::dynamic::packing",
-        "http::origin::dynamic::flow",
-    ),
-    ("http::origin::packages", "http::origin::dynamic"),
-    (
-        "http::origin::packages::gather",
-        "http::origin::packages::compose",
-    ),
-    ("http::origin::render", "http::origin::dynamic"),
-    ("pack::source", "pack::har"),
     ("study::page::serving", "study::page::quic"),
     ("study::replicate", "study::load"),
     ("study::replicate", "study::page"),
