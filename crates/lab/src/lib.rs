@@ -7,6 +7,7 @@ pub mod data;
 pub mod era;
 pub mod hosts;
 pub mod leftovers;
+pub mod nearest;
 pub mod program;
 pub mod server;
 pub mod tap_file;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use fathometer_analysis::run::RunInfo;
 use fathometer_analysis::study::{StudyData, StudySources};
 
+use super::kinds;
 use super::spec::{SpecError, Study};
 use crate::run_folder::{RunFolder, WriteError};
 use fathometer_files::sha256;
@@ -172,12 +173,14 @@ impl StudyFiles {
         })
     }
 
-    /// Parses the study.
+    /// Parses the study and checks it against its kind.
     ///
     /// # Errors
-    /// When the file is malformed.
+    /// When the file is malformed, or has an unknown factor or level.
     pub fn study(&self) -> Result<Study, SpecError> {
-        Study::parse(&self.study)
+        let study = Study::parse(&self.study)?;
+        kinds::check(&study)?;
+        Ok(study)
     }
 
     /// Parses the tables, claims and figures; `None`: the study has no such files.

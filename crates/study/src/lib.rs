@@ -1,16 +1,19 @@
-//! Studies: their files ([`files`]), the design ([`spec`]), the order of execution ([`schedule`]), one
-//! replicate ([`replicate`]; [`page`], [`load`]), the whole run ([`run`]), and resuming it after an
-//! interruption ([`past`]).
+//! Studies: their files ([`files`]), the design ([`spec`]), the interface of a kind of study ([`experiment`])
+//! and the kinds ([`kinds`]: [`page`], [`load`]), the order of execution ([`schedule`]), the whole run ([`run`]),
+//! and resuming it after an interruption ([`past`]).
 
 pub mod bottleneck;
+mod common;
+pub mod experiment;
+pub mod factor;
 pub mod files;
+pub mod kinds;
 pub mod load;
 mod materials;
 pub mod page;
 pub mod past;
 mod plots;
 pub mod progress;
-pub mod replicate;
 pub mod run;
 pub mod run_folder;
 pub mod schedule;

@@ -4,43 +4,68 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use fathometer_analysis::run::LeftOut;
+use fathometer_analysis::run::{LeftOut, Mode};
 use fathometer_path::Profile;
 
-use super::load::ability::{self, Lacking};
-use super::run::RunError;
-use super::spec::{Cell, Study};
+use super::experiment::Servers;
+use super::spec::{Cell, SpecError, Study};
 use fathometer_files::sha256;
-use fathometer_lab::data;
-use fathometer_lab::era::Era;
-use fathometer_lab::server::definition::Definition;
-use fathometer_lab::server::{self, Installed};
+use fathometer_lab::data::{self, DataError};
+use fathometer_lab::era::{Era, EraError};
+use fathometer_lab::nearest::suggestion;
+use fathometer_lab::server;
+use fathometer_lab::server::definition::{Definition, DefinitionError};
+
+/// Why cells cannot be selected, or what they refer to cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum MaterialsError {
+    /// The study is invalid.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// Something that the study names is not available.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// An era is invalid.
+    #[error(transparent)]
+    Era(#[from] EraError),
+    /// A server is invalid.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// A path profile is invalid.
+    #[error(transparent)]
+    Profile(#[from] fathometer_path::ProfileError),
+    /// No cell has the requested levels.
+    #[error("no cell of the study is left to run: {0}")]
+    Empty(String),
+}
 
 /// The cells of a mode that have the requested levels.
 pub(super) fn wanted_cells(
     study: &Study,
-    mode: &str,
+    mode: Mode,
     only: &[(String, String)],
-) -> Result<Vec<Cell>, RunError> {
+) -> Result<Vec<Cell>, MaterialsError> {
     let factors: BTreeSet<&str> = only.iter().map(|(factor, _)| factor.as_str()).collect();
     let cells = study.cells(mode)?;
     for (factor, wanted) in only {
         if factor != "block" && !study.defaults.contains_key(factor) {
-            return Err(RunError::Empty(format!(
-                "the study has no factor {factor:?}; it has block, {}",
+            return Err(MaterialsError::Empty(format!(
+                "the study has no factor {factor:?}; it has block, {}{}",
                 study
                     .defaults
                     .keys()
                     .cloned()
                     .collect::<Vec<_>>()
-                    .join(", ")
+                    .join(", "),
+                suggestion(factor, study.defaults.keys().map(String::as_str))
             )));
         }
         let known: BTreeSet<&str> = cells.iter().map(|cell| level_of(cell, factor)).collect();
         if !known.contains(wanted.as_str()) {
-            return Err(RunError::Empty(format!(
-                "the study has no {factor}={wanted}; {factor} can be {}",
-                known.into_iter().collect::<Vec<_>>().join(", ")
+            return Err(MaterialsError::Empty(format!(
+                "the study has no {factor}={wanted}; {factor} can be {}{}",
+                known.iter().copied().collect::<Vec<_>>().join(", "),
+                suggestion(wanted, known.iter().copied())
             )));
         }
     }
@@ -58,7 +83,7 @@ pub(super) fn wanted_cells(
             .iter()
             .map(|(f, level)| format!("{f}={level}"))
             .collect();
-        return Err(RunError::Empty(format!(
+        return Err(MaterialsError::Empty(format!(
             "none has {} together",
             wanted.join(", ")
         )));
@@ -79,14 +104,14 @@ fn level_of<'a>(cell: &'a Cell, factor: &str) -> &'a str {
 pub(super) struct Materials {
     pub(super) profiles: BTreeMap<String, (Profile, String)>,
     pub(super) eras: BTreeMap<String, Era>,
-    pub(super) servers: BTreeMap<String, (Definition, Option<Installed>)>,
+    pub(super) servers: Servers,
     /// The inputs by name, each with the hash of its file or, for a program, its version.
     pub(super) data: BTreeMap<String, String>,
 }
 
 impl Materials {
     /// Loads everything that these cells refer to.
-    pub(super) fn load(cells: &[Cell]) -> Result<Materials, RunError> {
+    pub(super) fn load(cells: &[Cell]) -> Result<Materials, MaterialsError> {
         let levels = |factor: &str| -> BTreeSet<String> {
             cells
                 .iter()
@@ -162,7 +187,7 @@ impl Materials {
 }
 
 /// The cells that are not refused; the others are added to `left_out` with the reason.
-fn kept(
+pub(super) fn kept(
     cells: Vec<Cell>,
     left_out: &mut Vec<LeftOut>,
     refused: impl Fn(&Cell) -> Option<String>,
@@ -177,31 +202,4 @@ fn kept(
             None => true,
         })
         .collect()
-}
-
-/// The cells whose policy the load engine supports; the others are added to `left_out`.
-pub(super) fn askable(cells: Vec<Cell>, left_out: &mut Vec<LeftOut>) -> Vec<Cell> {
-    kept(cells, left_out, |cell| {
-        let policies = [
-            Some(cell.level("policy")),
-            cell.beside().map(|(policy, _)| policy),
-        ];
-        policies.into_iter().flatten().find_map(|policy| {
-            let why = policy.parse().ok().and_then(fathometer_load::cannot)?;
-            Some(format!("policy {policy}: {why}"))
-        })
-    })
-}
-
-/// The cells whose host limits can be set here; the others are added to `left_out`.
-pub(super) fn limitable(
-    study: &Study,
-    cells: Vec<Cell>,
-    lacking: &Lacking,
-    left_out: &mut Vec<LeftOut>,
-) -> Vec<Cell> {
-    kept(cells, left_out, |cell| {
-        let (limit, reason) = ability::missing(study, cell, lacking)?;
-        Some(format!("a host cannot be given a {limit} here; {reason}"))
-    })
 }

@@ -6,16 +6,15 @@ use std::path::Path;
 use fathometer_analysis::run::Plot;
 use fathometer_model::ReplicateRecord;
 
-use super::run::RunError;
 use super::spec::{KEY_FACTORS, Study, folder_of};
-use crate::run_folder::RunFolder;
+use crate::run_folder::{RunFolder, WriteError};
 
 /// Draws the study's time-sequence plots, each from the first valid replicate of its cell.
 pub(super) fn draw(
     study: &Study,
     folder: &RunFolder,
     records: &[ReplicateRecord],
-) -> Result<Vec<Plot>, RunError> {
+) -> Result<Vec<Plot>, WriteError> {
     let valid = valid_by_cell(records);
     let mut plots = Vec::new();
     for (n, plot) in study.plots.iter().enumerate() {

@@ -3,9 +3,9 @@
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use fathometer_analysis::run::{
     Build, EraInfo, LeftOut, Mode, PathInfo, Run, RunInfo, ServerInfo, Setting, SettingState,
@@ -14,26 +14,22 @@ use fathometer_model::{Instant, PathCertificate, ReplicateRecord, Seed, Validity
 use fathometer_sys::era::{AppliedSettings, SettingOutcome};
 use fathometer_sys::{Clock, Machine};
 
+use super::experiment::{
+    Finished, Preparation, PrepareError, ReplicateError, Replicates, Setup, Shared,
+};
 use super::files::StudyFiles;
-use super::load::{LoadSite, ability};
-use super::materials::{Materials, askable, limitable, wanted_cells};
-use super::page;
+use super::kinds;
+use super::materials::{Materials, MaterialsError, kept, wanted_cells};
 use super::past::{self, Mismatch, Past};
 use super::plots;
-use super::replicate::{self, Finished, ReplicateError, Setup, Shared};
 use super::schedule::{self, Job, Queue};
-use super::spec::{Cell, Kind, SpecError, Study};
+use super::spec::{Cell, SpecError, Study};
 use crate::progress::Progress;
 use crate::run_folder::{OpenError, RunFolder, WriteError};
 use fathometer_files::scratch::{Scratch, ScratchError};
-use fathometer_files::site_folder::{self, SiteFolderError};
-use fathometer_lab::data::DataError;
-use fathometer_lab::era::{Era, EraError};
+use fathometer_lab::era::Era;
 use fathometer_lab::hosts::Side;
 use fathometer_lab::leftovers;
-use fathometer_lab::server::Installed;
-use fathometer_lab::server::definition::DefinitionError;
-use fathometer_load::workload;
 
 /// Note of a run that the user has interrupted.
 const INTERRUPTED: &str = "interrupted by the user: cells that had not been run are not measured";
@@ -83,21 +79,12 @@ pub enum RunError {
     /// The study is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// Something that the study names is not available.
+    /// Cells cannot be selected, or something that they name is not available.
     #[error(transparent)]
-    Data(#[from] DataError),
-    /// An era is invalid.
+    Materials(#[from] MaterialsError),
+    /// The replicates could not be prepared.
     #[error(transparent)]
-    Era(#[from] EraError),
-    /// A server is invalid.
-    #[error(transparent)]
-    Definition(#[from] DefinitionError),
-    /// A path profile is invalid.
-    #[error(transparent)]
-    Profile(#[from] fathometer_path::ProfileError),
-    /// The site's folder failed.
-    #[error(transparent)]
-    Site(#[from] SiteFolderError),
+    Prepare(#[from] PrepareError),
     /// The run's folder could not be created or opened: nothing was measured.
     #[error(transparent)]
     Folder(#[from] OpenError),
@@ -122,21 +109,12 @@ pub enum RunError {
     /// A replicate failed.
     #[error(transparent)]
     Replicate(#[from] ReplicateError),
-    /// The workload has files but no page.
-    #[error("the workload {0:?} has no page that could be retrieved")]
-    Workload(String),
-    /// A workload is unknown, or cannot be generated.
-    #[error(transparent)]
-    LoadWorkload(#[from] workload::LoadError),
     /// The earlier part of the run cannot be read.
     #[error("cannot resume the run: {0}")]
     Earlier(#[from] fathometer_analysis::Error),
     /// The folder has a different run.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
-    /// No cell is left to run.
-    #[error("no cell of the study is left to run: {0}")]
-    Empty(String),
 }
 
 /// Note of a run in a virtual machine.
@@ -149,12 +127,9 @@ pub fn execute(
     interrupted: &(dyn Fn() -> bool + Sync),
 ) -> Result<Outcome, RunError> {
     let study = &request.study;
-    let mode = match request.mode {
-        Mode::Quick => "quick",
-        Mode::Full => "full",
-    };
+    let experiment = kinds::of(study)?;
     let mut notes: Vec<String> = study.scale.iter().map(|s| format!("scale: {s}")).collect();
-    let mut cells = wanted_cells(study, mode, &request.only)?;
+    let mut cells = wanted_cells(study, request.mode, &request.only)?;
     if let Some(replicates) = request.replicates {
         for cell in &mut cells {
             cell.replicates = replicates;
@@ -165,31 +140,24 @@ pub fn execute(
     let materials = Materials::load(&cells)?;
     let mut left_out = Vec::new();
     let cells = materials.possible(cells, &mut left_out);
-    let cells = match study.kind {
-        Kind::Page => page::possible(cells, &materials.servers, &mut left_out),
-        Kind::Load => {
-            let cells = askable(cells, &mut left_out);
-            limitable(study, cells, &ability::lacking(), &mut left_out)
-        }
-    };
+    let cells = kept(
+        cells,
+        &mut left_out,
+        experiment.needs(study, &materials.servers),
+    );
     if cells.is_empty() {
         let reasons: BTreeSet<&str> = left_out.iter().map(|cell| cell.reason.as_str()).collect();
         let reasons: Vec<&str> = reasons.into_iter().collect();
-        return Err(RunError::Empty(reasons.join("; ")));
+        return Err(MaterialsError::Empty(reasons.join("; ")).into());
     }
     let scratch = Scratch::new()?;
-    let (pages, sites) = match study.kind {
-        Kind::Page => {
-            let programs = |(_, installed): &(_, Option<Installed>)| installed.is_some();
-            let on_disk = materials.servers.values().any(programs);
-            let pages = page::site::load(&cells, request.seed, on_disk, scratch.path())?;
-            (pages, BTreeMap::new())
-        }
-        Kind::Load => {
-            let sites = load_sites(&cells, request.seed, scratch.path(), &mut notes)?;
-            (BTreeMap::new(), sites)
-        }
-    };
+    let prepared = experiment.prepare(&Preparation {
+        cells: &cells,
+        servers: &materials.servers,
+        seed: request.seed,
+        scratch: scratch.path(),
+    })?;
+    notes.extend(prepared.notes);
     let awake = fathometer_sys::awake::in_a_guest(&fathometer_sys::Machine::read());
     notes.extend(awake.as_ref().map(|_| AWAKE.to_owned()));
     let clock = Clock::start();
@@ -222,13 +190,12 @@ pub fn execute(
     let execution = Execution {
         shared: Shared {
             study,
-            pages: &pages,
-            sites: &sites,
-            mode,
+            mode: request.mode,
             seed: request.seed,
             interrupted: &ending,
             building: Mutex::new(()),
         },
+        replicates: prepared.replicates.as_ref(),
         materials: &materials,
         folder: &folder,
         failed: &failed,
@@ -236,7 +203,7 @@ pub fn execute(
         applied: Mutex::new(BTreeMap::new()),
         valid_cells: Mutex::new(past.valid_cells().map(str::to_owned).collect()),
         unable: Mutex::new(Vec::new()),
-        replicates: AtomicU32::new(made),
+        recorded: AtomicU32::new(made),
         invalid: AtomicU32::new(were_invalid),
     };
     let lanes = past.left(schedule::lanes(&cells, request.seed));
@@ -254,9 +221,9 @@ pub fn execute(
     // The remaining cells of a resumed run may not use every era.
     for era in materials.eras.values() {
         if let Some(applied) = applied.get(&era.name) {
-            let told = era_info(era, Some(applied));
-            info.eras.retain(|other| other.name != told.name);
-            info.eras.push(told);
+            let info_of_era = era_info(era, Some(applied));
+            info.eras.retain(|other| other.name != info_of_era.name);
+            info.eras.push(info_of_era);
         }
     }
     info.eras.sort_by(|a, b| a.name.cmp(&b.name));
@@ -283,35 +250,11 @@ pub fn execute(
         .iter()
         .filter(|cell| !valid_cells.contains(&cell.folder()) && !is_left_out(cell));
     Ok(Outcome {
-        replicates: execution.replicates.load(Ordering::Relaxed),
+        replicates: execution.recorded.load(Ordering::Relaxed),
         invalid: execution.invalid.load(Ordering::Relaxed),
         cells_without_figures: without.count() as u32,
         interrupted: was_interrupted,
     })
-}
-
-/// The workloads that cells name, each with its files in a folder below `scratch`.
-fn load_sites(
-    cells: &[Cell],
-    seed: Seed,
-    scratch: &Path,
-    notes: &mut Vec<String>,
-) -> Result<BTreeMap<String, LoadSite>, RunError> {
-    let names: BTreeSet<&str> = cells.iter().map(|cell| cell.level("workload")).collect();
-    let mut sites = BTreeMap::new();
-    for name in names {
-        let loaded = workload::load(name, seed, &mut |_, _| {})?;
-        let folder = scratch.join(name.replace(['/', ':'], "-"));
-        site_folder::write_for_servers(&loaded.site(seed), &folder)?;
-        let told = loaded.notes();
-        notes.extend(told.iter().map(|note| format!("{name}: {note}")));
-        let site = LoadSite {
-            plan: Arc::new(loaded.into_plan()),
-            folder,
-        };
-        sites.insert(name.to_owned(), site);
-    }
-    Ok(sites)
 }
 
 /// The description of a resumed run: its original start and command, and notes about the resumption.
@@ -466,6 +409,7 @@ fn era_info(era: &Era, applied: Option<&[AppliedSettings; 2]>) -> EraInfo {
 /// The state that the workers of a run share.
 struct Execution<'a> {
     shared: Shared<'a>,
+    replicates: &'a dyn Replicates,
     materials: &'a Materials,
     folder: &'a RunFolder,
     failed: &'a AtomicBool,
@@ -474,7 +418,7 @@ struct Execution<'a> {
     valid_cells: Mutex<BTreeSet<String>>,
     /// Cells that their server reported as unsupported.
     unable: Mutex<Vec<LeftOut>>,
-    replicates: AtomicU32,
+    recorded: AtomicU32,
     invalid: AtomicU32,
 }
 
@@ -510,7 +454,7 @@ impl Execution<'_> {
         let record = self.attempt(job, order)?;
         let valid = record.validity.is_valid();
         self.folder.append_replicate(&record)?;
-        self.replicates.fetch_add(1, Ordering::Relaxed);
+        self.recorded.fetch_add(1, Ordering::Relaxed);
         if valid {
             lock(&self.valid_cells).insert(job.cell.folder());
         } else {
@@ -546,7 +490,7 @@ impl Execution<'_> {
             folder: &folder,
             folder_name: folder_name.clone(),
         };
-        match replicate::run(&self.shared, &setup) {
+        match self.replicates.run(&self.shared, &setup) {
             Ok(Finished { record, applied }) => {
                 lock(&self.applied)
                     .entry(era.name.clone())

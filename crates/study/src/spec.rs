@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fathometer_analysis::run::LeftOut;
+use fathometer_analysis::run::{LeftOut, Mode};
 use fathometer_model::CellKey;
 use fathometer_model::quantity::{
     Cores, Microseconds, Percent, PositiveTimeSpan, Ratio, RoundTrips, TimeSpan,
@@ -33,9 +33,9 @@ pub struct Study {
     pub name: String,
     /// What it reruns, for headings.
     pub title: String,
-    /// The kind of its replicates.
-    #[serde(default)]
-    pub kind: Kind,
+    /// The kind of its replicates: `page` (the default) or `load`.
+    #[serde(default = "page")]
+    pub kind: String,
     /// The workload whose site is served (`microscape`); the factor `workload` overrides it.
     pub workload: String,
     /// Which replicates keep their capture after the accounting; for page retrievals.
@@ -76,15 +76,8 @@ pub struct Study {
     pub plots: Vec<Plot>,
 }
 
-/// The kind of a study's replicates.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// The retrieval of one page, with every packet counted.
-    #[default]
-    Page,
-    /// A load test.
-    Load,
+fn page() -> String {
+    "page".to_owned()
 }
 
 /// Which replicates keep their packets.
@@ -157,12 +150,11 @@ pub struct ByMode<T> {
 }
 
 impl<T> ByMode<T> {
-    /// The value in a mode (`quick`, `full`).
-    pub fn of(self, mode: &str) -> T {
-        if mode == "quick" {
-            self.quick
-        } else {
-            self.full
+    /// The value in a mode.
+    pub fn of(self, mode: Mode) -> T {
+        match mode {
+            Mode::Quick => self.quick,
+            Mode::Full => self.full,
         }
     }
 }
@@ -216,8 +208,7 @@ pub struct Block {
     #[serde(default)]
     pub quick: BTreeMap<String, Vec<String>>,
     /// How its load is measured, if different from the study's.
-    #[serde(default)]
-    pub load: LoadOfBlock,
+    pub load: Option<LoadOfBlock>,
     /// Excluded cells: each entry is a set of levels (alternatives are separated by `|`), all of which a cell
     /// must have to be excluded.
     #[serde(default)]
@@ -328,7 +319,16 @@ pub enum SpecError {
 }
 
 impl Study {
-    /// Parses a study and checks that its parts are consistent.
+    /// The error that this study cannot be run.
+    pub(crate) fn nonsense(&self, reason: String) -> SpecError {
+        SpecError::Nonsense {
+            study: self.name.clone(),
+            reason,
+        }
+    }
+
+    /// Parses a study and checks that its parts are consistent. `kinds::check` checks its
+    /// factors and levels.
     pub fn parse(text: &str) -> Result<Study, SpecError> {
         let mut study: Study = toml::from_str(text)?;
         let workload = study.workload.clone();
@@ -408,11 +408,6 @@ impl Study {
                 "{width} cells side by side: at most {MOST_SIDE_BY_SIDE} can be"
             )));
         }
-        if (study.kind == Kind::Load) != study.load.is_some() {
-            return Err(nonsense(
-                "a study has kind = \"load\" and a table [load], or neither".to_owned(),
-            ));
-        }
         Ok(study)
     }
 
@@ -423,7 +418,7 @@ impl Study {
             .blocks
             .iter()
             .find(|other| other.name == block)
-            .map(|block| block.load)
+            .and_then(|block| block.load)
             .unwrap_or_default();
         Some(Load {
             duration_s: own.duration_s.unwrap_or(load.duration_s),
@@ -436,12 +431,13 @@ impl Study {
     }
 
     /// All cells of a mode, in the order of the file.
-    pub fn cells(&self, mode: &str) -> Result<Vec<Cell>, SpecError> {
+    pub fn cells(&self, mode: Mode) -> Result<Vec<Cell>, SpecError> {
+        let name = name_of(mode);
         let mut cells = Vec::new();
         for block in &self.blocks {
             let mut factors = block.factors.clone();
             let mut exclude = block.exclude.clone();
-            if mode == "quick" {
+            if mode == Mode::Quick {
                 factors.extend(block.quick.clone());
                 exclude.extend(block.exclude_quick.clone());
             }
@@ -452,15 +448,15 @@ impl Study {
                     continue;
                 }
                 let path = &levels["path"];
-                let replicates = match block.replicates.get(mode) {
+                let replicates = match block.replicates.get(name) {
                     Some(&n) => n,
                     None => *self
                         .replicates
-                        .get(mode)
+                        .get(name)
                         .and_then(|by_path| by_path.get(path))
                         .ok_or_else(|| SpecError::Nonsense {
                             study: self.name.clone(),
-                            reason: format!("[replicates.{mode}] does not say how often a cell on path {path:?} is run"),
+                            reason: format!("[replicates.{name}] does not say how often a cell on path {path:?} is run"),
                         })?,
                 };
                 let key = levels
@@ -491,6 +487,14 @@ impl Study {
             });
         }
         Ok(cells)
+    }
+}
+
+/// The name of a mode in a study's file.
+fn name_of(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Quick => "quick",
+        Mode::Full => "full",
     }
 }
 
@@ -548,7 +552,7 @@ mod tests {
     #[test]
     fn a_block_is_the_crossing_of_its_factors_less_its_exclusions() {
         let study = Study::parse(STUDY).unwrap();
-        let cells = study.cells("quick").unwrap();
+        let cells = study.cells(Mode::Quick).unwrap();
         assert_eq!(cells.len(), 6 + 1);
         assert_eq!(
             cells.iter().filter(|c| c.level("policy") == "h1.0").count(),
@@ -573,7 +577,7 @@ mod tests {
                 "beside = [\"none\", \"h2@nghttpx\"]",
             )
             .replace("exclude_quick = [{ nodelay = \"on\" }]", "");
-        let cells = Study::parse(&text).unwrap().cells("quick").unwrap();
+        let cells = Study::parse(&text).unwrap().cells(Mode::Quick).unwrap();
         let [.., alone, beside] = cells.as_slice() else {
             panic!("{cells:?}");
         };
@@ -668,7 +672,7 @@ mod tests {
         );
         for study in [twice, one_name] {
             let study = Study::parse(&study).unwrap();
-            let error = study.cells("quick").unwrap_err().to_string();
+            let error = study.cells(Mode::Quick).unwrap_err().to_string();
             assert!(error.contains("defined twice"), "{error}");
         }
     }

@@ -169,7 +169,7 @@ mod tests {
             let files = StudyFiles::of(name).unwrap();
             assert!(files.data().unwrap().is_some());
             let study = files.study().unwrap();
-            for cell in study.cells("quick").unwrap() {
+            for cell in study.cells(Mode::Quick).unwrap() {
                 assert!(data::load("paths", "path", cell.level("path")).is_ok());
                 assert!(data::load("eras", "era", cell.level("era")).is_ok());
                 assert!(

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use fathometer_analysis::claims;
-use fathometer_analysis::run::{Cell, Run, RunInfo};
+use fathometer_analysis::run::{Cell, Mode, Run, RunInfo};
 use fathometer_analysis::statistics::Bootstrap;
 use fathometer_analysis::study::{StudyData, StudySources};
 use fathometer_lab::data::embedded;
@@ -30,7 +30,7 @@ fn data() -> StudyData {
 }
 
 /// A run in which every cell of a mode has every metric, each with the value 1.
-fn everything(mode: &str) -> Run {
+fn everything(mode: Mode) -> Run {
     let metrics: BTreeMap<String, f64> = data()
         .metrics
         .keys()
@@ -88,7 +88,7 @@ fn every_table_has_a_short_form() {
 #[test]
 fn every_level_that_is_run_is_declared_where_it_is_shown() {
     let data = data();
-    for mode in ["quick", "full"] {
+    for mode in [Mode::Quick, Mode::Full] {
         for cell in design().cells(mode).unwrap() {
             for (factor, level) in &cell.key.0 {
                 // Requests are without content coding, by clients with an empty cache.
@@ -105,7 +105,7 @@ fn every_level_that_is_run_is_declared_where_it_is_shown() {
 
 #[test]
 fn every_panel_of_every_curve_has_cells_and_one_for_each_point() {
-    let (run, data) = (everything("full"), data());
+    let (run, data) = (everything(Mode::Full), data());
     for curve in data.curve_results(&run, &bootstrap()) {
         let remarks = curve.remarks();
         assert!(remarks.is_empty(), "{}: {remarks:?}", curve.id);
@@ -117,7 +117,7 @@ fn every_panel_of_every_curve_has_cells_and_one_for_each_point() {
 
 #[test]
 fn the_papers_figures_have_something_in_a_quick_run_too() {
-    let (run, data) = (everything("quick"), data());
+    let (run, data) = (everything(Mode::Quick), data());
     let curves = data.curve_results(&run, &bootstrap());
     let tables = data.table_results(&run, &bootstrap());
     let curves = curves.iter().filter(|curve| curve.is_measured());
@@ -136,7 +136,7 @@ fn the_papers_figures_have_something_in_a_quick_run_too() {
 
 #[test]
 fn published_figures_of_the_tables_stand_beside_measured_ones() {
-    let (run, data) = (everything("quick"), data());
+    let (run, data) = (everything(Mode::Quick), data());
     let tables = data.table_results(&run, &bootstrap());
     let published = |id: &str| -> Vec<f64> {
         let table = tables.iter().find(|table| table.id == id).unwrap();
@@ -151,7 +151,7 @@ fn published_figures_of_the_tables_stand_beside_measured_ones() {
 #[test]
 fn every_test_of_every_claim_has_cells() {
     let data = data();
-    for mode in ["quick", "full"] {
+    for mode in [Mode::Quick, Mode::Full] {
         for claim in data.claim_results(&everything(mode), &bootstrap()) {
             let era = &claim.eras[0];
             let labels: BTreeSet<&str> = era.parts.iter().map(|p| p.label.as_str()).collect();
@@ -161,7 +161,7 @@ fn every_test_of_every_claim_has_cells() {
                 let of_a_knee = parts().all(|part| part.kind == claims::Kind::Knee);
                 assert!(
                     of_a_knee || parts().any(|part| part.value.is_some()),
-                    "{} in {mode}: {label}: {:?}",
+                    "{} in {mode:?}: {label}: {:?}",
                     claim.id,
                     parts().map(|part| &part.remark).collect::<Vec<_>>()
                 );

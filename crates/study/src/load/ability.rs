@@ -5,21 +5,27 @@ use std::collections::BTreeMap;
 
 use fathometer_sys::cgroup;
 
-use super::super::spec::{Cell, Study};
+use crate::spec::{Cell, Study};
 
 /// The reason why each unavailable limit cannot be set, by the limit's name.
-pub type Lacking = BTreeMap<String, String>;
+pub(super) type Lacking = BTreeMap<String, String>;
 
 /// The limits that cannot be set on this machine, determined by trying.
-pub fn lacking() -> Lacking {
+pub(super) fn lacking() -> Lacking {
     cgroup::available()
         .into_iter()
         .filter_map(|ability| Some((ability.name, ability.state.err()?)))
         .collect()
 }
 
+/// Why a cell's host cannot be given its limits; `None`: it can.
+pub(super) fn obstacle(study: &Study, cell: &Cell, lacking: &Lacking) -> Option<String> {
+    let (limit, reason) = missing(study, cell, lacking)?;
+    Some(format!("a host cannot be given a {limit} here; {reason}"))
+}
+
 /// The first limit that a cell needs and that cannot be set, with the reason.
-pub fn missing<'a>(study: &Study, cell: &Cell, lacking: &'a Lacking) -> Option<(&'a str, &'a str)> {
+fn missing<'a>(study: &Study, cell: &Cell, lacking: &'a Lacking) -> Option<(&'a str, &'a str)> {
     let quota = study
         .load_of(&cell.block)
         .map_or(0.0, |load| load.cpu_quota.value());
@@ -38,6 +44,8 @@ pub fn missing<'a>(study: &Study, cell: &Cell, lacking: &'a Lacking) -> Option<(
 
 #[cfg(test)]
 mod tests {
+    use fathometer_analysis::run::Mode;
+
     use super::*;
 
     const STUDY: &str = r#"
@@ -75,7 +83,7 @@ mod tests {
             .iter()
             .map(|limit| ((*limit).to_owned(), "no right".to_owned()))
             .collect();
-        let cells = study.cells("quick").unwrap();
+        let cells = study.cells(Mode::Quick).unwrap();
         cells
             .iter()
             .filter(|cell| missing(&study, cell, &lacking).is_none())
@@ -91,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_that_ask_for_what_cannot_be_limited_are_left_out() {
+    fn cells_with_limits_that_cannot_be_set_are_left_out() {
         assert_eq!(left(&[]).len(), 5);
         assert_eq!(left(&["cpu limit"]).len(), 4);
         assert_eq!(

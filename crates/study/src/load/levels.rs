@@ -6,40 +6,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer_http::driver::Policy;
-use fathometer_model::quantity::{RoundTrips, TimeSpan};
-use fathometer_model::{Bytes, Seed};
+use fathometer_model::Seed;
+use fathometer_model::quantity::RoundTrips;
 use fathometer_sys::SocketOptions;
 use fathometer_sys::cgroup::{BlockDevice, CpuLimit, DiskLimit, Limits as GroupLimits};
-use fathometer_workload::distribution::Law;
 use fathometer_workload::plan::{Choice, PageId, Plan, Sessions};
 
-use super::super::replicate::{ReplicateError, Setup, Shared, one_of, parsed};
-use super::super::spec::{ByMode, Cell, Load, Study};
-use super::LoadSite;
+use super::factors::{self, Reads};
+use super::site::LoadSite;
+use crate::common;
+use crate::experiment::{ReplicateError, Setup, Shared};
+use crate::factor::LevelError;
+use crate::spec::{ByMode, Cell, Load, Study};
 use fathometer_lab::hosts::Side;
 use fathometer_lab::server::PORT;
 use fathometer_lab::server::limited::Throttle;
 use fathometer_lab::trial::Beside;
 use fathometer_load::{Limit, Options, Users};
 use fathometer_quic_sockets::UdpOffload;
-
-/// OFF times and session lengths of SURGE's users (Barford and Crovella 1998).
-const SURGE_SESSIONS: Sessions = Sessions {
-    pages: Some(Law::InverseGaussian {
-        mean: 3.86,
-        lambda: 6.08,
-    }),
-    off: Some(Law::Pareto {
-        scale: 1.0,
-        shape: 1.4,
-    }),
-};
-
-/// One page, then a pause longer than any test, with the connection kept open.
-const IDLE_SESSIONS: Sessions = Sessions {
-    pages: None,
-    off: Some(Law::Fixed(86_400.0)),
-};
 
 /// The shortest period of CPU quota, in seconds: the kernel accepts no shorter one.
 const SHORTEST_QUOTA: f64 = 0.001;
@@ -48,15 +32,13 @@ const SHORTEST_QUOTA: f64 = 0.001;
 const LEAST_QUOTA: f64 = 0.001;
 const MOST_QUOTA: f64 = 4096.0;
 
-/// The largest number of users of a load. Each user has a connection, and a machine has about 60,000 ports.
-const MOST_USERS: u32 = 1_000_000;
-
 /// The parsed levels of a cell.
 pub(super) struct Levels<'a> {
     pub(super) site: &'a LoadSite,
     /// The number of users, and the factor that sets it (`clients` or `ues`).
     pub(super) users: u32,
     pub(super) users_factor: &'static str,
+    policy: Policy,
     sessions: Sessions,
     pub(super) limits: GroupLimits,
     pub(super) throttle: Throttle,
@@ -77,19 +59,19 @@ pub(super) struct Levels<'a> {
 }
 
 impl<'a> Levels<'a> {
-    pub(super) fn of(shared: &Shared<'a>, setup: &Setup<'_>) -> Result<Levels<'a>, ReplicateError> {
+    pub(super) fn of(
+        shared: &Shared<'_>,
+        setup: &Setup<'_>,
+        site: &'a LoadSite,
+    ) -> Result<Levels<'a>, ReplicateError> {
         let cell = setup.cell;
         let load = shared
             .study
             .load_of(&cell.block)
             .expect("a load study says how its load is measured");
-        let site = shared
-            .sites
-            .get(cell.level("workload"))
-            .expect("the workloads of all cells were made");
-        let users_factor = match cell.levels.contains_key("ues") {
-            true => "ues",
-            false => "clients",
+        let users_factor = match cell.levels.contains_key(factors::UES.name()) {
+            true => factors::UES,
+            false => factors::CLIENTS,
         };
         let round_trip = setup.profile.round_trip();
         let at_least = |time: Duration, round_trips: ByMode<RoundTrips>| {
@@ -97,41 +79,32 @@ impl<'a> Levels<'a> {
             time.max(round_trip.mul_f64(count))
         };
         let throttle = Throttle {
-            backlog: number(cell, "backlog", "system")?,
-            connections: number(cell, "workers", "none")?,
-            shed_above: one_of(cell, "shed", &[("off", None), ("on", Some(load.shed_at))])?,
-            keep_alive: number::<TimeSpan>(cell, "keep_alive_s", "server")?.map(Duration::from),
-            keep_alive_requests: number(cell, "keep_alive_requests", "server")?,
+            backlog: factors::BACKLOG.of(cell)?,
+            connections: factors::WORKERS.of(cell)?,
+            shed_above: factors::SHED.of(cell)?.then_some(load.shed_at),
+            keep_alive: factors::KEEP_ALIVE_S.of(cell)?,
+            keep_alive_requests: factors::KEEP_ALIVE_REQUESTS.of(cell)?,
         };
+        let policy = common::POLICY.of(cell)?;
         Ok(Levels {
             site,
-            users: users(cell, users_factor)?,
-            users_factor,
-            sessions: one_of(
-                cell,
-                "loop",
-                &[
-                    ("webstone", Sessions::ENDLESS),
-                    ("surge", SURGE_SESSIONS),
-                    ("idle", IDLE_SESSIONS),
-                ],
-            )?,
+            users: users_factor.of(cell)?,
+            users_factor: users_factor.name(),
+            policy,
+            sessions: factors::LOOP.of(cell)?,
             limits: GroupLimits {
                 cpu: cpu(cell, &load)?,
-                memory: memory(cell)?,
+                memory: factors::MEMORY.of(cell)?,
                 disk: disk(cell, &site.folder)?,
                 ..GroupLimits::default()
             },
             throttle,
-            initial_window: number(cell, "initcwnd", "default")?,
-            is_quic: parsed::<Policy>(cell, "policy")?.protocol.is_over_quic(),
-            requests: number(cell, "requests", "none")?,
-            udp_offload: udp_offload(cell)?,
-            rest: rest(cell)?,
-            warm: match cell.level("cache") {
-                "" => true,
-                _ => one_of(cell, "cache", &[("warm", true), ("cold", false)])?,
-            },
+            initial_window: factors::INITIAL_WINDOW.of(cell)?,
+            is_quic: policy.protocol.is_over_quic(),
+            requests: factors::REQUESTS.of(cell)?,
+            udp_offload: common::UDP_OFFLOAD.of(cell)?,
+            rest: factors::REST_MS.of(cell)?,
+            warm: factors::CACHE.of(cell)?,
             duration: at_least(load.duration_s.of(shared.mode).into(), load.round_trips),
             warm_up: at_least(
                 load.warm_up_s.of(shared.mode).into(),
@@ -182,20 +155,10 @@ impl<'a> Levels<'a> {
         study: &Study,
         seed: Seed,
     ) -> Result<Option<Beside<'s>>, ReplicateError> {
-        let level = setup.cell.level("beside");
-        let asked = setup.cell.beside().zip(setup.beside);
-        let Some(((policy, _), (definition, installed))) = asked else {
-            return match level {
-                "" | "none" => Ok(None),
-                _ => {
-                    let known = "it can be none, or a policy and a server as in h2@nghttpd";
-                    Err(unknown("beside", level, known))
-                }
-            };
+        let requested = factors::BESIDE.of(setup.cell)?.zip(setup.beside);
+        let Some((policy, (definition, installed))) = requested else {
+            return Ok(None);
         };
-        let policy: Policy = policy
-            .parse()
-            .map_err(|error| unknown("beside", level, &format!("{error}")))?;
         Ok(Some(Beside {
             definition,
             installed,
@@ -225,7 +188,7 @@ impl<'a> Levels<'a> {
                 start_interval: self.warm_up / 4 / self.users.max(1),
                 steps: Vec::new(),
             },
-            policy: parsed(setup.cell, "policy")?,
+            policy: self.policy,
             udp_offload: self.udp_offload,
             coalescing: self.rest,
             max_requests: self.requests,
@@ -251,70 +214,20 @@ impl<'a> Levels<'a> {
     }
 }
 
-/// Parses a number; `None` for the level `none`, and if the study has no such factor.
-fn number<T>(cell: &Cell, factor: &'static str, none: &str) -> Result<Option<T>, ReplicateError>
-where
-    T: std::str::FromStr,
-    T::Err: std::fmt::Display,
-{
-    match cell.level(factor) {
-        "" => Ok(None),
-        level if level == none => Ok(None),
-        _ => parsed(cell, factor).map(Some),
-    }
-}
-
-/// The number of users.
-fn users(cell: &Cell, factor: &'static str) -> Result<u32, ReplicateError> {
-    match parsed(cell, factor)? {
-        users @ 1..=MOST_USERS => Ok(users),
-        users => Err(ReplicateError::Level {
-            factor,
-            level: users.to_string(),
-            reason: format!("it can be from 1 to {MOST_USERS}"),
-        }),
-    }
-}
-
-/// The UDP offloads; all of them if the study has no such factor.
-fn udp_offload(cell: &Cell) -> Result<UdpOffload, ReplicateError> {
-    let known = UdpOffload::ALL.map(|offload| (offload.name(), offload));
-    match cell.level("udp_offload") {
-        "" => Ok(UdpOffload::default()),
-        _ => one_of(cell, "udp_offload", &known),
-    }
-}
-
-/// The level of the factor `rest_ms`, wake-up coalescing: `off`, or its longest delay in milliseconds. The
-/// default is off, because coalescing changes what is measured.
-fn rest(cell: &Cell) -> Result<Duration, ReplicateError> {
-    let Some(milliseconds) = number::<f64>(cell, "rest_ms", "off")? else {
-        return Ok(Duration::ZERO);
-    };
-    match Duration::try_from_secs_f64(milliseconds / 1e3) {
-        Ok(longest) if !longest.is_zero() => Ok(longest),
-        _ => {
-            let known = "it can be off, or the longest delay in milliseconds as in 1";
-            Err(unknown("rest_ms", cell.level("rest_ms"), known))
-        }
-    }
-}
-
 /// The CPU limit: the block's quota, of which the factor `cpu` takes a percentage. `None` if the block has no
 /// quota.
-fn cpu(cell: &Cell, load: &Load) -> Result<Option<CpuLimit>, ReplicateError> {
-    let share: f64 = parsed(cell, "cpu")?;
-    let quota = load.cpu_quota.value() * share / 100.0;
+fn cpu(cell: &Cell, load: &Load) -> Result<Option<CpuLimit>, LevelError> {
+    let quota = load.cpu_quota.value() * factors::CPU.of(cell)? / 100.0;
     match quota {
         0.0 => Ok(None),
         quota if (LEAST_QUOTA..=MOST_QUOTA).contains(&quota) => Ok(Some(quota_of(quota))),
-        _ => Err(ReplicateError::Level {
-            factor: "cpu",
-            level: cell.level("cpu").to_owned(),
-            reason: format!(
+        _ => Err(LevelError::new(
+            "cpu",
+            cell.level("cpu"),
+            format!(
                 "it makes {quota} cores of the study's cpu_quota, which can be from {LEAST_QUOTA} to {MOST_QUOTA}"
             ),
-        }),
+        )),
     }
 }
 
@@ -331,37 +244,15 @@ fn quota_of(quota: f64) -> CpuLimit {
     }
 }
 
-/// The level of the factor `memory`: `none`, or mebibytes as in `16M`.
-fn memory(cell: &Cell) -> Result<Option<Bytes>, ReplicateError> {
-    let level = cell.level("memory");
-    if level == "none" {
-        return Ok(None);
-    }
-    level
-        .strip_suffix('M')
-        .and_then(|number| number.parse::<u64>().ok())
-        .map(|mega| Some(Bytes(mega << 20)))
-        .ok_or_else(|| {
-            unknown(
-                "memory",
-                level,
-                "it can be none, or a number of mebibytes as in 16M",
-            )
-        })
-}
-
-/// The level of the factor `disk`: `none`, reads per second as in `200ops`, or a rate as in `4MBps`.
+/// The limit of reads from the disk of `folder`.
 fn disk(cell: &Cell, folder: &Path) -> Result<Option<DiskLimit>, ReplicateError> {
-    let level = cell.level("disk");
-    if matches!(level, "" | "none") {
+    let Some(reads) = factors::DISK.of(cell)? else {
         return Ok(None);
-    }
-    let number = |suffix: &str| level.strip_suffix(suffix)?.parse::<u64>().ok();
-    let (operations, bytes) = (number("ops"), number("MBps").map(|mega| mega * 1_000_000));
-    if operations.or(bytes).is_none() {
-        let known = "it can be none, operations a second as in 200ops, or a rate as in 4MBps";
-        return Err(unknown("disk", level, known));
-    }
+    };
+    let (operations, bytes) = match reads {
+        Reads::Operations(count) => (Some(count), None),
+        Reads::Bytes(bytes) => (None, Some(bytes)),
+    };
     Ok(Some(DiskLimit {
         device: BlockDevice::of_path(folder)?,
         read_bytes_per_s: bytes,
@@ -369,14 +260,6 @@ fn disk(cell: &Cell, folder: &Path) -> Result<Option<DiskLimit>, ReplicateError>
         read_ops_per_s: operations,
         write_ops_per_s: None,
     }))
-}
-
-fn unknown(factor: &'static str, level: &str, reason: &str) -> ReplicateError {
-    ReplicateError::Level {
-        factor,
-        level: level.to_owned(),
-        reason: reason.to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -403,17 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_levels_are_refused_and_do_not_panic() {
-        for level in ["nan", "inf", "-1", "1e300"] {
-            let keep_alive =
-                number::<TimeSpan>(&cell("keep_alive_s", level), "keep_alive_s", "server");
-            let error = keep_alive.expect_err(level).to_string();
-            assert!(error.contains("keep_alive_s"), "{error}");
-        }
-        for level in ["0", "4000000000"] {
-            assert!(users(&cell("ues", level), "ues").is_err(), "{level}");
-        }
-        assert_eq!(users(&cell("ues", "30"), "ues").unwrap(), 30);
+    fn a_share_of_the_quota_that_no_kernel_accepts_is_refused() {
         let load: Load = toml::from_str(
             "duration_s = { quick = 1, full = 1 }\nwarm_up_s = { quick = 1, full = 1 }\ntimeout_s = 1\n\
              cpu_quota = 0.5\nshed_at = 1\ngenerator_busy_pct = 85\nsend_lag_p99_us = 1000",
@@ -424,55 +297,7 @@ mod tests {
         }
         assert!(cpu(&cell("cpu", "100"), &load).unwrap().is_some());
         assert!(cpu(&cell("cpu", "0"), &load).unwrap().is_none());
-    }
-
-    #[test]
-    fn levels_of_memory_and_disk_have_units() {
-        assert_eq!(memory(&cell("memory", "none")).unwrap(), None);
-        assert_eq!(
-            memory(&cell("memory", "16M")).unwrap(),
-            Some(Bytes(16 << 20))
-        );
-        assert!(memory(&cell("memory", "16")).is_err());
-        let disk = |level| disk(&cell("disk", level), Path::new("."));
-        assert!(disk("none").unwrap().is_none());
-        let error = disk("200").unwrap_err().to_string();
-        assert!(error.contains("200ops"), "{error}");
-    }
-
-    #[test]
-    fn a_factor_that_a_study_does_not_have_is_no_demand() {
-        let other = cell("cpu", "100");
-        assert_eq!(number::<u32>(&other, "initcwnd", "default").unwrap(), None);
-        let given = cell("initcwnd", "10");
-        assert_eq!(
-            number::<u32>(&given, "initcwnd", "default").unwrap(),
-            Some(10)
-        );
-        assert!(number::<u32>(&cell("initcwnd", "many"), "initcwnd", "default").is_err());
-        assert_eq!(udp_offload(&other).unwrap(), UdpOffload::On);
-    }
-
-    #[test]
-    fn wake_ups_are_delayed_only_where_a_study_has_the_factor() {
-        assert_eq!(rest(&cell("cpu", "100")).unwrap(), Duration::ZERO);
-        assert_eq!(rest(&cell("rest_ms", "off")).unwrap(), Duration::ZERO);
-        let level = rest(&cell("rest_ms", "0.5")).unwrap();
-        assert_eq!(level, Duration::from_micros(500));
-        for wrong in ["0", "-1", "NaN", "inf", "1e300"] {
-            let error = rest(&cell("rest_ms", wrong)).unwrap_err().to_string();
-            assert!(error.contains("off, or the longest"), "{error}");
-        }
-        assert!(rest(&cell("rest_ms", "on")).is_err());
-    }
-
-    #[test]
-    fn offloads_of_udp_have_names() {
-        let level = |level| udp_offload(&cell("udp_offload", level));
-        for offload in UdpOffload::ALL {
-            assert_eq!(level(offload.name()).unwrap(), offload);
-        }
-        let error = level("gso").unwrap_err().to_string();
-        assert!(error.contains("on or send or receive or off"), "{error}");
+        // Without the factor the host has the whole quota.
+        assert!(cpu(&cell("ues", "1"), &load).unwrap().is_some());
     }
 }

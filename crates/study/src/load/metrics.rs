@@ -16,9 +16,9 @@ use fathometer_packets::Class;
 use fathometer_sys::cgroup::Usage;
 use fathometer_sys::probe::{Network, ProcessTree, Sample, Step};
 
-use super::super::spec::Load;
 use super::levels::Levels;
 use super::memory;
+use crate::spec::Load;
 use fathometer_lab::trial::Measured;
 use fathometer_lab::wire::PacketCounts;
 

@@ -1,47 +1,138 @@
-//! One replicate of a load study: a cell's levels define a trial, and the trial's measurements become the
-//! record of the replicate.
+//! Load studies: a cell's levels define a trial, and the trial's measurements become the record of the
+//! replicate.
 //!
-//! `levels` interprets the level of each factor, and `metrics` extracts the metrics of a trial. `ability` finds
-//! which limits of a host this machine cannot set, and which cells are left out for that reason.
-//!
-//! A replicate writes these files to its folder, in addition to its line in the run:
-//!
-//! - `load.json`: the figures of the clients
-//! - `load-beside.json`: those of the second load, if the cell has one
-//! - `probes.ndjson`: every reading of the probes, one per line
-//! - `windows.json`: a histogram of the congestion windows of the server's connections in the measured window
+//! `factors` declares what a load study can vary, `levels` is the meaning of a cell's levels, `site` has the files
+//! that are requested, and `metrics` extracts the metrics of a trial. `ability` finds which limits of a host
+//! this machine cannot set, and which cells are left out for that reason.
 
-pub mod ability;
+mod ability;
+mod factors;
 mod levels;
 mod memory;
 mod metrics;
+mod site;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use fathometer_model::{Instant, ReplicateRecord};
 use fathometer_sys::Clock;
 use fathometer_sys::probe::Windows;
-use fathometer_workload::plan::Plan;
 use serde::Serialize;
 
 use self::levels::Levels;
-use super::replicate::{Finished, ReplicateError, Setup, Shared, wire_limits};
+use self::site::LoadSite;
+use crate::experiment::{
+    Experiment, Finished, Needs, Preparation, PrepareError, Prepared, ReplicateError, Replicates,
+    Servers, Setup, Shared, wire_limits,
+};
+use crate::factor::AnyFactor;
 use crate::run_folder::{WriteError, write_lines};
+use crate::spec::{Cell, Study};
 use fathometer_files::whole_file;
 use fathometer_lab::trial::{Measured, Trial};
 
-/// A workload of a load study, with its files on disk.
-pub struct LoadSite {
-    /// The requests.
-    pub plan: Arc<Plan>,
-    /// The folder with its files.
-    pub folder: PathBuf,
+/// The experiment of load studies.
+pub static LOAD: LoadExperiment = LoadExperiment;
+
+/// A replicate is a load test of a server with limits.
+pub struct LoadExperiment;
+
+impl Experiment for LoadExperiment {
+    fn name(&self) -> &'static str {
+        "load"
+    }
+
+    fn meaning(&self) -> &'static str {
+        "a replicate is a load test"
+    }
+
+    fn factors(&self) -> &'static [&'static dyn AnyFactor] {
+        factors::FACTORS
+    }
+
+    fn files(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("load.json", "the figures of the clients"),
+            (
+                "load-beside.json",
+                "those of the second load, if the cell has one",
+            ),
+            ("probes.ndjson", "every reading of the probes, one per line"),
+            (
+                "windows.json",
+                "a histogram of the congestion windows of the server's connections in the measured window",
+            ),
+        ]
+    }
+
+    fn check(&self, study: &Study) -> Result<(), String> {
+        if study.load.is_none() {
+            return Err(
+                "a study with kind = \"load\" has a table [load], which says how its load is measured"
+                    .to_owned(),
+            );
+        }
+        let users = [factors::CLIENTS.name(), factors::UES.name()];
+        if !users.iter().any(|name| study.defaults.contains_key(*name)) {
+            return Err("[defaults] has no level for \"clients\" or \"ues\"".to_owned());
+        }
+        match study.defaults.contains_key(factors::LOOP.name()) {
+            true => Ok(()),
+            false => Err("[defaults] has no level for \"loop\"".to_owned()),
+        }
+    }
+
+    fn needs<'a>(&self, study: &'a Study, _: &'a Servers) -> Needs<'a> {
+        let lacking = ability::lacking();
+        Box::new(move |cell| {
+            unsupported_policy(cell).or_else(|| ability::obstacle(study, cell, &lacking))
+        })
+    }
+
+    fn prepare(&self, preparation: &Preparation<'_>) -> Result<Prepared, PrepareError> {
+        let mut notes = Vec::new();
+        let sites = site::load(preparation, &mut notes)?;
+        Ok(Prepared {
+            replicates: Box::new(Trials { sites }),
+            notes,
+        })
+    }
 }
 
-/// Runs one replicate.
-pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
-    let levels = Levels::of(shared, setup)?;
+/// Why the load engine does not support a policy of the cell; `None`: it does.
+fn unsupported_policy(cell: &Cell) -> Option<String> {
+    let policies = [
+        Some(cell.level("policy")),
+        cell.beside().map(|(policy, _)| policy),
+    ];
+    policies.into_iter().flatten().find_map(|policy| {
+        let why = policy.parse().ok().and_then(fathometer_load::cannot)?;
+        Some(format!("policy {policy}: {why}"))
+    })
+}
+
+/// The replicates of a load study, with the workloads of all its cells.
+struct Trials {
+    sites: BTreeMap<String, LoadSite>,
+}
+
+impl Replicates for Trials {
+    fn run(&self, shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
+        let site = self
+            .sites
+            .get(setup.cell.level("workload"))
+            .expect("the workloads of all cells were made");
+        run(shared, setup, site)
+    }
+}
+
+fn run(
+    shared: &Shared<'_>,
+    setup: &Setup<'_>,
+    site: &LoadSite,
+) -> Result<Finished, ReplicateError> {
+    let levels = Levels::of(shared, setup, site)?;
     let clock = Clock::start();
     let started = clock.realtime_of(Instant::ZERO).as_secs_f64();
     // Common random numbers: the users' requests depend only on the workload and the repetition.

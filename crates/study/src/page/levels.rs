@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer_http::driver::{
-    Bundle, FileKind, Flush, Http2Windows, Options, PageList, Policy, Priorities, Revalidation,
-    Visit,
+    Bundle, FileKind, Flush, Http2Windows, Options, PageList, Policy, Revalidation, Visit,
 };
 use fathometer_http::origin::companions::Plan;
 use fathometer_http::origin::packages::{Format, Formats, Making, Packages};
-use fathometer_model::quantity::TimeSpan;
-use fathometer_model::{Bytes, ContentCoding};
+use fathometer_model::Bytes;
 use fathometer_package::Version as Package;
-use fathometer_tls::Version;
 
-use super::super::replicate::{ReplicateError, Setup, Shared, one_of, parsed};
-use super::super::spec::Cell;
+use super::factors::{self, Companions, TlsLevel};
 use super::site::{PageSite, Version as SiteVersion};
+use crate::common;
+use crate::experiment::{Setup, Shared};
+use crate::factor::{Factor, LevelError};
+use crate::spec::Cell;
 use fathometer_lab::server::Demands;
 use fathometer_quic_sockets::UdpOffload;
 
@@ -44,34 +44,6 @@ pub(super) struct Levels<'a> {
     pub(super) udp_offload: UdpOffload,
 }
 
-/// The TLS settings of connections, if the policy uses TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TlsLevel {
-    pub(super) version: Version,
-    /// Whether the client has a session of an earlier visit to resume.
-    pub(super) resumes: bool,
-    /// Whether it sends its first requests as early data (0-RTT).
-    pub(super) early_data: bool,
-}
-
-impl TlsLevel {
-    const fn new(version: Version, resumes: bool, early_data: bool) -> TlsLevel {
-        TlsLevel {
-            version,
-            resumes,
-            early_data,
-        }
-    }
-}
-
-/// Which files of a page our origin announces early, or pushes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Companions {
-    Nothing,
-    Critical,
-    All,
-}
-
 impl Companions {
     fn of(self, page: &PageSite) -> Plan {
         let text = match self {
@@ -84,109 +56,53 @@ impl Companions {
 }
 
 impl<'a> Levels<'a> {
-    pub(super) fn of(setup: &Setup<'_>, shared: &Shared<'a>) -> Result<Levels<'a>, ReplicateError> {
+    pub(super) fn of(
+        setup: &Setup<'_>,
+        shared: &Shared<'_>,
+        page: &'a PageSite,
+    ) -> Result<Levels<'a>, LevelError> {
         let cell = setup.cell;
-        let page = shared
-            .pages
-            .get(cell.level("workload"))
-            .expect("the pages of all cells were made");
-        let policy: Policy = parsed(cell, "policy")?;
-        let visit = one_of(
-            cell,
-            "visit",
-            &[
-                ("first", Visit::First),
-                ("revalidate", Visit::Revalidate),
-                ("revisit", Visit::Revalidate),
-            ],
-        )?;
-        let sets = match cell.level("sets") {
-            "" => 1,
-            _ => parsed(cell, "sets")?,
-        };
-        let sets = page.sets_of(setup.replicate, sets);
-        let changed = match cell.level("changed") {
-            "" => 0,
-            _ => parsed(cell, "changed")?,
-        };
-        let site = page.version(changed).ok_or_else(|| ReplicateError::Level {
-            factor: "changed",
-            level: cell.level("changed").to_owned(),
-            reason: "the site was not made so".to_owned(),
+        let policy = common::POLICY.of(cell)?;
+        let sets = page.sets_of(setup.replicate, factors::SETS.of(cell)?);
+        let site = page.version(factors::CHANGED.of(cell)?).ok_or_else(|| {
+            let reason = "no version of the site with this number of changed files was made";
+            LevelError::new("changed", cell.level("changed"), reason)
         })?;
-        let limit = cell.level("limit");
         // Pacing imitates the machines of the paper's time, so the era `today` is not slowed down.
-        let period_pace = optional(cell, "pace", &[("period", true), ("none", false)], false)?
-            && cell.level("era") != "today";
+        let period_pace = factors::PACE.of(cell)? && cell.level("era") != "today";
         let (service_time, connection_time) = match &setup.definition.embedded {
             Some(embedded) if period_pace => embedded.pace(cell.level("path")),
             _ => Default::default(),
         };
-        let companions = |factor, default| {
-            let known = [
-                ("none", Companions::Nothing),
-                ("critical", Companions::Critical),
-                ("all", Companions::All),
-            ];
-            optional(cell, factor, &known, default).map(|chosen| chosen.of(page))
-        };
+        let companions =
+            |factor: &Factor<Companions>| factor.of(cell).map(|chosen| chosen.of(page));
         Ok(Levels {
             page,
             site,
-            cold: optional(
-                cell,
-                "page_cache",
-                &[("cold", true), ("warm", false)],
-                false,
-            )?,
+            cold: factors::PAGE_CACHE.of(cell)?,
             packages: packages(cell, policy.bundle, &sets)?,
             sets,
             policy,
             options: options(setup, shared, policy, page)?,
-            visit,
+            visit: common::VISIT.of(cell)?,
             demands: Demands {
-                max_requests: match limit {
-                    "" | "none" => None,
-                    _ => Some(parsed(cell, "limit")?),
-                },
-                careless_close: optional(cell, "close", &[("half", false), ("full", true)], false)?,
-                nodelay: optional(cell, "nodelay", &[("on", true), ("off", false)], true)?,
+                max_requests: factors::LIMIT.of(cell)?,
+                careless_close: factors::CLOSE.of(cell)?,
+                nodelay: factors::NODELAY.of(cell)?,
                 quick_ack: setup.era.server_quick_ack,
                 service_time,
                 connection_time,
             },
             push: match policy.push {
-                true => companions("push", Companions::All)?,
+                true => companions(&factors::PUSH)?,
                 false => Plan::default(),
             },
-            early_hints: companions("hints", Companions::Nothing)?,
-            tls: optional(
-                cell,
-                "tls",
-                &[
-                    ("1.3", TlsLevel::new(Version::Tls13, false, false)),
-                    ("1.3-resumed", TlsLevel::new(Version::Tls13, true, false)),
-                    ("1.3-early", TlsLevel::new(Version::Tls13, true, true)),
-                    ("1.2", TlsLevel::new(Version::Tls12, false, false)),
-                    ("1.2-resumed", TlsLevel::new(Version::Tls12, true, false)),
-                ],
-                TlsLevel::new(Version::Tls13, false, false),
-            )?,
-            initial_window: match cell.level("iw") {
-                "" | "era" => None,
-                _ => Some(parsed(cell, "iw")?),
-            },
-            congestion: match cell.level("congestion") {
-                "" | "era" => None,
-                algorithm => Some(algorithm.to_owned()),
-            },
-            quick_ack: optional(cell, "quickack", &[("on", Some(true)), ("off", None)], None)?,
-            udp_offload: optional(
-                cell,
-                "udp_offload",
-                &UdpOffload::ALL.map(|offload| (offload.name(), offload)),
-                UdpOffload::On,
-            )?,
+            early_hints: companions(&factors::HINTS)?,
+            tls: factors::TLS.of(cell)?,
+            initial_window: factors::INITIAL_WINDOW.of(cell)?,
+            congestion: factors::CONGESTION.of(cell)?,
+            quick_ack: factors::QUICKACK.of(cell)?,
+            udp_offload: common::UDP_OFFLOAD.of(cell)?,
         })
     }
 
@@ -229,13 +145,8 @@ fn packages(
     cell: &Cell,
     bundle: Option<Bundle>,
     sets: &[Arc<PageList>],
-) -> Result<Packages, ReplicateError> {
-    let making = optional(
-        cell,
-        "packages",
-        &[("made", Making::Made), ("on-the-fly", Making::OnTheFly)],
-        Making::Made,
-    )?;
+) -> Result<Packages, LevelError> {
+    let making = factors::PACKAGES.of(cell)?;
     let (making, format) = match bundle {
         None => return Ok(Packages::default()),
         // What the client lacks is known only from its request.
@@ -270,34 +181,23 @@ fn options(
     shared: &Shared<'_>,
     policy: Policy,
     page: &PageSite,
-) -> Result<Options, ReplicateError> {
+) -> Result<Options, LevelError> {
     let cell = setup.cell;
     let client = &shared.study.client;
-    let mut flush = Flush::default();
-    if !cell.level("flush").is_empty() {
-        flush = parsed(cell, "flush")?;
-    }
-    if !cell.level("buffer").is_empty() {
-        flush.buffer = Bytes(parsed(cell, "buffer")?);
-    }
+    let flush = Flush {
+        buffer: Bytes(factors::BUFFER.of(cell)?),
+        ..factors::FLUSH.of(cell)?
+    };
     let old = policy.to_string().starts_with("h1.0");
-    let head = optional(
-        cell,
-        "method",
-        &[("head", true), ("conditional", false)],
-        false,
-    )?;
-    let window = match cell.level("h2_window") {
-        "" | "default" => Http2Windows::default(),
-        _ => {
-            let stream_window = parsed(cell, "h2_window")?;
-            Http2Windows {
-                stream_window,
-                // The connection's window must not limit a single stream.
-                connection_window: stream_window.max(65_535),
-                ..Http2Windows::default()
-            }
-        }
+    let head = factors::METHOD.of(cell)?;
+    let window = match factors::H2_WINDOW.of(cell)? {
+        None => Http2Windows::default(),
+        Some(stream_window) => Http2Windows {
+            stream_window,
+            // The connection's window must not limit a single stream.
+            connection_window: stream_window.max(65_535),
+            ..Http2Windows::default()
+        },
     };
     Ok(Options {
         host: client.host.clone(),
@@ -308,50 +208,17 @@ fn options(
             (true, false) => Revalidation::Date,
             (false, _) => Revalidation::EntityTag,
         },
-        accept_encoding: one_of(
-            cell,
-            "coding",
-            &[
-                ("identity", vec![]),
-                ("deflate", vec![ContentCoding::Deflate]),
-                ("gzip", vec![ContentCoding::Gzip]),
-            ],
-        )?,
+        accept_encoding: common::CODING.of(cell)?.to_vec(),
         headers: client
             .fields
             .iter()
             .map(|[name, value]| (name.clone(), value.clone()))
             .collect(),
         first_range: Bytes(client.first_range),
-        priorities: match cell.level("priority") {
-            "" => Priorities::None,
-            _ => parsed(cell, "priority")?,
-        },
+        priorities: factors::PRIORITY.of(cell)?,
         graph: Arc::clone(&page.graph),
-        script_time: match cell.level("script_ms") {
-            "" => Duration::ZERO,
-            level => TimeSpan::from_milliseconds(parsed(cell, "script_ms")?)
-                .map_err(|error| ReplicateError::Level {
-                    factor: "script_ms",
-                    level: level.to_owned(),
-                    reason: error.to_string(),
-                })?
-                .into(),
-        },
+        script_time: factors::SCRIPT_MS.of(cell)?,
         http2: window,
         ..Options::default()
     })
-}
-
-/// Like [`one_of`], for an optional factor.
-fn optional<T: Clone>(
-    cell: &Cell,
-    factor: &'static str,
-    known: &[(&str, T)],
-    default: T,
-) -> Result<T, ReplicateError> {
-    match cell.level(factor) {
-        "" => Ok(default),
-        _ => one_of(cell, factor, known),
-    }
 }

@@ -11,10 +11,10 @@ use fathometer_model::{
 use fathometer_packets::{Accounting, Class, Direction, Integrity, ServicePeriod};
 use fathometer_sys::Clock;
 
-use super::super::replicate::ReplicateError;
-use super::super::spec::Limits;
 use super::accounts::{Reading, Used, accumulated, zero_at};
 use super::{PageSite, STALL};
+use crate::experiment::ReplicateError;
+use crate::spec::Limits;
 use fathometer_lab::hosts::Side;
 use fathometer_lab::server::ServerReport;
 use fathometer_lab::wire::RING_FULL;

@@ -1,17 +1,19 @@
-//! One replicate of a page study: builds a laboratory, retrieves a page or sets of files, counts the packets,
-//! and removes the laboratory.
+//! Page studies: a replicate builds a laboratory, retrieves a page or sets of files, counts the packets, and
+//! removes the laboratory.
 //!
-//! `levels` interprets the level of each factor. [`site`] has the files to retrieve, `path` the path, `serving`
-//! the server, and `storage` prepares the server's page cache. `accounts` measures the hosts' CPU time, and
-//! `metrics` extracts the metrics.
+//! `factors` declares what a page study can vary, and `levels` is the meaning of a cell's levels. `site` has the
+//! files to retrieve, `path` the path, `serving` the server, and `storage` prepares the server's page cache.
+//! `accounts` measures the hosts' CPU time, and `metrics` extracts the metrics.
 
 mod accounts;
+mod factors;
 mod levels;
 mod metrics;
 mod path;
+mod place;
 mod quic;
 mod serving;
-pub mod site;
+mod site;
 mod storage;
 
 use std::collections::BTreeMap;
@@ -21,7 +23,6 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use fathometer_analysis::run::LeftOut;
 use fathometer_http::driver::{Options, PageDriver, Policy, Retrieval, ValidatorCache, Visit};
 use fathometer_model::{Instant, ReplicateRecord, Validity};
 use fathometer_packets::{Accounting, Integrity};
@@ -33,15 +34,19 @@ use fathometer_tls::{ClientOptions, ClientSettings, Verification};
 
 use self::accounts::{Accounts, Part, Reading};
 use self::levels::Levels;
-use self::serving::{Serving, Where};
-pub use self::site::PageSite;
-use super::replicate::{Finished, ReplicateError, Setup, Shared, wire_limits};
-use super::spec::{Captures, Cell};
+use self::place::Place;
+use self::serving::Serving;
+use self::site::PageSite;
+use crate::experiment::{
+    Experiment, Finished, Needs, Preparation, PrepareError, Prepared, ReplicateError, Replicates,
+    Servers, Setup, Shared, wire_limits,
+};
+use crate::factor::AnyFactor;
 use crate::run_folder::{WriteError, write_lines};
+use crate::spec::{Captures, Cell, Study};
 use fathometer_files::key_log::KeyLogFile;
 use fathometer_lab::hosts::{Host, Lab, Side};
-use fathometer_lab::server::definition::Definition;
-use fathometer_lab::server::{Access, Credentials, Installed};
+use fathometer_lab::server::{Access, Credentials};
 use fathometer_lab::tap_file::TapFile;
 use fathometer_lab::wire::WireOptions;
 use fathometer_load::client::{self, ClientSockets, LoopStatistics};
@@ -63,53 +68,134 @@ const QUIC_FACTORS: [(&str, [&str; 2]); 3] = [
 /// Time limit of the first retrieval within the server's host.
 const BEFOREHAND: Duration = Duration::from_secs(20);
 
-/// The cells whose policy's protocol their server supports; the others are added to `left_out`.
+/// The experiment of page studies.
+pub static PAGE: PageExperiment = PageExperiment;
+
+/// A replicate is one retrieval of a page, or of sets of files.
+pub struct PageExperiment;
+
+impl Experiment for PageExperiment {
+    fn name(&self) -> &'static str {
+        "page"
+    }
+
+    fn meaning(&self) -> &'static str {
+        "a replicate is one retrieval of a page, with every packet counted"
+    }
+
+    fn factors(&self) -> &'static [&'static dyn AnyFactor] {
+        factors::FACTORS
+    }
+
+    fn files(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            (
+                TAPS,
+                "the packets at both ends of the path, if the study keeps captures",
+            ),
+            (
+                CAPTURE,
+                "those at the client's end alone, for other programs",
+            ),
+            ("exchanges.ndjson", "the exchanges, one per line"),
+            ("connections.ndjson", "the connections, one per line"),
+            (
+                "services.ndjson",
+                "policy h3-alt-svc: the events of alternative services",
+            ),
+            (
+                "files.ndjson",
+                "workloads of sets: when each file was usable",
+            ),
+            (
+                "processors.ndjson",
+                "with `accounts`: the CPU time of both hosts every 100 ms",
+            ),
+            (
+                "keys.log",
+                "policies with TLS: the secrets, with which Wireshark decrypts the captures",
+            ),
+        ]
+    }
+
+    fn check(&self, study: &Study) -> Result<(), String> {
+        let of_block = study.blocks.iter().find(|block| block.load.is_some());
+        match (&study.load, of_block) {
+            (None, None) => Ok(()),
+            _ => {
+                Err("it has a table [load], which only a study with kind = \"load\" has".to_owned())
+            }
+        }
+    }
+
+    fn needs<'a>(&self, _: &'a Study, servers: &'a Servers) -> Needs<'a> {
+        Box::new(|cell| unsupported_http3(cell, servers))
+    }
+
+    fn prepare(&self, preparation: &Preparation<'_>) -> Result<Prepared, PrepareError> {
+        let mut servers = preparation.servers.values();
+        let on_disk = servers.any(|(_, installed)| installed.is_some());
+        let pages = site::load(
+            preparation.cells,
+            preparation.seed,
+            on_disk,
+            preparation.scratch,
+        )?;
+        Ok(Prepared {
+            replicates: Box::new(Retrievals { pages }),
+            notes: Vec::new(),
+        })
+    }
+}
+
+/// Why the cell's server does not support HTTP/3, if its policy uses it.
 ///
 /// Over HTTP/3 a page is served by our own origin or by a program that supports HTTP/3. A program has its own
 /// QUIC implementation, which cannot be configured here.
-pub fn possible(
-    cells: Vec<Cell>,
-    servers: &BTreeMap<String, (Definition, Option<Installed>)>,
-    left_out: &mut Vec<LeftOut>,
-) -> Vec<Cell> {
-    let refused = |cell: &Cell| {
-        let policy = cell.level("policy").parse::<Policy>().ok()?;
-        if !policy.protocol.is_over_quic() {
-            return None;
-        }
-        let (definition, _) = servers.get(cell.level("server"))?;
-        if definition.program.is_none() {
-            let imitates = matches!(
-                definition.name.as_str(),
-                "embedded-jigsaw" | "embedded-apache"
-            );
-            return imitates
-                .then(|| format!("{} imitates a server without HTTP/3", definition.name));
-        }
-        QUIC_FACTORS
-            .into_iter()
-            .find(|(factor, usual)| !usual.contains(&cell.level(factor)))
-            .map(|(factor, _)| {
-                let (name, level) = (&definition.name, cell.level(factor));
-                format!("{name} has a QUIC of its own, which cannot be given {factor}={level}")
-            })
-    };
-    cells
+fn unsupported_http3(cell: &Cell, servers: &Servers) -> Option<String> {
+    let policy = cell.level("policy").parse::<Policy>().ok()?;
+    if !policy.protocol.is_over_quic() {
+        return None;
+    }
+    let (definition, _) = servers.get(cell.level("server"))?;
+    if definition.program.is_none() {
+        let imitates = matches!(
+            definition.name.as_str(),
+            "embedded-jigsaw" | "embedded-apache"
+        );
+        return imitates.then(|| format!("{} imitates a server without HTTP/3", definition.name));
+    }
+    QUIC_FACTORS
         .into_iter()
-        .filter(|cell| match refused(cell) {
-            Some(reason) => {
-                left_out.push(cell.left_out(reason));
-                false
-            }
-            None => true,
+        .find(|(factor, usual)| !usual.contains(&cell.level(factor)))
+        .map(|(factor, _)| {
+            let (name, level) = (&definition.name, cell.level(factor));
+            format!("{name} has a QUIC of its own, which cannot be given {factor}={level}")
         })
-        .collect()
 }
 
-/// Runs one replicate.
-pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
+/// The replicates of a page study, with the files of all its cells.
+struct Retrievals {
+    pages: BTreeMap<String, PageSite>,
+}
+
+impl Replicates for Retrievals {
+    fn run(&self, shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
+        let page = self
+            .pages
+            .get(setup.cell.level("workload"))
+            .expect("the pages of all cells were made");
+        run(shared, setup, page)
+    }
+}
+
+fn run(
+    shared: &Shared<'_>,
+    setup: &Setup<'_>,
+    page: &PageSite,
+) -> Result<Finished, ReplicateError> {
     let cell = setup.cell;
-    let levels = Levels::of(setup, shared)?;
+    let levels = Levels::of(setup, shared, page)?;
     let profile = path::profile(cell, setup.profile)?;
     let limits = shared.study.limits.get(cell.level("path"));
     let clock = Clock::start();
@@ -153,7 +239,7 @@ pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, Replicate
     let applied = [lab.client.applied.clone(), lab.server.applied.clone()];
     let credentials = credentials(&levels, clock)?;
     let access = credentials.as_ref().map_or(Access::Clear, Access::Tls);
-    let place = Where {
+    let place = Place {
         setup,
         levels: &levels,
         host: &lab.server,

@@ -7,44 +7,23 @@
 
 use std::time::Duration;
 
-use fathometer_model::quantity::TimeSpan;
-use fathometer_model::{Bandwidth, Probability};
+use fathometer_model::Probability;
 use fathometer_path::{DirectionProfile, LossModel, Profile, Queue};
 
-use super::super::replicate::ReplicateError;
-use super::super::spec::Cell;
+use super::factors::{self, QueueLevel};
+use crate::factor::LevelError;
+use crate::spec::Cell;
 
 /// The smallest queue of `queue=bdp`, in packets: room for a burst of an initial window and some more.
 const SMALLEST_QUEUE: u64 = 32;
 
-/// The fastest path, in Mbit/s.
-const MOST_MEGABITS: f64 = 1e6;
-
 /// The profile with the cell's changes.
-pub(super) fn profile(cell: &Cell, profile: &Profile) -> Result<Profile, ReplicateError> {
+pub(super) fn profile(cell: &Cell, profile: &Profile) -> Result<Profile, LevelError> {
     let mut path = profile.clone();
-    let round_trip = number(cell, "rtt")?
-        .map(|ms| {
-            let time = TimeSpan::from_milliseconds(ms);
-            time.map_err(|error| refused(cell, "rtt", &error.to_string()))
-        })
-        .transpose()?
-        .map(Duration::from);
-    let rate = number(cell, "rate")?
-        .map(|megabits| {
-            let rate = (megabits <= MOST_MEGABITS)
-                .then(|| Bandwidth::bits_per_second((megabits * 1e6) as u64))
-                .flatten();
-            let range = "it must be a number of Mbit/s above 0, up to 1000000";
-            rate.ok_or_else(|| refused(cell, "rate", range))
-        })
-        .transpose()?;
-    let loss = number(cell, "loss")?
-        .map(|percent| {
-            let probability = Probability::new(percent / 100.0);
-            probability.ok_or_else(|| refused(cell, "loss", "it must be 0 to 100 percent"))
-        })
-        .transpose()?;
+    let round_trip = factors::RTT.of(cell)?;
+    let rate = factors::RATE.of(cell)?;
+    let loss = factors::LOSS.of(cell)?;
+    let queue = factors::QUEUE.of(cell)?;
     for direction in [&mut path.up, &mut path.down] {
         if let Some(round_trip) = round_trip {
             direction.propagation = round_trip / 2;
@@ -58,14 +37,12 @@ pub(super) fn profile(cell: &Cell, profile: &Profile) -> Result<Profile, Replica
     }
     let round_trip = path.round_trip();
     for direction in [&mut path.up, &mut path.down] {
-        match cell.level("queue") {
-            "" | "path" => {}
-            "bdp" => direction.queue = Queue::Packets(packets_of(direction, round_trip, path.mtu)),
-            packets => {
-                let wrong = || refused(cell, "queue", "it can be path, bdp or a number of packets");
-                direction.queue = Queue::Packets(packets.parse().map_err(|_| wrong())?);
-            }
-        }
+        let packets = match queue {
+            QueueLevel::Path => continue,
+            QueueLevel::BandwidthDelayProduct => packets_of(direction, round_trip, path.mtu),
+            QueueLevel::Packets(packets) => packets,
+        };
+        direction.queue = Queue::Packets(packets);
     }
     Ok(path)
 }
@@ -77,30 +54,11 @@ fn packets_of(direction: &DirectionProfile, round_trip: Duration, mtu: u32) -> u
     u32::try_from(packets.max(SMALLEST_QUEUE)).unwrap_or(u32::MAX)
 }
 
-/// The level of a factor as a number; `None` if the profile's value is kept.
-fn number(cell: &Cell, factor: &'static str) -> Result<Option<f64>, ReplicateError> {
-    match cell.level(factor) {
-        "" | "path" => Ok(None),
-        level => match level.parse::<f64>() {
-            Ok(number) if number.is_finite() && number >= 0.0 => Ok(Some(number)),
-            _ => Err(refused(cell, factor, "it can be path or a number")),
-        },
-    }
-}
-
-fn refused(cell: &Cell, factor: &'static str, reason: &str) -> ReplicateError {
-    ReplicateError::Level {
-        factor,
-        level: cell.level(factor).to_owned(),
-        reason: reason.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
-    use fathometer_model::CellKey;
+    use fathometer_model::{Bandwidth, CellKey};
 
     use super::*;
 

@@ -9,9 +9,10 @@ use fathometer_model::{Bytes, Instant};
 use fathometer_quic::{Congestion, TransportSettings};
 use fathometer_tls::{ClientSettings, ServerOptions, ServerSettings, Tickets};
 
-use super::super::replicate::ReplicateError;
 use super::levels::Levels;
-use super::serving::Where;
+use super::place::Place;
+use crate::experiment::ReplicateError;
+use crate::factor::LevelError;
 use fathometer_lab::hosts::Side;
 use fathometer_lab::server::{self, Content, Credentials};
 use fathometer_load::http3_client::ClientSettings as QuicSettings;
@@ -63,17 +64,15 @@ pub(super) fn client(
 
 /// Starts our origin over HTTP/3, beside the one over TCP.
 pub(super) fn serve(
-    place: &Where<'_>,
+    place: &Place<'_>,
     content: Content<'_>,
     credentials: &Credentials,
 ) -> Result<Service, ReplicateError> {
     let (setup, clock) = (place.setup, place.clock);
     let Some(embedded) = &setup.definition.embedded else {
-        return Err(ReplicateError::Level {
-            factor: "policy",
-            level: place.levels.policy.to_string(),
-            reason: "HTTP/3 is our own origin's".to_owned(),
-        });
+        let policy = place.levels.policy.to_string();
+        let reason = "only the embedded origin serves HTTP/3 here";
+        return Err(LevelError::new("policy", &policy, reason).into());
     };
     // Push and early hints are not used over HTTP/3.
     let content = Content {

@@ -5,17 +5,15 @@
 
 use std::path::Path;
 
-use fathometer_model::{Bytes, Seed};
-use fathometer_sys::Clock;
+use fathometer_model::Bytes;
 use fathometer_sys::usage::ThreadClock;
 
-use super::super::replicate::{ReplicateError, Setup};
-use super::levels::Levels;
+use super::place::Place;
 use super::quic;
 use super::site::Version;
+use crate::experiment::ReplicateError;
 use fathometer_files::scratch::Scratch;
-use fathometer_lab::hosts::Host;
-use fathometer_lab::server::{self, Access, Content, Running, ServerError, ServerReport, Storage};
+use fathometer_lab::server::{self, Content, Running, ServerError, ServerReport, Storage};
 use fathometer_origin::OriginStatistics;
 use fathometer_origin::folder::Bounds;
 use fathometer_origin::http3::Service;
@@ -26,16 +24,6 @@ const NOTHING_KEPT: Bounds = Bounds {
     descriptors: 0,
 };
 
-/// Where and for which replicate a server is started.
-pub(super) struct Where<'a> {
-    pub(super) setup: &'a Setup<'a>,
-    pub(super) levels: &'a Levels<'a>,
-    pub(super) host: &'a Host,
-    pub(super) access: Access<'a>,
-    pub(super) seed: Seed,
-    pub(super) clock: Clock,
-}
-
 /// A running server.
 pub(super) struct Serving {
     running: Running,
@@ -45,7 +33,7 @@ pub(super) struct Serving {
 
 impl Serving {
     /// Starts the cell's server for one version of its site.
-    pub(super) fn start(place: &Where<'_>, site: &Version) -> Result<Serving, ReplicateError> {
+    pub(super) fn start(place: &Place<'_>, site: &Version) -> Result<Serving, ReplicateError> {
         let levels = place.levels;
         let is_sets = levels.page.is_sets();
         let packages = is_sets
@@ -121,9 +109,9 @@ impl Serving {
     /// Bytes that these threads have read from storage.
     pub(super) fn storage_read(&self) -> Option<Bytes> {
         let threads = self.threads();
-        let told: Option<Vec<Bytes>> = threads.iter().map(|t| t.storage_read()).collect();
-        let told = told.filter(|told| !told.is_empty())?;
-        Some(told.into_iter().fold(Bytes(0), |sum, octets| sum + octets))
+        let read: Option<Vec<Bytes>> = threads.iter().map(|t| t.storage_read()).collect();
+        let read = read.filter(|read| !read.is_empty())?;
+        Some(read.into_iter().fold(Bytes(0), |sum, octets| sum + octets))
     }
 
     /// Stops the server and returns its report, of both transports.

@@ -14,8 +14,9 @@ use std::sync::Arc;
 use fathometer_http::driver::{FileKind, PageGraph, PageList};
 use fathometer_model::{FileId, Page, Seed, Site};
 
-use super::super::run::RunError;
-use super::super::spec::Cell;
+use super::factors;
+use crate::experiment::PrepareError;
+use crate::spec::Cell;
 use fathometer_files::site_folder::{self, SiteFolderError};
 use fathometer_load::workload;
 use fathometer_origin::folder::SETTLED;
@@ -24,7 +25,7 @@ use fathometer_origin::folder::SETTLED;
 const YOUNGER: u64 = 86_400;
 
 /// A page or sets of files to retrieve, and their site.
-pub struct PageSite {
+pub(super) struct PageSite {
     /// The original version.
     pub first: Version,
     /// The versions in which a number of files of each page have changed, by that number.
@@ -38,7 +39,7 @@ pub struct PageSite {
 }
 
 /// One version of a site.
-pub struct Version {
+pub(super) struct Version {
     /// In memory.
     pub site: Arc<Site>,
     /// The folder with its files, if a server reads them from disk; else empty.
@@ -54,11 +55,11 @@ impl PageSite {
         folder: PathBuf,
         on_disk: bool,
         changes: &BTreeSet<u32>,
-    ) -> Result<PageSite, RunError> {
+    ) -> Result<PageSite, PrepareError> {
         let loaded = workload::load(name, seed, &mut |_, _| {})?;
         let site = loaded.site(seed);
         let page = site.pages.first();
-        let page = page.ok_or_else(|| RunError::Workload(name.to_owned()))?;
+        let page = page.ok_or_else(|| PrepareError::NoPage(name.to_owned()))?;
         let base = site.file(page.base);
         let essence = base.content_type.split(';').next().unwrap_or_default();
         let is_page = matches!(essence.trim(), "text/html" | "application/xhtml+xml");
@@ -197,17 +198,17 @@ fn write_changed(
 }
 
 /// Loads what cells refer to. Files are written below `scratch` if programs serve them or if they are sets.
-pub fn load(
+pub(super) fn load(
     cells: &[Cell],
     seed: Seed,
     on_disk: bool,
     scratch: &Path,
-) -> Result<BTreeMap<String, PageSite>, RunError> {
+) -> Result<BTreeMap<String, PageSite>, PrepareError> {
     let mut wanted: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for cell in cells {
         let changes = wanted.entry(cell.level("workload")).or_default();
-        // A level that is not a number is refused when the cell runs.
-        changes.extend(cell.level("changed").parse::<u32>());
+        // Levels were checked when the study was read.
+        changes.extend(factors::CHANGED.of(cell));
     }
     let mut pages = BTreeMap::new();
     for (name, changes) in wanted {

@@ -1,18 +1,20 @@
-//! One replicate of any kind: its inputs, its result, and the reasons why it could not run. The retrieval of a
-//! page is in [`page`](super::page), load tests are in [`load`](super::load).
+//! The interface of a kind of study: what it varies and measures, what it needs, and how a replicate runs.
+//!
+//! The modules `page` and `load` implement it. A new kind of study is one module with an [`Experiment`], and
+//! one entry of `kinds::ALL`. Nothing else in this crate depends on the kind.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use fathometer_analysis::run::Mode;
 use fathometer_model::{ReplicateRecord, Seed};
 use fathometer_path::Profile;
 use fathometer_sys::era::AppliedSettings;
 
-use super::load::LoadSite;
-use super::page::PageSite;
-use super::spec::{Cell, Kind, Limits, Study};
+use super::factor::{AnyFactor, LevelError};
+use super::spec::{Cell, Limits, Study};
 use crate::run_folder::WriteError;
 use fathometer_files::site_folder::SiteFolderError;
 use fathometer_lab::era::Era;
@@ -21,18 +23,81 @@ use fathometer_lab::server::{Installed, ServerError};
 use fathometer_lab::trial::TrialError;
 use fathometer_lab::wire;
 use fathometer_load::LoadError;
-use fathometer_load::client;
+use fathometer_load::{client, workload};
+
+/// A kind of study.
+pub trait Experiment: Sync {
+    /// Its name: the value of `kind` in a study's file.
+    fn name(&self) -> &'static str;
+
+    /// What a replicate is, in one sentence.
+    fn meaning(&self) -> &'static str;
+
+    /// The factors that it reads, besides those of all kinds.
+    fn factors(&self) -> &'static [&'static dyn AnyFactor];
+
+    /// The files that a replicate writes to its folder, each with its content, besides its line in
+    /// `replicates.ndjson`.
+    fn files(&self) -> &'static [(&'static str, &'static str)];
+
+    /// Checks the tables of a study's file that only some kinds have.
+    ///
+    /// # Errors
+    /// When the file lacks a table of this kind, or has one of another kind.
+    fn check(&self, study: &Study) -> Result<(), String>;
+
+    /// The test of what cells need of the machine and its servers: the reason why a cell cannot run here, or
+    /// `None` if it can. What the machine can do is determined once, by this call.
+    fn needs<'a>(&self, study: &'a Study, servers: &'a Servers) -> Needs<'a>;
+
+    /// Makes what the replicates of these cells share.
+    ///
+    /// # Errors
+    /// When a workload is not available, or its files cannot be written.
+    fn prepare(&self, preparation: &Preparation<'_>) -> Result<Prepared, PrepareError>;
+}
+
+/// The reason why a cell cannot run here; `None`: it can.
+pub type Needs<'a> = Box<dyn Fn(&Cell) -> Option<String> + 'a>;
+
+/// The servers of a study by their level, each with its program if one is installed.
+pub type Servers = BTreeMap<String, (Definition, Option<Installed>)>;
+
+/// The inputs of [`Experiment::prepare`].
+pub struct Preparation<'a> {
+    /// The cells that run.
+    pub cells: &'a [Cell],
+    /// Their servers.
+    pub servers: &'a Servers,
+    /// The seed of the run.
+    pub seed: Seed,
+    /// A temporary folder, which exists as long as the run.
+    pub scratch: &'a Path,
+}
+
+/// The result of [`Experiment::prepare`].
+pub struct Prepared {
+    /// Runs replicates.
+    pub replicates: Box<dyn Replicates>,
+    /// Notes for the run's record.
+    pub notes: Vec<String>,
+}
+
+/// Runs replicates of prepared cells, several at a time.
+pub trait Replicates: Sync {
+    /// Runs one replicate: builds its laboratory, measures, writes its files, and removes the laboratory.
+    ///
+    /// # Errors
+    /// When the replicate could not run at all. A bad measurement is a record with the reason why it is invalid.
+    fn run(&self, shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError>;
+}
 
 /// Everything that the replicates of a run share.
 pub struct Shared<'a> {
     /// The study.
     pub study: &'a Study,
-    /// The workloads of a page study by name.
-    pub pages: &'a BTreeMap<String, PageSite>,
-    /// The workloads of a load study by name.
-    pub sites: &'a BTreeMap<String, LoadSite>,
-    /// How much of the study is run: `quick` or `full`.
-    pub mode: &'a str,
+    /// How much of the study is run.
+    pub mode: Mode,
     /// The seed of the run.
     pub seed: Seed,
     /// Whether the user has interrupted the run.
@@ -74,6 +139,20 @@ pub struct Finished {
     pub applied: [AppliedSettings; 2],
 }
 
+/// Why the replicates of a study could not be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// The workload has files but no page.
+    #[error("the workload {0:?} has no page that could be retrieved")]
+    NoPage(String),
+    /// A workload is unknown, or cannot be generated.
+    #[error(transparent)]
+    Workload(#[from] workload::LoadError),
+    /// The site's folder failed.
+    #[error(transparent)]
+    Site(#[from] SiteFolderError),
+}
+
 /// Why a replicate could not run at all. A bad measurement is not an error: it is recorded with the reason why
 /// it is invalid.
 #[derive(Debug, thiserror::Error)]
@@ -104,16 +183,9 @@ pub enum ReplicateError {
         /// What is wrong with the capture.
         error: fathometer_packets::CaptureError,
     },
-    /// The study has an unknown level.
-    #[error("the study asks for {factor}={level}: {reason}")]
-    Level {
-        /// The factor.
-        factor: &'static str,
-        /// Its level.
-        level: String,
-        /// The accepted levels.
-        reason: String,
-    },
+    /// A level cannot be used.
+    #[error(transparent)]
+    Level(#[from] LevelError),
     /// TLS could not be set up.
     #[error("failed to set up TLS: {0}")]
     Tls(#[from] fathometer_tls::SettingsError),
@@ -146,53 +218,6 @@ impl From<TrialError> for ReplicateError {
             TrialError::Interrupted => ReplicateError::Interrupted,
         }
     }
-}
-
-/// Runs one replicate.
-pub fn run(shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError> {
-    match shared.study.kind {
-        Kind::Page => super::page::run(shared, setup),
-        Kind::Load => super::load::run(shared, setup),
-    }
-}
-
-pub(super) fn parsed<T>(cell: &Cell, factor: &'static str) -> Result<T, ReplicateError>
-where
-    T: std::str::FromStr,
-    T::Err: std::fmt::Display,
-{
-    let level = cell.level(factor);
-    level
-        .parse()
-        .map_err(|error: T::Err| ReplicateError::Level {
-            factor,
-            level: level.to_owned(),
-            reason: error.to_string(),
-        })
-}
-
-pub(super) fn one_of<T: Clone>(
-    cell: &Cell,
-    factor: &'static str,
-    known: &[(&str, T)],
-) -> Result<T, ReplicateError> {
-    let level = cell.level(factor);
-    known
-        .iter()
-        .find(|(name, _)| *name == level)
-        .map(|(_, value)| value.clone())
-        .ok_or_else(|| ReplicateError::Level {
-            factor,
-            level: level.to_owned(),
-            reason: format!(
-                "it can be {}",
-                known
-                    .iter()
-                    .map(|(name, _)| *name)
-                    .collect::<Vec<_>>()
-                    .join(" or ")
-            ),
-        })
 }
 
 pub(super) fn wire_limits(limits: &Limits) -> wire::Limits {

@@ -1,0 +1,217 @@
+//! The kinds of studies, and the check of a study's file against its kind.
+
+use std::collections::BTreeMap;
+
+use fathometer_lab::nearest;
+
+use super::common;
+use super::experiment::Experiment;
+use super::factor::AnyFactor;
+use super::load::LOAD;
+use super::page::PAGE;
+use super::spec::{Block, SpecError, Study};
+
+/// Every kind of study. A new kind is added here and nowhere else.
+pub static ALL: &[&dyn Experiment] = &[&PAGE, &LOAD];
+
+/// The experiment of a study.
+///
+/// # Errors
+/// When its `kind` is unknown.
+pub fn of(study: &Study) -> Result<&'static dyn Experiment, SpecError> {
+    let found = ALL.iter().find(|kind| kind.name() == study.kind);
+    found.copied().ok_or_else(|| {
+        let names = ALL.iter().map(|kind| kind.name());
+        let known: Vec<&str> = names.clone().collect();
+        study.nonsense(format!(
+            "kind = {:?} is unknown: it can be {}{}",
+            study.kind,
+            known.join(" or "),
+            nearest::suggestion(&study.kind, names)
+        ))
+    })
+}
+
+/// The factors that an experiment reads.
+pub fn factors(experiment: &dyn Experiment) -> impl Iterator<Item = &'static dyn AnyFactor> {
+    common::FACTORS.iter().chain(experiment.factors()).copied()
+}
+
+/// Checks a study against its kind: every factor is one that the kind reads, every level is accepted by its
+/// parser, and the tables of other kinds are absent.
+///
+/// Names of paths, eras, servers and workloads are checked when the run loads them.
+///
+/// # Errors
+/// When something is unknown; the error names the nearest known name.
+pub fn check(study: &Study) -> Result<(), SpecError> {
+    let experiment = of(study)?;
+    experiment
+        .check(study)
+        .map_err(|reason| study.nonsense(reason))?;
+    let known: BTreeMap<&str, &dyn AnyFactor> = factors(experiment)
+        .map(|factor| (factor.name(), factor))
+        .collect();
+    let level = |place: &str, factor: &str, level: &str| {
+        let Some(found) = known.get(factor) else {
+            return Err(study.nonsense(format!(
+                "{place} has {factor:?}, which is no factor of studies of kind = {:?}: there are {}{}",
+                study.kind,
+                known.keys().copied().collect::<Vec<_>>().join(", "),
+                nearest::suggestion(factor, known.keys().copied())
+            )));
+        };
+        found
+            .check(level)
+            .map_err(|error| study.nonsense(format!("{place}: {error}")))
+    };
+    for (factor, default) in &study.defaults {
+        level("[defaults]", factor, default)?;
+    }
+    for block in &study.blocks {
+        let place = format!("block {:?}", block.name);
+        for (factor, levels) in block.factors.iter().chain(&block.quick) {
+            for each in levels {
+                level(&place, factor, each)?;
+            }
+        }
+        exclusions(study, block)?;
+    }
+    Ok(())
+}
+
+/// Every level that excludes cells is one that cells of its block can have: a misspelt one would exclude none.
+fn exclusions(study: &Study, block: &Block) -> Result<(), SpecError> {
+    for (factor, pattern) in block.exclude.iter().chain(&block.exclude_quick).flatten() {
+        let varied = [block.factors.get(factor), block.quick.get(factor)];
+        let mut levels: Vec<&str> = varied
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(String::as_str)
+            .collect();
+        if levels.is_empty() {
+            levels.extend(study.defaults.get(factor).map(String::as_str));
+        }
+        for alternative in pattern.split('|').map(str::trim) {
+            if !levels.contains(&alternative) {
+                return Err(study.nonsense(format!(
+                    "block {:?} excludes {factor}={alternative}, which none of its cells has: {factor} can be {}{}",
+                    block.name,
+                    levels.join(", "),
+                    nearest::suggestion(alternative, levels.iter().copied())
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathometer_analysis::run::Mode;
+    use fathometer_lab::data;
+
+    const STUDY: &str = r#"
+        name = "small"
+        title = "A small study"
+        workload = "microscape"
+        defaults = { policy = "h1.1", coding = "identity", visit = "first", path = "lan", era = "today", server = "embedded", nodelay = "on" }
+        replicates = { quick = { lan = 1 } }
+        side_by_side = {}
+        limits = {}
+        client = { host = "www", fields = [], first_range = 256 }
+        [[block]]
+        name = "main"
+        purpose = "all"
+        factors = { policy = ["h1.1", "h2"], nodelay = ["on", "off"] }
+        exclude = [{ policy = "h2", nodelay = "off" }]
+    "#;
+
+    fn refusal(from: &str, to: &str) -> String {
+        assert!(STUDY.contains(from), "{from}");
+        let study = Study::parse(&STUDY.replacen(from, to, 1)).unwrap();
+        check(&study).expect_err(to).to_string()
+    }
+
+    #[test]
+    fn every_shipped_study_is_accepted_by_its_kind() {
+        for name in data::names("papers") {
+            let text = data::embedded(&format!("papers/{name}/study.toml")).unwrap();
+            let study = Study::parse(text).unwrap();
+            check(&study).unwrap();
+            for mode in [Mode::Quick, Mode::Full] {
+                assert!(!study.cells(mode).unwrap().is_empty(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_the_nearest_known_one() {
+        check(&Study::parse(STUDY).unwrap()).unwrap();
+        for (from, to, nearest) in [
+            (
+                "title =",
+                "kind = \"lood\"\ntitle =",
+                "did you mean \"load\"?",
+            ),
+            (
+                "nodelay = \"on\" }",
+                "nodelay = \"on\", no_delay = \"on\" }",
+                "did you mean \"nodelay\"?",
+            ),
+            (
+                "visit = \"first\"",
+                "visit = \"frist\"",
+                "did you mean \"first\"?",
+            ),
+            (
+                "\"h1.1\", \"h2\"",
+                "\"h1.1\", \"h2-pusj\"",
+                "did you mean \"h2-push\"?",
+            ),
+            (
+                "nodelay = [\"on\", \"off\"]",
+                "nodelay = [\"on\", \"of\"]",
+                "did you mean \"off\"?",
+            ),
+            (
+                "exclude = [{ policy = \"h2\"",
+                "exclude = [{ policy = \"h22\"",
+                "did you mean \"h2\"?",
+            ),
+        ] {
+            let error = refusal(from, to);
+            assert!(error.contains(nearest), "{error}");
+            assert!(error.contains("small"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_table_of_another_kind_is_refused() {
+        let error = refusal("title =", "kind = \"load\"\ntitle =");
+        assert!(error.contains("[load]"), "{error}");
+        let error = refusal(
+            "purpose = \"all\"",
+            "purpose = \"all\"\nload = { shed_at = 1 }",
+        );
+        assert!(error.contains("only a study with kind"), "{error}");
+        let error = refusal("nodelay = \"on\" }", "ues = \"1\" }");
+        assert!(error.contains("ues"), "{error}");
+    }
+
+    #[test]
+    fn factors_of_a_kind_have_one_name_each_and_accept_their_own_words() {
+        for kind in ALL {
+            let mut names = std::collections::BTreeSet::new();
+            for factor in factors(*kind) {
+                assert!(names.insert(factor.name()), "{}", factor.name());
+                for word in factor.words().into_iter().chain(factor.absent()) {
+                    factor.check(word).unwrap();
+                }
+                assert!(factor.meaning().ends_with('.'), "{}", factor.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The workloads of a load study, with their files on disk.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fathometer_workload::plan::Plan;
+
+use crate::experiment::{Preparation, PrepareError};
+use fathometer_files::site_folder;
+use fathometer_load::workload;
+
+/// A workload of a load study.
+pub(super) struct LoadSite {
+    /// The requests.
+    pub(super) plan: Arc<Plan>,
+    /// The folder with its files.
+    pub(super) folder: PathBuf,
+}
+
+/// The workloads that cells name, each with its files in a folder below the temporary one. Adds what a reader
+/// of the run should know about them to `notes`.
+pub(super) fn load(
+    preparation: &Preparation<'_>,
+    notes: &mut Vec<String>,
+) -> Result<BTreeMap<String, LoadSite>, PrepareError> {
+    let seed = preparation.seed;
+    let cells = preparation.cells.iter();
+    let names: BTreeSet<&str> = cells.map(|cell| cell.level("workload")).collect();
+    let mut sites = BTreeMap::new();
+    for name in names {
+        let loaded = workload::load(name, seed, &mut |_, _| {})?;
+        let folder = preparation.scratch.join(name.replace(['/', ':'], "-"));
+        site_folder::write_for_servers(&loaded.site(seed), &folder)?;
+        let of_workload = loaded.notes();
+        notes.extend(of_workload.iter().map(|note| format!("{name}: {note}")));
+        let site = LoadSite {
+            plan: Arc::new(loaded.into_plan()),
+            folder,
+        };
+        sites.insert(name.to_owned(), site);
+    }
+    Ok(sites)
+}
