@@ -6,6 +6,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::nearest;
+
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 /// The text of an embedded file, by its path in the repository (`paths/ppp.toml`).
@@ -33,13 +35,17 @@ pub fn names(folder: &str) -> Vec<&'static str> {
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
     /// The name is neither a file on disk nor that of a built-in item.
-    #[error("there is no {what} named {name:?}: give the path of a TOML file, or one of {known}")]
+    #[error(
+        "there is no {what} named {name:?}{hint}; give the path of a TOML file, or one of {known}"
+    )]
     Unknown {
         /// The kind of item (`path profile`).
         what: &'static str,
         /// The given name.
         name: String,
-        /// The built-in names.
+        /// The nearest known name as a question, or nothing.
+        hint: String,
+        /// The known names.
         known: String,
     },
     /// The file exists but cannot be read.
@@ -52,10 +58,31 @@ pub enum DataError {
     },
 }
 
+impl DataError {
+    /// The error that there is no item with this name, and what there is.
+    pub fn unknown<'a>(
+        what: &'static str,
+        name: &str,
+        known: impl Iterator<Item = &'a str> + Clone,
+    ) -> DataError {
+        DataError::Unknown {
+            what,
+            name: name.to_owned(),
+            hint: nearest::suggestion(name, known.clone()),
+            known: known.collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
+/// Whether a name is the path of a file or folder, and not the name of an item.
+pub fn is_path(name: &str) -> bool {
+    name.ends_with(".toml") || name.contains('/')
+}
+
 /// The text of the item `name` of `folder`: a file on disk if `name` ends in `.toml` or contains a slash, else
 /// the embedded one.
 pub fn load(folder: &str, what: &'static str, name: &str) -> Result<String, DataError> {
-    if name.ends_with(".toml") || name.contains('/') {
+    if is_path(name) {
         return fs::read_to_string(Path::new(name)).map_err(|error| DataError::Unreadable {
             path: name.to_owned(),
             error,
@@ -63,9 +90,5 @@ pub fn load(folder: &str, what: &'static str, name: &str) -> Result<String, Data
     }
     embedded(&format!("{folder}/{name}.toml"))
         .map(str::to_owned)
-        .ok_or_else(|| DataError::Unknown {
-            what,
-            name: name.to_owned(),
-            known: names(folder).join(", "),
-        })
+        .ok_or_else(|| DataError::unknown(what, name, names(folder).into_iter()))
 }

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use crate::data::{self, DataError};
 use crate::hosts::Side;
+use crate::nearest::with_suggestion;
 
 /// A TCP profile.
 #[derive(Debug, Clone)]
@@ -36,7 +37,7 @@ pub enum EraError {
     #[error(transparent)]
     Data(#[from] DataError),
     /// Its file is malformed.
-    #[error("failed to read the era {name:?}: {error}")]
+    #[error("failed to read the era {name:?}: {}", with_suggestion(&.error.to_string()))]
     Syntax {
         /// Its name.
         name: String,

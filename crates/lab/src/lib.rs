@@ -3,6 +3,7 @@
 //!
 //! It decides nothing about an experiment's design; `fathometer-study` does.
 
+pub mod catalog;
 pub mod data;
 pub mod era;
 pub mod hosts;

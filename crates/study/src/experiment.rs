@@ -17,7 +17,9 @@ use super::factor::{AnyFactor, LevelError};
 use super::spec::{Cell, Limits, Study};
 use crate::run_folder::WriteError;
 use fathometer_files::site_folder::SiteFolderError;
+use fathometer_lab::catalog::Catalog;
 use fathometer_lab::era::Era;
+use fathometer_lab::nearest;
 use fathometer_lab::server::definition::Definition;
 use fathometer_lab::server::{Installed, ServerError};
 use fathometer_lab::trial::TrialError;
@@ -69,6 +71,8 @@ pub struct Preparation<'a> {
     pub cells: &'a [Cell],
     /// Their servers.
     pub servers: &'a Servers,
+    /// Where the workloads' files are looked up.
+    pub catalog: &'a Catalog,
     /// The seed of the run.
     pub seed: Seed,
     /// A temporary folder, which exists as long as the run.
@@ -146,8 +150,13 @@ pub enum PrepareError {
     #[error("the workload {0:?} has no page that could be retrieved")]
     NoPage(String),
     /// A workload is unknown, or cannot be generated.
-    #[error(transparent)]
-    Workload(#[from] workload::LoadError),
+    #[error("{error}{hint}")]
+    Workload {
+        /// What is wrong with it.
+        error: workload::LoadError,
+        /// The nearest known workload as a question, or nothing.
+        hint: String,
+    },
     /// The site's folder failed.
     #[error(transparent)]
     Site(#[from] SiteFolderError),
@@ -217,6 +226,25 @@ impl From<TrialError> for ReplicateError {
             TrialError::Load(error) => error.into(),
             TrialError::Interrupted => ReplicateError::Interrupted,
         }
+    }
+}
+
+impl Preparation<'_> {
+    /// The workload of this name; its file, if it has one, is looked up in the study's folder first.
+    ///
+    /// # Errors
+    /// When there is no such workload, or it cannot be generated.
+    pub(super) fn workload(&self, name: &str) -> Result<workload::Loaded, PrepareError> {
+        let reference = self.catalog.workload(name);
+        workload::load(&reference, self.seed, &mut |_, _| {}).map_err(|error| {
+            let known = workload::names();
+            let is_known = known.iter().any(|other| other == name);
+            let hint = match error.is_usage() && !is_known && !name.contains(':') {
+                true => nearest::suggestion(name, known.iter().map(String::as_str)),
+                false => String::new(),
+            };
+            PrepareError::Workload { error, hint }
+        })
     }
 }
 

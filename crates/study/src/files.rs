@@ -16,7 +16,9 @@ use super::kinds;
 use super::spec::{SpecError, Study};
 use crate::run_folder::{RunFolder, WriteError};
 use fathometer_files::sha256;
+use fathometer_lab::catalog::Catalog;
 use fathometer_lab::data::{self, DataError};
+use fathometer_lab::nearest::with_suggestion;
 
 /// The name of the study's own file in its folder and in a run.
 const STUDY: &str = "study.toml";
@@ -73,7 +75,8 @@ pub enum FilesError {
     #[error(
         "cannot judge the study by the files in {folder}: {error}; correct the file, or move the study to a \
          folder of its own",
-        folder = folder.display()
+        folder = folder.display(),
+        error = with_suggestion(&error.to_string())
     )]
     Judging {
         /// The folder.
@@ -84,21 +87,27 @@ pub enum FilesError {
 }
 
 impl StudyFiles {
-    /// The built-in study of this name, or the study in this file.
+    /// The built-in study of this name, the study in this file, or that of this folder (its `study.toml`).
+    ///
+    /// A name is a path if it contains a slash, ends in `.toml`, or is the name of a file. The name of a folder
+    /// with a `study.toml` is a path, too, if no built-in study has that name.
     ///
     /// # Errors
     /// When there is no such study, or one of its files cannot be used.
     pub fn of(name: &str) -> Result<StudyFiles, FilesError> {
-        if !(name.ends_with(".toml") || Path::new(name).is_file()) {
+        let known = data::names("papers");
+        let given = Path::new(name);
+        let in_folder = given.join(STUDY);
+        let is_folder = in_folder.is_file() && !known.contains(&name);
+        if !(data::is_path(name) || given.is_file() || is_folder) {
             return StudyFiles::embedded(name).ok_or_else(|| {
-                FilesError::Data(DataError::Unknown {
-                    what: "study",
-                    name: name.to_owned(),
-                    known: data::names("papers").join(", "),
-                })
+                FilesError::Data(DataError::unknown("study", name, known.into_iter()))
             });
         }
-        let path = Path::new(name);
+        let path = match given.is_dir() {
+            true => in_folder.as_path(),
+            false => given,
+        };
         let study = fs::read_to_string(path).map_err(|error| FilesError::Unreadable {
             path: path.to_owned(),
             error,
@@ -205,6 +214,13 @@ impl StudyFiles {
             })
     }
 
+    /// Where the names in the study are looked up.
+    pub fn catalog(&self) -> Catalog {
+        self.folder
+            .as_deref()
+            .map_or_else(Catalog::built_in, Catalog::of)
+    }
+
     /// The SHA-256 of each file, by name.
     pub fn hashes(&self) -> BTreeMap<String, String> {
         self.texts()
@@ -275,6 +291,20 @@ mod tests {
         );
         assert_eq!(ours["study.toml"], theirs["study.toml"]);
         assert_ne!(ours["claims.toml"], theirs["claims.toml"]);
+    }
+
+    #[test]
+    fn a_folder_is_its_study_and_a_misspelt_name_is_refused_with_the_nearest() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().to_str().unwrap();
+        let error = StudyFiles::of(name).unwrap_err().to_string();
+        assert!(error.contains("study.toml"), "{error}");
+        let text = embedded(STUDY).replace("name = \"nielsen97\"", "name = \"mine\"");
+        fs::write(folder.path().join(STUDY), text).unwrap();
+        let files = StudyFiles::of(name).unwrap();
+        assert_eq!(files.study().unwrap().name, "mine");
+        let error = StudyFiles::of("nielson97").unwrap_err().to_string();
+        assert!(error.contains("did you mean \"nielsen97\"?"), "{error}");
     }
 
     #[test]

@@ -10,9 +10,10 @@ use fathometer_path::Profile;
 use super::experiment::Servers;
 use super::spec::{Cell, SpecError, Study};
 use fathometer_files::sha256;
+use fathometer_lab::catalog::{Catalog, Item};
 use fathometer_lab::data::{self, DataError};
 use fathometer_lab::era::{Era, EraError};
-use fathometer_lab::nearest::suggestion;
+use fathometer_lab::nearest::{suggestion, with_suggestion};
 use fathometer_lab::server;
 use fathometer_lab::server::definition::{Definition, DefinitionError};
 
@@ -32,11 +33,18 @@ pub enum MaterialsError {
     #[error(transparent)]
     Definition(#[from] DefinitionError),
     /// A path profile is invalid.
-    #[error(transparent)]
-    Profile(#[from] fathometer_path::ProfileError),
+    #[error("{0}")]
+    Profile(String),
     /// No cell has the requested levels.
     #[error("no cell of the study is left to run: {0}")]
     Empty(String),
+}
+
+impl MaterialsError {
+    /// The error of a profile, with the nearest key if one is unknown.
+    fn profile(error: &fathometer_path::ProfileError) -> MaterialsError {
+        MaterialsError::Profile(with_suggestion(&error.to_string()))
+    }
 }
 
 /// The cells of a mode that have the requested levels.
@@ -111,7 +119,7 @@ pub(super) struct Materials {
 
 impl Materials {
     /// Loads everything that these cells refer to.
-    pub(super) fn load(cells: &[Cell]) -> Result<Materials, MaterialsError> {
+    pub(super) fn load(cells: &[Cell], catalog: &Catalog) -> Result<Materials, MaterialsError> {
         let levels = |factor: &str| -> BTreeSet<String> {
             cells
                 .iter()
@@ -121,22 +129,25 @@ impl Materials {
         let mut data = BTreeMap::new();
         let mut profiles = BTreeMap::new();
         for name in levels("path") {
-            let text = data::load("paths", "path profile", &name)?;
-            let profile = Profile::from_toml(&text, &name)?;
+            let reference = catalog.find(Item::Path, &name)?;
+            let text = data::load("paths", "path profile", &reference)?;
+            let profile = Profile::from_toml(&text, &name)
+                .map_err(|error| MaterialsError::profile(&error))?;
             data.insert(format!("path {name}"), sha256::of(text.as_bytes()));
             profiles.insert(name, (profile, text));
         }
         let mut eras = BTreeMap::new();
         for name in levels("era") {
-            let text = data::load("eras", "era", &name)?;
+            let reference = catalog.find(Item::Era, &name)?;
+            let text = data::load("eras", "era", &reference)?;
             data.insert(format!("era {name}"), sha256::of(text.as_bytes()));
-            eras.insert(name.clone(), Era::load(&name)?);
+            eras.insert(name, Era::load(&reference)?);
         }
         let mut servers = BTreeMap::new();
         let names: BTreeSet<&str> = cells.iter().flat_map(Cell::servers).collect();
         for name in names {
             let name = name.to_owned();
-            let definition = Definition::load(&name)?;
+            let definition = Definition::load(&catalog.find(Item::Server, &name)?)?;
             let installed = definition.program.as_ref().and_then(server::find);
             for (file, text) in definition.texts()? {
                 data.insert(format!("server {file}"), sha256::of(text.as_bytes()));
@@ -148,7 +159,8 @@ impl Materials {
         }
         for name in levels("workload") {
             // Only names such as `log:access.log` and `har:page.har` refer to a file.
-            let file = name.split_once(':').map(|(_, file)| Path::new(file));
+            let reference = catalog.workload(&name);
+            let file = reference.split_once(':').map(|(_, file)| Path::new(file));
             if let Some(hash) = file.and_then(|file| sha256::of_file(file).ok()) {
                 data.insert(format!("workload {name}"), hash);
             }

@@ -128,6 +128,7 @@ pub fn execute(
 ) -> Result<Outcome, RunError> {
     let study = &request.study;
     let experiment = kinds::of(study)?;
+    let catalog = request.files.catalog();
     let mut notes: Vec<String> = study.scale.iter().map(|s| format!("scale: {s}")).collect();
     let mut cells = wanted_cells(study, request.mode, &request.only)?;
     if let Some(replicates) = request.replicates {
@@ -137,7 +138,7 @@ pub fn execute(
     }
     // Left by killed runs of any kind.
     leftovers::remove();
-    let materials = Materials::load(&cells)?;
+    let materials = Materials::load(&cells, &catalog)?;
     let mut left_out = Vec::new();
     let cells = materials.possible(cells, &mut left_out);
     let cells = kept(
@@ -154,6 +155,7 @@ pub fn execute(
     let prepared = experiment.prepare(&Preparation {
         cells: &cells,
         servers: &materials.servers,
+        catalog: &catalog,
         seed: request.seed,
         scratch: scratch.path(),
     })?;

@@ -13,6 +13,8 @@ use fathometer_model::quantity::{
 };
 use serde::Deserialize;
 
+use fathometer_lab::nearest::with_suggestion;
+
 /// Factors that are part of every cell's key, whether or not its block varies them.
 pub const KEY_FACTORS: [&str; 6] = ["policy", "coding", "visit", "path", "era", "server"];
 
@@ -306,7 +308,7 @@ pub fn folder_of(block: &str, key: &CellKey) -> String {
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     /// The file is not TOML, or has another structure.
-    #[error("failed to read the study: {0}")]
+    #[error("failed to read the study: {}", with_suggestion(&.0.to_string()))]
     Syntax(#[from] toml::de::Error),
     /// The file is well-formed but inconsistent.
     #[error("the study {study:?} cannot be run: {reason}")]

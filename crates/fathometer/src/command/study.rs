@@ -17,8 +17,8 @@ use fathometer_sys::stderr::say;
 /// Arguments of `study`.
 #[derive(Debug, Args)]
 pub struct StudyArguments {
-    /// A study's name, as in nielsen97 (see `fathometer list`), or the path of its TOML file; tables.toml,
-    /// claims.toml and figures.csv beside that file are used if present
+    /// A study's name, as in nielsen97 (see `fathometer list`), or the path of its TOML file or of the folder with
+    /// its study.toml; tables.toml, claims.toml, figures.csv, paths/, eras/ and servers/ beside that file are used
     study: String,
     /// Run each cell once or twice, in a few minutes [default]
     #[arg(long, conflicts_with = "full")]

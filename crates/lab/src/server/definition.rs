@@ -14,7 +14,8 @@ use fathometer_model::quantity::TimeSpan;
 use serde::Deserialize;
 
 use super::throttle::{Capabilities, Throttle};
-use crate::data::{self, DataError};
+use crate::data::{self, DataError, is_path};
+use crate::nearest::with_suggestion;
 
 /// A server under test, as defined by its file.
 #[derive(Debug, Clone, Deserialize)]
@@ -246,7 +247,7 @@ pub enum DefinitionError {
     #[error(transparent)]
     Data(#[from] DataError),
     /// The file is malformed.
-    #[error("failed to read {file}: {error}")]
+    #[error("failed to read {file}: {}", with_suggestion(&.error.to_string()))]
     Syntax {
         /// The file.
         file: String,
@@ -449,11 +450,6 @@ impl Program {
     }
 }
 
-/// Whether a name is a path of a file or folder, and not that of a built-in server.
-fn is_path(name: &str) -> bool {
-    name.ends_with(".toml") || name.contains('/')
-}
-
 /// The file with the definition of this name.
 fn file_of(name: &str) -> String {
     match is_path(name) {
@@ -474,19 +470,24 @@ fn table(name: &str, texts: &mut Vec<(String, String)>) -> Result<toml::Table, D
             error,
         })?
     } else {
-        data::embedded(&file)
-            .map(str::to_owned)
-            .ok_or_else(|| DataError::Unknown {
-                what: "server",
-                name: name.to_owned(),
-                known: data::names("servers").join(", "),
-            })?
+        data::embedded(&file).map(str::to_owned).ok_or_else(|| {
+            let known = data::names("servers");
+            DataError::unknown("server", name, known.into_iter())
+        })?
     };
-    let own: toml::Table = toml::from_str(&text).map_err(|error| DefinitionError::Syntax {
+    let mut own: toml::Table = toml::from_str(&text).map_err(|error| DefinitionError::Syntax {
         file: file.clone(),
         error,
     })?;
     texts.push((file.clone(), text));
+    if is_path(name) {
+        // So that they are found again, whoever loads them.
+        for others in [own.get_mut("based_on"), behind_of(&mut own)] {
+            if let Some(toml::Value::String(other)) = others {
+                *other = seen_from(&file, other);
+            }
+        }
+    }
     let Some(base) = own.get("based_on").and_then(toml::Value::as_str) else {
         return Ok(own);
     };
@@ -499,6 +500,32 @@ fn table(name: &str, texts: &mut Vec<(String, String)>) -> Result<toml::Table, D
     let mut merged = table(base, texts)?;
     overlay(&mut merged, own);
     Ok(merged)
+}
+
+/// The name of the program behind this one.
+fn behind_of(own: &mut toml::Table) -> Option<&mut toml::Value> {
+    own.get_mut("program")?.as_table_mut()?.get_mut("behind")
+}
+
+/// The reference to another server in a definition on disk: a path relative to its folder, or the name of a
+/// server in the folder beside it. Any other name is that of a built-in server, and so is a definition's own
+/// name, whose built-in version it may change.
+fn seen_from(file: &str, other: &str) -> String {
+    let Some(folder) = Path::new(file).parent() else {
+        return other.to_owned();
+    };
+    let path = match is_path(other) {
+        true => folder.join(other),
+        false => folder.join("..").join(other).join("server.toml"),
+    };
+    let is_itself = || match (path.canonicalize(), Path::new(file).canonicalize()) {
+        (Ok(path), Ok(file)) => path == file,
+        _ => false,
+    };
+    match path.exists() && (is_path(other) || !is_itself()) {
+        true => path.display().to_string(),
+        false => other.to_owned(),
+    }
 }
 
 /// Merges nested tables; any other value replaces the one below.
@@ -691,6 +718,51 @@ mod tests {
         );
         let absent = folder.path().join("absent.toml");
         assert!(Definition::load(absent.to_str().unwrap()).is_err());
+    }
+
+    #[test]
+    fn a_definition_on_disk_finds_the_servers_in_the_folder_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let place = folder.path().join(name);
+            fs::create_dir(&place).unwrap();
+            let head = format!("name = \"{name}\"\ntitle = \"t\"\nsource = \"s\"\n");
+            fs::write(place.join("server.toml"), head + text).unwrap();
+            place.join("server.toml").display().to_string()
+        };
+        // The built-in server of the same name, with one setting changed.
+        let nginx = write(
+            "nginx",
+            "based_on = \"nginx\"\n[program]\nready = \"/ready\"\n",
+        );
+        let mine = write("mine", "based_on = \"nginx\"\n");
+        let other = write("other", "based_on = \"../mine\"\n");
+        for file in [&nginx, &mine, &other] {
+            let definition = Definition::load(file).unwrap();
+            assert_eq!(definition.program.as_ref().unwrap().ready, "/ready");
+            let program = definition.program.as_ref().unwrap();
+            assert!(!definition.template(program).unwrap().is_empty());
+        }
+        let itself = write("itself", "based_on = \"../itself\"\n");
+        assert!(Definition::load(&itself).is_err());
+        let front = write(
+            "front",
+            "based_on = \"nginx\"\n[program]\nbehind = \"mine\"\n",
+        );
+        let front = Definition::load(&front).unwrap();
+        let behind = front.program.unwrap().behind.unwrap();
+        assert_eq!(Definition::load(&behind).unwrap().name, "mine");
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_the_nearest_known_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("server.toml");
+        let text = "name = \"mine\"\ntitle = \"t\"\nsource = \"s\"\nbased_on = \"nginx\"\n[program]\nargments = []\n";
+        fs::write(&file, text).unwrap();
+        let error = Definition::load(file.to_str().unwrap()).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("did you mean `arguments`?"), "{error}");
     }
 
     #[test]

@@ -8,7 +8,6 @@ use fathometer_workload::plan::Plan;
 
 use crate::experiment::{Preparation, PrepareError};
 use fathometer_files::site_folder;
-use fathometer_load::workload;
 
 /// A workload of a load study.
 pub(super) struct LoadSite {
@@ -29,7 +28,7 @@ pub(super) fn load(
     let names: BTreeSet<&str> = cells.map(|cell| cell.level("workload")).collect();
     let mut sites = BTreeMap::new();
     for name in names {
-        let loaded = workload::load(name, seed, &mut |_, _| {})?;
+        let loaded = preparation.workload(name)?;
         let folder = preparation.scratch.join(name.replace(['/', ':'], "-"));
         site_folder::write_for_servers(&loaded.site(seed), &folder)?;
         let of_workload = loaded.notes();

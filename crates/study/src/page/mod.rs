@@ -135,12 +135,7 @@ impl Experiment for PageExperiment {
     fn prepare(&self, preparation: &Preparation<'_>) -> Result<Prepared, PrepareError> {
         let mut servers = preparation.servers.values();
         let on_disk = servers.any(|(_, installed)| installed.is_some());
-        let pages = site::load(
-            preparation.cells,
-            preparation.seed,
-            on_disk,
-            preparation.scratch,
-        )?;
+        let pages = site::load(preparation, on_disk)?;
         Ok(Prepared {
             replicates: Box::new(Retrievals { pages }),
             notes: Vec::new(),

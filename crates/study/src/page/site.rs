@@ -8,17 +8,16 @@
 //! which unchanged files are hard links to the first version, with the same times.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use fathometer_http::driver::{FileKind, PageGraph, PageList};
 use fathometer_model::{FileId, Page, Seed, Site};
 
 use super::factors;
-use crate::experiment::PrepareError;
-use crate::spec::Cell;
+use crate::experiment::{Preparation, PrepareError};
 use fathometer_files::site_folder::{self, SiteFolderError};
-use fathometer_load::workload;
+use fathometer_load::workload::Loaded;
 use fathometer_origin::folder::SETTLED;
 
 /// Seconds by which a changed file's modification time is later.
@@ -51,12 +50,12 @@ impl PageSite {
     /// sets. `changes` has the numbers of changed files per page for which further versions are built.
     fn new(
         name: &str,
+        loaded: &Loaded,
         seed: Seed,
         folder: PathBuf,
         on_disk: bool,
         changes: &BTreeSet<u32>,
     ) -> Result<PageSite, PrepareError> {
-        let loaded = workload::load(name, seed, &mut |_, _| {})?;
         let site = loaded.site(seed);
         let page = site.pages.first();
         let page = page.ok_or_else(|| PrepareError::NoPage(name.to_owned()))?;
@@ -199,21 +198,20 @@ fn write_changed(
 
 /// Loads what cells refer to. Files are written below `scratch` if programs serve them or if they are sets.
 pub(super) fn load(
-    cells: &[Cell],
-    seed: Seed,
+    preparation: &Preparation<'_>,
     on_disk: bool,
-    scratch: &Path,
 ) -> Result<BTreeMap<String, PageSite>, PrepareError> {
     let mut wanted: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
-    for cell in cells {
+    for cell in preparation.cells {
         let changes = wanted.entry(cell.level("workload")).or_default();
         // Levels were checked when the study was read.
         changes.extend(factors::CHANGED.of(cell));
     }
     let mut pages = BTreeMap::new();
     for (name, changes) in wanted {
-        let folder = scratch.join(name.replace(['/', ':'], "-"));
-        let page = PageSite::new(name, seed, folder, on_disk, &changes)?;
+        let folder = preparation.scratch.join(name.replace(['/', ':'], "-"));
+        let loaded = preparation.workload(name)?;
+        let page = PageSite::new(name, &loaded, preparation.seed, folder, on_disk, &changes)?;
         pages.insert(name.to_owned(), page);
     }
     // Entity tags of recently written large files are weak, and would differ on a second visit.
@@ -230,8 +228,20 @@ mod tests {
 
     use super::*;
 
+    fn loaded(name: &str) -> Loaded {
+        fathometer_load::workload::load(name, Seed(1), &mut |_, _| {}).unwrap()
+    }
+
     fn page(name: &str) -> PageSite {
-        PageSite::new(name, Seed(1), PathBuf::new(), false, &BTreeSet::new()).unwrap()
+        PageSite::new(
+            name,
+            &loaded(name),
+            Seed(1),
+            PathBuf::new(),
+            false,
+            &BTreeSet::new(),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -262,7 +272,15 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let folder = scratch.path().join("pareto-4k");
         let changes = BTreeSet::from([0, 5, 50]);
-        let page = PageSite::new("pareto-4k", Seed(1), folder, false, &changes).unwrap();
+        let page = PageSite::new(
+            "pareto-4k",
+            &loaded("pareto-4k"),
+            Seed(1),
+            folder,
+            false,
+            &changes,
+        )
+        .unwrap();
         assert_eq!(page.sets.len(), 10);
         let folders = |replicate, count| -> Vec<String> {
             let sets = page.sets_of(replicate, count);
