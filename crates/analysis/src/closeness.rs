@@ -1,11 +1,12 @@
 //! How close our figures are to the published ones, against tolerances that the study states.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::tables::{Measured, RowResult, TableResult};
 
 /// A tolerance: which figures should be how close.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Acceptance {
     /// Its identifier.
@@ -29,7 +30,7 @@ pub struct Acceptance {
 }
 
 /// The explanation of figures that miss a tolerance.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Explanation {
     /// The tolerance's identifier.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Cell, Run};
@@ -10,7 +11,7 @@ use crate::run::{Cell, Run};
 pub const MAIN_BLOCK: &str = "main";
 
 /// A factor of the study.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Factor {
     /// Its levels.
@@ -21,7 +22,7 @@ pub struct Factor {
 
 /// Some levels, and a block. It is written as a table of words, `{ policy = "h1.1", visit = "first" }`, with
 /// the block as one more word (`block = "nagle"`).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
 pub struct Selection {
     /// The block; [`MAIN_BLOCK`] when absent.

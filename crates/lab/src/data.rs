@@ -36,7 +36,7 @@ pub fn names(folder: &str) -> Vec<&'static str> {
 pub enum DataError {
     /// The name is neither a file on disk nor that of a built-in item.
     #[error(
-        "there is no {what} named {name:?}{hint}; give the path of a TOML file, or one of {known}"
+        "there is no {what} named {name:?}: give the path of a TOML file, or one of {known}{hint}"
     )]
     Unknown {
         /// The kind of item (`path profile`).

@@ -1,7 +1,10 @@
 //! Eras: TCP profiles as data (`eras/*.toml`), one set of settings for each host.
 
+use std::borrow::Cow;
+
 use fathometer_path::DelayedAckClock;
 use fathometer_sys::TcpSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use crate::data::{self, DataError};
@@ -37,7 +40,7 @@ pub enum EraError {
     #[error(transparent)]
     Data(#[from] DataError),
     /// Its file is malformed.
-    #[error("failed to read the era {name:?}: {}", with_suggestion(&.error.to_string()))]
+    #[error("failed to read the era {name:?}: {}", with_suggestion(.error))]
     Syntax {
         /// Its name.
         name: String,
@@ -46,23 +49,46 @@ pub enum EraError {
     },
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct EraFile {
+    /// The name of the era.
     name: String,
+    /// Its description.
     title: String,
+    /// The source of its settings.
     source: String,
+    /// What the kernel cannot reproduce, and the effect on results.
     #[serde(default)]
     limits: Vec<String>,
+    /// TCP_QUICKACK of the client's sockets. Page studies only.
     client_quick_ack: Option<bool>,
+    /// TCP_QUICKACK of the server's listening socket. Page studies only.
     server_quick_ack: Option<bool>,
+    /// A clock that delays the client's acknowledgements outside its kernel.
     client_delayed_ack: Option<DelayedAckClock>,
+    /// TCP settings of both hosts.
     #[serde(default)]
     both: TcpSettings,
+    /// TCP settings of the client. They override those of `both`.
     #[serde(default)]
     client: TcpSettings,
+    /// TCP settings of the server. They override those of `both`.
     #[serde(default)]
     server: TcpSettings,
+}
+
+/// The schema of an era's file.
+impl JsonSchema for Era {
+    fn schema_name() -> Cow<'static, str> {
+        "Era".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = EraFile::json_schema(generator);
+        schema.insert("description".to_owned(), "A TCP profile.".into());
+        schema
+    }
 }
 
 impl Era {

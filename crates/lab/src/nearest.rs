@@ -1,6 +1,6 @@
 //! The known name that is nearest to an unknown one, for error messages.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 /// The largest edit distance between a misspelt word and its suggestion, as a share of the longer word.
 const FARTHEST: f64 = 0.4;
@@ -30,10 +30,11 @@ pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> S
 
 /// An error of serde, with the nearest known key or value if the message names an unknown one and what it
 /// expects, each in backquotes.
-pub fn with_suggestion(message: &str) -> String {
+pub fn with_suggestion(error: &(impl Display + ?Sized)) -> String {
+    let message = error.to_string();
     let mut text = message.trim_end().to_owned();
     let is_unknown = ["unknown field `", "unknown variant `"];
-    let start = is_unknown.iter().find_map(|words| message.find(words));
+    let start = is_unknown.iter().find_map(|words| message.find(*words));
     if let Some(start) = start {
         let mut quoted = message[start..].split('`').skip(1).step_by(2);
         let unknown = quoted.next().unwrap_or_default();

@@ -49,6 +49,7 @@ use std::mem;
 use std::time::Duration;
 
 use fathometer_model::{Instant, Seed};
+use schemars::JsonSchema;
 use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -64,7 +65,7 @@ mod tests;
 const CONNECTIONS: usize = 65_536;
 
 /// When a host sends its acknowledgements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DelayedAckClock {
     /// The time between two ticks: 200 ms in 4.4BSD.
@@ -72,9 +73,11 @@ pub struct DelayedAckClock {
         serialize_with = "crate::duration::serialize",
         deserialize_with = "positive_duration"
     )]
+    #[schemars(with = "crate::duration::DurationText")]
     pub tick: Duration,
     /// The number of full segments that are acknowledged without waiting for the tick: 2 in 4.4BSD.
     #[serde(deserialize_with = "positive_count")]
+    #[schemars(range(min = 1))]
     pub segments: u32,
 }
 

@@ -1,7 +1,9 @@
 //! Packets to drop by number.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Packet numbers to drop: sorted inclusive ranges that do not touch.
@@ -40,6 +42,24 @@ impl DropList {
 }
 
 /// `3` or `"10-14"`.
+/// Numbers and ranges.
+impl JsonSchema for DropList {
+    fn schema_name() -> Cow<'static, str> {
+        "DropList".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "Packet numbers from 0 and ranges with both ends, as in [3, \"10-14\"].",
+            "type": "array",
+            "items": { "anyOf": [
+                { "type": "integer", "minimum": 0 },
+                { "type": "string", "pattern": "^[0-9]+-[0-9]+$" },
+            ] },
+        })
+    }
+}
+
 impl<'de> Deserialize<'de> for DropList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DropList, D::Error> {
         struct Entry(u64, u64);

@@ -1,7 +1,9 @@
 //! Parses durations in profiles: `45ms`, `0.15 ms`, `2s`, `500us`, `20ns`.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serializer};
 
 const UNITS: [(&str, u64); 4] = [
@@ -76,6 +78,23 @@ pub(crate) mod optional {
         #[derive(Deserialize)]
         struct Text(#[serde(with = "super")] Duration);
         Ok(Some(Text::deserialize(deserializer)?.0))
+    }
+}
+
+/// The schema of a duration in a file.
+pub(crate) struct DurationText;
+
+impl JsonSchema for DurationText {
+    fn schema_name() -> Cow<'static, str> {
+        "Duration".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A number and a unit, as in \"0.15ms\".",
+            "type": "string",
+            "pattern": "^[0-9]+(\\.[0-9]+)?\\s*(ns|us|ms|s)$",
+        })
     }
 }
 

@@ -1,9 +1,10 @@
 //! The link-layer bytes that a link sends with each IP packet.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The link-layer overhead of a packet.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Framing {
     /// No overhead: the link serialises the IP packet alone.

@@ -24,12 +24,15 @@
 //!
 //! Unknown keys are rejected; every error gives its line.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use fathometer_model::{Bandwidth, Probability};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::duration::DurationText;
 use crate::{DropList, Framing};
 
 /// The queue length of a profile that sets none.
@@ -76,7 +79,7 @@ pub struct DirectionProfile {
 }
 
 /// The queue before the link. It excludes the packet being serialised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
     /// Drop-tail: a packet is dropped when this many others are waiting.
@@ -88,14 +91,16 @@ pub enum Queue {
 }
 
 /// CoDel's parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Codel {
     /// The target for the standing delay.
     #[serde(with = "crate::duration", default = "codel_target")]
+    #[schemars(with = "DurationText")]
     pub target: Duration,
     /// How long the delay must stay above the target before CoDel drops a packet.
     #[serde(with = "crate::duration", default = "codel_interval")]
+    #[schemars(with = "DurationText")]
     pub interval: Duration,
     /// The capacity of its queue, in packets; packets beyond it are dropped on arrival.
     pub packets: u32,
@@ -110,29 +115,33 @@ fn codel_interval() -> Duration {
 }
 
 /// Random loss, before the queue: a lost packet takes no link time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossModel {
     /// Each packet with the same probability, independently of others.
-    Independent(Probability),
+    Independent(#[schemars(range(min = 0, max = 1), with = "f64")] Probability),
     /// Loss in bursts.
     GilbertElliott(GilbertElliott),
 }
 
 /// The two-state loss model of Gilbert (1960) and Elliott (1963). It starts in the good state and may change
 /// state with each packet, before the fate of that packet is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GilbertElliott {
     /// The probability of a change to the bad state.
+    #[schemars(range(min = 0, max = 1), with = "f64")]
     pub p: Probability,
     /// The probability of a change back to the good state.
+    #[schemars(range(min = 0, max = 1), with = "f64")]
     pub r: Probability,
     /// The probability that a packet survives the bad state; default 0.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1), with = "f64")]
     pub h: Probability,
     /// The probability that a packet survives the good state; default 1.
     #[serde(default = "certain")]
+    #[schemars(range(min = 0, max = 1), with = "f64")]
     pub k: Probability,
 }
 
@@ -141,13 +150,14 @@ fn certain() -> Probability {
 }
 
 /// Variation of the propagation delay from packet to packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Jitter {
     /// Its shape.
     pub distribution: Distribution,
     /// Its size: the width of the uniform distribution, the standard deviation of the normal one.
     #[serde(with = "crate::duration")]
+    #[schemars(with = "DurationText")]
     pub amount: Duration,
     /// Whether a packet may overtake another. When not, it waits for the previous one.
     #[serde(default)]
@@ -155,7 +165,7 @@ pub struct Jitter {
 }
 
 /// The shape of the jitter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Distribution {
     /// Added to the propagation delay: uniform from 0 to the amount.
@@ -166,13 +176,15 @@ pub enum Distribution {
 }
 
 /// Packets held back.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reorder {
     /// The share of packets held back.
+    #[schemars(range(min = 0, max = 1), with = "f64")]
     pub probability: Probability,
     /// How much longer they travel; they delay no other packet.
     #[serde(with = "crate::duration")]
+    #[schemars(with = "DurationText")]
     pub extra: Duration,
 }
 
@@ -244,6 +256,22 @@ impl Profile {
     }
 }
 
+/// The schema of a profile's file.
+impl JsonSchema for Profile {
+    fn schema_name() -> Cow<'static, str> {
+        "Profile".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Text::json_schema(generator);
+        schema.insert(
+            "description".to_owned(),
+            "A path between a client and a server.".into(),
+        );
+        schema
+    }
+}
+
 /// One line: rates, one-way delays, and all settings that differ from the defaults.
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -295,37 +323,75 @@ impl fmt::Display for DirectionProfile {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Text {
+    /// The profile's name.
+    #[schemars(regex(pattern = "^[a-z0-9-]+$"))]
     name: String,
+    /// Where the figures come from, and which are assumed.
+    #[schemars(length(min = 1))]
     source: String,
+    /// The largest IP packet, in bytes.
     #[serde(default = "ethernet_mtu")]
+    #[schemars(range(min = 1280, max = 65_535))]
     mtu: u32,
+    /// What both directions share.
     #[serde(default)]
     both: DirectionText,
+    /// From the client to the server. Its keys override those of `both`.
     #[serde(default)]
     up: DirectionText,
+    /// From the server to the client. Its keys override those of `both`.
     #[serde(default)]
     down: DirectionText,
+}
+
+/// The schema of a bandwidth in a file.
+struct BandwidthText;
+
+impl JsonSchema for BandwidthText {
+    fn schema_name() -> Cow<'static, str> {
+        "Bandwidth".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A number and a unit, as in \"28.8kbit/s\" or \"1Gbit/s\".",
+            "type": "string",
+            "pattern": "^[0-9.]+\\s*[kMG]?bit/s$",
+        })
+    }
 }
 
 fn ethernet_mtu() -> u32 {
     1500
 }
 
-#[derive(Default, Clone, Deserialize)]
+#[derive(Default, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct DirectionText {
+    /// The link's rate, framing included; absent: no serialisation.
+    #[schemars(with = "Option<BandwidthText>")]
     rate: Option<Bandwidth>,
+    /// One-way delay.
     #[serde(default, deserialize_with = "crate::duration::optional::deserialize")]
+    #[schemars(with = "Option<DurationText>")]
     propagation: Option<Duration>,
+    /// What the link adds to each packet; absent: none.
     framing: Option<Framing>,
+    /// The queue before the link; absent: 1000 packets.
     queue: Option<Queue>,
+    /// Random loss before the queue.
     loss: Option<LossModel>,
+    /// Packets to drop, by number from 0.
     drop_list: Option<DropList>,
+    /// Variation of the delay from packet to packet.
     jitter: Option<Jitter>,
+    /// Packets that are held back.
     reorder: Option<Reorder>,
+    /// The probability that a packet is delivered twice.
+    #[schemars(range(min = 0, max = 1), with = "Option<f64>")]
     duplicate: Option<Probability>,
 }
 

@@ -76,7 +76,7 @@ pub enum FilesError {
         "cannot judge the study by the files in {folder}: {error}; correct the file, or move the study to a \
          folder of its own",
         folder = folder.display(),
-        error = with_suggestion(&error.to_string())
+        error = with_suggestion(error)
     )]
     Judging {
         /// The folder.

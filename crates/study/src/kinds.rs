@@ -197,7 +197,7 @@ mod tests {
             "purpose = \"all\"\nload = { shed_at = 1 }",
         );
         assert!(error.contains("only a study with kind"), "{error}");
-        let error = refusal("nodelay = \"on\" }", "ues = \"1\" }");
+        let error = refusal("nodelay = \"on\" }", "nodelay = \"on\", ues = \"1\" }");
         assert!(error.contains("ues"), "{error}");
     }
 

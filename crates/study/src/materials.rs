@@ -43,7 +43,7 @@ pub enum MaterialsError {
 impl MaterialsError {
     /// The error of a profile, with the nearest key if one is unknown.
     fn profile(error: &fathometer_path::ProfileError) -> MaterialsError {
-        MaterialsError::Profile(with_suggestion(&error.to_string()))
+        MaterialsError::Profile(with_suggestion(error))
     }
 }
 

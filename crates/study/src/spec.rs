@@ -11,8 +11,10 @@ use fathometer_model::CellKey;
 use fathometer_model::quantity::{
     Cores, Microseconds, Percent, PositiveTimeSpan, Ratio, RoundTrips, TimeSpan,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::quantities;
 use fathometer_lab::nearest::with_suggestion;
 
 /// Factors that are part of every cell's key, whether or not its block varies them.
@@ -28,7 +30,7 @@ const MOST_REPLICATES: u32 = 1000;
 const MOST_SIDE_BY_SIDE: usize = 256;
 
 /// A study, as defined by its file.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Study {
     /// Its key, as in `nielsen97`.
@@ -83,7 +85,7 @@ fn page() -> String {
 }
 
 /// Which replicates keep their packets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Captures {
     /// All.
@@ -94,10 +96,11 @@ pub enum Captures {
 }
 
 /// How the numbers of users relate to those of the paper.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
     /// The paper's users per user of this study: multiply a level of `ues` by it.
+    #[schemars(with = "quantities::RatioNumber")]
     pub paper_ues: Ratio,
     /// The reason for this ratio, as text.
     pub rule: String,
@@ -116,38 +119,48 @@ impl std::fmt::Display for Scale {
 }
 
 /// How a load is measured.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
     /// The length of the measured window, in seconds.
+    #[schemars(with = "ByMode<quantities::PositiveTime>")]
     pub duration_s: ByMode<PositiveTimeSpan>,
     /// The length of the warm-up, in seconds.
+    #[schemars(with = "ByMode<quantities::Time>")]
     pub warm_up_s: ByMode<TimeSpan>,
     /// Shortest length of the measured window in round trips of the path, so that a long path is observed for
     /// as many round trips as a short one.
     #[serde(default)]
+    #[schemars(with = "ByMode<quantities::RoundTripCount>")]
     pub round_trips: ByMode<RoundTrips>,
     /// The same for the warm-up.
     #[serde(default)]
+    #[schemars(with = "ByMode<quantities::RoundTripCount>")]
     pub warm_up_round_trips: ByMode<RoundTrips>,
     /// Timeout of an exchange, in seconds.
+    #[schemars(with = "quantities::PositiveTime")]
     pub timeout_s: PositiveTimeSpan,
     /// CPU quota of the server's host, in cores: the level 100 of the factor `cpu`.
+    #[schemars(with = "quantities::CoreCount")]
     pub cpu_quota: Cores,
     /// Maximum number of concurrent connections of a server with shed = on.
     pub shed_at: u32,
     /// Limit of the CPU use of a generator thread, in percent; above it the generator is the bottleneck.
+    #[schemars(with = "quantities::PercentNumber")]
     pub generator_busy_pct: Percent,
     /// Limit of the 99th percentile of the send lag, in microseconds; above it clients did not continue at
     /// once.
+    #[schemars(with = "quantities::TimeInMicroseconds")]
     pub send_lag_p99_us: Microseconds,
 }
 
 /// A value that may be smaller in quick mode.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ByMode<T> {
+    /// In quick mode.
     quick: T,
+    /// In full mode.
     full: T,
 }
 
@@ -162,18 +175,27 @@ impl<T> ByMode<T> {
 }
 
 /// The values of a block that differ from [`Load`].
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadOfBlock {
+    /// The length of the measured window, in seconds.
+    #[schemars(with = "Option<ByMode<quantities::PositiveTime>>")]
     duration_s: Option<ByMode<PositiveTimeSpan>>,
+    /// The length of the warm-up, in seconds.
+    #[schemars(with = "Option<ByMode<quantities::Time>>")]
     warm_up_s: Option<ByMode<TimeSpan>>,
+    /// Timeout of an exchange, in seconds.
+    #[schemars(with = "Option<quantities::PositiveTime>")]
     timeout_s: Option<PositiveTimeSpan>,
+    /// CPU quota of the server's host, in cores.
+    #[schemars(with = "Option<quantities::CoreCount>")]
     cpu_quota: Option<Cores>,
+    /// Maximum number of concurrent connections of a server with shed = on.
     shed_at: Option<u32>,
 }
 
 /// The limits of a valid replicate.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Largest valid 99th percentile of the path's lateness, in microseconds.
@@ -185,7 +207,7 @@ pub struct Limits {
 }
 
 /// The client's request fields.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
     /// The `Host` field.
@@ -197,7 +219,7 @@ pub struct Client {
 }
 
 /// A full factorial design.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Block {
     /// Its name.
@@ -224,7 +246,7 @@ pub struct Block {
 }
 
 /// A time-sequence plot of the first valid replicate of a cell.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
     /// Its heading.
@@ -308,7 +330,7 @@ pub fn folder_of(block: &str, key: &CellKey) -> String {
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     /// The file is not TOML, or has another structure.
-    #[error("failed to read the study: {}", with_suggestion(&.0.to_string()))]
+    #[error("failed to read the study: {}", with_suggestion(.0))]
     Syntax(#[from] toml::de::Error),
     /// The file is well-formed but inconsistent.
     #[error("the study {study:?} cannot be run: {reason}")]

@@ -57,6 +57,7 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -64,7 +65,7 @@ use crate::netlink::{Netlink, RouteMetrics};
 use crate::socket::SocketOptions;
 
 /// The TCP settings of one host. Unset ones keep the kernel's defaults of a new namespace.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TcpSettings {
     /// Kernel settings by their dotted name (`net.ipv4.tcp_sack`), with the value as printed by

@@ -8,6 +8,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Error, Result, check};
@@ -62,7 +63,7 @@ pub struct LinkCounters {
 
 /// The TCP settings of a route (`RTAX_*`, `man 8 ip-route`). `None` leaves the kernel's default. So does
 /// zero, because the kernel treats it as unset.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RouteMetrics {
     /// Initial congestion window, in segments (`initcwnd`).

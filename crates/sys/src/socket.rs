@@ -9,13 +9,14 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use fathometer_model::Failure;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Doing, Result, check};
 
 /// Options set on a socket before it listens or connects. `None` leaves the kernel's default. Connections
 /// accepted from a listening socket inherit its options, quick acknowledgements included.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SocketOptions {
     /// `TCP_NODELAY`: whether Nagle's algorithm is off.

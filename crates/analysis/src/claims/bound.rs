@@ -1,8 +1,10 @@
 //! The range in which a figure must lie for a claim to hold.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::statistics::Interval;
@@ -54,6 +56,21 @@ impl Bound {
         } else {
             Position::Across
         }
+    }
+}
+
+/// The schema of its notation.
+impl JsonSchema for Bound {
+    fn schema_name() -> Cow<'static, str> {
+        "Bound".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A bound: >= 2, > 1, <= 0.6, < 1, = 0, or 0.7..0.98 with both ends.",
+            "type": "string",
+            "pattern": "^((>=|>|<=|<|=)\\s*-?[0-9.]+|-?[0-9.]+\\s*\\.\\.\\s*-?[0-9.]+)$",
+        })
     }
 }
 

@@ -23,6 +23,7 @@ mod sweep;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use bound::{Bound, ParseBoundError, Position};
@@ -34,7 +35,7 @@ use crate::statistics::{Interval, Sides};
 use crate::sweep::family::is_family;
 
 /// A claim of a paper.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
     /// Its identifier, such as `N01`.
@@ -88,8 +89,9 @@ impl Claim {
 }
 
 /// One condition that must hold in each of its environments.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(try_from = "TestText")]
+#[schemars(with = "TestText")]
 pub struct Test {
     /// What is compared, in a few words.
     pub label: String,
@@ -129,7 +131,7 @@ pub struct Relation {
 /// How an estimate is computed from cells. Means are over valid replicates.
 ///
 /// From `Knee` on, the estimate is computed from curves, as a [`Sweep`] describes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// The mean of one cell.
@@ -185,8 +187,9 @@ impl Kind {
 }
 
 /// One side of a comparison: levels, and a `metric` if it differs from that of the comparison.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(from = "BTreeMap<String, String>")]
+#[schemars(with = "BTreeMap<String, String>")]
 pub struct Side {
     /// Its own metric.
     pub metric: Option<String>,
@@ -204,7 +207,7 @@ impl From<BTreeMap<String, String>> for Side {
 }
 
 /// The levels of a factor that form environments.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Levels {
     /// The listed levels; one that was not measured is noted.
@@ -214,7 +217,7 @@ pub enum Levels {
 }
 
 /// The word `*`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 pub enum Asterisk {
     /// `*`
     #[serde(rename = "*")]
@@ -416,7 +419,7 @@ impl Relation {
 }
 
 /// The serialised form of a [`Test`], which rejects unknown words.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TestText {
     label: String,
@@ -437,14 +440,14 @@ struct TestText {
     counts: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum WeakerText {
     Bound(Bound),
     Relation(Box<RelationText>),
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RelationText {
     kind: Kind,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::judge::{Bench, Measured, join};
@@ -13,7 +14,7 @@ use crate::sweep::shape::{Knee, Pick, Place, slope, steadiness};
 use crate::sweep::{NoCurve, levels};
 
 /// Which curve a test uses, and which part of it.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
     /// The numeric factor: every level that was measured is a point of the curve.

@@ -8,6 +8,8 @@ mod results;
 
 use std::collections::BTreeMap;
 
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 
 use crate::Error;
@@ -65,7 +67,7 @@ pub struct StudyData {
 }
 
 /// The description of a study.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct About {
     /// Its short name.
@@ -82,7 +84,7 @@ pub struct About {
 }
 
 /// A chart: one column of some tables, with one panel per table.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// Its heading.
@@ -107,7 +109,7 @@ pub struct Figure {
 }
 
 /// The definition of a term.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
     /// The term.
@@ -116,38 +118,59 @@ pub struct Definition {
     pub text: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TablesFile {
+    /// The description of the study.
     study: About,
+    /// The factors that tables and claims name, with their levels.
     factor: BTreeMap<String, Factor>,
+    /// The metrics that tables and claims name, with their meaning. Empty: metrics are not checked.
     #[serde(default)]
     metrics: BTreeMap<String, String>,
+    /// Layouts that tables share.
     #[serde(default)]
     layout: Vec<Layout>,
+    /// The tables.
     #[serde(default)]
     table: Vec<Table>,
+    /// The figures of curves.
     #[serde(default)]
     curve: Vec<Curve>,
+    /// The columns of the list of all cells.
     #[serde(default)]
     cell_column: Vec<Column>,
+    /// The charts.
     #[serde(default)]
     figure: Vec<Figure>,
+    /// The tolerances for figures beside the published ones.
     #[serde(default)]
     acceptance: Vec<Acceptance>,
+    /// The explanations of figures that miss a tolerance.
     #[serde(default)]
     explanation: Vec<Explanation>,
+    /// The definitions of terms.
     #[serde(default)]
     definition: Vec<Definition>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ClaimsFile {
+    /// The claims.
     claim: Vec<Claim>,
 }
 
 impl StudyData {
+    /// The JSON Schemas of `tables.toml` and `claims.toml`.
+    pub fn schemas() -> [Schema; 2] {
+        let generator = || SchemaSettings::default().into_generator();
+        [
+            generator().into_root_schema_for::<TablesFile>(),
+            generator().into_root_schema_for::<ClaimsFile>(),
+        ]
+    }
+
     /// Parses a study's texts and checks them against each other.
     ///
     /// # Errors

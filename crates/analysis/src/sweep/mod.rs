@@ -14,6 +14,7 @@ pub(crate) mod family;
 pub mod shape;
 
 use fathometer_model::digits::significant;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use build::build;
@@ -30,7 +31,7 @@ use shape::Knee;
 /// That quantity is a numeric factor, whose levels are the points. Two other kinds of panel exist. A panel of a
 /// family of metrics (`cwnd_le_*_pct`) shows one cell's distribution, with the steps as points. A panel with a
 /// metric in place of the levels has that metric's means on the axis ([`Panel::per`]).
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
     /// Its identifier: the paper's (`F1`), or one of ours.
@@ -67,7 +68,7 @@ pub struct Curve {
 }
 
 /// One metric of a [`Curve`].
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Panel {
     /// A title of a few words.
@@ -90,7 +91,7 @@ pub struct Panel {
 }
 
 /// Published figures of one metric, for all its variants.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedNote {
     /// The published metric.

@@ -8,6 +8,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::selection::number;
@@ -17,8 +18,9 @@ use crate::statistics::mean;
 pub const SATURATED: f64 = 0.95;
 
 /// The rule for a curve's knee, as in `{ of = "connections_per_s", share = 0.95 }`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(try_from = "KneeText")]
+#[schemars(with = "KneeText")]
 pub struct Knee {
     /// The metric of the curve.
     pub of: String,
@@ -66,7 +68,7 @@ impl Rule {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct KneeText {
     of: String,
@@ -104,8 +106,9 @@ impl TryFrom<KneeText> for Knee {
 ///
 /// Written as a word (`all`, `first`, `last`, `knee`, `below`, `rise`, `to-knee`, `past`), one level
 /// (`32`) or a range with its ends (`16..64`, `16..`, `..16`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
+#[schemars(with = "String")]
 pub enum Place {
     /// All.
     #[default]
@@ -225,7 +228,7 @@ impl TryFrom<String> for Place {
 }
 
 /// How the figures of several levels become one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Pick {
     /// Their mean.

@@ -6,6 +6,7 @@
 mod build;
 
 use fathometer_model::digits;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use build::build;
@@ -15,7 +16,7 @@ use crate::selection::Selection;
 use crate::statistics::Estimate;
 
 /// A layout that tables share: columns, in groups, and rows.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
     /// Its name.
@@ -38,7 +39,7 @@ pub struct Layout {
 }
 
 /// A part of a table that has all its rows.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Section {
     /// Its heading.
@@ -51,7 +52,7 @@ pub struct Section {
 }
 
 /// A column, which shows a metric.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
     /// Its heading, as in `Pa`.
@@ -116,7 +117,7 @@ impl Column {
 }
 
 /// A group of columns, such as the first retrieval.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
     /// The identifier that charts use for it.
@@ -137,7 +138,7 @@ pub struct Group {
 }
 
 /// A row, for example a policy.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
     /// Its heading.
@@ -152,7 +153,7 @@ pub struct Row {
 }
 
 /// A table.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
     /// Its identifier: the paper's (`T6`), or one of ours.
@@ -198,7 +199,7 @@ impl Table {
 }
 
 /// The same cells at other levels.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Also {
     /// The name of these levels.

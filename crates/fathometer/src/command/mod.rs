@@ -24,6 +24,7 @@ pub mod load;
 pub mod pack;
 pub mod path;
 pub mod report;
+pub mod schemas;
 pub mod serve;
 pub mod site;
 pub mod study;
@@ -95,6 +96,8 @@ enum Command {
     Doctor(doctor::DoctorArguments),
     /// Print completions for a shell, or write manual pages
     Completions(completions::CompletionsArguments),
+    /// Write the JSON Schemas of study, table, claim, server, path and era files
+    Schemas(schemas::SchemasArguments),
     /// Receive a host's packets, in a separate process that this program starts
     #[command(name = fathometer_lab::wire::receiver::ARGUMENT, hide = true)]
     ReceivePackets,
@@ -118,6 +121,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::List(arguments) => list::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),
+        Command::Schemas(arguments) => schemas::run(&arguments),
         Command::ReceivePackets => receive_packets(),
     }
 }

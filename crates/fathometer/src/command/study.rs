@@ -8,10 +8,11 @@ use fathometer_analysis::run::Mode;
 use fathometer_model::{Instant, Seed, calendar};
 use fathometer_sys::{Clock, Interrupt, privilege};
 
-use super::{Failure, report};
+use super::{Failure, report, usage};
 use fathometer_load::workload::SEED;
 use fathometer_study::files::StudyFiles;
 use fathometer_study::run::{self, Request, RunError};
+use fathometer_study::starter;
 use fathometer_sys::stderr::say;
 
 /// Arguments of `study`.
@@ -19,7 +20,11 @@ use fathometer_sys::stderr::say;
 pub struct StudyArguments {
     /// A study's name, as in nielsen97 (see `fathometer list`), or the path of its TOML file or of the folder with
     /// its study.toml; tables.toml, claims.toml, figures.csv, paths/, eras/ and servers/ beside that file are used
-    study: String,
+    #[arg(required_unless_present = "new")]
+    study: Option<String>,
+    /// Write a new study to this folder, which must not exist: a commented study that runs as it is
+    #[arg(long, value_name = "NAME", exclusive = true)]
+    new: Option<PathBuf>,
     /// Run each cell once or twice, in a few minutes [default]
     #[arg(long, conflicts_with = "full")]
     quick: bool,
@@ -64,11 +69,22 @@ fn level(text: &str) -> Result<(String, String), String> {
 
 /// Runs the study and prints the results.
 pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
+    if let Some(folder) = &arguments.new {
+        starter::write(folder)?;
+        say(format_args!(
+            "wrote {0}; run it with: fathometer study {0}",
+            folder.display()
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(name) = &arguments.study else {
+        return Err(usage("name a study, or write a new one with --new NAME"));
+    };
     // Must run first: the kernel does not move a process with several threads into a namespace.
     privilege::acquire()?;
     let interrupt = Interrupt::install()?;
     fathometer_sys::machine::raise_open_files();
-    let files = StudyFiles::of(&arguments.study)?;
+    let files = StudyFiles::of(name)?;
     let study = files.study()?;
     let mode = if arguments.full {
         Mode::Full

@@ -11,6 +11,7 @@ use std::time::Duration;
 use fathometer_http::driver::{Policy, Protocol};
 use fathometer_http::origin::dress::{Dress, DressField, FieldValue, Responses};
 use fathometer_model::quantity::TimeSpan;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::throttle::{Capabilities, Throttle};
@@ -18,7 +19,7 @@ use crate::data::{self, DataError, is_path};
 use crate::nearest::with_suggestion;
 
 /// A server under test, as defined by its file.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
     /// The level of the factor `server`.
@@ -43,7 +44,7 @@ pub struct Definition {
 }
 
 /// The server persona of our own origin.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Embedded {
     /// When responses are sent from its output buffer.
@@ -62,7 +63,7 @@ pub struct Embedded {
 }
 
 /// When responses are sent from the output buffer; a full buffer is always sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CoalesceRule {
     /// After each response.
@@ -74,17 +75,22 @@ pub enum CoalesceRule {
 }
 
 /// One response field.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Field {
+    /// The name of the field.
     name: String,
+    /// A fixed value. Either this or `from`.
     value: Option<String>,
+    /// The source of the value. Either this or `value`.
     from: Option<Source>,
+    /// For `expires`: seconds from the response until it expires.
     after_s: Option<u64>,
+    /// The responses with this field.
     on: On,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Source {
     Date,
@@ -101,7 +107,7 @@ enum Source {
     KeepAlive,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum On {
     All,
@@ -111,7 +117,7 @@ enum On {
 }
 
 /// A program and how to start it in a host.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
     /// The Debian packages that install it.
@@ -208,6 +214,25 @@ impl FromStr for Generation {
     }
 }
 
+/// The schema of its name.
+impl JsonSchema for Generation {
+    fn schema_name() -> Cow<'static, str> {
+        "Generation".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let mut names: Vec<&str> = Protocol::ALL
+            .iter()
+            .map(|protocol| protocol.characteristics().generation)
+            .collect();
+        names.dedup();
+        json_schema!({
+            "description": "A generation of HTTP: all versions of HTTP/1 are one.",
+            "enum": names,
+        })
+    }
+}
+
 impl TryFrom<String> for Generation {
     type Error = String;
 
@@ -218,7 +243,7 @@ impl TryFrom<String> for Generation {
 }
 
 /// How a program differs when it uses TLS.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OverTls {
     /// The protocols; the handshake selects one of them for each client.
@@ -229,7 +254,7 @@ pub struct OverTls {
 }
 
 /// The signal that stops a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum StopSignal {
     /// SIGTERM.
@@ -247,7 +272,7 @@ pub enum DefinitionError {
     #[error(transparent)]
     Data(#[from] DataError),
     /// The file is malformed.
-    #[error("failed to read {file}: {}", with_suggestion(&.error.to_string()))]
+    #[error("failed to read {file}: {}", with_suggestion(.error))]
     Syntax {
         /// The file.
         file: String,
@@ -481,11 +506,12 @@ fn table(name: &str, texts: &mut Vec<(String, String)>) -> Result<toml::Table, D
     })?;
     texts.push((file.clone(), text));
     if is_path(name) {
-        // So that they are found again, whoever loads them.
-        for others in [own.get_mut("based_on"), behind_of(&mut own)] {
-            if let Some(toml::Value::String(other)) = others {
-                *other = seen_from(&file, other);
-            }
+        // A later load does not know from which folder they were named.
+        if let Some(toml::Value::String(other)) = own.get_mut("based_on") {
+            *other = seen_from(&file, other);
+        }
+        if let Some(toml::Value::String(other)) = behind_of(&mut own) {
+            *other = seen_from(&file, other);
         }
     }
     let Some(base) = own.get("based_on").and_then(toml::Value::as_str) else {
@@ -518,13 +544,16 @@ fn seen_from(file: &str, other: &str) -> String {
         true => folder.join(other),
         false => folder.join("..").join(other).join("server.toml"),
     };
-    let is_itself = || match (path.canonicalize(), Path::new(file).canonicalize()) {
-        (Ok(path), Ok(file)) => path == file,
-        _ => false,
+    // One name for one file, so that a definition that is based on itself is found.
+    let Ok(path) = path.canonicalize() else {
+        return other.to_owned();
     };
-    match path.exists() && (is_path(other) || !is_itself()) {
-        true => path.display().to_string(),
-        false => other.to_owned(),
+    let is_itself = Path::new(file)
+        .canonicalize()
+        .is_ok_and(|file| file == path);
+    match is_itself && !is_path(other) {
+        true => other.to_owned(),
+        false => path.display().to_string(),
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// The connection limits of a server. `None`: the default of the server's definition.
@@ -53,7 +54,7 @@ impl Throttle {
 const ANY_NUMBER: u32 = 1024;
 
 /// How a program supports each limit. A limit that is not listed is not supported.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Capabilities {
     /// The listen backlog: `{backlog}`.
@@ -69,7 +70,7 @@ pub struct Capabilities {
 }
 
 /// How a program supports one limit.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Capability {
     /// Why it is not supported.

@@ -147,8 +147,9 @@ fn others(metrics: &mut Metrics, result: &LoadResult) {
     }
 }
 
-/// The client-side figures. Rates count exchanges that ended in the measured window. Response times are those
-/// of successful exchanges and include connecting, as in WebStone.
+/// The client-side figures. Rates count exchanges that ended in the measured window. Response times
+/// (`response_`) are those of completed exchanges and include connecting, as in WebStone. Latencies
+/// (`latency_`) are those of all exchanges: one that failed counts with the time that it took or waited.
 fn clients(metrics: &mut Metrics, result: &LoadResult) {
     let window = &result.measured;
     let seconds = window.duration.as_secs_f64();
@@ -172,6 +173,18 @@ fn clients(metrics: &mut Metrics, result: &LoadResult) {
     );
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     for (name, quantile) in [("response_p50_ms", 0.5), ("response_p98_ms", 0.98)] {
+        let time = quantile_without(&latency.corrected, &latency.failed, quantile);
+        metrics.put(name, time.map(milliseconds));
+    }
+    metrics.put(
+        "latency_mean_ms",
+        latency.corrected.mean().map(milliseconds),
+    );
+    for (name, quantile) in [
+        ("latency_p50_ms", 0.5),
+        ("latency_p98_ms", 0.98),
+        ("latency_p99_ms", 0.99),
+    ] {
         metrics.put(name, latency.corrected.quantile(quantile).map(milliseconds));
     }
     metrics.put(
@@ -186,6 +199,29 @@ fn clients(metrics: &mut Metrics, result: &LoadResult) {
         "generator_send_lag_p99_us",
         lag.map(|lag| lag.as_secs_f64() * 1e6),
     );
+}
+
+/// A quantile of the times in `all` that are not in `part`, to three digits; `None` if there is none.
+fn quantile_without(all: &Distribution, part: &Distribution, quantile: f64) -> Option<Duration> {
+    if part.is_empty() {
+        return all.quantile(quantile);
+    }
+    // Both count in the same buckets.
+    let excluded: BTreeMap<u64, u64> = part.recorded().collect();
+    let rest = all.recorded().map(|(nanos, count)| {
+        let excluded = excluded.get(&nanos).copied().unwrap_or(0);
+        (nanos, count.saturating_sub(excluded))
+    });
+    let rest: Vec<(u64, u64)> = rest.filter(|(_, count)| *count > 0).collect();
+    let total: u64 = rest.iter().map(|(_, count)| count).sum();
+    let rank = ((quantile * total as f64).ceil() as u64).clamp(1, total.max(1));
+    let mut so_far = 0;
+    rest.into_iter()
+        .find(|(_, count)| {
+            so_far += count;
+            so_far >= rank
+        })
+        .map(|(nanos, _)| Duration::from_nanos(nanos))
 }
 
 /// Client-side figures of connections.
@@ -498,5 +534,33 @@ pub(super) fn judge(result: &LoadResult, load: &Load, validity: &mut Validity) {
                 load.generator_busy_pct.value()
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_of_completed_exchanges_leave_the_failed_ones_out() {
+        let milliseconds = |times: &[u64]| {
+            let mut distribution = Distribution::new();
+            for time in times {
+                distribution.record(Duration::from_millis(*time));
+            }
+            distribution
+        };
+        let all = milliseconds(&[10, 20, 30, 5000, 5000, 5000, 5000]);
+        let failed = milliseconds(&[5000, 5000, 5000, 5000]);
+        let near = |found: Option<Duration>, expected: u64| {
+            let found = found.unwrap().as_secs_f64() * 1e3;
+            assert!((found / expected as f64 - 1.0).abs() < 2e-3, "{found}");
+        };
+        near(quantile_without(&all, &failed, 0.5), 20);
+        near(quantile_without(&all, &failed, 0.98), 30);
+        near(all.quantile(0.5), 5000);
+        let none = Distribution::new();
+        assert_eq!(quantile_without(&all, &none, 0.98), all.quantile(0.98));
+        assert_eq!(quantile_without(&failed, &failed, 0.5), None);
     }
 }
