@@ -165,7 +165,7 @@ impl Trial<'_> {
                      installed: Option<&Installed>,
                      load: &Options,
                      door|
-         -> Result<Station, TrialError> {
+         -> Result<RunningServer, TrialError> {
             let policy = load.policy;
             let credentials = credentials.as_ref().filter(|_| policy.tls);
             let service = Service {
@@ -178,8 +178,8 @@ impl Trial<'_> {
                 door,
             };
             let tls = credentials.map(|credentials| self.client_settings(credentials, policy));
-            Ok(Station {
-                server: limited::start_service(&service, &lab.server, &group)?,
+            Ok(RunningServer {
+                process: limited::start_service(&service, &lab.server, &group)?,
                 name: definition.name.clone(),
                 port: service.access.port_at(door),
                 tls: tls.transpose().map_err(ServerError::from)?,
@@ -194,13 +194,13 @@ impl Trial<'_> {
                 Some(serve(definition, installed, load, Door::Beside)?)
             }
         };
-        let stations: Vec<&Station> = [Some(&first), second.as_ref()]
+        let servers: Vec<&RunningServer> = [Some(&first), second.as_ref()]
             .into_iter()
             .flatten()
             .collect();
-        let load = &|mut options: Options, station: &Station| {
-            options.address = SocketAddr::new(Side::Server.ipv4().into(), station.port);
-            options.tls.clone_from(&station.tls);
+        let load = &|mut options: Options, server: &RunningServer| {
+            options.address = SocketAddr::new(Side::Server.ipv4().into(), server.port);
+            options.tls.clone_from(&server.tls);
             lab.client.namespace.run(move || {
                 // The event loops inherit this priority, so that other programs do not limit the generator.
                 let _ = priority::raise_priority();
@@ -210,20 +210,20 @@ impl Trial<'_> {
         if let Some(warming) = self.warm_cache {
             load(warming, &first)??;
         }
-        let alive = || match stations.iter().find_map(|s| s.server.ended(&s.name)) {
+        let alive = || match servers.iter().find_map(|s| s.process.ended(&s.name)) {
             Some(_) if interrupted() => Err(TrialError::Interrupted),
             Some(error) => Err(TrialError::Server(error)),
             None => Ok(()),
         };
         alive()?;
         group.change(&self.limits)?;
-        let sampler = Sampler::start(clock, probes(&lab, &group, &stations));
+        let sampler = Sampler::start(clock, probes(&lab, &group, &servers));
         alive()?;
         let sampler = sampler?;
         let other = second.as_ref().zip(self.beside);
         let (result, beside) = thread::scope(|scope| {
             let other =
-                other.map(|(station, beside)| scope.spawn(move || load(beside.load, station)));
+                other.map(|(server, beside)| scope.spawn(move || load(beside.load, server)));
             let result = load(self.load, &first);
             let joined = other.map(|thread| {
                 thread
@@ -237,12 +237,12 @@ impl Trial<'_> {
         // The group's accounting shows why a server was killed, but the clients' figures without the server are
         // not a valid measurement.
         alive()?;
-        for station in &stations {
-            limits.extend(group.verify_process(station.server.pid())?);
+        for server in &servers {
+            limits.extend(group.verify_process(server.process.pid())?);
         }
-        drop(stations);
-        for station in [Some(first), second].into_iter().flatten() {
-            station.server.stop()?;
+        drop(servers);
+        for server in [Some(first), second].into_iter().flatten() {
+            server.process.stop()?;
         }
         limits.extend(group.verify()?);
         let Carried {
@@ -418,15 +418,15 @@ fn while_starting(limits: &Limits) -> Limits {
 }
 
 /// A running server, and how its clients connect to it.
-struct Station {
-    server: Limited,
+struct RunningServer {
+    process: Limited,
     name: String,
     port: u16,
     tls: Option<Arc<ClientSettings>>,
 }
 
 /// The plan of the probes. Congestion windows are those of the first server's connections.
-fn probes(lab: &Lab, group: &Group, stations: &[&Station]) -> ProbePlan {
+fn probes(lab: &Lab, group: &Group, servers: &[&RunningServer]) -> ProbePlan {
     // A process that waits for the disk may hold locks on what is queried: its memory map, or the socket to
     // which it writes a file. With a disk limit, such queries would return too seldom to be useful.
     let answers_at_once = group.limits().disk.is_none();
@@ -435,8 +435,8 @@ fn probes(lab: &Lab, group: &Group, stations: &[&Station]) -> ProbePlan {
         dear_every: 1,
         trees: [SERVER, OTHER]
             .into_iter()
-            .zip(stations)
-            .map(|(name, station)| (name.to_owned(), station.server.pid()))
+            .zip(servers)
+            .map(|(name, server)| (name.to_owned(), server.process.pid()))
             .collect(),
         detail: Detail {
             switches: true,
@@ -444,7 +444,7 @@ fn probes(lab: &Lab, group: &Group, stations: &[&Station]) -> ProbePlan {
         },
         networks: vec![(SERVER.to_owned(), lab.server.namespace.clone())],
         tables: true,
-        windows: stations.first().filter(|_| answers_at_once).map(|s| s.port),
+        windows: servers.first().filter(|_| answers_at_once).map(|s| s.port),
         // Without the right to create control groups there is nothing to read.
         groups: group
             .cpu_usage()

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use fathometer_study::bottleneck::plants::{PLANTS, Plant};
+use fathometer_study::bottleneck::planted::{PLANTED, PlantedBottleneck};
 use fathometer_sys::probe::{Detail, ProcessTree, System};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -19,12 +19,12 @@ use crate::support::alone::alone;
 
 const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
 
-/// The plants that are tried unless FATHOMETER_TEST_ALL is 1. Each takes about 20 s of real time, and each is one of two
-/// or three that only a perturbation tells apart: a quota and a single thread use up the CPU time they may use, too little
-/// memory keeps the disk busy, and a small pool of workers and a slow handler both make requests wait.
+/// The planted bottlenecks that are tried unless FATHOMETER_TEST_ALL is 1. Each takes about 20 s of real time, and each is
+/// one of two or three that only a perturbation tells apart: a quota and a single thread use up the CPU time they may use,
+/// too little memory keeps the disk busy, and a small pool of workers and a slow handler both make requests wait.
 const CHOSEN: [&str; 5] = ["cpu-quota", "one-thread", "memory", "link-rate", "workers"];
 
-/// The share of plants that must be named correctly, as far as this machine can set them up.
+/// The share of planted bottlenecks that must be named correctly, as far as this machine can set them up.
 const ENOUGH: f64 = 0.76;
 
 /// Above this share of CPU time, other programs may be the cause of an invalid trial.
@@ -68,7 +68,7 @@ fn json(output: &Output) -> Value {
     })
 }
 
-/// Tries the chosen plants, or all. A plant that was not named correctly is tried once more with another random seed:
+/// Tries the chosen planted bottlenecks, or all. One that was not named correctly is tried once more with another random seed:
 /// intervals of two repetitions miss occasionally by chance.
 ///
 /// A trial that is invalid while other programs used more than [`IN_THE_WAY`] of the CPU time does not count as one of
@@ -81,12 +81,12 @@ fn what_was_built_in_is_named() {
     let _alone = alone();
     let begun = Instant::now();
     let all = std::env::var_os("FATHOMETER_TEST_ALL").is_some_and(|value| value == "1");
-    let mut left: Vec<&Plant> = PLANTS
+    let mut left: Vec<&PlantedBottleneck> = PLANTED
         .iter()
         .filter(|plant| all || CHOSEN.contains(&plant.name))
         .collect();
     let count = left.len();
-    assert_eq!(count, if all { PLANTS.len() } else { CHOSEN.len() });
+    assert_eq!(count, if all { PLANTED.len() } else { CHOSEN.len() });
     let mut impossible = 0;
     let mut unnamed = Vec::new();
     let mut counted: HashMap<&str, usize> = HashMap::new();
@@ -150,7 +150,7 @@ fn what_was_built_in_is_named() {
     );
 }
 
-fn try_plant(plant: &Plant, seed: &str) -> Value {
+fn try_plant(plant: &PlantedBottleneck, seed: &str) -> Value {
     let arguments = ["--self-test", "--plant", plant.name, "--seed", seed];
     let output = bottleneck(&[&arguments[..], &["--json", "--quiet"]].concat());
     json(&output)[0].clone()
@@ -198,7 +198,7 @@ fn what_was_recorded_of_every_plant_is_named_again() {
         .expect("one is published")
         .path();
     let mut rows = String::from("setup,planted,named,count\r\n");
-    for plant in &PLANTS {
+    for plant in &PLANTED {
         let of_plant = folder.join(plant.name);
         let judged = json(&bottleneck(&[
             "--judge",
@@ -335,7 +335,7 @@ fn what_cannot_be_done_is_said() {
         (vec!["--judge", "/no/such/folder"], "/no/such/folder"),
         (
             vec!["--self-test", "--plant", "weed"],
-            "there is no plant weed",
+            "there is no planted bottleneck weed",
         ),
     ] {
         let output = bottleneck(&arguments);

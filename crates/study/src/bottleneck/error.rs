@@ -96,8 +96,8 @@ pub enum SearchError {
         error: Box<TrialError>,
     },
     /// There is no planted bottleneck of this name.
-    #[error("there is no plant {name}: there are {known}")]
-    UnknownPlant {
+    #[error("there is no planted bottleneck {name}: there are {known}")]
+    UnknownPlanted {
         /// The given name.
         name: String,
         /// The known names.

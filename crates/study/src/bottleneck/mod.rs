@@ -6,12 +6,12 @@
 //! - [`run`]: the trials
 //! - [`signals`]: what probes, path and clients report about a trial
 //! - [`record`]: the output of a search on the screen and in a folder
-//! - [`plants`], [`self_test`]: planted bottlenecks, set-ups with a known limit that test the method
+//! - [`planted`], [`self_test`]: planted bottlenecks, set-ups with a known limit that test the method
 //! - [`slow_server`]: their server, which has a fault in its handler
 //! - [`error`]: why a search failed
 
 pub mod error;
-pub mod plants;
+pub mod planted;
 pub mod record;
 pub mod run;
 pub mod self_test;

@@ -7,7 +7,7 @@ use fathometer_model::Seed;
 use serde::Serialize;
 
 use super::error::SearchError;
-use super::plants::{PLANTS, Plant};
+use super::planted::{PLANTED, PlantedBottleneck};
 use super::record::{Found, Record, WIDTH};
 use super::run::{self, Repetitions, Request};
 use fathometer_files::whole_file;
@@ -80,9 +80,9 @@ pub fn run(
     interrupted: &(dyn Fn() -> bool + Sync),
 ) -> Result<Option<Vec<Tried>>, SearchError> {
     for name in &options.only {
-        if PLANTS.iter().all(|plant| plant.name != name) {
-            let known: Vec<&str> = PLANTS.iter().map(|plant| plant.name).collect();
-            return Err(SearchError::UnknownPlant {
+        if PLANTED.iter().all(|plant| plant.name != name) {
+            let known: Vec<&str> = PLANTED.iter().map(|plant| plant.name).collect();
+            return Err(SearchError::UnknownPlanted {
                 name: name.clone(),
                 known: known.join(", "),
             });
@@ -96,7 +96,7 @@ pub fn run(
     }
     let mut tried = Vec::new();
     let mut verdicts = Vec::new();
-    for plant in PLANTS.iter() {
+    for plant in PLANTED.iter() {
         if !options.only.is_empty() && options.only.iter().all(|name| name != plant.name) {
             continue;
         }
@@ -134,7 +134,7 @@ pub fn run(
 
 /// Runs one planted bottleneck.
 pub fn attempt(
-    plant: &Plant,
+    plant: &PlantedBottleneck,
     options: &Options,
     interrupted: &(dyn Fn() -> bool + Sync),
 ) -> Result<(Tried, Option<Verdict>), SearchError> {

@@ -17,7 +17,7 @@ use super::site::SiteOnDisk;
 use fathometer_lab::era::Era;
 
 /// A set-up with a planted bottleneck.
-pub struct Plant {
+pub struct PlantedBottleneck {
     /// Its name on the command line.
     pub name: &'static str,
     /// A description of the planted bottleneck.
@@ -38,7 +38,7 @@ struct Bed {
 /// A path that does not limit: 200 Mbit/s, and a round trip of a millisecond.
 const PATH: &str = r#"
 name = "planted"
-source = "A definition: in nobody's way, unless a plant makes it so."
+source = "A definition: it limits nothing, unless a planted bottleneck changes it."
 mtu = 1500
 [both]
 rate = "200Mbit/s"
@@ -56,8 +56,8 @@ const QUICK: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(
 const SLOW: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(1000)];
 
 /// All planted bottlenecks.
-pub const PLANTS: [Plant; 13] = [
-    Plant {
+pub const PLANTED: [PlantedBottleneck; 13] = [
+    PlantedBottleneck {
         name: "cpu-quota",
         built_in: "15 % of a core for a server that computes",
         limit: Resource::Cpu,
@@ -70,7 +70,7 @@ pub const PLANTS: [Plant; 13] = [
             })
         },
     },
-    Plant {
+    PlantedBottleneck {
         name: "one-processor",
         built_in: "one processor for a server of many threads that compute",
         limit: Resource::Cpu,
@@ -83,7 +83,7 @@ pub const PLANTS: [Plant; 13] = [
             })
         },
     },
-    Plant {
+    PlantedBottleneck {
         name: "one-thread",
         built_in: "a server that computes on one thread, and two processors",
         limit: Resource::OneCore,
@@ -95,7 +95,7 @@ pub const PLANTS: [Plant; 13] = [
             })
         },
     },
-    Plant {
+    PlantedBottleneck {
         name: "memory",
         built_in: "memory for half of the files, which lie on a slow disk",
         limit: Resource::Memory,
@@ -109,7 +109,7 @@ pub const PLANTS: [Plant; 13] = [
             })
         },
     },
-    Plant {
+    PlantedBottleneck {
         name: "disk-operations",
         built_in: "60 reads a second from the disk, of files that are not in memory",
         limit: Resource::DiskOperations,
@@ -122,7 +122,7 @@ pub const PLANTS: [Plant; 13] = [
             })
         },
     },
-    Plant {
+    PlantedBottleneck {
         name: "disk-bytes",
         built_in: "3 MB a second from the disk, of files that are not in memory",
         limit: Resource::DiskBytes,
@@ -135,7 +135,7 @@ pub const PLANTS: [Plant; 13] = [
             })
         },
     },
-    Plant {
+    PlantedBottleneck {
         name: "link-rate",
         built_in: "a link of 10 Mbit/s",
         limit: Resource::LinkRate,
@@ -148,7 +148,7 @@ pub const PLANTS: [Plant; 13] = [
             })
         },
     },
-    Plant {
+    PlantedBottleneck {
         name: "window",
         built_in: "a window of 8 kB over a round trip of 60 ms, for files of 64 kB",
         limit: Resource::RoundTrip,
@@ -164,7 +164,7 @@ pub const PLANTS: [Plant; 13] = [
             })
         },
     },
-    Plant {
+    PlantedBottleneck {
         name: "backlog",
         built_in: "one connection that may wait for a server that accepts every 10 ms",
         limit: Resource::Backlog,
@@ -177,7 +177,7 @@ pub const PLANTS: [Plant; 13] = [
             })
         },
     },
-    Plant {
+    PlantedBottleneck {
         name: "workers",
         built_in: "4 connections at a time, each of which takes 10 ms",
         limit: Resource::Workers,
@@ -191,21 +191,21 @@ pub const PLANTS: [Plant; 13] = [
                 })
         },
     },
-    Plant {
+    PlantedBottleneck {
         name: "lock",
         built_in: "a lock in the handler, held for 4 ms",
         limit: Resource::ServerItself,
         step: STEP,
         make: |bed| bed.with_server("lock=4ms")?.with(|_| {}),
     },
-    Plant {
+    PlantedBottleneck {
         name: "sleep",
         built_in: "a sleep of 40 ms in the handler",
         limit: Resource::ServerItself,
         step: STEP,
         make: |bed| bed.with_server("sleep=40ms")?.with(|_| {}),
     },
-    Plant {
+    PlantedBottleneck {
         name: "rate",
         built_in: "300 requests a second of a server that could do much more",
         limit: Resource::Load,
@@ -214,7 +214,7 @@ pub const PLANTS: [Plant; 13] = [
     },
 ];
 
-impl Plant {
+impl PlantedBottleneck {
     /// Builds the set-up.
     pub fn setup(&self, seed: Seed) -> Result<Setup, SearchError> {
         (self.make)(Bed::new(seed)?)
@@ -226,7 +226,7 @@ impl Bed {
         let setup = Setup {
             server: Arc::new(Server::named("embedded")?),
             site: Arc::new(SiteOnDisk::alike(20, 1_000, seed)?),
-            profile: Profile::from_toml(PATH, "the plants' path")?,
+            profile: Profile::from_toml(PATH, "the path of the planted bottlenecks")?,
             era: Arc::new(Era::load("today")?),
             window: None,
             host: HostLimits {
