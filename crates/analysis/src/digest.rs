@@ -9,10 +9,13 @@ use crate::Error;
 use crate::claims::ClaimResult;
 use crate::closeness::Closeness;
 use crate::run::{CellState, Run};
-use crate::statistics::{Bootstrap, coverage, coverage_text, enough_replicates};
+use crate::statistics::Intervals;
 use crate::study::StudyData;
 use crate::sweep::CurveResult;
 use crate::tables::TableResult;
+
+/// Number of replicates from which on intervals are less than twice as wide as with many.
+const ENOUGH: usize = 5;
 
 /// A run, read and evaluated against its study.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +25,7 @@ pub struct Digest<'a> {
     /// The run.
     pub run: Run,
     /// The method of the intervals.
-    pub bootstrap: Bootstrap,
+    pub intervals: Intervals,
     /// The validity of the run.
     pub validity: ValiditySummary,
     /// Every table in every era.
@@ -43,16 +46,16 @@ impl<'a> Digest<'a> {
     /// When the run cannot be read.
     pub fn of(run_folder: &Path, study: &'a StudyData) -> Result<Digest<'a>, Error> {
         let run = Run::load(run_folder)?;
-        let bootstrap = Bootstrap::new(run.info.seed.stream("analysis"));
-        let tables = study.table_results(&run, &bootstrap);
+        let intervals = Intervals::default();
+        let tables = study.table_results(&run, intervals);
         Ok(Digest {
             validity: ValiditySummary::of(&run),
             closeness: study.closeness_results(&tables),
-            claims: study.claim_results(&run, &bootstrap),
-            curves: study.curve_results(&run, &bootstrap),
+            claims: study.claim_results(&run, intervals),
+            curves: study.curve_results(&run, intervals),
             study,
             run,
-            bootstrap,
+            intervals,
             tables,
         })
     }
@@ -73,33 +76,32 @@ impl<'a> Digest<'a> {
 
     /// The coverage of the intervals that judge claims, in words; `None` when there is no interval.
     pub fn coverage_of_claims(&self) -> Option<String> {
-        coverage_text(self.replicates_of_claims(), self.bootstrap.level)
+        self.replicates_of_claims().next()?;
+        Some(self.level_text())
     }
 
     /// The same for the intervals of tables.
     pub fn coverage_of_tables(&self) -> Option<String> {
         let tables = self.tables.iter().filter_map(|table| table.replicates);
-        let replicates = tables.flat_map(|(fewest, most)| [fewest, most]);
-        coverage_text(replicates, self.bootstrap.level)
+        let has_interval = tables.into_iter().any(|(_, most)| most > 1);
+        has_interval.then(|| self.level_text())
     }
 
-    /// A sentence that warns when verdicts use so few replicates that the coverage of their intervals is below
-    /// the nominal level; `None` when there are enough.
+    fn level_text(&self) -> String {
+        format!("{} %", (self.intervals.level * 100.0).round())
+    }
+
+    /// A sentence that warns when verdicts use so few replicates that only large effects can be decided; `None`
+    /// when there are enough.
     pub fn coverage_caveat(&self) -> Option<String> {
         let fewest = self.replicates_of_claims().min()?;
-        let share = coverage(fewest, self.bootstrap.level)?;
-        // At n = 5 a nominal 95 % covers 92 %. The coverage is shown beside the verdicts and changes none of
-        // them.
-        if share > self.bootstrap.level - 0.05 {
+        // With four replicates an interval is 3.2 standard errors to each side; with two it is 12.7.
+        if fewest >= ENOUGH {
             return None;
         }
         Some(format!(
-            "Verdicts are preliminary: an interval from {fewest} replicates covers the true value about {} % of \
-             the time. From {} replicates on it is {} % (--replicates {}).",
-            (share * 100.0).round(),
-            enough_replicates(self.bootstrap.level),
-            (self.bootstrap.level * 100.0).round(),
-            enough_replicates(self.bootstrap.level),
+            "Some verdicts are from {fewest} replicates: their intervals are wide, so that much stays undecided \
+             that more replicates would decide (--replicates {ENOUGH} or more)."
         ))
     }
 

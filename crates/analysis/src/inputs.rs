@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::published::Published;
 use crate::run::{Cell, Run};
 use crate::selection::{Factor, Selection, Unresolved};
-use crate::statistics::Bootstrap;
+use crate::statistics::Intervals;
 
 /// The inputs of every estimate.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ pub(crate) struct Inputs<'a> {
     /// The published figures.
     pub(crate) published: &'a Published,
     /// The method of the intervals.
-    pub(crate) bootstrap: &'a Bootstrap,
+    pub(crate) intervals: Intervals,
 }
 
 impl<'a> Inputs<'a> {

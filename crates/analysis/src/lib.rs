@@ -7,12 +7,14 @@
 //! - [`load`]: the results of a load test
 //! - [`bottleneck`]: which resource limited it
 //! - [`run`]: a run's folder, as read
-//! - [`statistics`]: bootstrap intervals over replicates
-//! - [`selection`], [`published`]: cells of a run by their levels, and the published figures
+//! - [`statistics`]: intervals over replicates
+//! - [`selection`], [`published`], [`published_claims`]: cells of a run by their levels, and what was published
 //! - [`tables`], [`sweep`], [`closeness`], [`claims`]: the figures, the curves they form, how close they are to
 //!   the published ones, and the verdicts on claims
 //! - [`study`]: a paper as data, made of all of these
 //! - [`retrieval_trace`]: page retrievals as a Chrome trace and as an HTTP archive
+//! - [`ledger`]: the verdicts of several runs on all claims
+//! - [`real_cells`]: cells with many replicates, for simulations
 //! - [`digest`]: all of these at once, for [`terminal`], [`report`] and [`summary`]
 
 pub mod bottleneck;
@@ -23,10 +25,14 @@ mod csv;
 pub mod digest;
 mod error;
 mod inputs;
+pub mod ledger;
 pub mod load;
 mod page;
 pub mod published;
+pub mod published_claims;
+pub mod real_cells;
 pub mod report;
+mod resolution;
 pub mod retrieval_trace;
 pub mod run;
 pub mod selection;

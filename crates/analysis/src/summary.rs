@@ -35,9 +35,8 @@ pub fn json(digest: &Digest<'_>) -> Value {
         },
         "validity": digest.validity,
         "interval": {
-            "level": digest.bootstrap.level,
-            "method": digest.bootstrap.method,
-            "resamples": digest.bootstrap.resamples,
+            "level": digest.intervals.level,
+            "method": "student-t",
         },
         "tables": tables,
         "curves": curves,

@@ -36,6 +36,8 @@ pub struct StudyFiles {
     study: String,
     /// [`JUDGING`] in that order; `None`: the study has none.
     judging: Option<[String; 3]>,
+    /// The claims as they were published, of a built-in study that has them.
+    published_claims: Option<String>,
     /// The folder that they were read from; `None`: they are built in.
     folder: Option<PathBuf>,
 }
@@ -142,6 +144,7 @@ impl StudyFiles {
         let [tables, claims, figures] = JUDGING.map(file);
         Some(StudyFiles {
             study: file(STUDY)?,
+            published_claims: file("claims-published.csv"),
             judging: tables
                 .zip(claims)
                 .zip(figures)
@@ -178,6 +181,7 @@ impl StudyFiles {
         Ok(StudyFiles {
             study,
             judging,
+            published_claims: None,
             folder: Some(folder.to_owned()),
         })
     }
@@ -207,6 +211,10 @@ impl StudyFiles {
         };
         let folder = || self.folder.clone().unwrap_or_else(|| "papers".into());
         StudyData::parse(sources)
+            .and_then(|data| match &self.published_claims {
+                Some(text) => data.with_published_claims(text),
+                None => Ok(data),
+            })
             .map(Some)
             .map_err(|error| FilesError::Judging {
                 folder: folder(),

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::statistics::Interval;
+use crate::statistics::{Interval, Resolution};
 
 /// A contiguous set of values: `>= 2`, `> 1`, `<= 0.6`, `< 1`, `= 0`, `0.7..0.98` (ends included).
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +39,23 @@ impl Bound {
             self.low <= value && value <= self.high
         } else {
             self.low < value && value < self.high
+        }
+    }
+
+    /// The bound as an instrument of this resolution can decide it: a single value becomes the values that are
+    /// less than one step away from it.
+    pub fn resolved(&self, resolution: Resolution) -> Bound {
+        if self.low < self.high {
+            return self.clone();
+        }
+        let step = resolution
+            .absolute
+            .max(resolution.relative * self.low.abs());
+        Bound {
+            low: self.low - step,
+            high: self.high + step,
+            closed: step == 0.0,
+            text: self.text.clone(),
         }
     }
 
@@ -163,6 +180,23 @@ mod tests {
         assert_eq!(position("= 0", 0.0, 0.0), Inside);
         assert_eq!(position("= 0", 0.0, 1.0), Across);
         assert_eq!(position("= 0", 1.0, 1.0), Outside);
+    }
+
+    #[test]
+    fn a_count_equals_a_number_when_it_is_less_than_one_from_it() {
+        let count = Resolution {
+            absolute: 1.0,
+            relative: 0.0,
+        };
+        let none: Bound = "= 0".parse().unwrap();
+        let none = none.resolved(count);
+        assert_eq!(none.to_string(), "= 0");
+        let position = |low, high| none.position(Interval { low, high });
+        assert_eq!(position(-0.6, 0.6), Inside);
+        assert_eq!(position(0.4, 1.0), Across);
+        assert_eq!(position(1.0, 2.0), Outside);
+        let range: Bound = "0.7..0.98".parse().unwrap();
+        assert_eq!(range.resolved(count), range);
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! The distance between two distributions.
 //!
-//! A record has a distribution as cumulative shares in percent, one metric for each step. Whole replicates are
-//! resampled, so that the shares of one replicate stay together. The distance of a resample is the distance of
-//! its mean shares.
+//! A record has a distribution as cumulative shares in percent, one metric for each step. The distance is that of
+//! the mean shares of the replicates. Its interval is that of the jackknife, which leaves out whole replicates, so
+//! that the shares of one replicate stay together.
 
 use super::judge::{Bench, Measured, join};
 use super::{Relation, Side};
+use crate::resolution::quotient;
 use crate::run::Cell;
 use crate::selection::Selection;
-use crate::statistics::{Sides, indices, mean_at};
+use crate::statistics::{Interval, Scale, Sides, indices, mean_at};
 use crate::sweep::family;
 
 /// A cell's shares at each step.
@@ -34,7 +35,7 @@ impl Bench<'_> {
         let [left, right] = both.as_slice() else {
             return Measured::Missing;
         };
-        // The resampling draws indices of replicates, and uses the same indices for every step.
+        // The samples are indices of replicates, the same for every step.
         let sides = Sides::of([&left.numbers, &right.numbers]);
         let statistic = |drawn: &[&[f64]]| -> f64 {
             let share = |values: &[f64], places: &[f64]| mean_at(values, places) / 100.0;
@@ -47,8 +48,15 @@ impl Bench<'_> {
         };
         let samples = [left, right].map(|shares| indices(shares.numbers.len()));
         let samples = [samples[0].as_slice(), samples[1].as_slice()];
-        match self.inputs.bootstrap.estimate(&samples, sides, &statistic) {
-            Some(estimate) => {
+        let intervals = self.inputs.intervals;
+        let estimate = intervals.statistic(&samples, sides, Scale::Linear, quotient(), &statistic);
+        match estimate {
+            Some(mut estimate) => {
+                let shares = Interval {
+                    low: 0.0,
+                    high: 1.0,
+                };
+                estimate.bound_to(shares, intervals.level);
                 Measured::Estimate(estimate, sides, join(&left.remark, &right.remark))
             }
             None => Measured::Missing,

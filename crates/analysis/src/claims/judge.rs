@@ -1,32 +1,58 @@
 //! From replicates to verdicts.
 
-use std::collections::BTreeMap;
-
+use super::combine::{combine, groups};
+use super::decide::Bounds;
 use super::{
-    Claim, ClaimResult, EraVerdict, Kind, Levels, Part, Position, Relation, Side, Test, Verdict,
-    Weaker,
+    Calibrated, Claim, ClaimResult, EraVerdict, Kind, Levels, Part, Relation, Side, Test,
+    VariantResult, Verdict, Weaker,
 };
 use crate::inputs::Inputs;
+use crate::published_claims::PublishedClaims;
+use crate::resolution::resolution;
 use crate::run::{Cell, CellState};
 use crate::selection::{Selection, Unresolved, number};
-use crate::statistics::{Estimate, Interval, Sides, mean};
+use crate::statistics::{Inference, Sides, simultaneous_level};
+use crate::sweep::shape::{Pick, Place};
 
 /// Judges every claim in every era of the run.
-pub(crate) fn judge(inputs: Inputs<'_>, claims: &[Claim]) -> Vec<ClaimResult> {
+pub(crate) fn judge(
+    inputs: Inputs<'_>,
+    claims: &[Claim],
+    published: &PublishedClaims,
+) -> Vec<ClaimResult> {
     let bench = Bench { inputs };
     let eras = inputs.run.levels("era");
-    let era_verdict = |claim: &Claim, era: &String| bench.claim(claim, era);
+    let in_eras = |claim: &Claim, tests: &[Test]| -> Vec<EraVerdict> {
+        let calibrated = claim.calibrated.as_ref();
+        let in_era = |era: &String| bench.tests(tests, era, calibrated);
+        eras.iter().map(in_era).collect()
+    };
     claims
         .iter()
-        .map(|claim| ClaimResult {
-            id: claim.id.clone(),
-            sentence: claim.sentence.clone(),
-            published: claim.published.clone(),
-            not_tested: claim.not_tested.clone(),
-            eras: match claim.not_tested {
-                Some(_) => Vec::new(),
-                None => eras.iter().map(|era| era_verdict(claim, era)).collect(),
-            },
+        .map(|claim| {
+            let row = claim.row.as_ref().and_then(|row| published.row(row));
+            ClaimResult {
+                id: claim.id.clone(),
+                sentence: claim.sentence.clone(),
+                published: claim.published.clone(),
+                bound: row.map(|row| row.bound.clone()).unwrap_or_default(),
+                calibrated: claim.calibrated.clone(),
+                not_tested: claim.not_tested.clone(),
+                eras: match claim.not_tested {
+                    Some(_) => Vec::new(),
+                    None => in_eras(claim, &claim.tests),
+                },
+                variants: claim
+                    .variants
+                    .iter()
+                    .map(|variant| VariantResult {
+                        name: variant.name.clone(),
+                        reason: variant.reason.clone(),
+                        date: variant.date.clone(),
+                        eras: in_eras(claim, &variant.tests),
+                    })
+                    .collect(),
+            }
         })
         .collect()
 }
@@ -38,7 +64,7 @@ pub(super) struct Bench<'a> {
 /// What the cells of a relation yield.
 pub(super) enum Measured {
     /// An estimate, and remarks on it.
-    Estimate(Estimate, Sides, String),
+    Estimate(Inference, Sides, String),
     /// The cells exist, but their figures cannot be used.
     Unusable(String),
     /// A cell is missing.
@@ -48,35 +74,83 @@ pub(super) enum Measured {
 }
 
 impl Bench<'_> {
-    fn claim(&self, claim: &Claim, era: &str) -> EraVerdict {
-        let mut parts = Vec::new();
-        let mut verdicts = Vec::new();
-        let mut leanings = Vec::new();
-        for test in &claim.tests {
-            let judged: Vec<Part> = self
-                .environments(test, era)
-                .into_iter()
-                .map(|environment| self.part(test, era, environment))
-                .collect();
-            if test.counts {
-                for group in groups(&judged, test.any.as_deref()) {
-                    verdicts.push(combined(&group, test.any.is_some(), |part| part.verdict));
-                    leanings.push(combined(&group, test.any.is_some(), |part| {
-                        part.leaning.unwrap_or(part.verdict)
-                    }));
-                }
-            }
-            parts.extend(judged);
+    /// The verdict on several tests, all of which must hold.
+    fn tests(&self, tests: &[Test], era: &str, calibrated: Option<&Calibrated>) -> EraVerdict {
+        let mut judged: Vec<Vec<Part>> = tests
+            .iter()
+            .map(|test| {
+                let environments = self.environments(test, era).into_iter();
+                environments
+                    .flat_map(|environment| self.at_each_level(test, era, environment))
+                    .collect()
+            })
+            .collect();
+        for part in judged.iter_mut().flatten() {
+            part.calibrated = calibrated.is_some_and(|c| c.concerns(&part.environment));
+            part.counts &= !part.calibrated;
         }
-        let verdict = conjunction(&verdicts);
-        let leaning = conjunction(&leanings);
+        self.judge_together(tests, &mut judged);
+        let counting = tests.iter().zip(&judged).filter(|(test, _)| test.counts);
+        let all: Vec<_> = counting
+            .flat_map(|(test, parts)| groups(parts, test.any.as_deref()))
+            .collect();
+        let verdict = combine(era, &all);
         EraVerdict {
-            era: era.to_owned(),
-            verdict,
-            remark: remark(verdict, &verdicts),
-            leaning: (leaning != verdict).then_some(leaning),
-            parts,
+            parts: judged.into_iter().flatten().collect(),
+            ..verdict
         }
+    }
+
+    /// Judges the parts that count at the level at which all their intervals cover together.
+    fn judge_together(&self, tests: &[Test], judged: &mut [Vec<Part>]) {
+        let counts = |part: &&Part| part.counts && part.basis.is_some();
+        let count = judged.iter().flatten().filter(counts).count();
+        let level = simultaneous_level(self.inputs.intervals.level, count);
+        for (test, parts) in tests.iter().zip(judged) {
+            for part in parts.iter_mut().filter(|part| part.basis.is_some()) {
+                part.simultaneous = part.basis.map(|basis| basis.interval(level));
+                part.simultaneous_verdict = self.bounds(test, part).verdict(part.basis, level);
+            }
+        }
+    }
+
+    /// The parts of a test in one environment: one at each level of the curve that it looks at, or a single one
+    /// where it looks at a whole curve or at no curve.
+    fn at_each_level(
+        &self,
+        test: &Test,
+        era: &str,
+        environment: Vec<(String, String)>,
+    ) -> Vec<Part> {
+        let place = place_of(test, era, &environment);
+        let levels = match &test.relation.sweep {
+            Some(sweep) if is_of_levels(test.relation.kind, sweep.at) => {
+                self.levels_of(&test.relation, sweep, &place)
+            }
+            _ => Vec::new(),
+        };
+        if levels.is_empty() {
+            return vec![self.part(test, era, environment)];
+        }
+        levels
+            .into_iter()
+            .map(|level| {
+                let mut test = test.clone();
+                let mut environment = environment.clone();
+                if let Some(sweep) = &mut test.relation.sweep {
+                    environment.push((sweep.along.clone(), level.to_string()));
+                    sweep.at = Place::Level(level);
+                    sweep.pick = Pick::Mean;
+                    sweep.knee = None;
+                }
+                if let Some(Weaker::Relation(relation, _)) = &mut test.weaker
+                    && let Some(sweep) = &mut relation.sweep
+                {
+                    sweep.at = Place::Level(level);
+                }
+                self.part(&test, era, environment)
+            })
+            .collect()
     }
 
     /// Every combination of a test's levels, each a list of factor and level.
@@ -145,10 +219,7 @@ impl Bench<'_> {
     }
 
     fn part(&self, test: &Test, era: &str, environment: Vec<(String, String)>) -> Part {
-        let mut place = test.common.clone().at("era", era);
-        for (factor, level) in &environment {
-            place = place.at(factor, level);
-        }
+        let place = place_of(test, era, &environment);
         let mut part = Part {
             label: test.label.clone(),
             environment,
@@ -159,54 +230,72 @@ impl Bench<'_> {
                 Some(Weaker::Bound(bound)) => Some(bound.clone()),
                 _ => None,
             },
+            equal: Bounds::of(test, resolution(&test.relation.metric)).equal,
             n: 0,
             sides: Sides::Independent,
             value: None,
             interval: None,
+            simultaneous: None,
             verdict: Verdict::NotTested,
+            simultaneous_verdict: Verdict::NotTested,
             leaning: None,
+            p_value: None,
+            replicates_to_decide: None,
             remark: String::new(),
             counts: test.counts,
+            calibrated: false,
+            basis: None,
+            weaker_estimate: None,
         };
         match self.measure(&test.relation, &place) {
             Measured::Missing => part.remark = "not measured".to_owned(),
             Measured::Absent(reason) => part.remark = reason,
             Measured::Unusable(reason) => {
                 part.verdict = Verdict::Undecided;
+                part.simultaneous_verdict = Verdict::Undecided;
                 part.remark = reason;
             }
-            Measured::Estimate(estimate, sides, remark) => {
-                part.n = estimate.n;
+            Measured::Estimate(inference, sides, remark) => {
+                part.n = inference.estimate.n;
                 part.sides = sides;
-                part.value = Some(estimate.value);
-                part.interval = estimate.interval;
+                part.value = Some(inference.estimate.value);
+                part.interval = inference.estimate.interval;
+                part.basis = inference.basis;
                 part.remark = remark;
-                self.decide(test, &place, &mut part);
+                if let Some(Weaker::Relation(relation, _)) = &test.weaker
+                    && let Measured::Estimate(inference, ..) = self.measure(relation, &place)
+                {
+                    part.weaker_estimate = Some((inference.basis, inference.estimate.value));
+                }
+                self.decide(test, &mut part);
             }
         }
         part
     }
 
-    fn decide(&self, test: &Test, place: &Selection, part: &mut Part) {
-        let Some(value) = part.value else { return };
-        let weaker = test.weaker.as_ref().map(|weaker| match weaker {
-            Weaker::Bound(bound) => (part.interval, value, bound),
-            Weaker::Relation(relation, bound) => match self.measure(relation, place) {
-                Measured::Estimate(estimate, ..) => (estimate.interval, estimate.value, bound),
-                _ => (None, f64::NAN, bound),
-            },
+    /// The bounds of a test, with the estimates that a part has.
+    fn bounds<'t>(&self, test: &'t Test, part: &Part) -> Bounds<'t> {
+        let mut bounds = Bounds::of(test, resolution(&test.relation.metric));
+        bounds.weaker = test.weaker.as_ref().map(|weaker| match weaker {
+            Weaker::Bound(bound) => (bound, part.value.map(|value| (part.basis, value))),
+            Weaker::Relation(_, bound) => (bound, part.weaker_estimate),
         });
-        part.verdict = verdict(
-            part.interval.map(|interval| test.holds.position(interval)),
-            weaker.map(|(interval, _, bound)| interval.map(|i| bound.position(i))),
-        );
-        if part.verdict == Verdict::Undecided && value.is_finite() {
-            let leaning = verdict(
-                Some(test.holds.position(point(value))),
-                weaker.map(|(_, value, bound)| Some(bound.position(point(value)))),
-            );
-            part.leaning = (leaning != Verdict::Undecided).then_some(leaning);
+        bounds
+    }
+
+    fn decide(&self, test: &Test, part: &mut Part) {
+        let Some(value) = part.value else { return };
+        let bounds = self.bounds(test, part);
+        let level = self.inputs.intervals.level;
+        part.verdict = bounds.verdict(part.basis, level);
+        part.simultaneous_verdict = part.verdict;
+        let mut meant = part.verdict;
+        if part.verdict == Verdict::Undecided {
+            meant = bounds.leaning(value);
+            part.leaning = (meant != Verdict::Undecided).then_some(meant);
+            part.replicates_to_decide = bounds.replicates(meant, part.basis, level);
         }
+        part.p_value = bounds.p_value(meant, part.basis);
         if part.interval.is_none() {
             let reason = match part.n {
                 0 | 1 => "one replicate has no interval",
@@ -232,7 +321,8 @@ impl Bench<'_> {
         };
         let Some(right) = &relation.right else {
             let values: Vec<f64> = left.values.iter().map(|(_, v)| *v).collect();
-            return match self.inputs.bootstrap.mean(&values) {
+            let metric = relation.left.metric.as_ref().unwrap_or(&relation.metric);
+            return match self.inputs.intervals.mean(&values, resolution(metric)) {
                 Some(estimate) => Measured::Estimate(estimate, Sides::Independent, left.remark),
                 None => Measured::Missing,
             };
@@ -247,9 +337,10 @@ impl Bench<'_> {
         let remark = join(&left.remark, &right.remark);
         let left: Vec<f64> = left.values.iter().map(|(_, v)| *v).collect();
         let right: Vec<f64> = right.values.iter().map(|(_, v)| *v).collect();
+        let (intervals, resolution) = (self.inputs.intervals, resolution(&relation.metric));
         let estimate = match relation.kind {
-            Kind::Ratio => self.inputs.bootstrap.ratio(&left, &right, sides),
-            _ => self.inputs.bootstrap.difference(&left, &right, sides),
+            Kind::Ratio => intervals.ratio(&left, &right, sides, resolution),
+            _ => intervals.difference(&left, &right, sides, resolution),
         };
         match estimate {
             Some(estimate) => Measured::Estimate(estimate, sides, remark),
@@ -258,7 +349,7 @@ impl Bench<'_> {
     }
 
     /// A ratio here over the same ratio at the levels of `baseline`. If all four cells have the same
-    /// replicates, these are resampled together, because a replicate had the same conditions in each of the
+    /// replicates, these are compared one by one, because a replicate had the same conditions in each of the
     /// four.
     fn contrast(&self, relation: &Relation, baseline: &Selection, place: &Selection) -> Measured {
         let mut cells = Vec::new();
@@ -286,10 +377,11 @@ impl Bench<'_> {
             .map(|cell| cell.values.iter().map(|(_, v)| *v).collect())
             .collect();
         let samples: Vec<&[f64]> = samples.iter().map(Vec::as_slice).collect();
-        let statistic = |drawn: &[&[f64]]| {
-            (mean(drawn[0]) / mean(drawn[1])) / (mean(drawn[2]) / mean(drawn[3]))
+        let Ok(samples) = <[&[f64]; 4]>::try_from(samples) else {
+            return Measured::Missing;
         };
-        match self.inputs.bootstrap.estimate(&samples, sides, &statistic) {
+        let intervals = self.inputs.intervals;
+        match intervals.contrast(samples, sides, resolution(&relation.metric)) {
             Some(estimate) => Measured::Estimate(estimate, sides, remark),
             None => Measured::Missing,
         }
@@ -363,83 +455,25 @@ impl Values {
     }
 }
 
-fn point(value: f64) -> Interval {
-    Interval {
-        low: value,
-        high: value,
-    }
+/// Whether a test looks at single levels of curves, and may look at several of them.
+fn is_of_levels(kind: Kind, at: Place) -> bool {
+    matches!(kind, Kind::At | Kind::Identity | Kind::Gain)
+        && !matches!(
+            at,
+            Place::First | Place::Last | Place::Knee | Place::Level(_)
+        )
 }
 
-/// The verdict from the position of the interval relative to the bound and to the weaker one. For `weaker`, the
-/// outer `None` means that there is no weaker bound, and the inner `None` that it could not be measured.
-fn verdict(holds: Option<Position>, weaker: Option<Option<Position>>) -> Verdict {
-    match (holds, weaker) {
-        (None, _) => Verdict::Undecided,
-        (Some(Position::Inside), _) => Verdict::Holds,
-        (Some(Position::Outside), None) => Verdict::Reversed,
-        (Some(Position::Across), None) | (_, Some(None)) => Verdict::Undecided,
-        (_, Some(Some(Position::Inside))) => Verdict::HoldsWeaker,
-        (_, Some(Some(Position::Across))) => Verdict::Undecided,
-        (_, Some(Some(Position::Outside))) => Verdict::Reversed,
-    }
-}
-
-/// Groups of alternative parts: parts that agree in every factor but `any`. Without `any`, each part is its own
-/// group.
-fn groups<'a>(parts: &'a [Part], any: Option<&str>) -> Vec<Vec<&'a Part>> {
-    let Some(any) = any else {
-        return parts.iter().map(|part| vec![part]).collect();
-    };
-    let mut groups: BTreeMap<Vec<&(String, String)>, Vec<&'a Part>> = BTreeMap::new();
-    for part in parts {
-        let rest = part.environment.iter().filter(|(f, _)| f != any).collect();
-        groups.entry(rest).or_default().push(part);
-    }
-    groups.into_values().collect()
-}
-
-fn combined(parts: &[&Part], any: bool, verdict: impl Fn(&Part) -> Verdict) -> Verdict {
-    let verdicts: Vec<Verdict> = parts.iter().map(|part| verdict(part)).collect();
-    if any {
-        // The verdicts are ordered from the best to the worst, with "not tested" last.
-        verdicts.into_iter().min().unwrap_or(Verdict::NotTested)
-    } else {
-        conjunction(&verdicts)
-    }
-}
-
-/// The worst verdict among the tested parts.
-fn conjunction(verdicts: &[Verdict]) -> Verdict {
-    verdicts
+/// The levels that both sides of a test share in one environment.
+fn place_of(test: &Test, era: &str, environment: &[(String, String)]) -> Selection {
+    let along = test.relation.sweep.as_ref().map(|sweep| &sweep.along);
+    let levels = environment
         .iter()
-        .copied()
-        .filter(|verdict| *verdict != Verdict::NotTested)
-        .max()
-        .unwrap_or(Verdict::NotTested)
-}
-
-fn remark(verdict: Verdict, verdicts: &[Verdict]) -> String {
-    let count = |wanted: Verdict| verdicts.iter().filter(|v| **v == wanted).count();
-    let missing = count(Verdict::NotTested);
-    let tested = verdicts.len() - missing;
-    let mut sentences = Vec::new();
-    if verdict != Verdict::NotTested && count(verdict) < tested {
-        let tally: Vec<String> = [
-            Verdict::Holds,
-            Verdict::HoldsWeaker,
-            Verdict::Undecided,
-            Verdict::Reversed,
-        ]
-        .into_iter()
-        .filter(|v| count(*v) > 0)
-        .map(|v| format!("{v} {}", count(v)))
-        .collect();
-        sentences.push(format!("of {tested} tests: {}", tally.join(", ")));
-    }
-    if missing > 0 && tested > 0 {
-        sentences.push(format!("{missing} of {} not measured", verdicts.len()));
-    }
-    sentences.join("; ")
+        .filter(|(factor, _)| Some(factor) != along);
+    levels.fold(
+        test.common.clone().at("era", era),
+        |place, (factor, level)| place.at(factor, level),
+    )
 }
 
 pub(super) fn join(left: &str, right: &str) -> String {
@@ -447,54 +481,5 @@ pub(super) fn join(left: &str, right: &str) -> String {
         (false, false) if left != right => format!("{left}; {right}"),
         (true, _) => right.to_owned(),
         _ => left.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::claims::Bound;
-
-    fn judged(holds: &str, weaker: Option<&str>, low: f64, high: f64) -> Verdict {
-        let position = |text: &str| {
-            let bound: Bound = text.parse().unwrap();
-            bound.position(Interval { low, high })
-        };
-        verdict(
-            Some(position(holds)),
-            weaker.map(|text| Some(position(text))),
-        )
-    }
-
-    #[test]
-    fn an_interval_gives_the_strongest_verdict_it_supports() {
-        let ratio = |low, high| judged(">= 2", Some("> 1"), low, high);
-        assert_eq!(ratio(2.4, 2.6), Verdict::Holds);
-        assert_eq!(ratio(1.9, 2.1), Verdict::HoldsWeaker);
-        assert_eq!(ratio(1.2, 1.3), Verdict::HoldsWeaker);
-        assert_eq!(ratio(0.9, 1.1), Verdict::Undecided);
-        assert_eq!(ratio(0.9, 2.1), Verdict::Undecided);
-        assert_eq!(ratio(0.8, 0.9), Verdict::Reversed);
-    }
-
-    #[test]
-    fn without_a_weaker_bound_missing_it_is_a_reversal() {
-        assert_eq!(judged("= 0", None, 0.0, 0.0), Verdict::Holds);
-        assert_eq!(judged("= 0", None, 0.0, 0.4), Verdict::Undecided);
-        assert_eq!(judged("= 0", None, 1.0, 2.0), Verdict::Reversed);
-    }
-
-    #[test]
-    fn what_was_not_measured_decides_nothing() {
-        assert_eq!(verdict(None, None), Verdict::Undecided);
-        assert_eq!(
-            verdict(Some(Position::Outside), Some(None)),
-            Verdict::Undecided
-        );
-        use Verdict::{Holds, HoldsWeaker, NotTested, Reversed, Undecided};
-        assert_eq!(conjunction(&[Holds, NotTested, HoldsWeaker]), HoldsWeaker);
-        assert_eq!(conjunction(&[Reversed, Undecided]), Reversed);
-        assert_eq!(conjunction(&[NotTested]), NotTested);
-        assert_eq!(conjunction(&[]), NotTested);
     }
 }

@@ -1,27 +1,33 @@
 //! Claims: testable sentences of a paper, as data, and their verdicts.
 //!
 //! A claim has tests, and holds when all of them hold. A test compares a metric of two cells (or of one, with a
-//! level) in each of several environments, by a bootstrap interval over replicates:
+//! level) in each of several environments, by an interval over replicates:
 //!
 //! - *holds*: the whole interval lies within the stated bound;
 //! - *holds weaker*: it lies within the weaker bound, which keeps the direction but not the amount;
+//! - *equal*: the bound states a difference, and the interval lies within a margin around no difference;
 //! - *reversed*: it lies wholly outside the weaker bound (or the only one);
 //! - *undecided*: it lies across a bound, there are fewer than two replicates, or cells are invalid;
 //! - *not tested*: nothing was measured for it.
 //!
 //! Where a study varies a numeric factor, a test may use the whole curve instead ([`Sweep`]): its knee, its
-//! levels before and after the knee, its slopes, its order among other curves. The bounds, the bootstrap and
-//! the verdicts are the same. Whole curves are resampled, so that the knee moves with them.
+//! levels before and after the knee, its slopes, its order among other curves. A test that looks at several
+//! levels of a curve is judged at each level, as in several environments.
+//!
+//! Each environment is judged alone first, and then all of them together (`combine`). A claim may have other
+//! readings beside the published one ([`Variant`]), which are judged in the same way.
 //!
 //! Judging uses recorded replicates alone. The study decides what is measured and how.
 
 mod bound;
+mod combine;
+mod decide;
 mod distance;
 mod judge;
 mod sweep;
+mod verdict;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,9 +35,9 @@ use serde::{Deserialize, Serialize};
 pub use bound::{Bound, ParseBoundError, Position};
 pub(crate) use judge::judge;
 pub use sweep::Sweep;
+pub use verdict::{ClaimResult, EraVerdict, Part, VariantResult, Verdict};
 
-use crate::selection::{Selection, number};
-use crate::statistics::{Interval, Sides};
+use crate::selection::Selection;
 use crate::sweep::family::is_family;
 
 /// A claim of a paper.
@@ -44,17 +50,66 @@ pub struct Claim {
     pub sentence: String,
     /// The value that the paper's own figures give.
     pub published: String,
-    /// The tests, all of which must hold.
+    /// The row of `claims-published.csv` that it tests; absent where the claim is not from that list.
+    pub row: Option<String>,
+    /// The cells whose figures validate nothing, because a model was calibrated with the paper's.
+    pub calibrated: Option<Calibrated>,
+    /// The tests of the claim as it was published, all of which must hold.
     #[serde(default, rename = "test")]
     pub tests: Vec<Test>,
+    /// Other readings of the claim.
+    #[serde(default, rename = "variant")]
+    pub variants: Vec<Variant>,
     /// The reason why there are no tests.
     pub not_tested: Option<String>,
 }
 
+/// Cells of which a model was calibrated with the published figures. They are judged and shown, and count for no
+/// verdict.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibrated {
+    /// What was calibrated with which figures.
+    pub reason: String,
+    /// The levels concerned, by factor.
+    pub levels: BTreeMap<String, Vec<String>>,
+}
+
+impl Calibrated {
+    /// Whether cells of an environment are concerned.
+    pub fn concerns(&self, environment: &[(String, String)]) -> bool {
+        self.levels.iter().all(|(factor, levels)| {
+            let level = environment.iter().find(|(own, _)| own == factor);
+            level.is_some_and(|(_, level)| levels.contains(level))
+        })
+    }
+}
+
+/// Another reading of a claim, judged beside the published one.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// The reading, in a few words.
+    pub name: String,
+    /// Why the claim is also read like this.
+    pub reason: String,
+    /// When it was added, as in `2026-11-25`.
+    pub date: String,
+    /// Its tests, all of which must hold.
+    #[serde(rename = "test")]
+    pub tests: Vec<Test>,
+}
+
 impl Claim {
+    /// Its tests, and those of its variants.
+    fn all_tests(&self) -> impl Iterator<Item = &Test> {
+        let of_variants = self.variants.iter().flat_map(|variant| &variant.tests);
+        self.tests.iter().chain(of_variants)
+    }
+
     /// Every relation of its tests, the weaker ones included.
     pub(crate) fn relations(&self) -> impl Iterator<Item = &Relation> {
-        self.tests.iter().flat_map(|test| {
+        self.all_tests().flat_map(|test| {
             let weaker = match &test.weaker {
                 Some(Weaker::Relation(relation, _)) => Some(relation.as_ref()),
                 _ => None,
@@ -66,7 +121,7 @@ impl Claim {
     /// Every selection that the claim uses.
     pub(crate) fn selections(&self) -> Vec<Selection> {
         let mut selections = Vec::new();
-        for test in &self.tests {
+        for test in self.all_tests() {
             selections.push(test.common.clone());
             for (factor, levels) in &test.each {
                 if let Levels::Listed(levels) = levels {
@@ -101,12 +156,15 @@ pub struct Test {
     pub common: Selection,
     /// The environments: every combination of these factors' levels.
     pub each: BTreeMap<String, Levels>,
-    /// A factor of `each` for which one level that holds is sufficient.
+    /// A factor of `each`, or that of the sweep, for which one level that holds is sufficient.
     pub any: Option<String>,
     /// The range in which the estimate must lie.
     pub holds: Bound,
     /// The weaker form of the claim, for when the bound is missed.
     pub weaker: Option<Weaker>,
+    /// The range in which the two sides count as equal. By default that is within 3 % for a ratio, and there is
+    /// none for other estimates.
+    pub equal: Option<Bound>,
     /// Whether it counts towards the verdict; otherwise it is shown for comparison only.
     pub counts: bool,
 }
@@ -147,7 +205,7 @@ pub enum Kind {
     /// (Kolmogorov-Smirnov), at the steps for which the records have shares. The metric is a family of shares
     /// in percent, such as `cwnd_le_*_pct`.
     Distance,
-    /// The level of the numeric factor at the knee of a curve.
+    /// The level of the numeric factor at the knee of a curve; for two curves, the ratio of their knees.
     Knee,
     /// The values of a curve at some levels.
     At,
@@ -233,122 +291,6 @@ pub enum Weaker {
     Relation(Box<Relation>, Bound),
 }
 
-/// The verdict on a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// The claim holds as stated.
-    Holds,
-    /// The claim holds in direction, but not in amount.
-    HoldsWeaker,
-    /// The figures do not decide.
-    Undecided,
-    /// The figures contradict the claim.
-    Reversed,
-    /// Nothing was measured.
-    NotTested,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Verdict::Holds => "holds",
-            Verdict::HoldsWeaker => "holds weaker",
-            Verdict::Undecided => "undecided",
-            Verdict::Reversed => "reversed",
-            Verdict::NotTested => "not tested",
-        })
-    }
-}
-
-/// The result of judging a claim.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ClaimResult {
-    /// Its identifier.
-    pub id: String,
-    /// The sentence.
-    pub sentence: String,
-    /// The value that the paper's own figures give.
-    pub published: String,
-    /// The reason why it was not tested at all.
-    pub not_tested: Option<String>,
-    /// The verdict in each era.
-    pub eras: Vec<EraVerdict>,
-}
-
-/// The result of judging a claim in one era.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct EraVerdict {
-    /// The era.
-    pub era: String,
-    /// The verdict.
-    pub verdict: Verdict,
-    /// How many parts have which verdict, and what was not measured; empty when there is nothing to add.
-    pub remark: String,
-    /// The verdict from the estimates without their intervals, if it differs from the verdict.
-    pub leaning: Option<Verdict>,
-    /// Each test in each environment.
-    pub parts: Vec<Part>,
-}
-
-impl EraVerdict {
-    /// `undecided (holds?)`: the verdict, and the verdict that the estimates alone would give.
-    pub(crate) fn text(&self) -> String {
-        match self.leaning {
-            Some(leaning) => format!("{} ({leaning}?)", self.verdict),
-            None => self.verdict.to_string(),
-        }
-    }
-}
-
-/// A test in one environment.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Part {
-    /// The test's label.
-    pub label: String,
-    /// The environment's levels, in the order of the factors' names.
-    pub environment: Vec<(String, String)>,
-    /// The kind of estimate.
-    pub kind: Kind,
-    /// The metric.
-    pub metric: String,
-    /// The bound of the claim.
-    pub holds: Bound,
-    /// The weaker bound on the same estimate, if there is one.
-    pub weaker: Option<Bound>,
-    /// Number of replicates; 0 when nothing was measured.
-    pub n: usize,
-    /// Whether replicates were compared in pairs.
-    pub sides: Sides,
-    /// The estimate.
-    pub value: Option<f64>,
-    /// Its interval.
-    pub interval: Option<Interval>,
-    /// The verdict.
-    pub verdict: Verdict,
-    /// The verdict from the estimate without its interval.
-    pub leaning: Option<Verdict>,
-    /// Remarks: why it is undecided, which replicates were left out.
-    pub remark: String,
-    /// Whether it counts towards the verdict on the claim.
-    pub counts: bool,
-}
-
-impl Part {
-    /// `lan embedded-apache`, `httpd ues 140`, or an empty text. A number is shown with its factor's name,
-    /// because it means nothing alone.
-    pub fn environment_text(&self) -> String {
-        let levels = self
-            .environment
-            .iter()
-            .map(|(factor, level)| match number(level) {
-                Some(_) => format!("{factor} {level}"),
-                None => level.clone(),
-            });
-        levels.collect::<Vec<_>>().join(" ")
-    }
-}
-
 impl Relation {
     /// Its one or two sides.
     pub(crate) fn sides(&self) -> impl Iterator<Item = &Side> {
@@ -375,9 +317,8 @@ impl Relation {
             | Kind::Gain
             | Kind::Loss
             | Kind::Crossing => 2..=2,
-            Kind::Slope => 1..=2,
+            Kind::Slope | Kind::Knee => 1..=2,
             Kind::Level
-            | Kind::Knee
             | Kind::At
             | Kind::Identity
             | Kind::Trend
@@ -436,6 +377,7 @@ struct TestText {
     any: Option<String>,
     holds: Bound,
     weaker: Option<WeakerText>,
+    equal: Option<Bound>,
     #[serde(default = "yes")]
     counts: bool,
 }
@@ -463,8 +405,15 @@ impl TryFrom<TestText> for Test {
     type Error = String;
     fn try_from(text: TestText) -> Result<Test, String> {
         let any = text.any.as_ref();
-        if let Some(factor) = any.filter(|factor| !text.each.contains_key(*factor)) {
-            return Err(format!("{:?}: any = {factor:?} is not in each", text.label));
+        let along = text.sweep.as_ref().map(|sweep| &sweep.along);
+        let is_known = |factor: &&String| {
+            text.each.contains_key(*factor) || along.is_some_and(|along| along == *factor)
+        };
+        if let Some(factor) = any.filter(|factor| !is_known(factor)) {
+            return Err(format!(
+                "{:?}: any = {factor:?} is neither in each nor the sweep's factor",
+                text.label
+            ));
         }
         let weaker = match text.weaker {
             None => None,
@@ -492,6 +441,7 @@ impl TryFrom<TestText> for Test {
             any: text.any,
             holds: text.holds,
             weaker,
+            equal: text.equal,
             counts: text.counts,
         })
     }

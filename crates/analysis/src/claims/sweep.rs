@@ -7,9 +7,13 @@ use serde::Deserialize;
 
 use super::judge::{Bench, Measured, join};
 use super::{Kind, Relation, Side};
+use crate::resolution::{quotient, resolution};
 use crate::run::Cell;
 use crate::selection::{Selection, number};
-use crate::statistics::{Bootstrap, Estimate, Interval, Sides, indices, mean, mean_at};
+use crate::statistics::{
+    Basis, Estimate, Inference, Interval, Intervals, Scale, Sides, indices, mean, mean_at,
+    simultaneous_level,
+};
 use crate::sweep::shape::{Knee, Pick, Place, slope, steadiness};
 use crate::sweep::{NoCurve, levels};
 
@@ -109,7 +113,7 @@ struct Trace<'a> {
     remark: String,
 }
 
-/// A curve of one resample.
+/// A curve of some of its replicates.
 struct Drawn<'a> {
     xs: &'a [f64],
     /// The values that replace the levels where a slope is computed.
@@ -138,7 +142,7 @@ impl Bench<'_> {
             Ok(expected) => expected,
             Err(reason) => return Measured::Unusable(reason),
         };
-        // The resampling draws indices of replicates at each level, and uses the same indices for every metric.
+        // The samples are indices of replicates at each level, the same for every metric.
         let samples: Vec<Vec<f64>> = traces
             .iter()
             .flat_map(|trace| &trace.numbers)
@@ -167,15 +171,62 @@ impl Bench<'_> {
             };
         }
         let statistic = |drawn: &[&[f64]]| figure(drawn).unwrap_or(f64::NAN);
-        match self.inputs.bootstrap.estimate(&samples, sides, &statistic) {
-            Some(mut estimate) => {
-                if relation.kind == Kind::Knee && is_between_levels(sweep) {
-                    reach_back(&mut estimate, &traces[0].xs, expected);
-                }
-                Measured::Estimate(estimate, sides, remark)
-            }
+        let intervals = self.inputs.intervals;
+        let estimate = match jump(
+            relation,
+            sweep,
+            &traces[0].xs,
+            statistic(&samples), expected,
+        ) {
+            None => intervals.statistic(&samples, sides, scale(relation), quotient(), &statistic),
+            Some(jump) => Some(by_replicates(
+                intervals, &traces, jump, &statistic, &samples,
+            )),
+        };
+        match estimate {
+            Some(estimate) => Measured::Estimate(estimate, sides, remark),
             None => Measured::Missing,
         }
+    }
+
+    /// The levels that a test looks at, where every curve has them. Empty where they are not known, for example
+    /// because a curve has no knee.
+    pub(super) fn levels_of(
+        &self,
+        relation: &Relation,
+        sweep: &Sweep,
+        place: &Selection,
+    ) -> Vec<f64> {
+        let mut curves = Vec::new();
+        for side in curves_of(relation) {
+            let Ok(trace) = self.trace(&side, relation, sweep, place) else {
+                return Vec::new();
+            };
+            let samples: Vec<Vec<f64>> = trace.numbers.iter().map(|n| indices(n.len())).collect();
+            let samples: Vec<&[f64]> = samples.iter().map(Vec::as_slice).collect();
+            let knee = trace.drawn(&samples, sweep).knee;
+            curves.push((trace.xs, knee));
+        }
+        let knees: Vec<f64> = curves.iter().filter_map(|(_, knee)| *knee).collect();
+        if sweep.at.needs_knee() && knees.len() < curves.len() {
+            return Vec::new();
+        }
+        let ends = knees
+            .iter()
+            .copied()
+            .reduce(f64::min)
+            .zip(knees.iter().copied().reduce(f64::max));
+        let Some((first, others)) = curves.split_first() else {
+            return Vec::new();
+        };
+        let levels = sweep
+            .at
+            .levels(&first.0, ends)
+            .into_iter()
+            .map(|i| first.0[i]);
+        levels
+            .filter(|x| others.iter().all(|(xs, _)| xs.contains(x)))
+            .collect()
     }
 
     /// The sum of the levels at which the knee is expected; 1 where no place is expected.
@@ -306,16 +357,17 @@ impl Bench<'_> {
         if pairs.is_empty() {
             return Measured::Missing;
         }
-        let strict = Bootstrap {
-            level: 1.0 - (1.0 - self.inputs.bootstrap.level) / pairs.len() as f64,
-            ..*self.inputs.bootstrap
+        let strict = Intervals {
+            level: simultaneous_level(self.inputs.intervals.level, pairs.len()),
         };
         let mut contests: BTreeMap<(&str, &str), Contest> = BTreeMap::new();
         for (one, other) in &pairs {
             let values = |side: &[(u32, f64)]| side.iter().map(|(_, v)| *v).collect::<Vec<f64>>();
             let numbers = |side: &[(u32, f64)]| side.iter().map(|(n, _)| *n).collect::<Vec<u32>>();
             let sides = Sides::of([&one.3, &other.3].map(|side| numbers(side)));
-            let ratio = strict.ratio(&values(&one.3), &values(&other.3), sides);
+            let resolution = resolution(&relation.metric);
+            let ratio = strict.ratio(&values(&one.3), &values(&other.3), sides, resolution);
+            let ratio = ratio.map(|ratio| ratio.estimate);
             let Some(ratio) = ratio.filter(|ratio| ratio.value > 0.0 && ratio.value.is_finite())
             else {
                 continue;
@@ -351,6 +403,12 @@ impl Bench<'_> {
                 .low
                 .zip(turn.high)
                 .map(|(low, high)| Interval { low, high }),
+        };
+        let estimate = Inference {
+            basis: estimate
+                .interval
+                .map(|interval| as_basis(&estimate, interval, self.inputs.intervals)),
+            estimate,
         };
         Measured::Estimate(estimate, Sides::Independent, join(&words, &remark))
     }
@@ -395,6 +453,12 @@ fn figure(kind: Kind, sweep: &Sweep, curves: &[Drawn<'_>], expected: f64) -> Res
         }
     };
     let at = |curve: &Drawn<'_>, place: Place, least: usize| -> Result<Vec<usize>, String> {
+        if matches!(place, Place::First | Place::Last) && curve.xs.len() < 2 {
+            return Err(format!(
+                "only {along} {} was measured: one level is neither the lowest nor the highest of several",
+                curve.xs[0]
+            ));
+        }
         let levels = place.levels(curve.xs, knees);
         if levels.len() >= least {
             return Ok(levels);
@@ -427,7 +491,10 @@ fn figure(kind: Kind, sweep: &Sweep, curves: &[Drawn<'_>], expected: f64) -> Res
     };
     let one = &curves[0];
     match kind {
-        Kind::Knee => Ok(knees.map_or(f64::NAN, |(low, _)| low / expected)),
+        Kind::Knee => match curves.get(1) {
+            None => Ok(knees.map_or(f64::NAN, |(low, _)| low / expected)),
+            Some(other) => ratio_of_knees(one, other, along),
+        },
         Kind::At => {
             let values: Vec<f64> = at(one, sweep.at, 1)?.iter().map(|i| one.ys[*i]).collect();
             Ok(sweep.pick.of(&values))
@@ -478,6 +545,21 @@ fn figure(kind: Kind, sweep: &Sweep, curves: &[Drawn<'_>], expected: f64) -> Res
         | Kind::Distance
         | Kind::Ranking => Ok(f64::NAN),
     }
+}
+
+/// The knee of `one` over that of `other`. A curve that still rises at its last level has not shown its knee.
+fn ratio_of_knees(one: &Drawn<'_>, other: &Drawn<'_>, along: &str) -> Result<f64, String> {
+    let knee = |curve: &Drawn<'_>| -> Result<f64, String> {
+        let last = curve.xs.last().copied();
+        match curve.knee.filter(|knee| Some(*knee) != last) {
+            Some(knee) => Ok(knee),
+            None => Err(format!(
+                "the curve still rises at {along} {}: its knee was not reached",
+                last.unwrap_or(f64::NAN)
+            )),
+        }
+    };
+    Ok(knee(one)? / knee(other)?)
 }
 
 /// The level from which `one` stays below `other`, among the levels that both have, with straight lines between
@@ -532,15 +614,132 @@ fn no_curve(problem: NoCurve) -> Measured {
     }
 }
 
-fn is_between_levels(sweep: &Sweep) -> bool {
-    sweep.knee.as_ref().is_some_and(|knee| knee.rule.is_level())
+/// The scale of a relation's estimate.
+fn scale(relation: &Relation) -> Scale {
+    match relation.kind {
+        Kind::Gain | Kind::Loss | Kind::Identity | Kind::Slope => Scale::Logarithmic,
+        _ => Scale::Linear,
+    }
 }
 
-/// Extends a knee's interval to the level before it, because the knee lies between the two levels.
-fn reach_back(estimate: &mut Estimate, xs: &[f64], expected: f64) {
-    if let Some(interval) = &mut estimate.interval {
-        let before = xs.iter().rev().find(|x| **x / expected < interval.low);
-        interval.low = before.map_or(interval.low, |x| x / expected);
+/// How a figure that jumps from one value to the next is estimated.
+#[derive(Clone, Copy)]
+struct Jump {
+    scale: Scale,
+    /// How far below and above it the true value may lie for certain, on that scale.
+    slack: (f64, f64),
+    range: Interval,
+}
+
+/// How a figure jumps; `None` when it is smooth.
+fn jump(
+    relation: &Relation,
+    sweep: &Sweep,
+    xs: &[f64],
+    value: f64,
+    expected: f64,
+) -> Option<Jump> {
+    match relation.kind {
+        Kind::Knee if sweep.knee.as_ref().is_some_and(|knee| knee.rule.is_level()) => {
+            // A knee lies between its level and the one before; of a ratio of knees, each does.
+            let (scale, slack) = match relation.right {
+                None => (Scale::Linear, (back(xs, value, expected), 0.0)),
+                Some(_) => {
+                    let step = widest_ratio(xs).ln();
+                    (Scale::Logarithmic, (step, step))
+                }
+            };
+            Some(Jump {
+                scale,
+                slack,
+                range: POSITIVE,
+            })
+        }
+        Kind::Crossing => Some(Jump {
+            scale: Scale::Linear,
+            slack: (0.0, 0.0),
+            range: POSITIVE,
+        }),
+        Kind::Monotone => Some(Jump {
+            scale: Scale::Linear,
+            slack: (0.0, 0.0),
+            range: Interval {
+                low: -1.0,
+                high: 1.0,
+            },
+        }),
+        _ => None,
+    }
+}
+
+/// How far a level is above the one before, each over what is expected; 0 for the first.
+fn back(xs: &[f64], value: f64, expected: f64) -> f64 {
+    let levels = xs.iter().rev().map(|x| x / expected);
+    let before = levels.filter(|x| *x < value).fold(f64::NEG_INFINITY, f64::max);
+    // Less by a rounding error, so that the interval does not reach below the level itself.
+    let gap = (value - before) * (1.0 - 1e-12);
+    if before.is_finite() { gap } else { 0.0 }
+}
+
+/// The largest ratio of a level to the one before.
+fn widest_ratio(xs: &[f64]) -> f64 {
+    let ratios = xs
+        .windows(2)
+        .filter(|pair| pair[0] > 0.0)
+        .map(|pair| pair[1] / pair[0]);
+    ratios.fold(1.0, f64::max)
+}
+
+const POSITIVE: Interval = Interval {
+    low: 0.0,
+    high: f64::INFINITY,
+};
+
+/// The figure of all replicates, with the interval of the figures of single replicates: of those that every level
+/// of every curve has.
+fn by_replicates(
+    intervals: Intervals,
+    traces: &[Trace<'_>],
+    jump: Jump,
+    statistic: &dyn Fn(&[&[f64]]) -> f64,
+    samples: &[&[f64]],
+) -> Inference {
+    let numbers = || traces.iter().flat_map(|trace| &trace.numbers);
+    let shared = numbers().next().into_iter().flatten().copied();
+    let shared = shared.filter(|number| numbers().all(|all| all.contains(number)));
+    let of_replicates: Vec<f64> = shared
+        .map(|number| {
+            let places: Vec<[f64; 1]> = numbers()
+                .map(|all| [all.iter().position(|own| *own == number).unwrap_or(0) as f64])
+                .collect();
+            let places: Vec<&[f64]> = places.iter().map(|place| &place[..]).collect();
+            statistic(&places)
+        })
+        .collect();
+    let value = statistic(samples);
+    intervals.replications(value, &of_replicates, jump.scale, jump.slack, jump.range)
+}
+
+/// An interval that several comparisons gave, as if it were that of one estimate.
+fn as_basis(estimate: &Estimate, interval: Interval, intervals: Intervals) -> Basis {
+    let normal = Basis {
+        n: estimate.n,
+        centre: estimate.value.ln(),
+        error: 0.0,
+        freedom: 1.0,
+        floor: 1.0,
+        slack: (0.0, 0.0),
+        logarithmic: true,
+        range: POSITIVE,
+    };
+    // Half of it on the logarithmic scale, in units of what an error of 1 would give.
+    let unit = (normal.interval(intervals.level).high / estimate.value).ln();
+    let half = (estimate.value / interval.low)
+        .max(interval.high / estimate.value)
+        .ln();
+    Basis {
+        floor: half / unit,
+        ..normal
     }
 }
 

@@ -48,6 +48,11 @@ fn of_claims(digest: &Digest<'_>, era: &str) -> Markup {
             "holds with a smaller amount",
             "hold with a smaller amount",
         ),
+        (
+            of(Verdict::Equal),
+            "shows no difference",
+            "show no difference",
+        ),
         (of(Verdict::Reversed), "is reversed", "are reversed"),
         (of(Verdict::Undecided), "is undecided", "are undecided"),
     ]

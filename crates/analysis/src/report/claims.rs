@@ -89,6 +89,7 @@ fn class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Holds => "holds",
         Verdict::HoldsWeaker => "weaker",
+        Verdict::Equal => "equal",
         Verdict::Undecided => "undecided",
         Verdict::Reversed => "reversed",
         Verdict::NotTested => "untested",
@@ -113,6 +114,16 @@ fn one(claim: &ClaimResult, eras: &[String]) -> Markup {
             }
             @for verdict in claim.eras.iter().filter(|verdict| !verdict.remark.is_empty()) {
                 p.remark { "era " (verdict.era) ": " (verdict.remark) "." }
+            }
+            @for variant in &claim.variants {
+                p.remark {
+                    "Read otherwise since " (variant.date) ", " (variant.name) ": "
+                    @for verdict in &variant.eras {
+                        "era " (verdict.era) " "
+                        span class={ "badge " (class(verdict.verdict)) } { (verdict.text()) } " "
+                    }
+                    (variant.reason)
+                }
             }
             @for label in labels { div.scroll { (test(claim, label, eras)) } }
         }
@@ -318,13 +329,7 @@ mod tests {
 
     #[test]
     fn every_verdict_has_a_class_of_its_own() {
-        let all = [
-            Verdict::Holds,
-            Verdict::HoldsWeaker,
-            Verdict::Undecided,
-            Verdict::Reversed,
-            Verdict::NotTested,
-        ];
+        let all = Verdict::ALL;
         for (index, verdict) in all.into_iter().enumerate() {
             for other in &all[..index] {
                 assert_ne!(class(verdict), class(*other));

@@ -5,7 +5,6 @@ use maud::{Markup, html};
 
 use super::svg::{Scale, xy};
 use crate::digest::Digest;
-use crate::statistics::coverage_text;
 use crate::sweep::{CurveResult, Line, PanelResult};
 
 const PANEL: f64 = 300.0;
@@ -40,7 +39,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
             "Means over valid replicates, with the interval shaded where there are at least two. A ring "
             "marks a line's knee. Every point stands in " a href="curves.csv" { "curves.csv" } "."
         }
-        @for curve in digest.measured_curves() { (figure(curve, digest.bootstrap.level, name_era)) }
+        @for curve in digest.measured_curves() { (figure(curve, digest.intervals.level, name_era)) }
         @if !missing.is_empty() {
             p.remark { "Not measured in this run: " (missing.join(", ")) "." }
         }
@@ -57,9 +56,10 @@ fn figure(curve: &CurveResult, level: f64, name_era: bool) -> Markup {
     let columns = panels.len().min(ACROSS);
     let (step, drop) = (LEFT + PANEL + RIGHT, TOP + HEIGHT + BOTTOM);
     let (width, height) = (step * columns as f64, drop * rows as f64);
-    let estimates = curve.points().filter_map(|point| point.estimate);
-    let intervals = estimates.filter(|estimate| estimate.interval.is_some());
-    let covered = coverage_text(intervals.map(|estimate| estimate.n), level);
+    let mut estimates = curve.points().filter_map(|point| point.estimate);
+    let covered = estimates
+        .any(|estimate| estimate.interval.is_some())
+        .then(|| format!("{} %", (level * 100.0).round()));
     html! {
         figure.chart.curve id={ (curve.id) "-" (curve.era) } {
             h3 {

@@ -12,46 +12,7 @@ use fathometer_model::Seed;
 use serde::{Deserialize, Serialize};
 
 use super::distributions::{normal_cdf, normal_quantile, student_t_quantile};
-use super::{mean, quantile_of_sorted};
-
-/// The default nominal level of intervals.
-pub const LEVEL: f64 = 0.95;
-
-/// From `low` to `high`, both included.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
-    /// The lower end.
-    pub low: f64,
-    /// The upper end; never below the lower.
-    pub high: f64,
-}
-
-impl Interval {
-    /// Whether the interval contains the value.
-    pub fn contains(self, value: f64) -> bool {
-        (self.low..=self.high).contains(&value)
-    }
-}
-
-/// An estimate with its number of replicates and its interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Estimate {
-    /// Number of replicates; for two unpaired sides, that of the smaller side.
-    pub n: usize,
-    /// The statistic of the original samples.
-    pub value: f64,
-    /// The interval; `None` with fewer than two replicates, and when the resampled statistic is not always
-    /// finite (a ratio whose denominator can be zero).
-    pub interval: Option<Interval>,
-}
-
-impl Estimate {
-    /// The longer half of the interval around the value.
-    pub fn half_length(&self) -> Option<f64> {
-        let interval = self.interval?;
-        Some((self.value - interval.low).max(interval.high - self.value))
-    }
-}
+use super::{Estimate, Interval, LEVEL, Sides, mean, quantile_of_sorted};
 
 /// How an interval is computed from the distribution of the resampled statistic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,30 +29,6 @@ pub enum IntervalMethod {
     /// samples as in SciPy's `bootstrap`). Better for skewed statistics, but for few replicates as short as the
     /// percentile interval.
     Bca,
-}
-
-/// Whether the two sides of a comparison are resampled together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Sides {
-    /// Value i of one side and value i of the other come from the same random numbers, and are drawn together.
-    Paired,
-    /// Each side is drawn independently.
-    Independent,
-}
-
-impl Sides {
-    /// Paired if all samples have the same replicates; each item is the replicates' numbers of one sample.
-    ///
-    /// Replicates of the same number used the same random numbers, whatever their cell.
-    pub(crate) fn of<T: PartialEq>(numbers: impl IntoIterator<Item = T>) -> Sides {
-        let mut numbers = numbers.into_iter();
-        let first = numbers.next();
-        match numbers.all(|other| first.as_ref() == Some(&other)) {
-            true => Sides::Paired,
-            false => Sides::Independent,
-        }
-    }
 }
 
 /// The indices of a sample, for statistics that use the same resampled replicates of several metrics:
@@ -250,7 +187,7 @@ impl Bootstrap {
 /// of the normal distribution.
 fn expanded_tail(tail: f64, n: usize) -> f64 {
     let n = n as f64;
-    let student = student_t_quantile(tail, n as u32 - 1);
+    let student = student_t_quantile(tail, n - 1.0);
     normal_cdf((n / (n - 1.0)).sqrt() * student)
 }
 

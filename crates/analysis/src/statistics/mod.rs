@@ -1,22 +1,39 @@
-//! Statistics over replicates: descriptions of one sample, and bootstrap intervals for means,
-//! differences and ratios of means.
+//! Statistics over replicates: descriptions of one sample, intervals, and several verdicts at once.
 //!
-//! A cell has few replicates (the paper ran five), so nothing here assumes a normal limit. Every random choice
-//! comes from a [`Seed`](fathometer_model::Seed) of the caller: the same records give the same interval on
-//! every machine. The module does not depend on what was measured.
+//! A cell has few replicates, so nothing here assumes a normal limit. Every random choice comes from a
+//! [`Seed`](fathometer_model::Seed) of the caller: the same records give the same interval on every machine. The
+//! module does not depend on what was measured.
 //!
 //! - [`Summary`]: n, mean, median, standard deviation, extremes
-//! - [`Bootstrap`]: resampling, with three methods for the interval
-//! - [`coverage`]: the coverage of an interval from few replicates
+//! - [`Intervals`]: means, differences, ratios and other figures of few replicates, by Student's t;
+//!   [`Basis`]: what such an interval rests on
+//! - [`quantile_interval`]: medians and percentiles, by order statistics
+//! - [`simultaneous_level`], [`benjamini_yekutieli`]: several intervals, or several verdicts, at once
+//! - [`Looks`]: looking at verdicts while replicates are still added
+//! - [`simulation`]: what the intervals cover
+//! - [`Bootstrap`]: resampling, for samples that are large enough for it; [`coverage`]: what it covers
 //! - `distributions`: the normal distribution and Student's t, as far as the intervals need them
 
+mod basis;
 mod bootstrap;
 mod coverage;
 mod distributions;
+mod interval;
+mod multiple;
+mod order;
+pub mod simulation;
+mod stopping;
+mod student;
 
-pub use bootstrap::{Bootstrap, Estimate, Interval, IntervalMethod, LEVEL, Sides};
+pub use basis::{Basis, Inference, Resolution};
+pub use bootstrap::{Bootstrap, IntervalMethod};
 pub(crate) use bootstrap::{indices, mean_at};
 pub use coverage::{coverage, coverage_text, enough_replicates};
+pub use interval::{Estimate, Interval, LEVEL, Sides};
+pub use multiple::{adjusted, benjamini_yekutieli, simultaneous_level};
+pub use order::{QuantileInterval, least_for_quantile, quantile_interval};
+pub use stopping::Looks;
+pub use student::{Intervals, Scale};
 
 /// The description of one sample.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -16,6 +16,7 @@ use crate::Error;
 use crate::claims::Claim;
 use crate::closeness::{Acceptance, Explanation};
 use crate::published::Published;
+use crate::published_claims::PublishedClaims;
 use crate::selection::Factor;
 use crate::sweep::Curve;
 use crate::tables::{Column, Layout, Table};
@@ -64,6 +65,8 @@ pub struct StudyData {
     pub published: Published,
     /// The claims.
     pub claims: Vec<Claim>,
+    /// The claims as they were published; may be empty.
+    pub published_claims: PublishedClaims,
 }
 
 /// The description of a study.
@@ -195,9 +198,43 @@ impl StudyData {
             definitions: file.definition,
             published: Published::parse(sources.figures)?,
             claims: claims.claim,
+            published_claims: PublishedClaims::default(),
         };
         study.check()?;
         Ok(study)
+    }
+
+    /// The study with the text of `claims-published.csv`: the claims as they were published.
+    ///
+    /// # Errors
+    /// When the text does not have its format, a row has no claim, or a claim names a row that does not exist.
+    pub fn with_published_claims(mut self, text: &str) -> Result<StudyData, Error> {
+        let published = PublishedClaims::parse(text)?;
+        for claim in &self.claims {
+            if let Some(row) = claim
+                .row
+                .as_ref()
+                .filter(|row| published.row(row).is_none())
+            {
+                let message = format!("claim {}: no published claim is called {row:?}", claim.id);
+                return Err(Error::study(CLAIMS, message));
+            }
+        }
+        for row in &published.rows {
+            if !self
+                .claims
+                .iter()
+                .any(|claim| claim.row.as_ref() == Some(&row.id))
+            {
+                let message = format!(
+                    "the published claim {} has no claim with row = {:?}",
+                    row.id, row.id
+                );
+                return Err(Error::study(CLAIMS, message));
+            }
+        }
+        self.published_claims = published;
+        Ok(self)
     }
 
     /// The data for a study without such files: every cell is listed, with these columns, and nothing is
@@ -223,6 +260,7 @@ impl StudyData {
             definitions: Vec::new(),
             published: Published::default(),
             claims: Vec::new(),
+            published_claims: PublishedClaims::default(),
         }
     }
 

@@ -6,9 +6,10 @@ use super::{
     Curve, CurvePoint, CurveResult, Fit, Line, NoCurve, Panel, PanelResult, PublishedLine, levels,
 };
 use crate::inputs::Inputs;
+use crate::resolution::{quotient, resolution};
 use crate::run::{Cell, CellState};
 use crate::selection::{Selection, differing_factors, number};
-use crate::statistics::{Sides, indices, mean, mean_at};
+use crate::statistics::{Scale, Sides, indices, mean, mean_at};
 
 /// Every curve in every era of the run, in the order of the curves, then of the eras. A curve without measured
 /// points is included ([`CurveResult::is_measured`]).
@@ -153,7 +154,7 @@ impl Builder<'_> {
                 both.push((xs, ys));
             }
         }
-        // The resampling draws indices of replicates in each cell, and uses the same indices for both metrics.
+        // The samples are indices of replicates in each cell, the same for both metrics.
         let places: Vec<Vec<f64>> = numbers.iter().map(|n| indices(n.len())).collect();
         let sides = Sides::of(&numbers);
         let means = |drawn: &[&[f64]]| -> (Vec<f64>, Vec<f64>) {
@@ -164,10 +165,13 @@ impl Builder<'_> {
         };
         let samples: Vec<&[f64]> = places.iter().map(Vec::as_slice).collect();
         let (xs, ys) = means(&samples);
-        let slope = self.inputs.bootstrap.estimate(&samples, sides, &|drawn| {
+        let slope_of = |drawn: &[&[f64]]| {
             let (xs, ys) = means(drawn);
             slope(&xs, &ys)
-        })?;
+        };
+        let intervals = self.inputs.intervals;
+        let slope = intervals.statistic(&samples, sides, Scale::Linear, quotient(), &slope_of)?;
+        let slope = slope.estimate;
         slope.value.is_finite().then(|| Fit {
             intercept: mean(&ys) - slope.value * mean(&xs),
             slope,
@@ -197,7 +201,8 @@ impl Builder<'_> {
             }
         };
         let values: Vec<f64> = cell.values(metric).into_iter().map(|(_, v)| v).collect();
-        let estimate = self.inputs.bootstrap.mean(&values);
+        let mean = self.inputs.intervals.mean(&values, resolution(metric));
+        let estimate = mean.map(|mean| mean.estimate);
         (estimate.is_some() || cell.state() == CellState::Invalid).then_some(CurvePoint {
             x,
             level: x,

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::inputs::Inputs;
 use crate::published::Published;
+use crate::resolution::resolution;
 use crate::run::CellState;
 use crate::selection::{Selection, Unresolved};
 use crate::statistics::{Estimate, Interval, Sides};
@@ -140,8 +141,12 @@ impl Builder<'_> {
         };
         let ((numbers, one), (others, base)) = (values(one)?, values(base)?);
         let sides = Sides::of([numbers, others]);
-        let ratio = self.inputs.bootstrap.ratio(&one, &base, sides);
-        ratio.filter(|ratio| ratio.value.is_finite())
+        let resolution = resolution(&column.metric);
+        let ratio = self
+            .inputs
+            .intervals
+            .ratio(&one, &base, sides, resolution)?;
+        Some(ratio.estimate).filter(|ratio| ratio.value.is_finite())
     }
 
     /// The figure of a place, in percent of the figure of the row `whole` if there is one.
@@ -186,7 +191,11 @@ impl Builder<'_> {
         };
         let values: Vec<f64> = column.values(cell).into_iter().map(|(_, v)| v).collect();
         let estimate = match whole {
-            None => self.inputs.bootstrap.mean(&values),
+            None => {
+                let resolution = resolution(&column.metric);
+                let mean = self.inputs.intervals.mean(&values, resolution);
+                mean.map(|mean| mean.estimate)
+            }
             Some(whole) => self
                 .ratio(selection, &selection.with(&whole.select), column)
                 .map(percent),

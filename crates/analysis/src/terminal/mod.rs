@@ -241,7 +241,18 @@ fn claims(digest: &Digest<'_>, is_quick: bool) -> String {
             }
         }
         if !is_quick {
-            text.push_str(&evidence(&claim.eras, &claim.published));
+            let published = match claim.bound.is_empty() {
+                true => claim.published.clone(),
+                false => format!("{}; bound: {}", claim.published, claim.bound),
+            };
+            text.push_str(&evidence(&claim.eras, &published));
+        }
+        for variant in &claim.variants {
+            let verdicts = variant.eras.iter();
+            let verdicts = verdicts.map(|verdict| format!("{} {}", verdict.era, verdict.text()));
+            let verdicts = verdicts.collect::<Vec<_>>().join(", ");
+            let line = format!("{} ({}): {verdicts}", variant.name, variant.date);
+            text.push_str(&hanging("       read otherwise: ", &line, WIDTH));
         }
     }
     if !untested.is_empty() {

@@ -58,27 +58,33 @@ fn replicates_that_share_their_noise_are_compared_pair_by_pair() {
     });
     let paired = verdict_of(&fixture, &study, "N03");
     assert_eq!(paired.verdict, Verdict::Holds);
-    let jigsaw = part(&paired, "wan embedded-jigsaw");
-    assert_eq!((jigsaw.n, jigsaw.sides), (5, Sides::Paired));
-    let interval = jigsaw.interval.unwrap();
-    assert!((interval.low - 1.5).abs() < 1e-9 && (interval.high - 1.5).abs() < 1e-9);
+    let httpd = part(&paired, "wan httpd");
+    assert_eq!((httpd.n, httpd.sides), (5, Sides::Paired));
+    let interval = httpd.interval.unwrap();
+    // What is left is the resolution of a time.
+    assert!(interval.low < 1.5 && 1.5 < interval.high);
+    assert!(interval.high - interval.low < 0.001, "{interval:?}");
 
     // One replicate of one side is invalid: the numbers no longer agree, and the interval is wide.
     let cell = [
         ("policy", "h1.1"),
         ("path", "wan"),
         ("visit", "first"),
-        ("server", "embedded-jigsaw"),
+        ("server", "httpd"),
     ];
     fixture.invalidate(&cell, &[4], "made up");
     let unpaired = verdict_of(&fixture, &study, "N03");
     assert_eq!(unpaired.verdict, Verdict::Undecided);
     assert_eq!(unpaired.leaning, Some(Verdict::Holds));
-    assert_eq!(unpaired.remark, "of 3 tests: holds 2, undecided 1");
+    assert!(unpaired.replicates_to_decide.is_some_and(|n| n > 5));
+    // The servers whose service times are the paper's own count for nothing.
     let jigsaw = part(&unpaired, "wan embedded-jigsaw");
-    assert_eq!((jigsaw.n, jigsaw.sides), (4, Sides::Independent));
+    assert!(jigsaw.calibrated && !jigsaw.counts);
+    assert_eq!(jigsaw.verdict, Verdict::Holds);
+    let httpd = part(&unpaired, "wan httpd");
+    assert_eq!((httpd.n, httpd.sides), (4, Sides::Independent));
     assert!(
-        jigsaw
+        httpd
             .remark
             .starts_with("1 of 5 replicates of h1.1 first wan")
     );
@@ -124,7 +130,8 @@ fn a_contrast_is_a_ratio_over_the_same_ratio_elsewhere() {
     assert_eq!((part.n, part.sides), (5, Sides::Paired));
     let interval = part.interval.unwrap();
     assert!((part.value.unwrap() - 1.25).abs() < 1e-9);
-    assert!((interval.low - 1.25).abs() < 1e-9 && (interval.high - 1.25).abs() < 1e-9);
+    assert!(interval.low < 1.25 && 1.25 < interval.high);
+    assert!(interval.high - interval.low < 0.001, "{interval:?}");
 
     // Without the cells of the contrast, nothing can be judged.
     fixture.keep(|r| r.cell.level("path") == Some("wan"));
@@ -198,8 +205,8 @@ fn one_buffer_that_stalls_is_enough_and_none_may_without_nagle() {
         verdict_of(&fixture, &study, "N11").verdict,
         Verdict::Reversed
     );
-    // Stalls also without Nagle, but fewer: this is not what the claim states.
-    stalls(&mut fixture, &["128", "1024"], 1.0);
+    // Stalls also without Nagle: this is not what the claim states.
+    stalls(&mut fixture, &["128", "1024"], 2.0);
     let verdict = verdict_of(&fixture, &study, "N11");
     assert_eq!(verdict.verdict, Verdict::Reversed);
 }

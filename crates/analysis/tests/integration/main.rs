@@ -5,6 +5,7 @@ mod barford;
 mod common;
 mod judging;
 mod load;
+mod pages;
 mod report;
 mod retrieval_trace;
 mod scipy;

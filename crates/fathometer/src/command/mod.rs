@@ -19,6 +19,7 @@ pub mod bottleneck;
 pub mod completions;
 pub mod doctor;
 pub mod fetch;
+pub mod ledger;
 pub mod list;
 pub mod load;
 pub mod pack;
@@ -27,6 +28,7 @@ pub mod report;
 pub mod schemas;
 pub mod serve;
 pub mod site;
+pub mod statistics;
 pub mod study;
 pub mod trace;
 pub mod unpack;
@@ -90,6 +92,10 @@ enum Command {
     Unpack(unpack::UnpackArguments),
     /// Show the results of a run again: tables, claims, and report.html
     Report(report::ReportArguments),
+    /// Show which claims of the papers hold, over several runs
+    Ledger(ledger::LedgerArguments),
+    /// Show what the intervals of this program cover
+    Statistics(statistics::StatisticsArguments),
     /// List studies, paths, eras, servers and workloads
     List(list::ListArguments),
     /// Test what this machine can and cannot do
@@ -118,6 +124,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Pack(arguments) => pack::run(&arguments),
         Command::Unpack(arguments) => unpack::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Ledger(arguments) => ledger::run(&arguments),
+        Command::Statistics(arguments) => statistics::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use fathometer_analysis::claims;
 use fathometer_analysis::run::{Cell, Mode, Run, RunInfo};
-use fathometer_analysis::statistics::Bootstrap;
+use fathometer_analysis::statistics::Intervals;
 use fathometer_analysis::study::{StudyData, StudySources};
 use fathometer_lab::data::embedded;
 use fathometer_model::{PathCertificate, ReplicateRecord, Seed, Validity};
@@ -69,13 +69,6 @@ fn everything(mode: Mode) -> Run {
     }
 }
 
-fn bootstrap() -> Bootstrap {
-    Bootstrap {
-        resamples: 10,
-        ..Bootstrap::new(Seed(1))
-    }
-}
-
 /// The terminal shows the short form of a table.
 #[test]
 fn every_table_has_a_short_form() {
@@ -106,7 +99,7 @@ fn every_level_that_is_run_is_declared_where_it_is_shown() {
 #[test]
 fn every_panel_of_every_curve_has_cells_and_one_for_each_point() {
     let (run, data) = (everything(Mode::Full), data());
-    for curve in data.curve_results(&run, &bootstrap()) {
+    for curve in data.curve_results(&run, Intervals::default()) {
         let remarks = curve.remarks();
         assert!(remarks.is_empty(), "{}: {remarks:?}", curve.id);
         for panel in &curve.panels {
@@ -118,8 +111,8 @@ fn every_panel_of_every_curve_has_cells_and_one_for_each_point() {
 #[test]
 fn the_papers_figures_have_something_in_a_quick_run_too() {
     let (run, data) = (everything(Mode::Quick), data());
-    let curves = data.curve_results(&run, &bootstrap());
-    let tables = data.table_results(&run, &bootstrap());
+    let curves = data.curve_results(&run, Intervals::default());
+    let tables = data.table_results(&run, Intervals::default());
     let curves = curves.iter().filter(|curve| curve.is_measured());
     let tables = tables.iter().filter(|table| table.is_measured());
     let shown: BTreeSet<&str> = curves
@@ -137,7 +130,7 @@ fn the_papers_figures_have_something_in_a_quick_run_too() {
 #[test]
 fn published_figures_of_the_tables_stand_beside_measured_ones() {
     let (run, data) = (everything(Mode::Quick), data());
-    let tables = data.table_results(&run, &bootstrap());
+    let tables = data.table_results(&run, Intervals::default());
     let published = |id: &str| -> Vec<f64> {
         let table = tables.iter().find(|table| table.id == id).unwrap();
         let data = table.rows.iter().flat_map(|row| row.data.iter().flatten());
@@ -152,7 +145,7 @@ fn published_figures_of_the_tables_stand_beside_measured_ones() {
 fn every_test_of_every_claim_has_cells() {
     let data = data();
     for mode in [Mode::Quick, Mode::Full] {
-        for claim in data.claim_results(&everything(mode), &bootstrap()) {
+        for claim in data.claim_results(&everything(mode), Intervals::default()) {
             let era = &claim.eras[0];
             let labels: BTreeSet<&str> = era.parts.iter().map(|p| p.label.as_str()).collect();
             for label in labels {

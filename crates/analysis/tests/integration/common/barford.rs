@@ -148,7 +148,7 @@ fn info(mode: Mode) -> RunInfo {
 
 /// Number of files per page, and of pages per persistent connection.
 pub const FILES: f64 = 1.5;
-pub const PAGES: f64 = 3.65;
+pub const PAGES: f64 = 3.87;
 /// The memory cost of a connection for a server with one process per connection, in kB.
 pub const IDLE_KB: f64 = 81.0;
 pub const ACTIVE_KB: f64 = 378.0;
@@ -247,6 +247,7 @@ fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
         ("throughput_kB_per_s", rate * payload / 1e3),
         ("connections_per_s", rate * opened * noise("opened", 0.004)),
         ("exchanges_per_s", rate),
+        ("pages_per_s", rate / FILES),
         ("response_mean_ms", response),
         ("response_p50_ms", response * 0.7),
         ("response_p98_ms", response * 4.0),

@@ -1,0 +1,249 @@
+//! From an estimate and the bounds to a verdict.
+//!
+//! A verdict stands at a level when the interval of that level lies on one side of the bounds concerned. To lie
+//! wholly inside `[low, high]` is to exclude both ends: the two one-sided tests of equivalence (D. J. Schuirmann,
+//! "A comparison of the two one-sided tests procedure and the power approach", Journal of Pharmacokinetics and
+//! Biopharmaceutics 15, 1987), here at the interval's own level, which is stricter than theirs.
+
+use super::{Bound, Kind, Position, Relation, Test, Verdict};
+use crate::statistics::{Basis, Interval, Resolution};
+
+/// Ratios within this of 1 count as equal, if the test says nothing else.
+const EQUAL: &str = "0.971..1.03";
+
+/// The bounds of a test in one environment.
+pub(super) struct Bounds<'a> {
+    pub(super) holds: Bound,
+    /// The weaker bound, with its own estimate; the estimate is `None` when it could not be measured.
+    pub(super) weaker: Option<(&'a Bound, Option<(Option<Basis>, f64)>)>,
+    pub(super) equal: Option<Bound>,
+}
+
+impl<'a> Bounds<'a> {
+    /// The bounds of a test without the weaker one, whose estimate is not known yet.
+    pub(super) fn of(test: &Test, resolution: Resolution) -> Bounds<'a> {
+        Bounds {
+            // A count equals a number when it is less than one from it: `= 0` means none.
+            holds: test.holds.resolved(resolution),
+            weaker: None,
+            equal: equal(test),
+        }
+    }
+
+    /// The verdict that the interval of this level supports.
+    pub(super) fn verdict(&self, basis: Option<Basis>, level: f64) -> Verdict {
+        let of = |basis: Option<Basis>| basis.map(|basis| basis.interval(level));
+        let weaker = self.weaker.as_ref().map(|(bound, estimate)| {
+            let interval = estimate.and_then(|(basis, _)| of(basis));
+            interval.map(|interval| bound.position(interval))
+        });
+        self.decide(of(basis), weaker)
+    }
+
+    /// The verdict of the estimate alone.
+    pub(super) fn leaning(&self, value: f64) -> Verdict {
+        let point = |value: f64| Interval {
+            low: value,
+            high: value,
+        };
+        let weaker = self.weaker.as_ref().map(|(bound, estimate)| {
+            let value = estimate.map(|(_, value)| value).filter(|v| v.is_finite());
+            value.map(|value| bound.position(point(value)))
+        });
+        self.decide(Some(point(value)).filter(|_| value.is_finite()), weaker)
+    }
+
+    /// For `weaker`, the outer `None` means that there is no weaker bound, and the inner `None` that it could not
+    /// be measured.
+    fn decide(&self, interval: Option<Interval>, weaker: Option<Option<Position>>) -> Verdict {
+        let Some(interval) = interval else {
+            return Verdict::Undecided;
+        };
+        let holds = self.holds.position(interval);
+        if holds == Position::Inside {
+            return Verdict::Holds;
+        }
+        let is_equal = |equal: &Bound| equal.position(interval) == Position::Inside;
+        if self.equal.as_ref().is_some_and(is_equal) {
+            return Verdict::Equal;
+        }
+        match (holds, weaker) {
+            (Position::Outside, None) => Verdict::Reversed,
+            (_, None | Some(None) | Some(Some(Position::Across))) => Verdict::Undecided,
+            (_, Some(Some(Position::Inside))) => Verdict::HoldsWeaker,
+            (_, Some(Some(Position::Outside))) => Verdict::Reversed,
+        }
+    }
+
+    /// What the interval excludes when a verdict stands: estimates, each with the values concerned.
+    fn excluded(&self, verdict: Verdict, basis: Option<Basis>) -> Vec<(Basis, f64)> {
+        let ends = |bound: &Bound| {
+            let ends = [bound.low, bound.high];
+            ends.into_iter()
+                .filter(|end| end.is_finite())
+                .collect::<Vec<f64>>()
+        };
+        let weaker = self.weaker.as_ref().and_then(|(bound, estimate)| {
+            let (basis, _) = (*estimate)?;
+            Some((basis?, *bound))
+        });
+        let (basis, ends) = match (verdict, weaker) {
+            (Verdict::Holds, _) => (basis, ends(&self.holds)),
+            (Verdict::Equal, _) => (basis, self.equal.as_ref().map(ends).unwrap_or_default()),
+            (Verdict::HoldsWeaker, Some((basis, bound))) => (Some(basis), ends(bound)),
+            (Verdict::Reversed, Some((basis, bound))) => (Some(basis), nearest(bound, basis)),
+            (Verdict::Reversed, None) => (
+                basis,
+                basis.map(|b| nearest(&self.holds, b)).unwrap_or_default(),
+            ),
+            _ => (None, Vec::new()),
+        };
+        let basis = basis.into_iter();
+        basis
+            .flat_map(|basis| ends.iter().map(move |end| (basis, *end)))
+            .collect()
+    }
+
+    /// The largest probability of error at which a verdict would not stand.
+    pub(super) fn p_value(&self, verdict: Verdict, basis: Option<Basis>) -> Option<f64> {
+        let excluded = self.excluded(verdict, basis);
+        excluded
+            .iter()
+            .map(|(basis, value)| basis.p_value(*value))
+            .reduce(f64::max)
+    }
+
+    /// About how many replicates it takes until a verdict stands.
+    pub(super) fn replicates(
+        &self,
+        verdict: Verdict,
+        basis: Option<Basis>,
+        level: f64,
+    ) -> Option<u64> {
+        let excluded = self.excluded(verdict, basis);
+        if excluded.is_empty() {
+            return None;
+        }
+        let needed = excluded
+            .iter()
+            .map(|(basis, value)| basis.replicates_to_exclude(*value, level));
+        needed.collect::<Option<Vec<u64>>>()?.into_iter().max()
+    }
+}
+
+/// The end of a bound that an interval outside of it excludes.
+fn nearest(bound: &Bound, basis: Basis) -> Vec<f64> {
+    let centre = if basis.logarithmic {
+        basis.centre.exp()
+    } else {
+        basis.centre
+    };
+    let ends = [bound.low, bound.high]
+        .into_iter()
+        .filter(|end| end.is_finite());
+    let nearest = ends.min_by(|a, b| (a - centre).abs().total_cmp(&(b - centre).abs()));
+    nearest.into_iter().collect()
+}
+
+/// The range in which the sides count as equal; `None` where the claim itself allows that they are.
+fn equal(test: &Test) -> Option<Bound> {
+    let default = || EQUAL.parse().ok().filter(|_| is_ratio(&test.relation));
+    let equal = test.equal.clone().or_else(default)?;
+    let neutral = if is_ratio(&test.relation) { 1.0 } else { 0.0 };
+    (!test.holds.contains(neutral)).then_some(equal)
+}
+
+/// Whether 1 means that the two sides are equal.
+fn is_ratio(relation: &Relation) -> bool {
+    match relation.kind {
+        Kind::Ratio | Kind::Contrast | Kind::Gain | Kind::Loss => true,
+        Kind::Slope => relation.right.is_some(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::{Intervals, Resolution};
+
+    const EXACT: Resolution = Resolution {
+        absolute: 0.0,
+        relative: 0.0,
+    };
+
+    fn bounds<'a>(holds: &str, weaker: Option<&'a Bound>, equal: Option<&str>) -> Bounds<'a> {
+        Bounds {
+            holds: holds.parse().unwrap(),
+            weaker: weaker.map(|bound| (bound, None)),
+            equal: equal.map(|text| text.parse().unwrap()),
+        }
+    }
+
+    fn judged(holds: &str, weaker: Option<&str>, low: f64, high: f64) -> Verdict {
+        let weaker: Option<Bound> = weaker.map(|text| text.parse().unwrap());
+        let bounds = bounds(holds, weaker.as_ref(), Some(EQUAL));
+        let interval = Interval { low, high };
+        let weaker = weaker.as_ref().map(|bound| Some(bound.position(interval)));
+        bounds.decide(Some(interval), weaker)
+    }
+
+    #[test]
+    fn an_interval_gives_the_strongest_verdict_it_supports() {
+        let ratio = |low, high| judged(">= 2", Some("> 1"), low, high);
+        assert_eq!(ratio(2.4, 2.6), Verdict::Holds);
+        assert_eq!(ratio(1.9, 2.1), Verdict::HoldsWeaker);
+        assert_eq!(ratio(1.2, 1.3), Verdict::HoldsWeaker);
+        assert_eq!(ratio(0.9, 1.1), Verdict::Undecided);
+        assert_eq!(ratio(0.9, 2.1), Verdict::Undecided);
+        assert_eq!(ratio(0.8, 0.9), Verdict::Reversed);
+        // Nothing of the claim is left where the sides differ by less than 3 %.
+        assert_eq!(ratio(0.98, 1.02), Verdict::Equal);
+        assert_eq!(ratio(1.01, 1.02), Verdict::Equal);
+        assert_eq!(ratio(0.98, 0.99), Verdict::Equal);
+        assert_eq!(ratio(0.98, 1.04), Verdict::Undecided);
+    }
+
+    #[test]
+    fn without_a_weaker_bound_missing_it_is_a_reversal() {
+        assert_eq!(judged("> 5", None, 6.0, 7.0), Verdict::Holds);
+        assert_eq!(judged("> 5", None, 4.0, 6.0), Verdict::Undecided);
+        assert_eq!(judged("> 5", None, 3.0, 4.0), Verdict::Reversed);
+    }
+
+    #[test]
+    fn a_weaker_bound_that_was_not_measured_decides_nothing() {
+        let weaker: Bound = "> 1".parse().unwrap();
+        let bounds = bounds(">= 2", Some(&weaker), None);
+        assert_eq!(bounds.verdict(None, 0.95), Verdict::Undecided);
+        let interval = Interval {
+            low: 0.1,
+            high: 0.2,
+        };
+        assert_eq!(
+            bounds.decide(Some(interval), Some(None)),
+            Verdict::Undecided
+        );
+    }
+
+    #[test]
+    fn the_p_value_is_the_level_at_which_the_verdict_ends() {
+        let sample = [2.4, 2.6, 2.5, 2.7];
+        let mean = Intervals::default().mean(&sample, EXACT).unwrap();
+        let bounds = bounds("2..3", None, None);
+        let p = bounds.p_value(Verdict::Holds, mean.basis).unwrap();
+        assert!(p > 1e-4 && p < 0.05, "{p}");
+        assert_eq!(bounds.verdict(mean.basis, 1.0 - 1.01 * p), Verdict::Holds);
+        assert_eq!(
+            bounds.verdict(mean.basis, 1.0 - 0.99 * p),
+            Verdict::Undecided
+        );
+        let far = Intervals::default().mean(&[1.0, 1.1, 1.2], EXACT).unwrap();
+        let p = bounds.p_value(Verdict::Reversed, far.basis).unwrap();
+        assert_eq!(bounds.verdict(far.basis, 1.0 - 1.01 * p), Verdict::Reversed);
+        assert_eq!(
+            bounds.verdict(far.basis, 1.0 - 0.99 * p),
+            Verdict::Undecided
+        );
+    }
+}

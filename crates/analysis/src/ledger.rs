@@ -1,0 +1,371 @@
+//! All claims of all papers over several runs: which published findings still hold.
+//!
+//! One row is the verdict of one run on one claim in one era. Many verdicts at 95 % are wrong somewhere, so a verdict
+//! stands in the ledger only if it stands at a false discovery rate of 5 % over the whole ledger. The procedure is
+//! that of Benjamini and Yekutieli, because verdicts depend on each other in unknown ways: claims share cells, and a
+//! claim may follow from another. (Hochberg's step-up procedure needs a positive dependence that nothing here
+//! ensures.)
+
+mod text;
+
+use serde::Serialize;
+
+use crate::claims::{ClaimResult, EraVerdict, Part, Verdict};
+use crate::run::Run;
+use crate::statistics::{Interval, Intervals, adjusted};
+use crate::study::StudyData;
+
+/// The expected share of wrong verdicts among those that stand.
+pub const FALSE_DISCOVERIES: f64 = 0.05;
+
+/// A run of a paper's study.
+#[derive(Debug)]
+pub struct JudgedRun<'a> {
+    /// Its name: that of its folder.
+    pub name: String,
+    /// The study's short name, as in `nielsen97`.
+    pub study: String,
+    /// The command that made it.
+    pub command: String,
+    claims: Vec<ClaimResult>,
+    data: &'a StudyData,
+}
+
+impl<'a> JudgedRun<'a> {
+    /// Judges a run by its study.
+    pub fn of(name: &str, run: &Run, data: &'a StudyData) -> JudgedRun<'a> {
+        JudgedRun {
+            name: name.to_owned(),
+            study: run.info.study.clone(),
+            command: command(&run.info.command),
+            claims: data.claim_results(run, Intervals::default()),
+            data,
+        }
+    }
+}
+
+/// The command line without the folder of the program.
+fn command(words: &[String]) -> String {
+    let mut words = words.iter().map(String::as_str);
+    let program = words.next().and_then(|path| path.rsplit('/').next());
+    let words: Vec<&str> = program.into_iter().chain(words).collect();
+    words.join(" ")
+}
+
+/// One verdict.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The paper, as in `nielsen97`.
+    pub paper: String,
+    /// The claim, as in `N01`.
+    pub claim: String,
+    /// The sentence as it was published.
+    pub sentence: String,
+    /// The paper's own figures.
+    pub published: String,
+    /// The bound as it was published.
+    pub bound: String,
+    /// The era; empty where nothing was measured.
+    pub era: String,
+    /// The run; empty where nothing was measured.
+    pub run: String,
+    /// The command that made the run.
+    pub command: String,
+    /// The verdict of the run alone.
+    pub verdict: Verdict,
+    /// The verdict of the estimates without their intervals, if it is undecided.
+    pub leaning: Option<Verdict>,
+    /// In how many places it has which verdict, if not the same in all.
+    pub remark: String,
+    /// The smallest number of replicates behind it.
+    pub n: usize,
+    /// The test and the place that decide least clearly, and so decide.
+    pub place: String,
+    /// The estimate there.
+    pub estimate: Option<f64>,
+    /// Its interval.
+    pub interval: Option<Interval>,
+    /// The p-value of the verdict or, if it is undecided, of the leaning.
+    pub p_value: Option<f64>,
+    /// The least false discovery rate over the ledger at which it stands.
+    pub false_discovery_rate: Option<f64>,
+    /// Whether the verdict stands in the ledger.
+    pub stands: bool,
+    /// About how many replicates would decide, if it is undecided.
+    pub replicates_to_decide: Option<u64>,
+    /// Why some of its figures count for nothing: a model was calibrated with them.
+    pub calibrated: Option<String>,
+    /// Why it was not tested.
+    pub not_tested: Option<String>,
+    /// The verdicts on other readings of the claim.
+    pub variants: Vec<Reading>,
+}
+
+/// The verdict on another reading of a claim.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Reading {
+    /// The reading.
+    pub name: String,
+    /// Why the claim is also read like this.
+    pub reason: String,
+    /// Since when.
+    pub date: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The verdict of the estimates without their intervals, if it is undecided.
+    pub leaning: Option<Verdict>,
+}
+
+/// All rows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ledger {
+    /// In the order of papers, claims, eras and runs.
+    pub rows: Vec<Row>,
+    /// The false discovery rate at which verdicts stand.
+    pub false_discovery_rate: f64,
+    /// Verdicts that stand.
+    pub standing: usize,
+    /// At most so many of them are expected to be wrong.
+    pub expected_wrong: f64,
+    /// Verdicts of single runs that do not stand in the ledger.
+    pub not_standing: usize,
+}
+
+impl Ledger {
+    /// Every published claim of the papers, with the verdicts of the runs.
+    pub fn of(papers: &[(String, &StudyData)], runs: &[JudgedRun<'_>]) -> Ledger {
+        let mut rows = Vec::new();
+        for (paper, data) in papers {
+            for published in &data.published_claims.rows {
+                let claim = data
+                    .claims
+                    .iter()
+                    .find(|claim| claim.row.as_ref() == Some(&published.id));
+                let Some(claim) = claim else { continue };
+                let blank = Row {
+                    paper: paper.clone(),
+                    claim: published.id.clone(),
+                    sentence: published.sentence.clone(),
+                    published: claim.published.clone(),
+                    bound: published.bound.clone(),
+                    era: String::new(),
+                    run: String::new(),
+                    command: String::new(),
+                    verdict: Verdict::NotTested,
+                    leaning: None,
+                    remark: String::new(),
+                    n: 0,
+                    place: String::new(),
+                    estimate: None,
+                    interval: None,
+                    p_value: None,
+                    false_discovery_rate: None,
+                    stands: false,
+                    replicates_to_decide: None,
+                    calibrated: claim.calibrated.as_ref().map(|c| c.reason.clone()),
+                    not_tested: None,
+                    variants: Vec::new(),
+                };
+                let of_paper = || runs.iter().filter(|run| run.study == *paper);
+                let tested: Vec<Row> = of_paper()
+                    .flat_map(|run| rows_of(run, &claim.id, &blank))
+                    .collect();
+                if tested.is_empty() {
+                    let reason = claim.not_tested.clone().unwrap_or_else(|| {
+                        let reasons = of_paper().flat_map(|run| reasons(run, &claim.id));
+                        reasons.last().unwrap_or_else(|| match of_paper().next() {
+                            None => format!("no run of {paper} is among these"),
+                            Some(_) => "no run has the cells that it compares".to_owned(),
+                        })
+                    });
+                    rows.push(Row {
+                        not_tested: Some(reason),
+                        ..blank
+                    });
+                } else {
+                    rows.extend(tested);
+                }
+            }
+        }
+        Ledger::judged(rows)
+    }
+
+    /// Decides which verdicts stand.
+    fn judged(mut rows: Vec<Row>) -> Ledger {
+        // An undecided verdict was looked at too, so it counts among those that could have been found.
+        let is_tested = |row: &&mut Row| row.verdict != Verdict::NotTested;
+        let tested: Vec<f64> = rows
+            .iter_mut()
+            .filter(is_tested)
+            .map(|row| row.p_value.unwrap_or(1.0))
+            .collect();
+        for (row, rate) in rows.iter_mut().filter(is_tested).zip(adjusted(&tested)) {
+            row.false_discovery_rate = Some(rate);
+            row.stands = row.verdict.is_decided() && rate <= FALSE_DISCOVERIES;
+        }
+        let standing = rows.iter().filter(|row| row.stands).count();
+        let decided = rows.iter().filter(|row| row.verdict.is_decided()).count();
+        Ledger {
+            false_discovery_rate: FALSE_DISCOVERIES,
+            standing,
+            expected_wrong: standing as f64 * FALSE_DISCOVERIES,
+            not_standing: decided - standing,
+            rows,
+        }
+    }
+}
+
+fn rows_of(run: &JudgedRun<'_>, claim: &str, blank: &Row) -> Vec<Row> {
+    let Some(result) = run.claims.iter().find(|result| result.id == claim) else {
+        return Vec::new();
+    };
+    let tested = result
+        .eras
+        .iter()
+        .filter(|era| era.verdict != Verdict::NotTested);
+    tested
+        .map(|era| {
+            let telling = telling(era);
+            let counted = era.parts.iter().filter(|part| part.counts && part.n > 0);
+            let variants = result.variants.iter().filter_map(|variant| {
+                let own = variant.eras.iter().find(|own| own.era == era.era)?;
+                Some(Reading {
+                    name: variant.name.clone(),
+                    reason: variant.reason.clone(),
+                    date: variant.date.clone(),
+                    verdict: own.verdict,
+                    leaning: own.leaning,
+                })
+            });
+            Row {
+                era: era.era.clone(),
+                run: run.name.clone(),
+                command: run.command.clone(),
+                verdict: era.verdict,
+                leaning: era.leaning,
+                remark: era.remark.clone(),
+                n: counted.map(|part| part.n).min().unwrap_or(0),
+                place: telling.map(place).unwrap_or_default(),
+                estimate: telling.and_then(|part| part.value),
+                interval: telling.and_then(|part| part.interval),
+                p_value: era.p_value,
+                replicates_to_decide: era.replicates_to_decide,
+                variants: variants.collect(),
+                ..blank.clone()
+            }
+        })
+        .collect()
+}
+
+/// The part that decides: of those whose verdict is the claim's, the one that is least sure; against a claim, the
+/// one that is surest.
+fn telling(era: &EraVerdict) -> Option<&Part> {
+    let own = || {
+        let counted = era.parts.iter().filter(|part| part.counts);
+        counted.filter(|part| part.verdict == era.verdict && part.value.is_some())
+    };
+    let p = |part: &&Part| part.p_value.unwrap_or(1.0);
+    match era.verdict {
+        Verdict::Reversed | Verdict::Equal => own().min_by(|a, b| p(a).total_cmp(&p(b))),
+        _ => own().max_by(|a, b| p(a).total_cmp(&p(b))),
+    }
+}
+
+fn place(part: &Part) -> String {
+    let environment = part.environment_text();
+    match environment.is_empty() {
+        true => format!("{} ({})", part.label, part.holds),
+        false => format!("{} ({}): {environment}", part.label, part.holds),
+    }
+}
+
+/// Why a run did not test a claim.
+fn reasons(run: &JudgedRun<'_>, claim: &str) -> Vec<String> {
+    let result = run.claims.iter().find(|result| result.id == claim);
+    let parts = result
+        .into_iter()
+        .flat_map(|result| &result.eras)
+        .flat_map(|era| &era.parts);
+    parts
+        .filter(|part| part.counts && !part.remark.is_empty() && part.remark != "not measured")
+        .map(|part| format!("{}: {}", run.name, part.remark))
+        .collect()
+}
+
+impl JudgedRun<'_> {
+    /// The study's title.
+    pub fn title(&self) -> &str {
+        &self.data.about.title
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_model::Seed;
+
+    use super::*;
+
+    fn row(verdict: Verdict, p_value: f64) -> Row {
+        Row {
+            paper: "p".to_owned(),
+            claim: "P01".to_owned(),
+            sentence: String::new(),
+            published: String::new(),
+            bound: String::new(),
+            era: "today".to_owned(),
+            run: "r".to_owned(),
+            command: String::new(),
+            verdict,
+            leaning: None,
+            remark: String::new(),
+            n: 5,
+            place: String::new(),
+            estimate: None,
+            interval: None,
+            p_value: Some(p_value),
+            false_discovery_rate: None,
+            stands: false,
+            replicates_to_decide: None,
+            calibrated: None,
+            not_tested: None,
+            variants: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn where_nothing_is_true_few_ledgers_have_a_verdict_that_stands() {
+        // Every verdict of these ledgers is on the border of its bound: its p-value is uniform.
+        let draws = Seed(31).stream("null ledgers");
+        let ledgers = 400;
+        let mut with_a_find = 0;
+        let mut decided = 0;
+        for ledger in 0..ledgers {
+            let rows = (0..60).map(|place| {
+                let p_value = draws.uniform(ledger * 60 + place);
+                let verdict = match p_value <= 0.05 {
+                    true => Verdict::Holds,
+                    false => Verdict::Undecided,
+                };
+                row(verdict, p_value)
+            });
+            let ledger = Ledger::judged(rows.collect());
+            decided += ledger.standing + ledger.not_standing;
+            with_a_find += usize::from(ledger.standing > 0);
+        }
+        // Alone, one verdict in twenty is wrong; in the ledger, one whole ledger in twenty may have any.
+        assert!((1_000..1_400).contains(&decided), "{decided} of 24 000");
+        assert!(with_a_find <= 20, "{with_a_find} of {ledgers}");
+    }
+
+    #[test]
+    fn what_is_clear_stands_and_what_is_not_tested_does_not_count() {
+        let mut rows = vec![row(Verdict::Holds, 1e-5), row(Verdict::Reversed, 0.04)];
+        rows.extend((0..8).map(|_| row(Verdict::Undecided, 0.5)));
+        rows.push(row(Verdict::NotTested, 0.0));
+        let ledger = Ledger::judged(rows);
+        assert_eq!((ledger.standing, ledger.not_standing), (1, 1));
+        assert!(ledger.rows[0].stands && !ledger.rows[1].stands);
+        assert_eq!(ledger.rows[10].false_discovery_rate, None);
+        assert!((ledger.expected_wrong - 0.05).abs() < 1e-12);
+    }
+}

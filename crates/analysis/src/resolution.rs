@@ -1,0 +1,63 @@
+//! The smallest change that the instrument shows, by metric.
+//!
+//! The names of metrics carry their units, and units say how a figure came about.
+
+use crate::statistics::Resolution;
+
+/// The path delivers 99 of 100 packets within this time of when they are due, which is the limit of its
+/// certificate. No moment that is taken from packets is known better.
+const LATENESS_MS: f64 = 0.05;
+
+/// Rates, means and shares are quotients. Their parts are counts of thousands, or times of seconds that are known
+/// to about a millisecond.
+const OF_A_QUOTIENT: f64 = 1e-3;
+
+/// The resolution of a metric's values.
+pub(crate) fn resolution(metric: &str) -> Resolution {
+    let absolute = |absolute: f64| Resolution {
+        absolute,
+        relative: 0.0,
+    };
+    let is_quotient = ["_per_", "_mean", "mean_", "_ratio", "_factor"]
+        .iter()
+        .any(|part| metric.contains(part));
+    match metric.rsplit('_').next() {
+        Some("pct") => absolute(0.1),
+        Some("s") if !metric.contains("_per_") => absolute(LATENESS_MS / 1e3),
+        Some("ms") => absolute(LATENESS_MS),
+        Some("us" | "kB") => quotient(),
+        _ if is_quotient => quotient(),
+        // A count of packets, bytes, connections.
+        _ => absolute(1.0),
+    }
+}
+
+/// The resolution of a figure that is made from several values of several metrics.
+pub(crate) fn quotient() -> Resolution {
+    Resolution {
+        absolute: 0.0,
+        relative: OF_A_QUOTIENT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_say_what_a_reading_resolves() {
+        assert_eq!(resolution("packets").absolute, 1.0);
+        assert_eq!(resolution("payload_bytes").absolute, 1.0);
+        assert_eq!(resolution("elapsed_s").absolute, 0.05 / 1e3);
+        assert_eq!(resolution("response_mean_ms").absolute, 0.05);
+        assert_eq!(resolution("overhead_pct").absolute, 0.1);
+        for metric in [
+            "exchanges_per_s",
+            "packets_per_connection",
+            "cwnd_mean",
+            "memory_pss_kB",
+        ] {
+            assert_eq!(resolution(metric), quotient(), "{metric}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What an interval over replicates rests on: an estimate, its standard error, and the degrees of freedom of that
+//! error. From these follow the interval at any level, the level at which a verdict still stands, and the number
+//! of replicates that would decide.
+
+use super::distributions::{normal_cdf, normal_quantile, student_t_cdf, student_t_quantile};
+use super::{Estimate, Interval};
+
+/// The smallest change of a value that the instrument shows.
+///
+/// Equal readings do not mean that there is no error. A reading is off by up to half the resolution, with a
+/// standard deviation of the resolution over the square root of 12 (JCGM 100:2008, "Guide to the expression of
+/// uncertainty in measurement", F.2.2.1). No interval is narrower than the one that this deviation gives.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Resolution {
+    /// In the unit of the value.
+    pub absolute: f64,
+    /// As a share of the value.
+    pub relative: f64,
+}
+
+impl Resolution {
+    /// The standard deviation of readings near `value` that the resolution alone causes.
+    pub fn deviation(self, value: f64) -> f64 {
+        self.absolute.max(self.relative * value.abs()) / 12f64.sqrt()
+    }
+}
+
+/// An estimate on the scale on which its error is symmetric.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Basis {
+    /// Number of replicates; for unpaired sides, that of the smaller side.
+    pub n: usize,
+    /// The estimate; its logarithm where `logarithmic`.
+    pub centre: f64,
+    /// Its standard error, on the same scale.
+    pub error: f64,
+    /// Degrees of freedom of the standard error.
+    pub freedom: f64,
+    /// The part of the error that comes from the resolution of the instrument, and that replicates do not reduce.
+    pub floor: f64,
+    /// How far below and above its reading the true value may lie for certain, on the same scale: a knee lies
+    /// between its level and the one before.
+    pub slack: (f64, f64),
+    /// Whether the scale is the natural logarithm.
+    pub logarithmic: bool,
+    /// The values that are possible; an interval is cut to them.
+    pub range: Interval,
+}
+
+/// An estimate and what its interval rests on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Inference {
+    /// The estimate, with an interval of the method's level.
+    pub estimate: Estimate,
+    /// What the interval rests on; `None` where there is no interval.
+    pub basis: Option<Basis>,
+}
+
+/// All numbers.
+pub(super) const UNBOUNDED: Interval = Interval {
+    low: f64::NEG_INFINITY,
+    high: f64::INFINITY,
+};
+
+impl Basis {
+    /// The interval that covers the true value with this probability.
+    pub fn interval(&self, level: f64) -> Interval {
+        let outer = 0.5 * (1.0 - level);
+        let student = match self.error > 0.0 {
+            true => -student_t_quantile(outer, self.freedom) * self.error,
+            false => 0.0,
+        };
+        let half = student.max(-normal_quantile(outer) * self.floor);
+        let end = |value: f64| {
+            let value = if self.logarithmic { value.exp() } else { value };
+            value.clamp(self.range.low, self.range.high)
+        };
+        Interval {
+            low: end(self.centre - self.slack.0 - half),
+            high: end(self.centre + self.slack.1 + half),
+        }
+    }
+
+    /// The largest probability of error at which the interval still excludes `value`: the p-value of the
+    /// hypothesis that `value` is the true value, from both sides.
+    pub fn p_value(&self, value: f64) -> f64 {
+        let Some(distance) = self.distance(value) else {
+            return 0.0;
+        };
+        if distance == 0.0 {
+            return 1.0;
+        }
+        let student = match self.error > 0.0 {
+            true => 2.0 * student_t_cdf(-distance / self.error, self.freedom),
+            false => 0.0,
+        };
+        let resolved = match self.floor > 0.0 {
+            true => 2.0 * normal_cdf(-distance / self.floor),
+            false => 0.0,
+        };
+        student.max(resolved)
+    }
+
+    /// About how many replicates it takes until the interval excludes `value`, if the estimate and the spread of
+    /// the replicates stay what they are. `None` when no number does.
+    pub fn replicates_to_exclude(&self, value: f64, level: f64) -> Option<u64> {
+        const MOST: u64 = 1_000_000;
+        let outer = 0.5 * (1.0 - level);
+        let distance = self.distance(value)?;
+        if distance <= -normal_quantile(outer) * self.floor || self.n < 2 {
+            return None;
+        }
+        let now = self.n as f64;
+        let excludes = |n: u64| {
+            let n = n as f64;
+            let freedom = (self.freedom * (n - 1.0) / (now - 1.0)).max(1.0);
+            let error = self.error * (now / n).sqrt();
+            error == 0.0 || -student_t_quantile(outer, freedom) * error < distance
+        };
+        let mut high = 2;
+        while !excludes(high) {
+            high *= 2;
+            if high > MOST {
+                return None;
+            }
+        }
+        let mut low = high / 2;
+        while high - low > 1 {
+            let middle = (low + high) / 2;
+            match excludes(middle) {
+                true => high = middle,
+                false => low = middle,
+            }
+        }
+        Some(high)
+    }
+
+    /// How far a value is from the estimate; `None` when it is not on the scale, and so infinitely far.
+    fn distance(&self, value: f64) -> Option<f64> {
+        let value = match self.logarithmic {
+            true if value <= 0.0 => return None,
+            true => value.ln(),
+            false => value,
+        };
+        let (low, high) = (self.centre - self.slack.0, self.centre + self.slack.1);
+        Some((low - value).max(value - high).max(0.0))
+    }
+}

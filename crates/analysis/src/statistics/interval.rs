@@ -1,0 +1,66 @@
+//! Intervals, and estimates that have one.
+
+use serde::{Deserialize, Serialize};
+
+/// The default nominal level of intervals.
+pub const LEVEL: f64 = 0.95;
+
+/// From `low` to `high`, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    /// The lower end.
+    pub low: f64,
+    /// The upper end; never below the lower.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Whether the interval contains the value.
+    pub fn contains(self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+}
+
+/// An estimate with its number of replicates and its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Number of replicates; for two unpaired sides, that of the smaller side.
+    pub n: usize,
+    /// The estimate.
+    pub value: f64,
+    /// The interval; `None` with fewer than two replicates, and when the statistic is not finite for every part
+    /// of the sample (a ratio whose denominator can be zero).
+    pub interval: Option<Interval>,
+}
+
+impl Estimate {
+    /// The longer half of the interval around the value.
+    pub fn half_length(&self) -> Option<f64> {
+        let interval = self.interval?;
+        Some((self.value - interval.low).max(interval.high - self.value))
+    }
+}
+
+/// Whether the sides of a comparison are paired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sides {
+    /// Value i of one side and value i of the other come from the same random numbers, and belong together.
+    Paired,
+    /// The sides are independent samples.
+    Independent,
+}
+
+impl Sides {
+    /// Paired if all samples have the same replicates; each item is the replicates' numbers of one sample.
+    ///
+    /// Replicates of the same number used the same random numbers, whatever their cell.
+    pub(crate) fn of<T: PartialEq>(numbers: impl IntoIterator<Item = T>) -> Sides {
+        let mut numbers = numbers.into_iter();
+        let first = numbers.next();
+        match numbers.all(|other| first.as_ref() == Some(&other)) {
+            true => Sides::Paired,
+            false => Sides::Independent,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Looking at verdicts while replicates are still added.
+//!
+//! A run that is looked at after every replicate, and that stops when a 95 % interval decides, errs far more often
+//! than once in twenty. So the looks are planned, and each look spends a part of the error. The parts add up to the
+//! error of the whole, which is therefore kept whatever the dependence of the looks (Bonferroni): the probability
+//! that any of the intervals misses the true value is at most the sum of the probabilities of each.
+//!
+//! How much is spent by when follows O'Brien and Fleming's rule as a spending function: little early, nearly all at
+//! the end (K. K. G. Lan and D. L. DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70,
+//! 1983). Their boundaries use the joint distribution of the looks and are less strict; ours need no such
+//! distribution, which Student's t from few replicates does not have in a simple form.
+
+use super::distributions::{normal_cdf, normal_quantile};
+
+/// Planned looks at the verdicts, each after a number of replicates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Looks {
+    after: Vec<u32>,
+}
+
+impl Looks {
+    /// Looks after 3, 5, 8, 12 … replicates, each about 1.5 times the one before, and the last after `most`.
+    pub fn up_to(most: u32) -> Looks {
+        let mut after = Vec::new();
+        let mut next = 3;
+        while next < most {
+            after.push(next);
+            next += (next / 2).max(2);
+        }
+        after.push(most.max(2));
+        Looks { after }
+    }
+
+    /// The numbers of replicates after which verdicts are looked at, in ascending order.
+    pub fn after(&self) -> &[u32] {
+        &self.after
+    }
+
+    /// The level of intervals at a look, from 0, such that all looks together have this level.
+    ///
+    /// # Panics
+    /// When there is no such look.
+    pub fn level(&self, look: usize, level: f64) -> f64 {
+        let most = f64::from(self.after[self.after.len() - 1]);
+        let spent = |replicates: u32| spent(f64::from(replicates) / most, 1.0 - level);
+        let before = look
+            .checked_sub(1)
+            .map_or(0.0, |look| spent(self.after[look]));
+        1.0 - (spent(self.after[look]) - before)
+    }
+}
+
+/// The error that is spent when this share of the replicates is there: 2 - 2 Phi(z / sqrt(share)).
+fn spent(share: f64, error: f64) -> f64 {
+    let quantile = normal_quantile(0.5 * error);
+    2.0 * normal_cdf(quantile / share.sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_model::Seed;
+
+    use super::super::{Intervals, Resolution};
+    use super::*;
+
+    #[test]
+    fn the_levels_of_all_looks_add_up_to_the_whole() {
+        let looks = Looks::up_to(36);
+        assert_eq!(looks.after(), [3, 5, 7, 10, 15, 22, 33, 36]);
+        let errors = (0..8).map(|look| 1.0 - looks.level(look, 0.95));
+        assert!((errors.clone().sum::<f64>() - 0.05).abs() < 1e-9);
+        assert!(errors.clone().next().unwrap() < 1e-6);
+        assert!(errors.last().unwrap() < 0.05);
+        assert_eq!(Looks::up_to(2).after(), [2]);
+        assert!((Looks::up_to(2).level(0, 0.95) - 0.95).abs() < 1e-12);
+    }
+
+    #[test]
+    fn stopping_at_the_first_decision_keeps_the_error_where_single_intervals_do_not() {
+        // Differences of nothing: a decision for either side is wrong.
+        let draws = Seed(1983).stream("stopping");
+        let looks = Looks::up_to(36);
+        let trials = 1_500;
+        let (mut planned, mut naive) = (0, 0);
+        for trial in 0..trials {
+            let draws = draws.child(trial);
+            let sample: Vec<f64> = (0..36)
+                .map(|i| (0..12).map(|k| draws.uniform(i * 12 + k)).sum::<f64>() - 6.0)
+                .collect();
+            let wrong = |level: &dyn Fn(usize) -> f64| {
+                (0..looks.after().len()).any(|look| {
+                    let seen = &sample[..looks.after()[look] as usize];
+                    let all = Intervals { level: 0.0 };
+                    let mean = all.mean(seen, Resolution::default()).unwrap();
+                    mean.basis.unwrap().p_value(0.0) < 1.0 - level(look)
+                })
+            };
+            planned += u32::from(wrong(&|look| looks.level(look, 0.95)));
+            naive += u32::from(wrong(&|_| 0.95));
+        }
+        let share = |count: u32| f64::from(count) / trials as f64;
+        assert!(share(planned) <= 0.06, "{}", share(planned));
+        assert!(share(naive) > 0.1, "{}", share(naive));
+    }
+}

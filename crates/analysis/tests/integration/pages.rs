@@ -1,0 +1,160 @@
+//! The pages of the documentation that are the output of commands: `docs/ledger.md` and the table of
+//! `docs/statistics.md`. With `FATHOMETER_UPDATE_PAGES` set, the tests write them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fathometer_analysis::claims::Verdict;
+use fathometer_analysis::ledger::{JudgedRun, Ledger};
+use fathometer_analysis::real_cells::{real_cells, run_folders};
+use fathometer_analysis::run::Run;
+use fathometer_analysis::statistics::simulation::CoverageTable;
+use fathometer_analysis::study::{StudyData, StudySources};
+use fathometer_model::Seed;
+
+const PAPERS: [&str; 5] = [
+    "almeida96",
+    "barford98",
+    "fujinoki03",
+    "leucht15",
+    "nielsen97",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn papers() -> Vec<(String, StudyData)> {
+    let paper = |name: &str| {
+        let file = |file: &str| fs::read_to_string(root().join("papers").join(name).join(file));
+        let [tables, claims, figures, published] = [
+            "tables.toml",
+            "claims.toml",
+            "figures.csv",
+            "claims-published.csv",
+        ]
+        .map(|name| file(name).unwrap());
+        let data = StudyData::parse(StudySources {
+            tables: &tables,
+            claims: &claims,
+            figures: &figures,
+        });
+        (
+            name.to_owned(),
+            data.unwrap().with_published_claims(&published).unwrap(),
+        )
+    };
+    PAPERS.map(paper).into()
+}
+
+fn ledger(folders: &[PathBuf]) -> Ledger {
+    let papers = papers();
+    let runs = folders.iter().filter_map(|folder| {
+        let run = Run::load(folder).unwrap();
+        let (_, study) = papers.iter().find(|(paper, _)| *paper == run.info.study)?;
+        let name = folder.file_name()?.to_string_lossy();
+        Some(JudgedRun::of(&name, &run, study))
+    });
+    let runs: Vec<JudgedRun<'_>> = runs.collect();
+    let papers: Vec<(String, &StudyData)> = papers
+        .iter()
+        .map(|(name, study)| (name.clone(), study))
+        .collect();
+    Ledger::of(&papers, &runs)
+}
+
+#[test]
+fn the_ledger_page_is_what_the_command_prints_and_has_every_claim() {
+    let ledger = ledger(&run_folders(&root().join("runs/published")).unwrap());
+    let mut claims: Vec<&str> = ledger.rows.iter().map(|row| row.claim.as_str()).collect();
+    claims.dedup();
+    assert_eq!(claims.len(), 69);
+    for row in &ledger.rows {
+        assert_eq!(
+            row.not_tested.is_some(),
+            row.run.is_empty(),
+            "{}",
+            row.claim
+        );
+    }
+    let path = root().join("docs/ledger.md");
+    let page = ledger.markdown("../runs/published");
+    if std::env::var_os("FATHOMETER_UPDATE_PAGES").is_some() {
+        fs::write(&path, &page).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&path).unwrap() == page,
+        "docs/ledger.md is stale: fathometer ledger --markdown > docs/ledger.md"
+    );
+}
+
+#[test]
+fn every_softened_bound_stands_beside_the_published_one() {
+    let papers = papers();
+    for id in ["L05", "B19", "N12", "F09", "A07", "N06", "B09", "B13"] {
+        let mut claims = papers.iter().flat_map(|(_, study)| &study.claims);
+        let claim = claims.find(|claim| claim.id == id).unwrap();
+        assert!(!claim.variants.is_empty(), "{id}");
+        for variant in &claim.variants {
+            assert_ne!(claim.tests, variant.tests, "{id}");
+            assert!(
+                variant.reason.len() > 20 && variant.date.len() == 10,
+                "{id}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_figure_that_is_changed_in_a_copied_run_changes_the_verdict() {
+    let name = "2026-11-22-2-core-vm-fujinoki03";
+    let place = tempfile::tempdir().unwrap();
+    let copy = place.path().join(name);
+    fs::create_dir(&copy).unwrap();
+    let original = root().join("runs/published").join(name);
+    for file in ["run.json", "replicates.ndjson"] {
+        fs::copy(original.join(file), copy.join(file)).unwrap();
+    }
+    let verdict = || -> (Verdict, Option<Verdict>) {
+        let ledger = ledger(std::slice::from_ref(&copy));
+        let row = ledger
+            .rows
+            .into_iter()
+            .find(|row| row.claim == "F01")
+            .unwrap();
+        (row.verdict, row.leaning)
+    };
+    let before = verdict();
+    // Packages become twenty times as slow.
+    let path = copy.join("replicates.ndjson");
+    let text = fs::read_to_string(&path).unwrap();
+    let lines = text.lines().map(|line| {
+        let mut record: serde_json::Value = serde_json::from_str(line).unwrap();
+        if record["cell"]["policy"] == "h1.1-package"
+            && let Some(time) = record["metrics"]["server_response_s"].as_f64()
+        {
+            record["metrics"]["server_response_s"] = serde_json::json!(time * 20.0);
+        }
+        record.to_string() + "\n"
+    });
+    fs::write(&path, lines.collect::<String>()).unwrap();
+    assert_ne!(before, verdict());
+}
+
+#[test]
+fn the_page_has_the_table_that_the_command_prints() {
+    let cells = real_cells(&root().join("runs/published")).unwrap();
+    let table = CoverageTable::simulate(Seed(1908), 2_000, &cells).markdown();
+    let path = root().join("docs/statistics.md");
+    let mut page = fs::read_to_string(&path).unwrap();
+    if std::env::var_os("FATHOMETER_UPDATE_PAGES").is_some() {
+        let (head, rest) = page.split_once("<!-- coverage -->\n").unwrap();
+        let (_, tail) = rest.split_once("<!-- /coverage -->\n").unwrap();
+        page = format!("{head}<!-- coverage -->\n{table}<!-- /coverage -->\n{tail}");
+        fs::write(&path, &page).unwrap();
+    }
+    assert!(
+        page.contains(&table),
+        "docs/statistics.md is stale: its table is the output of fathometer statistics --coverage"
+    );
+}
