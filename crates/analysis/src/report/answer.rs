@@ -1,4 +1,4 @@
-//! The first screen: the results, in sentences.
+//! The answer of a run and how sure it is, in sentences.
 
 use maud::{Markup, html};
 
@@ -8,26 +8,46 @@ use crate::digest::Digest;
 /// Largest number of claims that are named one by one; the others are only counted.
 const NAMED: usize = 8;
 
-/// The answer.
+/// The answer, a sentence for each era.
 pub(super) fn answer(digest: &Digest<'_>) -> Markup {
     let measured: usize = digest.closeness.iter().map(|bar| bar.measured()).sum();
     let within: usize = digest.closeness.iter().map(|bar| bar.within()).sum();
     html! {
-        div.answer {
-            @if digest.validity.replicates == 0 {
-                p { "Nothing was measured." }
-            } @else {
-                @for era in digest.eras() { (of_claims(digest, &era)) }
-                @if measured > 0 {
-                    p {
-                        strong { (within) " of " (measured) }
-                        " published figures that were measured lie within their bar."
-                    }
+        @if digest.validity.replicates == 0 {
+            p { "Nothing was measured." }
+        } @else {
+            @for era in digest.eras() { (of_claims(digest, &era)) }
+            @if measured > 0 {
+                p {
+                    a href="#close" { strong { (within) " of " (measured) } }
+                    " published figures that were measured are within their tolerance."
                 }
-                p { (of_validity(digest)) }
-                @if let Some(caveat) = digest.coverage_caveat() { p { (caveat) } }
+            }
+            @if digest.claims.is_empty() {
+                p {
+                    "This study has no claims to judge: " a href="#cells" { "the figures of its cells" } " are the result."
+                }
             }
         }
+    }
+}
+
+/// How sure the answer is: replicates, coverage of the intervals, validity.
+pub(super) fn certainty(digest: &Digest<'_>) -> Markup {
+    let valid = digest.run.cells.iter().map(|cell| cell.valid().count());
+    let valid = || valid.clone().filter(|n| *n > 0);
+    html! {
+        @if let (Some(fewest), Some(most)) = (valid().min(), valid().max()) {
+            p {
+                "n = " strong { (fewest) @if fewest < most { " to " (most) } }
+                " valid replicates of each cell."
+                @if let Some(covered) = digest.coverage_of_claims() {
+                    " The intervals behind the verdicts cover the true value " (covered) " of the time."
+                }
+            }
+        }
+        @if let Some(caveat) = digest.coverage_caveat() { p { strong { (caveat) } } }
+        p { (of_validity(digest)) " " a href="#validity" { "Validity" } }
     }
 }
 
@@ -67,7 +87,8 @@ fn of_claims(digest: &Digest<'_>, era: &str) -> Markup {
     html! {
         @if tested > 0 {
             p {
-                "In the era " (era) ", " strong { (holds) " of " (tested) }
+                "With the TCP of the era " (era) ", "
+                a href="#claims" { strong { (holds) " of " (tested) } }
                 " tested " (if tested == 1 { "claim" } else { "claims" }) " "
                 (if holds == 1 { "holds" } else { "hold" })
                 @for (claims, one, many) in &others {

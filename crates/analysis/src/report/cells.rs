@@ -41,11 +41,11 @@ pub(super) fn validity(digest: &Digest<'_>) -> Markup {
             dt { "Packets" }
             dd {
                 (summary.packets) " carried, " (summary.unasked_drops)
-                " lost that nobody asked to lose"
+                " unrequested drops"
             }
         }
         @if doubtful.is_empty() {
-            p { "No cell is in doubt." }
+            p { "Every cell is valid." }
         } @else {
             ul.doubts {
                 @for cell in doubtful {
@@ -75,24 +75,24 @@ fn left_out(digest: &Digest<'_>) -> Markup {
 pub(super) fn eras(digest: &Digest<'_>) -> Markup {
     html! {
         @if digest.run.info.eras.is_empty() {
-            p { "The run does not say." }
+            p { "The run does not record its eras." }
         }
         @for era in &digest.run.info.eras {
             h3 { "Era " (era.name) }
             @if !era.description.is_empty() { p { (era.description) } }
             @if !era.limits.is_empty() {
-                p { "What this kernel cannot be made to do:" }
+                p { "This kernel cannot apply:" }
                 ul { @for limit in &era.limits { li { (limit) } } }
             }
             @if era.settings.is_empty() {
-                p.remark { "Nothing was asked of the kernel: its defaults." }
+                p.remark { "No setting: the defaults of the kernel." }
             } @else {
                 div.scroll {
                     table.settings {
                         thead {
                             tr {
                                 th scope="col" { "Setting" }
-                                th scope="col" { "asked for" }
+                                th scope="col" { "requested" }
                                 th scope="col" { "result" }
                             }
                         }

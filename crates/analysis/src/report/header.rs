@@ -9,32 +9,89 @@ use crate::claims::Verdict;
 use crate::digest::Digest;
 use crate::run::Mode;
 
-/// The title, and the run in a few figures.
+/// The title; the question, the answer and how sure it is; the run in a few figures; and what was measured, on what,
+/// with which command.
 pub(super) fn header(digest: &Digest<'_>) -> Markup {
     let info = &digest.run.info;
     let about = &digest.study.about;
+    html! {
+        header {
+            p.kicker { "Fathometer · " (info.study) }
+            h1 { (info.title) }
+            dl.brief {
+                @if !about.question.is_empty() {
+                    dt { "Question" }
+                    dd.question { (about.question) }
+                }
+                dt { "Answer" }
+                dd.answer { (answer::answer(digest)) }
+                dt { "How sure" }
+                dd { (answer::certainty(digest)) }
+            }
+            (tiles(digest))
+            dl.brief {
+                dt { "Measured" }
+                dd { (about.summary) @if about.summary.is_empty() { (digest.validity.cells) " cells." } " " (when(digest)) }
+                dt { "On" }
+                dd { (place(digest)) }
+                dt { "Command" }
+                dd { code { (info.command.join(" ")) } " (" a href="#run" { "all settings" } ")" }
+                @if !about.citation.is_empty() {
+                    dt { "Paper" }
+                    dd { cite { (about.title) } ". " (about.citation) }
+                }
+            }
+        }
+    }
+}
+
+fn when(digest: &Digest<'_>) -> Markup {
+    let info = &digest.run.info;
     let mode = match info.mode {
         Mode::Quick => "Quick run",
         Mode::Full => "Full run",
     };
     html! {
-        header {
-            p.kicker { "Fathometer · " (info.study) }
-            h1 { (info.title) }
-            (answer::answer(digest))
-            (tiles(digest))
-            @if !about.citation.is_empty() {
-                p.paper { cite { (about.title) } ". " (about.citation) }
+        (mode) " of " time { (civil::utc(info.started)) } ", "
+        @match info.finished {
+            Some(end) => { (civil::duration(end - info.started)) },
+            None => strong.invalid { "not finished" },
+        }
+        ", seed " (info.seed) ", version " (info.version) "."
+    }
+}
+
+/// The machine, the servers and the eras in one sentence each.
+fn place(digest: &Digest<'_>) -> Markup {
+    let info = &digest.run.info;
+    let of_the_machine = |name: &str| info.machine.get(name).map(String::as_str);
+    let cores = of_the_machine("cores").map(|cores| match cores {
+        "1" => "1 core".to_owned(),
+        _ => format!("{cores} cores"),
+    });
+    let parts = [of_the_machine("cpu"), cores.as_deref(), of_the_machine("memory"), of_the_machine("os")];
+    let mut parts: Vec<String> = parts.into_iter().flatten().map(str::to_owned).collect();
+    parts.extend(of_the_machine("kernel").map(|kernel| format!("kernel {kernel}")));
+    let servers: Vec<String> = info
+        .servers
+        .iter()
+        .map(|server| match server.version.as_str() {
+            "" => server.name.clone(),
+            version => format!("{} ({version})", server.name),
+        })
+        .collect();
+    html! {
+        @if parts.is_empty() { "The run does not record the machine." }
+        @else { (parts.join(", ")) "." }
+        @if !servers.is_empty() { " Servers: " (servers.join(", ")) "." }
+        @if !digest.eras().is_empty() { " TCP as of: " (digest.eras().join(", ")) "." }
+        @if !info.paths.is_empty() {
+            " Paths: "
+            @for (index, path) in info.paths.iter().enumerate() {
+                @if index > 0 { ", " }
+                a href="#paths" { (path.name) }
             }
-            @if !about.summary.is_empty() { p.lead { (about.summary) } }
-            p.meta {
-                (mode) " of " time { (civil::utc(info.started)) } ", "
-                @match info.finished {
-                    Some(end) => { (civil::duration(end - info.started)) },
-                    None => strong.invalid { "not finished" },
-                }
-                ", seed " (info.seed) ", version " (info.version)
-            }
+            "."
         }
     }
 }
@@ -60,7 +117,7 @@ fn tiles(digest: &Digest<'_>) -> Markup {
                 a.tile href="#close" {
                     b { (within) " of " (measured) }
                     span { "figures within their bar" }
-                    small { "against the published, era 1997" }
+                    small { "against the published figures" }
                 }
             }
             @for (index, era) in digest.eras().iter().enumerate().filter(|_| !digest.claims.is_empty()) {

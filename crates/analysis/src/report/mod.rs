@@ -61,6 +61,7 @@ pub fn write_digest_by(
 fn whole(digest: &Digest<'_>) -> Result<Markup, Error> {
     let sections = sections(digest)?;
     let body = html! {
+        a.skip href="#main" { "Skip to the results" }
         (header::header(digest))
         nav aria-label="Contents" {
             ol {
@@ -69,7 +70,7 @@ fn whole(digest: &Digest<'_>) -> Result<Markup, Error> {
                 }
             }
         }
-        main {
+        main id="main" tabindex="-1" {
             @for section in &sections {
                 section id=(section.id) {
                     h2 { (section.title) }
@@ -99,20 +100,22 @@ fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
     let section = |id, title, body| Section { id, title, body };
     let study = digest.study;
     let mut sections = Vec::new();
+    // The published figures beside ours come first, then the evidence, then the run.
     if !study.figures.is_empty() {
         sections.push(section("figures", "At a glance", charts::headline(digest)));
     }
-    if !study.curves.is_empty() {
-        sections.push(section("curves", "Curves", curves::section(digest)));
+    if !study.acceptance.is_empty() {
+        let body = closeness::section(digest);
+        sections.push(section("close", "Published and ours", body));
+    }
+    if !digest.claims.is_empty() {
+        sections.push(section("claims", "Claims", claims::section(digest)));
     }
     if study.tables.iter().any(|table| table.of_the_paper) {
         sections.push(section("tables", "Tables", tables::of_the_paper(digest)));
     }
-    if !study.acceptance.is_empty() {
-        sections.push(section("close", "How close", closeness::section(digest)));
-    }
-    if !digest.claims.is_empty() {
-        sections.push(section("claims", "Claims", claims::section(digest)));
+    if !study.curves.is_empty() {
+        sections.push(section("curves", "Curves", curves::section(digest)));
     }
     if study.tables.iter().any(|table| !table.of_the_paper) {
         let body = tables::of_ours(digest);
@@ -123,20 +126,12 @@ fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
         sections.push(section("traces", "Packet by packet", body));
     }
     sections.extend([
+        section("run", "The run", header::what_was_run(digest)),
         section("validity", "Validity", cells::validity(digest)),
         section("cells", "Every cell", cells::section(digest)),
         section("definitions", "Definitions", header::definitions(digest)),
         section("paths", "Paths", header::paths(digest)),
-        section(
-            "eras",
-            "What the kernel was made to do",
-            cells::eras(digest),
-        ),
-        section(
-            "run",
-            "What was run, and where",
-            header::what_was_run(digest),
-        ),
+        section("eras", "Kernel settings of each era", cells::eras(digest)),
     ]);
     // A run of only some cells may lack the data of a chart.
     sections.retain(|section| !section.body.0.is_empty());

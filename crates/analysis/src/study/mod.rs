@@ -79,6 +79,9 @@ pub struct About {
     pub title: String,
     /// Authors, venue, year.
     pub citation: String,
+    /// The question that the study answers, one sentence; empty when it has none.
+    #[serde(default)]
+    pub question: String,
     /// What is measured, in a few sentences.
     pub summary: String,
     /// The meaning of the headings of the tables' columns, in a line or two.
@@ -245,6 +248,7 @@ impl StudyData {
                 name: name.to_owned(),
                 title: title.to_owned(),
                 citation: String::new(),
+                question: String::new(),
                 summary: String::new(),
                 columns: String::new(),
             },
