@@ -7,6 +7,11 @@ pub(crate) const STYLE: &str = include_str!("page.css");
 
 /// The whole page. `policy` is its content security policy.
 pub(crate) fn page(title: &str, policy: &str, body: &Markup) -> Markup {
+    page_with(title, policy, "", body)
+}
+
+/// The same with a second style sheet, which the first may override.
+pub(crate) fn page_with(title: &str, policy: &str, style: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -16,6 +21,7 @@ pub(crate) fn page(title: &str, policy: &str, body: &Markup) -> Markup {
                 meta name="color-scheme" content="light dark";
                 meta http-equiv="Content-Security-Policy" content=(policy);
                 title { (title) }
+                @if !style.is_empty() { style { (PreEscaped(style)) } }
                 style { (PreEscaped(STYLE)) }
             }
             body { (body) }

@@ -7,8 +7,9 @@ use maud::{Markup, html};
 use super::stacked;
 use super::svg::{Scale, label_width, natural_width, xy};
 use crate::digest::Digest;
+use crate::statistics::Estimate;
 use crate::study::Figure;
-use crate::tables::{Column, Datum, Measured, RowResult, TableResult};
+use crate::tables::{Column, Datum, Measured, PublishedValue, RowResult, TableResult};
 
 const PANEL: f64 = 276.0;
 const PANEL_GAP: f64 = 28.0;
@@ -74,11 +75,11 @@ fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
     let labels = label_width(rows.iter().map(String::as_str));
     let width = labels + panels.len() as f64 * (PANEL + PANEL_GAP);
     Some(html! {
-        figure.chart {
+        figure.chart.bars {
             h3 { (figure.title) }
             div.legend {
                 @for (index, era) in eras.iter().enumerate() {
-                    span { i class={ "swatch era" (index) } {} "era " (era) }
+                    span data-era=(index) { i class={ "swatch era" (index) } {} "era " (era) }
                 }
                 @if let Some(covered) = &covered { span { i.whisker {} "interval that covers " (covered) } }
                 @if has_published { span { i.diamond {} "published" } }
@@ -217,17 +218,21 @@ impl Panel<'_> {
         let mark = datum.published.map(|p| scale.place(p.value) + 5.0);
         let clear = mark.filter(|mark| *mark > reach - 5.0 && *mark < reach + 44.0);
         let text = clear.unwrap_or(reach).max(reach) + 5.0;
+        let said = format!("{}, era {}", self.found.title, self.eras[era]);
         html! {
-            rect class={ "bar era" (era) } x=(xy(self.left)) y=(xy(y))
-                width=(xy((end - self.left).max(0.5))) height=(xy(BAR)) {}
-            @if let Some(interval) = estimate.interval {
-                @let (low, high) = (scale.place(interval.low), scale.place(interval.high));
-                path.whisker d={
-                    "M" (xy(low)) " " (xy(middle)) "H" (xy(high))
-                    "M" (xy(low)) " " (xy(middle - 3.0)) "v6M" (xy(high)) " " (xy(middle - 3.0)) "v6"
-                } {}
+            g data-era=(era) {
+                title { (said) ": " (described(column, estimate, datum.published)) }
+                rect class={ "bar era" (era) } x=(xy(self.left)) y=(xy(y))
+                    width=(xy((end - self.left).max(0.5))) height=(xy(BAR)) {}
+                @if let Some(interval) = estimate.interval {
+                    @let (low, high) = (scale.place(interval.low), scale.place(interval.high));
+                    path.whisker d={
+                        "M" (xy(low)) " " (xy(middle)) "H" (xy(high))
+                        "M" (xy(low)) " " (xy(middle - 3.0)) "v6M" (xy(high)) " " (xy(middle - 3.0)) "v6"
+                    } {}
+                }
+                text.value x=(xy(text)) y=(xy(y + BAR - 0.5)) { (column.format(estimate.value)) }
             }
-            text.value x=(xy(text)) y=(xy(y + BAR - 0.5)) { (column.format(estimate.value)) }
         }
     }
 
@@ -263,4 +268,18 @@ impl Panel<'_> {
             .fold(0.0, f64::max);
         Scale::linear(0.0, largest * 1.22, self.left, self.left + PANEL)
     }
+}
+
+/// `0.079 [0.070, 0.089], n = 5, published 0.08`.
+fn described(column: &Column, estimate: &Estimate, published: Option<PublishedValue>) -> String {
+    let mut text = column.format(estimate.value);
+    if let Some(interval) = estimate.interval {
+        let (low, high) = (column.format(interval.low), column.format(interval.high));
+        text.push_str(&format!(" [{low}, {high}]"));
+    }
+    text.push_str(&format!(", n = {}", estimate.n));
+    if let Some(published) = published {
+        text.push_str(&format!(", published {}", column.format(published.value)));
+    }
+    text
 }

@@ -3,6 +3,7 @@
 use fathometer_model::digits::trimmed;
 use maud::{Markup, html};
 
+use super::live;
 use super::svg::{Scale, xy};
 use crate::digest::Digest;
 use crate::sweep::{CurveResult, Line, PanelResult};
@@ -73,7 +74,7 @@ fn figure(curve: &CurveResult, level: f64, name_era: bool) -> Markup {
             }
             div.legend {
                 @for (series, place) in series(curve) {
-                    span { (sample(place)) (series) }
+                    span data-series=(series) { (sample(place)) (series) }
                 }
                 @if let Some(covered) = covered {
                     span { i.swatch.reach {} "interval that covers " (covered) }
@@ -97,6 +98,7 @@ fn figure(curve: &CurveResult, level: f64, name_era: bool) -> Markup {
                     }
                 }
             }
+            (live::of_curve(curve, &panels))
             figcaption {
                 (curve.caption)
                 @for panel in &curve.panels {
@@ -253,14 +255,7 @@ impl<'a> Frame<'a> {
 
     /// Published levels of the horizontal axis.
     fn published(&self) -> Markup {
-        let figures = self.curve.published.iter().filter(|p| p.line);
-        let mut lines: Vec<(f64, String)> = Vec::new();
-        for (variant, x) in figures.flat_map(|published| &published.figures) {
-            match lines.iter_mut().find(|(known, _)| known == x) {
-                Some((_, names)) => names.push_str(&format!(", {variant}")),
-                None => lines.push((*x, variant.clone())),
-            }
-        }
+        let mut lines = published_levels(self.curve);
         lines.retain(|(x, _)| !self.x.is_beyond(*x));
         html! {
             @for (index, (x, names)) in lines.iter().enumerate() {
@@ -359,6 +354,19 @@ impl<'a> Frame<'a> {
             .find(|point| Some(point.x) == line.knee)?;
         Some((self.x.place(point.x), self.y.place(point.estimate?.value)))
     }
+}
+
+/// Published levels of the horizontal axis, each with its variants.
+pub(super) fn published_levels(curve: &CurveResult) -> Vec<(f64, String)> {
+    let figures = curve.published.iter().filter(|p| p.line);
+    let mut lines: Vec<(f64, String)> = Vec::new();
+    for (variant, x) in figures.flat_map(|published| &published.figures) {
+        match lines.iter_mut().find(|(known, _)| known == x) {
+            Some((_, names)) => names.push_str(&format!(", {variant}")),
+            None => lines.push((*x, variant.clone())),
+        }
+    }
+    lines
 }
 
 fn corner(x: f64, y: f64) -> String {

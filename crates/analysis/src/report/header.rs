@@ -69,7 +69,12 @@ fn place(digest: &Digest<'_>) -> Markup {
         "1" => "1 core".to_owned(),
         _ => format!("{cores} cores"),
     });
-    let parts = [of_the_machine("cpu"), cores.as_deref(), of_the_machine("memory"), of_the_machine("os")];
+    let parts = [
+        of_the_machine("cpu"),
+        cores.as_deref(),
+        of_the_machine("memory"),
+        of_the_machine("os"),
+    ];
     let mut parts: Vec<String> = parts.into_iter().flatten().map(str::to_owned).collect();
     parts.extend(of_the_machine("kernel").map(|kernel| format!("kernel {kernel}")));
     let servers: Vec<String> = info

@@ -1,8 +1,8 @@
-//! The report: one HTML file that opens anywhere, offline and without JavaScript, in light and dark mode, and
-//! prints.
+//! The report: one HTML file that opens anywhere, offline, in light and dark mode, and prints.
 //!
 //! The file contains everything it needs, and its content security policy forbids anything else. The only links
-//! out of it go to the run's files, which are in the same folder.
+//! out of it go to the run's files, which are in the same folder. It is complete without JavaScript: every chart is a
+//! static SVG. The script in it ([`live`]) replaces charts by ones that zoom and show values.
 
 mod answer;
 mod cells;
@@ -12,6 +12,7 @@ mod closeness;
 mod curves;
 mod embed;
 mod header;
+mod live;
 mod stacked;
 mod svg;
 mod tables;
@@ -24,9 +25,6 @@ use maud::{Markup, html};
 use crate::Error;
 use crate::digest::Digest;
 use crate::{page, summary, sweep};
-
-/// Plots are embedded images.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 /// Writes `report.html`, `summary.json` and, if the study has curves, `curves.csv` into the folder of a digest's
 /// run. `write` writes a file completely or not at all. Returns the path of the report.
@@ -60,6 +58,7 @@ pub fn write_digest_by(
 /// When a plot cannot be read.
 fn whole(digest: &Digest<'_>) -> Result<Markup, Error> {
     let sections = sections(digest)?;
+    let script = live::Script::new();
     let body = html! {
         a.skip href="#main" { "Skip to the results" }
         (header::header(digest))
@@ -84,10 +83,16 @@ fn whole(digest: &Digest<'_>) -> Result<Markup, Error> {
             " has the same figures for programs. " code { "fathometer report RUN --verify" }
             " checks that this page and the records have not changed."
         }
+        (script.element())
     };
     let info = &digest.run.info;
     let title = format!("{}: {}", info.study, info.title);
-    Ok(page::page(&title, POLICY, &body))
+    Ok(page::page_with(
+        &title,
+        &script.policy(),
+        live::STYLE,
+        &body,
+    ))
 }
 
 struct Section {

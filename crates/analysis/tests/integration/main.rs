@@ -2,6 +2,7 @@
 //! format.
 
 mod barford;
+mod browser;
 mod common;
 mod judging;
 mod load;

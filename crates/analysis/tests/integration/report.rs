@@ -1,16 +1,14 @@
 //! The report and the summary over a synthetic run.
 
-#![expect(clippy::disallowed_types, reason = "the browser is a process")]
-
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use fathometer_analysis::digest::Digest;
 use fathometer_analysis::run::Mode;
 use fathometer_analysis::{summary, terminal};
 
-use crate::common::{self, Fixture, write_report};
+use crate::browser;
+use crate::common::{self, Fixture, without_scripts, write_report};
 
 /// A run with every feature: side blocks, plots, invalid cells.
 fn everything(folder: &Path) {
@@ -69,9 +67,11 @@ fn the_report_is_whole_and_stands_alone() {
     assert!(page.contains("lateness p99 1.9 ms, limit 0.1 ms"));
     assert!(page.contains("this kernel&#39;s is 40 ms") || page.contains("this kernel's is 40 ms"));
     assert!(page.contains("data:image/svg+xml;base64,"));
-    // The page fetches nothing and runs nothing: every reference is a fragment, a data URI or a file of the run
-    // beside it.
-    assert!(!page.contains("<script"));
+    // The page fetches nothing and runs one script, whose hash its policy has: every reference is a fragment, a data
+    // URI or a file of the run beside it.
+    assert_eq!(page.matches("<script>").count(), 1);
+    assert!(page.contains("default-src 'none'") && page.contains("script-src 'sha256-"));
+    let page = without_scripts(&page);
     assert!(!page.contains("http://") && !page.contains("https://"));
     for reference in page.split("href=\"").skip(1) {
         let reference = reference.split('"').next().unwrap();
@@ -117,7 +117,7 @@ fn what_a_run_says_is_text_and_never_markup() {
     let path = write_report(folder.path(), &common::study());
     let page = fs::read_to_string(path).unwrap();
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt; &amp; more"));
-    assert!(!page.contains("<script") && !page.contains("etc\"><b>"));
+    assert!(!page.contains("<script>alert") && !page.contains("etc\"><b>"));
 }
 
 #[test]
@@ -177,52 +177,17 @@ frame.onload = () => {
 };
 </script>"#;
 
-/// Chromium, if installed. Without it the test passes, unless `FATHOMETER_REQUIRE_TOOLS` is set.
-fn chromium() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path)
-        .map(|folder| folder.join("chromium"))
-        .find(|path| path.is_file());
-    if found.is_none() {
-        let required = std::env::var("FATHOMETER_REQUIRE_TOOLS").is_ok_and(|value| value == "1");
-        assert!(!required, "chromium is not installed");
-        eprintln!("not tested: chromium is not installed");
-    }
-    found
-}
-
 #[test]
 fn the_report_fits_a_telephone_and_its_navigation_stays_in_view() {
-    let Some(chromium) = chromium() else { return };
+    let Some(chromium) = browser::chromium() else {
+        return;
+    };
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path();
     everything(folder);
     write_report(folder, &common::study());
     fs::write(folder.join("frame.html"), FRAME).unwrap();
-    let output = Command::new(chromium)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-        ])
-        .args(["--no-first-run", "--disable-dev-shm-usage"])
-        .args([
-            "--disable-background-networking",
-            "--disable-component-update",
-        ])
-        .args(["--disable-sync", "--allow-file-access-from-files"])
-        .arg(format!("--user-data-dir={}", folder.join("data").display()))
-        .args(["--virtual-time-budget=60000", "--dump-dom"])
-        .arg(format!("file://{}/frame.html", folder.display()))
-        .output()
-        .unwrap();
-    let page = String::from_utf8_lossy(&output.stdout);
-    let error = String::from_utf8_lossy(&output.stderr);
-    let seen = page
-        .split_once("data-seen=\"")
-        .and_then(|(_, rest)| rest.split_once('"'));
-    let (seen, _) = seen.unwrap_or_else(|| panic!("{page}\n{error}"));
+    let (seen, _) = browser::open(&chromium, folder, "frame.html", &[]);
     // Nothing is wider than the window, and the navigation is at its top.
     assert_eq!(seen, "390 0 0");
 }

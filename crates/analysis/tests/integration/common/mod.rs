@@ -462,3 +462,12 @@ fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
     .map(|(name, value)| (name.to_owned(), value))
     .into()
 }
+
+/// The page without its scripts and their data.
+pub fn without_scripts(page: &str) -> String {
+    let mut parts = page.split("<script");
+    let first = parts.next().unwrap().to_owned();
+    parts.fold(first, |text, part| {
+        text + part.split_once("</script>").unwrap().1
+    })
+}

@@ -1,0 +1,151 @@
+//! Charts with a script: their data as JSON blocks of the page, the script, and the policy that allows this script alone.
+//!
+//! The script enhances the page: without it every figure keeps its static SVG.
+
+use maud::{Markup, PreEscaped, html};
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+
+use super::embed::base64;
+use crate::statistics::Estimate;
+use crate::sweep::{CurveResult, Line, PanelResult};
+
+/// The chart library, and what its licence requires in each copy.
+const LIBRARY: [&str; 2] = [
+    include_str!("vendor/uplot/LICENSE"),
+    include_str!("vendor/uplot/uPlot.iife.min.js"),
+];
+/// The style sheet of the chart library.
+pub(super) const STYLE: &str = include_str!("vendor/uplot/uPlot.min.css");
+/// Scripts of this program, in order.
+const SCRIPTS: [&str; 2] = [
+    include_str!("script/charts.js"),
+    include_str!("script/bars.js"),
+];
+
+/// The script of a report, with its hash.
+pub(super) struct Script {
+    text: String,
+}
+
+impl Script {
+    /// The script of every report.
+    pub(super) fn new() -> Script {
+        let [licence, library] = LIBRARY;
+        let own = SCRIPTS.concat();
+        let text = format!("/* uPlot:\n{licence}*/\n{library}\n{own}");
+        Script { text }
+    }
+
+    /// The content security policy of a page that runs this script and no other, and that loads nothing.
+    /// Plots are embedded images.
+    pub(super) fn policy(&self) -> String {
+        let hash = digest(&SHA256, self.text.as_bytes());
+        format!(
+            "default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'unsafe-inline'; img-src data:; \
+             script-src 'sha256-{}'",
+            base64(hash.as_ref())
+        )
+    }
+
+    /// The element, for the end of the page.
+    pub(super) fn element(&self) -> Markup {
+        html! { script { (PreEscaped(&self.text)) } }
+    }
+}
+
+/// A block of data for the script, inside its figure.
+pub(super) fn data(value: &Value) -> Markup {
+    // A text of the run must not end the element.
+    let text = value.to_string().replace('<', "\\u003c");
+    html! { script.data type="application/json" { (PreEscaped(text)) } }
+}
+
+/// The panels of a curve: each point is `[x, mean, low, high, n]`.
+pub(super) fn of_curve(curve: &CurveResult, panels: &[&PanelResult]) -> Markup {
+    let published = super::curves::published_levels(curve);
+    let panels: Vec<Value> = panels
+        .iter()
+        .map(|panel| {
+            let mut points = panel.lines.iter().flat_map(|line| &line.points);
+            json!({
+                "title": panel.title, "unit": panel.unit, "axis": curve.axis,
+                "logarithmic": curve.logarithmic && points.all(|point| point.x > 0.0),
+                "identity": panel.identity, "published": published,
+                "series": panel.lines.iter().map(series).collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    data(&Value::Array(panels))
+}
+
+fn series(line: &Line) -> Value {
+    let points: Vec<Value> = line
+        .points
+        .iter()
+        .map(|point| {
+            let Some(Estimate {
+                value, interval, n, ..
+            }) = point.estimate
+            else {
+                return json!([point.x, null, null, null, 0]);
+            };
+            let ends = interval.map(|interval| (short(interval.low), short(interval.high)));
+            let (low, high) = ends.unzip();
+            json!([point.x, short(value), low, high, n])
+        })
+        .collect();
+    let knee = line.points.iter().find(|point| Some(point.x) == line.knee);
+    let knee = knee.and_then(|point| Some([point.x, point.estimate?.value]));
+    let fit = line.fit.map(|fit| {
+        let [first, last] = [line.points.first(), line.points.last()]
+            .map(|point| point.map_or(0.0, |point| point.x));
+        let height = |x: f64| fit.intercept + fit.slope.value * x;
+        [first, height(first), last, height(last)]
+    });
+    json!({"name": line.series, "place": line.place, "points": points, "knee": knee, "fit": fit})
+}
+
+/// Seven significant digits, more than a chart can show.
+fn short(value: f64) -> f64 {
+    format!("{value:.6e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hexadecimal(text: &str) -> String {
+        let hash = digest(&SHA256, text.as_bytes());
+        hash.as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+
+    #[test]
+    fn the_library_is_the_one_that_the_list_names() {
+        let list = include_str!("vendor/README.md");
+        for (text, file) in [(LIBRARY[1], "uPlot.iife.min.js"), (STYLE, "uPlot.min.css")] {
+            let line = format!("{}  uplot/{file}", hexadecimal(text));
+            assert!(list.contains(&line), "{line}");
+        }
+    }
+
+    #[test]
+    fn no_text_ends_a_script_early() {
+        let script = Script::new();
+        assert!(!script.text.contains("</"), "an end tag in the script");
+        assert!(!script.text.contains("<!--"));
+        // The licence is inside a comment.
+        assert_eq!(LIBRARY[0].find("*/"), None);
+        let block = data(&json!({"name": "</script><script>alert(1)</script>"})).into_string();
+        assert_eq!(block.matches('<').count(), 2, "{block}");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!(short(0.123_456_789), 0.123_456_8);
+        assert_eq!(short(1e9), 1e9);
+    }
+}

@@ -1,0 +1,144 @@
+// Opens each report in a frame and collects its problems: figures that are not drawn, links without a target, text
+// with too little contrast (WCAG 2.2, 1.4.3), elements that show no focus, pages wider than their window.
+const WIDTHS = [2560, 1400, 390];
+
+const turn = () => new Promise(done => setTimeout(done, 30));
+
+const parse = text => {
+  const numbers = text.match(/[\d.]+/g).map(Number);
+  return { rgb: numbers.slice(0, 3), alpha: numbers[3] ?? 1 };
+};
+const over = (top, below) => top.rgb.map((value, i) => value * top.alpha + below[i] * (1 - top.alpha));
+const luminance = rgb => {
+  const [r, g, b] = rgb.map(value => value / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+};
+const contrast = (a, b) => {
+  const [high, low] = [luminance(a), luminance(b)].sort((x, y) => y - x);
+  return (high + 0.05) / (low + 0.05);
+};
+
+const background = (view, element) => {
+  const layers = [];
+  for (let at = element; at; at = at.parentElement) {
+    const colour = view.getComputedStyle(at).backgroundColor;
+    if (/^rgb/.test(colour)) {
+      const layer = parse(colour);
+      if (layer.alpha > 0) layers.push(layer);
+      if (layer.alpha === 1) break;
+    }
+  }
+  return layers.reverse().reduce((below, layer) => over(layer, below), [255, 255, 255]);
+};
+
+const weak = (view, page) => {
+  const found = new Map();
+  for (const element of page.body.querySelectorAll("*")) {
+    const text = [...element.childNodes].filter(node => node.nodeType === 3).map(node => node.data.trim()).join("");
+    if (!text || /^(SCRIPT|STYLE|OPTION)$/i.test(element.tagName) || /^title$/i.test(element.tagName)) continue;
+    if (!element.checkVisibility({ visibilityProperty: true, opacityProperty: true })) continue;
+    const style = view.getComputedStyle(element);
+    const ink = element instanceof view.SVGElement ? style.fill : style.color;
+    if (!/^rgb/.test(ink)) continue;
+    let opacity = 1;
+    for (let at = element; at; at = at.parentElement) opacity *= Number(view.getComputedStyle(at).opacity);
+    const below = background(view, element);
+    const { rgb, alpha } = parse(ink);
+    const ratio = contrast(over({ rgb, alpha: alpha * opacity }, below), below);
+    const size = parseFloat(style.fontSize);
+    const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
+    if (ratio < (large ? 3 : 4.5)) {
+      const kind = `${element.tagName.toLowerCase()}.${element.getAttribute("class") ?? ""} in ${element.parentElement.getAttribute("class") ?? element.parentElement.tagName}`;
+      if (!found.has(kind)) found.set(kind, `contrast ${ratio.toFixed(2)} of ${kind}: ${text.slice(0, 30)}`);
+    }
+  }
+  return [...found.values()];
+};
+
+const painted = canvas => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return data.some((value, index) => index % 4 === 3 && value > 0);
+};
+
+const undrawn = async page => {
+  const problems = [];
+  for (const figure of page.querySelectorAll("figure")) {
+    figure.scrollIntoView();
+    await turn();
+    const name = figure.querySelector("h3")?.textContent ?? figure.id;
+    if (figure.querySelector("script.data")) {
+      const canvases = [...figure.querySelectorAll(".live canvas")];
+      const panels = JSON.parse(figure.querySelector("script.data").textContent).length;
+      if (canvases.length < panels) problems.push(`${canvases.length} of ${panels} panels are live: ${name}`);
+      if (!canvases.every(painted)) problems.push(`an empty canvas: ${name}`);
+    }
+    for (const svg of figure.querySelectorAll(".scroll > svg")) {
+      if (svg.querySelectorAll("path, rect, circle, polyline, line").length === 0) problems.push(`an empty drawing: ${name}`);
+    }
+    for (const image of figure.querySelectorAll("img")) {
+      if (image.naturalWidth === 0) problems.push(`no image: ${name}`);
+    }
+  }
+  return problems;
+};
+
+const FOCUSABLE = "a[href], button, input, select, summary, [tabindex]:not([tabindex='-1'])";
+
+const keyboard = (view, page) => {
+  const problems = [];
+  const all = [...page.querySelectorAll(FOCUSABLE)];
+  if (!all[0]?.matches(".skip")) problems.push("the first stop is not the skip link");
+  if (all.some(element => element.tabIndex > 0)) problems.push("an element changes the order of focus");
+  const kinds = new Map(all.map(element => [`${element.tagName}.${element.className}`, element]));
+  for (const [kind, element] of kinds) {
+    if (!element.checkVisibility()) continue;
+    element.focus();
+    if (page.activeElement !== element) problems.push(`${kind} takes no focus`);
+    else if (view.getComputedStyle(element).outlineStyle === "none") problems.push(`${kind} shows no focus`);
+  }
+  return problems;
+};
+
+const check = async (name, frame) => {
+  const problems = [];
+  const view = frame.contentWindow;
+  const page = frame.contentDocument;
+  const links = [];
+  for (const link of page.querySelectorAll("a[href]")) {
+    const href = link.getAttribute("href");
+    if (!href.startsWith("#")) links.push(decodeURI(href));
+    else if (!page.getElementById(decodeURIComponent(href.slice(1)))) problems.push(`no target of ${href}`);
+  }
+  const ids = [...page.querySelectorAll("[id]")].map(element => element.id);
+  if (new Set(ids).size !== ids.length) problems.push("an id is used twice");
+  for (const width of WIDTHS) {
+    frame.width = width;
+    await turn();
+    const extra = page.documentElement.scrollWidth - page.documentElement.clientWidth;
+    if (extra > 0) problems.push(`${extra} pixels too wide at ${width}`);
+  }
+  frame.width = 1400;
+  await turn();
+  problems.push(...await undrawn(page), ...weak(view, page), ...keyboard(view, page));
+  const dark = view.matchMedia("(prefers-color-scheme: dark)").matches;
+  return { name, dark, figures: page.querySelectorAll("figure").length, links: [...new Set(links)], problems };
+};
+
+(async () => {
+  const results = [];
+  for (const name of REPORTS) {
+    const frame = document.createElement("iframe");
+    frame.width = 1400;
+    frame.height = 900;
+    frame.src = `${name}/report.html`;
+    document.body.append(frame);
+    await new Promise(done => { frame.onload = done; });
+    try {
+      results.push(await check(name, frame));
+    } catch (error) {
+      results.push({ name, dark: false, figures: 0, links: [], problems: [String(error.stack)] });
+    }
+    frame.remove();
+  }
+  document.body.dataset.seen = btoa(unescape(encodeURIComponent(JSON.stringify(results))));
+})();

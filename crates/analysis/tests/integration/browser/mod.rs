@@ -1,0 +1,174 @@
+//! Reports in a browser: nothing fails in its console, every figure is drawn, links lead somewhere, contrast suffices.
+
+#![expect(clippy::disallowed_types, reason = "the browser is a process")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use fathometer_analysis::study::{StudyData, StudySources};
+use serde::Deserialize;
+
+use crate::common::write_report;
+
+/// Chromium, if installed. Without it a test passes, unless `FATHOMETER_REQUIRE_TOOLS` is set.
+pub fn chromium() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .map(|folder| folder.join("chromium"))
+        .find(|path| path.is_file());
+    if found.is_none() {
+        let required = std::env::var("FATHOMETER_REQUIRE_TOOLS").is_ok_and(|value| value == "1");
+        assert!(!required, "chromium is not installed");
+        eprintln!("not tested: chromium is not installed");
+    }
+    found
+}
+
+/// Opens a page of a folder and returns what its script left in `data-seen` of its body, and stderr.
+pub fn open(chromium: &Path, folder: &Path, page: &str, more: &[&str]) -> (String, String) {
+    let output = Command::new(chromium)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+        ])
+        .args(["--no-first-run", "--disable-dev-shm-usage"])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+        ])
+        .args(["--disable-sync", "--allow-file-access-from-files"])
+        .arg(format!("--user-data-dir={}", folder.join("data").display()))
+        .args(["--virtual-time-budget=600000", "--dump-dom"])
+        .args(more)
+        .arg(format!("file://{}/{page}", folder.display()))
+        .output()
+        .unwrap();
+    let page = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let seen = page
+        .split_once("data-seen=\"")
+        .and_then(|(_, rest)| rest.split_once('"'));
+    let (seen, _) = seen.unwrap_or_else(|| panic!("{page}\n{error}"));
+    (seen.to_owned(), error)
+}
+
+/// What the checks found in one report.
+#[derive(Debug, Deserialize)]
+struct Seen {
+    name: String,
+    dark: bool,
+    figures: usize,
+    links: Vec<String>,
+    problems: Vec<String>,
+}
+
+/// Writes the report of every published run that has records into a folder of its own.
+fn publish(folder: &Path) -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut names = Vec::new();
+    let runs = fs::read_dir(root.join("runs/published")).unwrap();
+    for run in runs.map(|run| run.unwrap().path()) {
+        if !run.join("replicates.ndjson").exists() {
+            continue;
+        }
+        let name = run.file_name().unwrap().to_str().unwrap().to_owned();
+        copy(&run, &folder.join(&name));
+        names.push(name);
+    }
+    names.sort();
+    std::thread::scope(|scope| {
+        for name in &names {
+            let run = folder.join(name);
+            let root = &root;
+            scope.spawn(move || {
+                let info = fs::read_to_string(run.join("run.json")).unwrap();
+                let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+                let paper = root.join("papers").join(info["study"].as_str().unwrap());
+                let text = |file: &str| fs::read_to_string(paper.join(file)).unwrap();
+                let study = StudyData::parse(StudySources {
+                    tables: &text("tables.toml"),
+                    claims: &text("claims.toml"),
+                    figures: &text("figures.csv"),
+                });
+                write_report(&run, &study.unwrap());
+            });
+        }
+    });
+    names
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to.join(entry.file_name())),
+            false => drop(fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
+        }
+    }
+}
+
+/// Checks reports in the light and in the dark scheme.
+fn check(chromium: &Path, folder: &Path, names: &[String]) {
+    let checks = include_str!("checks.js");
+    let list = serde_json::to_string(names).unwrap();
+    let page = format!(
+        "<!doctype html><meta charset=utf-8><body><script>const REPORTS = {list};\n{checks}</script>"
+    );
+    fs::write(folder.join("checks.html"), page).unwrap();
+    for (is_dark, scheme) in [(false, 1), (true, 0)] {
+        let scheme = format!("--blink-settings=preferredColorScheme={scheme}");
+        let more = ["--enable-logging=stderr", scheme.as_str()];
+        let (seen, error) = open(chromium, folder, "checks.html", &more);
+        let messages: Vec<&str> = error.lines().filter(|l| l.contains("CONSOLE")).collect();
+        assert!(messages.is_empty(), "{messages:#?}");
+        let seen: Vec<Seen> = serde_json::from_slice(&from_base64(&seen)).unwrap();
+        assert_eq!(seen.len(), names.len());
+        for report in &seen {
+            let name = &report.name;
+            assert_eq!(report.dark, is_dark, "the scheme of the browser");
+            assert!(report.figures > 0, "{name} has no figures");
+            assert!(report.problems.is_empty(), "{name}: {:#?}", report.problems);
+            for link in &report.links {
+                let file = link.split('#').next().unwrap();
+                assert!(folder.join(name).join(file).exists(), "{name}: no {link}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reports_of_all_published_runs_are_whole_in_a_browser() {
+    let Some(chromium) = chromium() else { return };
+    // FATHOMETER_PUBLISHED_FOLDER keeps the reports, so that they can be looked at.
+    let scratch = tempfile::tempdir().unwrap();
+    let kept = std::env::var_os("FATHOMETER_PUBLISHED_FOLDER");
+    let folder = kept.as_deref().map_or(scratch.path(), Path::new);
+    let names = publish(folder);
+    assert!(names.len() >= 10, "{names:?}");
+    check(&chromium, folder, &names);
+}
+
+/// RFC 4648 section 4.
+fn from_base64(text: &str) -> Vec<u8> {
+    let digit = |byte: u8| match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    };
+    let digits: Vec<u32> = text
+        .bytes()
+        .filter(|b| *b != b'=')
+        .map(|b| digit(b).into())
+        .collect();
+    let mut bytes = Vec::new();
+    for group in digits.chunks(4) {
+        let word = group.iter().fold(0, |word, digit| word << 6 | digit) << (6 * (4 - group.len()));
+        bytes.extend(&word.to_be_bytes()[1..group.len()]);
+    }
+    bytes
+}
