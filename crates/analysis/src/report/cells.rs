@@ -1,10 +1,12 @@
 //! The evidence for the run's validity: invalid cells, settings that the kernel did not apply, and every cell
 //! with its files.
 
+use fathometer_model::ReplicateRecord;
 use fathometer_model::digits::significant;
 use maud::{Markup, html};
 
 use super::embed::reference;
+use super::evidence;
 use super::header;
 use crate::digest::Digest;
 use crate::run::{Cell, CellState, SettingState, stays_inside};
@@ -134,10 +136,10 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     html! {
         p.lead {
             "Means over valid replicates. Late is the worst 99th percentile of the path's lateness, in "
-            "milliseconds. Numbers under Replicates lead to a replicate's folder, those under Captures "
-            "to its packets."
+            "milliseconds. Each cell lists its replicates, with their validity and the files that the run kept."
         }
         @for block in blocks {
+            div.block {
             h3 { "Block " (block) }
             div.scroll {
                 table.cells {
@@ -156,7 +158,6 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
                             }
                             th.number scope="col" { "Late" }
                             th scope="col" { "Replicates" }
-                            th scope="col" { "Captures" }
                         }
                     }
                     tbody {
@@ -165,6 +166,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
                         }
                     }
                 }
+            }
             }
         }
     }
@@ -182,8 +184,9 @@ fn row(digest: &Digest<'_>, cell: &Cell) -> Markup {
         .iter()
         .flat_map(|r| [&r.path.up, &r.path.down]);
     let late = ways.map(|way| way.lateness_p99_ns).max().unwrap_or(0);
+    let levels = serde_json::json!(cell.key);
     html! {
-        tr {
+        tr id=(evidence::anchor(digest, cell)) data-levels=(levels) {
             th scope="row" { (digest.run.name(cell)) }
             td { (state(cell)) }
             td.number {
@@ -203,8 +206,7 @@ fn row(digest: &Digest<'_>, cell: &Cell) -> Markup {
                 }
             }
             td.number { (significant(late as f64 / 1e6)) }
-            td { (links(digest, cell, "")) }
-            td { (links(digest, cell, "capture.pcapng")) }
+            td { (replicates(digest, cell)) }
         }
     }
 }
@@ -217,17 +219,77 @@ fn state(cell: &Cell) -> Markup {
     }
 }
 
-/// A link for each replicate whose file exists.
-fn links(digest: &Digest<'_>, cell: &Cell, file: &str) -> Markup {
+/// The files of a replicate that a reader may open, with the words for them.
+const FILES: [(&str, &str); 6] = [
+    ("capture.pcapng", "packets at the client"),
+    ("taps.pcapng", "packets at both ends"),
+    ("exchanges.ndjson", "exchanges"),
+    ("connections.ndjson", "connections"),
+    ("files.ndjson", "files"),
+    ("", "folder"),
+];
+
+/// The replicates of a cell, with validity and files. The columns of the list are those of each replicate too.
+fn replicates(digest: &Digest<'_>, cell: &Cell) -> Markup {
+    let columns = &digest.study.cell_columns;
     html! {
-        @for replicate in &cell.replicates {
-            @let path = format!("{}/{file}", replicate.folder);
-            @let is_there = stays_inside(path.as_ref()) && digest.run.folder.join(&path).exists();
-            @let is_invalid = !replicate.validity.is_valid();
-            @if is_there {
-                a.invalid[is_invalid] href=(reference(&path)) { (replicate.replicate) } " "
-            } @else {
-                span.missing { (replicate.replicate) } " "
+        details {
+            summary { (cell.replicates.len()) }
+            table.replicates {
+                thead {
+                    tr {
+                        th.number scope="col" { "r" }
+                        th scope="col" { "Validity" }
+                        @if columns.is_empty() {
+                            th.number scope="col" { "Pa" }
+                            th.number scope="col" { "Sec" }
+                        }
+                        @for column in columns { th.number scope="col" { (column.label) } }
+                        th.number scope="col" { "Late" }
+                        th scope="col" { "Files" }
+                    }
+                }
+                tbody {
+                    @for replicate in &cell.replicates { (replicate_row(digest, replicate)) }
+                }
+            }
+        }
+    }
+}
+
+fn replicate_row(digest: &Digest<'_>, replicate: &ReplicateRecord) -> Markup {
+    let value = |metric: &str| replicate.metrics.get(metric).copied();
+    let late = replicate
+        .path
+        .up
+        .lateness_p99_ns
+        .max(replicate.path.down.lateness_p99_ns);
+    let files: Vec<(String, &str)> = FILES
+        .iter()
+        .map(|(file, words)| (format!("{}/{file}", replicate.folder), *words))
+        .filter(|(path, _)| stays_inside(path.as_ref()) && digest.run.folder.join(path).exists())
+        .collect();
+    html! {
+        tr {
+            td.number { (replicate.replicate) }
+            td {
+                @if replicate.validity.is_valid() { "valid" }
+                @else { strong.invalid { "INVALID" } ": " (replicate.validity.reasons.join("; ")) }
+            }
+            @if digest.study.cell_columns.is_empty() {
+                td.number { @if let Some(packets) = value("packets") { (packets) } }
+                td.number { @if let Some(seconds) = value("elapsed_s") { (significant(seconds)) } }
+            }
+            @for column in &digest.study.cell_columns {
+                td.number { @if let Some(figure) = value(&column.metric) { (column.format(figure)) } }
+            }
+            td.number { (significant(late as f64 / 1e6)) }
+            td {
+                @for (index, (path, words)) in files.iter().enumerate() {
+                    @if index > 0 { ", " }
+                    a href=(reference(path)) { (words) }
+                }
+                @if files.is_empty() { span.missing { "not kept" } }
             }
         }
     }

@@ -4,9 +4,11 @@
 use fathometer_model::digits::trimmed;
 use maud::{Markup, html};
 
+use super::evidence;
 use super::stacked;
 use super::svg::{Scale, label_width, natural_width, xy};
 use crate::digest::Digest;
+use crate::run::Cell;
 use crate::statistics::Estimate;
 use crate::study::Figure;
 use crate::tables::{Column, Datum, Measured, PublishedValue, RowResult, TableResult};
@@ -96,6 +98,7 @@ fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
                     }
                     @for (place, found) in panels.iter().enumerate() {
                         (Panel {
+                            digest,
                             found,
                             figure,
                             eras: &eras,
@@ -142,6 +145,7 @@ fn rows(panels: &[Found<'_>]) -> Vec<String> {
 }
 
 struct Panel<'a> {
+    digest: &'a Digest<'a>,
     found: &'a Found<'a>,
     figure: &'a Figure,
     eras: &'a [String],
@@ -182,10 +186,15 @@ impl Panel<'_> {
             @for (index, era) in self.eras.iter().enumerate() {
                 @let table = self.found.tables.iter().find(|table| table.era == *era);
                 @let found = table.and_then(|table| self.datum(table, row));
+                @let cell = table.and_then(|table| self.cell(table, row));
                 @let y = top + lane * index as f64;
                 @match found {
                     Some((column, datum)) => {
-                        (self.bar(column, datum, index, y, scale))
+                        @let bar = self.bar(column, datum, index, y, scale);
+                        @match cell {
+                            Some(cell) => a href={ "#" (evidence::anchor(self.digest, cell)) } { (bar) },
+                            None => (bar),
+                        }
                     }
                     None => {}
                 }
@@ -236,17 +245,22 @@ impl Panel<'_> {
         }
     }
 
+    fn line<'t>(&self, table: &'t TableResult, row: &str) -> Option<&'t RowResult> {
+        let section = self.found.section;
+        let is_here = |r: &&RowResult| section.is_none_or(|section| r.section == section);
+        table.rows.iter().filter(is_here).find(|r| r.brief == row)
+    }
+
     fn datum<'t>(&self, table: &'t TableResult, row: &str) -> Option<(&'t Column, &'t Datum)> {
         let group = table.group(&self.figure.group)?;
         let column = table.column(&self.figure.column)?;
-        let row: &RowResult = table.rows.iter().find(|r| {
-            r.brief == row
-                && self
-                    .found
-                    .section
-                    .is_none_or(|section| r.section == section)
-        })?;
+        let row = self.line(table, row)?;
         Some((&table.columns[column], &row.data[group][column]))
+    }
+
+    fn cell(&self, table: &TableResult, row: &str) -> Option<&Cell> {
+        let group = table.group(&self.figure.group)?;
+        evidence::of_table(self.digest, table, self.line(table, row)?, group)
     }
 
     /// From zero, so that lengths are proportional to values, to the largest figure, with room for its digits.

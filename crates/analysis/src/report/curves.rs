@@ -3,9 +3,12 @@
 use fathometer_model::digits::trimmed;
 use maud::{Markup, html};
 
+use super::evidence::{self, LineCells};
+use super::instrument;
 use super::live;
 use super::svg::{Scale, xy};
 use crate::digest::Digest;
+use crate::run::Cell;
 use crate::sweep::{CurveResult, Line, PanelResult};
 
 const PANEL: f64 = 300.0;
@@ -40,18 +43,24 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
             "Means over valid replicates, with the interval shaded where there are at least two. A ring "
             "marks a line's knee. Every point stands in " a href="curves.csv" { "curves.csv" } "."
         }
-        @for curve in digest.measured_curves() { (figure(curve, digest.intervals.level, name_era)) }
+        @for curve in digest.measured_curves() { (figure(digest, curve, name_era)) }
         @if !missing.is_empty() {
             p.remark { "Not measured in this run: " (missing.join(", ")) "." }
         }
     }
 }
 
-fn figure(curve: &CurveResult, level: f64, name_era: bool) -> Markup {
-    let panels: Vec<&PanelResult> = curve
+fn figure(digest: &Digest<'_>, curve: &CurveResult, name_era: bool) -> Markup {
+    let level = digest.intervals.level;
+    let panels: Vec<(usize, &PanelResult)> = curve
         .panels
         .iter()
-        .filter(|p| !p.lines.is_empty())
+        .enumerate()
+        .filter(|(_, panel)| !panel.lines.is_empty())
+        .collect();
+    let errors: Vec<Vec<(f64, f64)>> = panels
+        .iter()
+        .map(|(place, _)| instrument::of_panel(digest, curve, *place))
         .collect();
     let rows = panels.len().div_ceil(ACROSS);
     let columns = panels.len().min(ACROSS);
@@ -62,7 +71,7 @@ fn figure(curve: &CurveResult, level: f64, name_era: bool) -> Markup {
         .any(|estimate| estimate.interval.is_some())
         .then(|| format!("{} %", (level * 100.0).round()));
     html! {
-        figure.chart.curve id={ (curve.id) "-" (curve.era) } {
+        figure.chart.curve id={ (curve.id) "-" (curve.era) } data-of-era=(curve.era) {
             h3 {
                 span.id { (curve.id) } " " (curve.title)
                 @if name_era { " " span.tag { "era " (curve.era) } }
@@ -82,23 +91,27 @@ fn figure(curve: &CurveResult, level: f64, name_era: bool) -> Markup {
                 @if curve.published.iter().any(|p| p.line) {
                     span { i.dashes {} "published" }
                 }
+                @if errors.iter().flatten().any(|(_, error)| *error > 0.0) {
+                    span { i.swatch.instrument {} "instrument's error" }
+                }
             }
             div.scroll {
                 svg viewBox={ "0 0 " (xy(width)) " " (xy(height)) }
                     style={ "max-width:" (width * LARGEST) "px;min-width:min(46rem," (width * LARGEST) "px)" }
                     role="img"
                     aria-label={ (curve.title) ". The figures are in curves.csv." } {
-                    @for (index, panel) in panels.iter().enumerate() {
+                    @for (index, (_, panel)) in panels.iter().enumerate() {
                         (Frame::new(
                             curve,
                             panel,
+                            &errors[index],
                             (index % ACROSS) as f64 * step + LEFT,
                             (index / ACROSS) as f64 * drop + TOP,
                         ).draw())
                     }
                 }
             }
-            (live::of_curve(curve, &panels))
+            (live::of_curve(digest, curve, &panels, &errors))
             figcaption {
                 (curve.caption)
                 @for panel in &curve.panels {
@@ -116,6 +129,49 @@ fn figure(curve: &CurveResult, level: f64, name_era: bool) -> Markup {
             }
             @for (remark, places) in curve.remarks() {
                 p.footnote { (remark) ": " (places) }
+            }
+            (instrument::sentence(digest, curve))
+            (cells(digest, curve))
+        }
+    }
+}
+
+/// Links to the cells behind the points, by series.
+fn cells(digest: &Digest<'_>, curve: &CurveResult) -> Markup {
+    let mut found: Vec<(&str, Vec<&Cell>)> = Vec::new();
+    for (place, panel) in curve.panels.iter().enumerate() {
+        for line in &panel.lines {
+            let Some(cells) = LineCells::of(digest, curve, place, &line.series) else {
+                continue;
+            };
+            let known = found.iter().position(|(series, _)| *series == line.series);
+            let known = known.unwrap_or_else(|| {
+                found.push((&line.series, Vec::new()));
+                found.len() - 1
+            });
+            for cell in line.points.iter().filter_map(|point| cells.of_point(point)) {
+                if !found[known].1.contains(&cell) {
+                    found[known].1.push(cell);
+                }
+            }
+        }
+    }
+    let count: usize = found.iter().map(|(_, cells)| cells.len()).sum();
+    html! {
+        @if count > 0 {
+            details.sources {
+                summary { "Cells of this figure: " (count) }
+                @for (series, cells) in found {
+                    p {
+                        (series) ": "
+                        @for (index, cell) in cells.iter().enumerate() {
+                            @if index > 0 { ", " }
+                            a href={ "#" (evidence::anchor(digest, cell)) } {
+                                (cell.key.level(&curve.along).unwrap_or("cell"))
+                            }
+                        }
+                    }
+                }
             }
         }
     }
@@ -161,6 +217,8 @@ fn mark(place: usize, x: f64, y: f64) -> Markup {
 struct Frame<'a> {
     curve: &'a CurveResult,
     panel: &'a PanelResult,
+    /// The instrument's error at each position, in the panel's unit.
+    errors: &'a [(f64, f64)],
     x: Scale,
     y: Scale,
     left: f64,
@@ -168,7 +226,13 @@ struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    fn new(curve: &'a CurveResult, panel: &'a PanelResult, left: f64, top: f64) -> Frame<'a> {
+    fn new(
+        curve: &'a CurveResult,
+        panel: &'a PanelResult,
+        errors: &'a [(f64, f64)],
+        left: f64,
+        top: f64,
+    ) -> Frame<'a> {
         let points = || panel.lines.iter().flat_map(|line| &line.points);
         let widest = points().map(|point| point.x).fold(0.0, f64::max);
         let highest = points()
@@ -198,6 +262,7 @@ impl<'a> Frame<'a> {
         Frame {
             curve,
             panel,
+            errors,
             x,
             y: Scale::linear(
                 lowest,
@@ -233,6 +298,7 @@ impl<'a> Frame<'a> {
             text.tick x=(xy(right)) y=(xy(bottom + 29.0)) text-anchor="end" { (self.curve.axis) }
             (self.published())
             @if self.panel.identity { (self.identity()) }
+            (self.instrument())
             @for line in self.panel.lines.iter().filter(|line| line.fit.is_none()) {
                 (self.reach(line))
             }
@@ -264,6 +330,23 @@ impl<'a> Frame<'a> {
                 text.paper x=(xy(at + 3.0)) y=(xy(self.top + HEIGHT - 15.0 - 11.0 * index as f64)) { (names) }
             }
         }
+    }
+
+    /// The instrument's error as an area on the axis, under the data. Where it is invisible, it is below the
+    /// resolution of the drawing.
+    fn instrument(&self) -> Markup {
+        let (Some(first), Some(last)) = (self.errors.first(), self.errors.last()) else {
+            return html! {};
+        };
+        let floor = self.y.place(0.0);
+        let ends = [
+            corner(self.x.place(last.0), floor),
+            corner(self.x.place(first.0), floor),
+        ];
+        let edge = self.errors.iter();
+        let edge = edge.map(|(x, error)| corner(self.x.place(*x), self.y.place(*error)));
+        let corners: Vec<String> = edge.chain(ends).collect();
+        html! { polygon.instrument points=(corners.join(" ")) {} }
     }
 
     fn identity(&self) -> Markup {

@@ -7,6 +7,8 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use super::embed::base64;
+use super::evidence::{self, LineCells};
+use crate::digest::Digest;
 use crate::statistics::Estimate;
 use crate::sweep::{CurveResult, Line, PanelResult};
 
@@ -18,9 +20,10 @@ const LIBRARY: [&str; 2] = [
 /// The style sheet of the chart library.
 pub(super) const STYLE: &str = include_str!("vendor/uplot/uPlot.min.css");
 /// Scripts of this program, in order.
-const SCRIPTS: [&str; 2] = [
+const SCRIPTS: [&str; 3] = [
     include_str!("script/charts.js"),
     include_str!("script/bars.js"),
+    include_str!("script/cells.js"),
 ];
 
 /// The script of a report, with its hash.
@@ -61,38 +64,56 @@ pub(super) fn data(value: &Value) -> Markup {
     html! { script.data type="application/json" { (PreEscaped(text)) } }
 }
 
-/// The panels of a curve: each point is `[x, mean, low, high, n]`.
-pub(super) fn of_curve(curve: &CurveResult, panels: &[&PanelResult]) -> Markup {
+/// The panels of a curve: each point is `[x, mean, low, high, n, cell]`, where `cell` is the identifier of its row in
+/// the list of all cells.
+/// `errors` has the instrument's error at each position of each panel.
+pub(super) fn of_curve(
+    digest: &Digest<'_>,
+    curve: &CurveResult,
+    panels: &[(usize, &PanelResult)],
+    errors: &[Vec<(f64, f64)>],
+) -> Markup {
     let published = super::curves::published_levels(curve);
+    let series = |place: usize, panel: &PanelResult| -> Vec<Value> {
+        let cells = |line: &Line| LineCells::of(digest, curve, place, &line.series);
+        let lines = panel.lines.iter();
+        lines
+            .map(|line| series(digest, line, cells(line).as_ref()))
+            .collect()
+    };
     let panels: Vec<Value> = panels
         .iter()
-        .map(|panel| {
+        .zip(errors)
+        .map(|((place, panel), errors)| {
             let mut points = panel.lines.iter().flat_map(|line| &line.points);
             json!({
                 "title": panel.title, "unit": panel.unit, "axis": curve.axis,
                 "logarithmic": curve.logarithmic && points.all(|point| point.x > 0.0),
                 "identity": panel.identity, "published": published,
-                "series": panel.lines.iter().map(series).collect::<Vec<_>>(),
+                "series": series(*place, panel),
+                "errors": errors.iter().map(|(x, error)| [*x, short(*error)]).collect::<Vec<_>>(),
             })
         })
         .collect();
     data(&Value::Array(panels))
 }
 
-fn series(line: &Line) -> Value {
+fn series(digest: &Digest<'_>, line: &Line, cells: Option<&LineCells<'_>>) -> Value {
     let points: Vec<Value> = line
         .points
         .iter()
         .map(|point| {
+            let cell = cells.and_then(|cells| cells.of_point(point));
+            let cell = cell.map(|cell| evidence::anchor(digest, cell));
             let Some(Estimate {
                 value, interval, n, ..
             }) = point.estimate
             else {
-                return json!([point.x, null, null, null, 0]);
+                return json!([point.x, null, null, null, 0, cell]);
             };
             let ends = interval.map(|interval| (short(interval.low), short(interval.high)));
             let (low, high) = ends.unzip();
-            json!([point.x, short(value), low, high, n])
+            json!([point.x, short(value), low, high, n, cell])
         })
         .collect();
     let knee = line.points.iter().find(|point| Some(point.x) == line.knee);

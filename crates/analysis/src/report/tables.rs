@@ -3,6 +3,7 @@
 use fathometer_model::digits::significant;
 use maud::{Markup, html};
 
+use super::evidence;
 use crate::digest::Digest;
 use crate::tables::{Column, Datum, Measured, RowResult, TableResult};
 
@@ -52,7 +53,7 @@ fn tables(digest: &Digest<'_>, of_the_paper: bool) -> Markup {
         @for table in &digest.study.tables {
             @if table.of_the_paper == of_the_paper {
                 @for (index, result) in digest.measured_tables(&table.id).into_iter().enumerate() {
-                    (one(result, index, era_place(digest, &result.era)))
+                    (one(digest, result, index, era_place(digest, &result.era)))
                 }
             }
         }
@@ -64,11 +65,11 @@ fn era_place(digest: &Digest<'_>, era: &str) -> usize {
     eras.iter().position(|known| known == era).unwrap_or(0)
 }
 
-fn one(table: &TableResult, index: usize, era: usize) -> Markup {
+fn one(digest: &Digest<'_>, table: &TableResult, index: usize, era: usize) -> Markup {
     let id = format!("{}-{}", table.id, table.era);
     let widths = Widths::of(table);
     html! {
-        div.table id=(id) {
+        div.table id=(id) data-of-era=(table.era) {
             table.figures style=(widths.table) {
                 caption {
                     span.id { (table.id) }
@@ -123,7 +124,7 @@ fn one(table: &TableResult, index: usize, era: usize) -> Markup {
                             }
                         }
                     }
-                    (body(table, row))
+                    (body(digest, table, row))
                 }
             }
             @for (index, note) in table.footnotes.iter().enumerate() {
@@ -165,7 +166,7 @@ impl Widths {
     }
 }
 
-fn body(table: &TableResult, row: &RowResult) -> Markup {
+fn body(digest: &Digest<'_>, table: &TableResult, row: &RowResult) -> Markup {
     let also: Vec<(usize, &String)> = table
         .also
         .iter()
@@ -188,7 +189,7 @@ fn body(table: &TableResult, row: &RowResult) -> Markup {
             tr.ours {
                 th.label scope="row" rowspan=(lines) { (row.label) }
                 td.kind { @if needs_kind { "ours" } }
-                (cells(table, row, &|column, datum| ours(column, &datum.ours)))
+                (own_cells(digest, table, row))
             }
             @for (place, label) in also {
                 tr.also {
@@ -215,6 +216,25 @@ fn body(table: &TableResult, row: &RowResult) -> Markup {
                     td.kind { "paper" }
                     (cells(table, row, &|_, datum| published_relative(datum)))
                 }
+            }
+        }
+    }
+}
+
+/// Our figures, each with a link to its cell.
+fn own_cells(digest: &Digest<'_>, table: &TableResult, row: &RowResult) -> Markup {
+    html! {
+        @for (place, group) in row.data.iter().enumerate() {
+            @let cell = evidence::of_table(digest, table, row, place);
+            @for (place, (column, datum)) in table.columns.iter().zip(group).enumerate() {
+                @let (value, aside) = ours(column, &datum.ours);
+                td.value.first[place == 0] {
+                    @match cell {
+                        Some(cell) => a href={ "#" (evidence::anchor(digest, cell)) } { (value) },
+                        None => (value),
+                    }
+                }
+                td.aside { (aside) }
             }
         }
     }

@@ -78,6 +78,15 @@
       context.setLineDash([ratio, 3 * ratio]);
       line(min, min, max, max);
     }
+    if (panel.errors.length > 0) {
+      context.setLineDash([]);
+      context.fillStyle = colour("--instrument");
+      context.beginPath();
+      context.moveTo(...at(panel.errors[0][0], 0));
+      panel.errors.forEach(([x, error]) => context.lineTo(...at(x, error)));
+      context.lineTo(...at(panel.errors[panel.errors.length - 1][0], 0));
+      context.fill();
+    }
     panel.series.forEach((series, index) => {
       if (!chart.series[1 + 3 * index].show) return;
       context.strokeStyle = context.fillStyle = colour(`--series${series.place % LOOKS}`);
@@ -112,6 +121,8 @@
       const name = element("span", { className: `mark series${line.place % LOOKS}` }, line.name);
       return [element("div", {}, name, ` ${text}`)];
     });
+    const error = panel.errors.find(([place]) => place === x);
+    if (error && rows.length > 0) rows.push(element("div", {}, `instrument's error ${digits(error[1])}`));
     box.hidden = rows.length === 0;
     if (rows.length === 0) return;
     box.replaceChildren(element("b", {}, `${panel.axis} ${digits(x)}`), ...rows);
@@ -161,6 +172,18 @@
     return chart;
   };
 
+  // The cell of the point at the cursor that is nearest to the pointer, or of the first series.
+  const cell = (panel, maps, chart) => {
+    const index = chart.cursor.idx;
+    if (index === null || index === undefined) return undefined;
+    const x = chart.data[0][index];
+    const far = point => Math.abs(chart.valToPos(point[1] ?? 0, "y") - chart.cursor.top);
+    return maps
+      .filter((_, place) => chart.series[1 + 3 * place].show)
+      .flatMap(map => map.has(x) ? [map.get(x)] : [])
+      .sort((a, b) => far(a) - far(b))[0]?.[5];
+  };
+
   const zoom = (chart, factor) => {
     const { min, max } = chart.scales.x;
     const logarithmic = chart.scales.x.distr === 3;
@@ -179,8 +202,8 @@
     chart.setScale("x", { min: xs[0], max: xs[xs.length - 1] });
   };
 
-  // Arrow keys move along the points, plus and minus zoom, zero shows everything.
-  const keys = chart => event => {
+  // Arrow keys move along the points, plus and minus zoom, zero shows everything, Enter leads to the cell.
+  const keys = (chart, follow) => event => {
     const xs = chart.data[0];
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (step) {
@@ -193,6 +216,8 @@
       zoom(chart, 2);
     } else if (event.key === "0") {
       whole(chart);
+    } else if (event.key === "Enter") {
+      follow();
     } else if (event.key === "Escape") {
       chart.setCursor({ left: -10, top: -10 });
     } else {
@@ -227,13 +252,22 @@
     const charts = panels.map(panel => {
       const holder = element("div", { className: "panel", tabIndex: 0 });
       holder.setAttribute("role", "group");
-      holder.setAttribute("aria-label", `${panel.title}, ${panel.unit}. Arrow keys move along the points, plus and minus zoom, 0 shows all.`);
+      holder.setAttribute("aria-label", `${panel.title}, ${panel.unit}. Arrow keys move along the points, plus and minus zoom, 0 shows all, Enter leads to the cell of a point.`);
       const act = (label, title, action) => element("button", { type: "button", title, onclick: () => action(chart) }, label);
       const heading = element("div", { className: "heading" }, element("b", {}, panel.title), `, ${panel.unit}`);
       live.append(element("div", { className: "frame" }, heading, holder));
       const chart = draw(panel, holder);
       heading.append(act("+", "Zoom in", it => zoom(it, 0.5)), act("−", "Zoom out", it => zoom(it, 2)), act("all", "Show all points", whole));
-      holder.addEventListener("keydown", keys(chart));
+      const maps = lookup(panel);
+      const follow = () => {
+        const target = cell(panel, maps, chart);
+        if (target) location.hash = target;
+      };
+      holder.addEventListener("keydown", keys(chart, follow));
+      // A drag zooms; a click that does not move leads to the cell.
+      let pressed = 0;
+      chart.over.addEventListener("mousedown", event => { pressed = event.clientX; });
+      chart.over.addEventListener("click", event => { if (Math.abs(event.clientX - pressed) < 3) follow(); });
       new ResizeObserver(() => {
         const width = Math.max(240, holder.clientWidth);
         if (width !== chart.width) chart.setSize({ width, height: HEIGHT });

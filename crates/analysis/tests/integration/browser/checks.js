@@ -3,6 +3,13 @@
 const WIDTHS = [2560, 1400, 390];
 
 const turn = () => new Promise(done => setTimeout(done, 30));
+// Charts are made when the browser has drawn a frame with their figure in it.
+const until = async condition => {
+  for (let turns = 0; turns < 200 && !condition(); turns += 1) {
+    await Promise.race([new Promise(requestAnimationFrame), turn()]);
+    await turn();
+  }
+};
 
 const parse = text => {
   const numbers = text.match(/[\d.]+/g).map(Number);
@@ -67,9 +74,11 @@ const undrawn = async page => {
     await turn();
     const name = figure.querySelector("h3")?.textContent ?? figure.id;
     if (figure.querySelector("script.data")) {
+      await until(() => figure.classList.contains("is-live"));
       const canvases = [...figure.querySelectorAll(".live canvas")];
       const panels = JSON.parse(figure.querySelector("script.data").textContent).length;
       if (canvases.length < panels) problems.push(`${canvases.length} of ${panels} panels are live: ${name}`);
+      await until(() => canvases.every(painted));
       if (!canvases.every(painted)) problems.push(`an empty canvas: ${name}`);
     }
     for (const svg of figure.querySelectorAll(".scroll > svg")) {

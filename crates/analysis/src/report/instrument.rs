@@ -1,0 +1,189 @@
+//! The instrument's own error beside an effect: how late the path delivered packets, and how late the load generator
+//! sent requests.
+
+use fathometer_model::digits::significant;
+use maud::{Markup, html};
+
+use super::evidence::LineCells;
+use crate::digest::Digest;
+use crate::run::Cell;
+use crate::sweep::{CurveResult, PanelResult};
+
+/// The metric of load studies that has the 99th percentile of the generator's send lag.
+const SEND_LAG: &str = "generator_send_lag_p99_us";
+
+/// The instrument's error in one cell: the worst of its valid replicates.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct InstrumentError {
+    /// The 99th percentile of the path's lateness, in seconds.
+    pub(super) lateness_s: f64,
+    /// The 99th percentile of the send lag, in seconds; zero where it is not measured.
+    pub(super) send_lag_s: f64,
+}
+
+impl InstrumentError {
+    /// The error of a cell.
+    pub(super) fn of(cell: &Cell) -> InstrumentError {
+        let ways = cell.valid().flat_map(|r| [&r.path.up, &r.path.down]);
+        let late = ways.map(|way| way.lateness_p99_ns).max().unwrap_or(0);
+        let lags = cell.valid().filter_map(|r| r.metrics.get(SEND_LAG));
+        InstrumentError {
+            lateness_s: late as f64 / 1e9,
+            send_lag_s: lags.copied().fold(0.0, f64::max) / 1e6,
+        }
+    }
+
+    /// Both together: a request may be sent late and delivered late.
+    pub(super) fn total_s(self) -> f64 {
+        self.lateness_s + self.send_lag_s
+    }
+
+    fn worst(self, other: InstrumentError) -> InstrumentError {
+        InstrumentError {
+            lateness_s: self.lateness_s.max(other.lateness_s),
+            send_lag_s: self.send_lag_s.max(other.send_lag_s),
+        }
+    }
+}
+
+/// Seconds in one of a panel's units; `None` if it is not a unit of time.
+pub(super) fn seconds_of(unit: &str) -> Option<f64> {
+    match unit {
+        "s" => Some(1.0),
+        "ms" => Some(1e-3),
+        "µs" => Some(1e-6),
+        _ => None,
+    }
+}
+
+/// The error at each position of a panel in the panel's unit: the worst of its lines. Empty for other units.
+pub(super) fn of_panel(digest: &Digest<'_>, curve: &CurveResult, place: usize) -> Vec<(f64, f64)> {
+    let panel: &PanelResult = &curve.panels[place];
+    let Some(unit) = seconds_of(&panel.unit) else {
+        return Vec::new();
+    };
+    let mut errors: Vec<(f64, f64)> = Vec::new();
+    for line in &panel.lines {
+        let Some(cells) = LineCells::of(digest, curve, place, &line.series) else {
+            continue;
+        };
+        for point in &line.points {
+            let Some(cell) = cells.of_point(point) else {
+                continue;
+            };
+            let error = InstrumentError::of(cell).total_s() / unit;
+            match errors.iter_mut().find(|(x, _)| *x == point.x) {
+                Some((_, worst)) => *worst = worst.max(error),
+                None => errors.push((point.x, error)),
+            }
+        }
+    }
+    errors.sort_by(|a, b| a.0.total_cmp(&b.0));
+    errors
+}
+
+/// A sentence with the worst error of a curve's cells, and how much of the smallest mean of a time it is.
+pub(super) fn sentence(digest: &Digest<'_>, curve: &CurveResult) -> Markup {
+    let mut worst = InstrumentError::default();
+    let mut share: Option<f64> = None;
+    for (place, panel) in curve.panels.iter().enumerate() {
+        for line in &panel.lines {
+            let Some(cells) = LineCells::of(digest, curve, place, &line.series) else {
+                continue;
+            };
+            for point in &line.points {
+                let Some(cell) = cells.of_point(point) else {
+                    continue;
+                };
+                let error = InstrumentError::of(cell);
+                worst = worst.worst(error);
+                let mean = point.estimate.map(|estimate| estimate.value);
+                if let (Some(unit), Some(mean)) =
+                    (seconds_of(&panel.unit), mean.filter(|m| *m > 0.0))
+                {
+                    let of_mean = error.total_s() / (mean * unit);
+                    share = Some(share.unwrap_or(0.0).max(of_mean));
+                }
+            }
+        }
+    }
+    let millis = |seconds: f64| significant(1e3 * seconds);
+    html! {
+        @if worst.total_s() > 0.0 {
+            p.footnote {
+                "Instrument: packets at most " (millis(worst.lateness_s)) " ms late at the 99th percentile of a replicate"
+                @if worst.send_lag_s > 0.0 {
+                    ", requests at most " (millis(worst.send_lag_s)) " ms"
+                }
+                @if let Some(share) = share {
+                    "; together at most " (significant(100.0 * share)) " % of a mean of the same cell"
+                }
+                "."
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use fathometer_model::{
+        CellKey, DirectionCertificate, PathCertificate, ReplicateRecord, Validity,
+    };
+
+    use super::*;
+
+    fn replicate(late_ns: u64, lag_us: f64, reasons: &[&str]) -> ReplicateRecord {
+        let down = DirectionCertificate {
+            lateness_p99_ns: late_ns,
+            ..DirectionCertificate::default()
+        };
+        ReplicateRecord {
+            block: "main".to_owned(),
+            cell: CellKey::default(),
+            replicate: 0,
+            seed: 1,
+            order: 0,
+            started: 0.0,
+            metrics: BTreeMap::from([(SEND_LAG.to_owned(), lag_us)]),
+            path: PathCertificate {
+                down,
+                ..PathCertificate::default()
+            },
+            validity: Validity {
+                reasons: reasons.iter().map(|r| (*r).to_owned()).collect(),
+            },
+            folder: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_error_of_a_cell_is_that_of_its_worst_valid_replicate() {
+        let cell = Cell {
+            block: "main".to_owned(),
+            key: CellKey::default(),
+            replicates: vec![
+                replicate(50_000, 200.0, &[]),
+                replicate(80_000, 100.0, &[]),
+                replicate(9_000_000, 9e6, &["late"]),
+            ],
+        };
+        let error = InstrumentError::of(&cell);
+        assert_eq!(
+            error,
+            InstrumentError {
+                lateness_s: 80e-6,
+                send_lag_s: 200e-6
+            }
+        );
+        assert!((error.total_s() - 280e-6).abs() < 1e-12);
+    }
+
+    #[test]
+    fn only_times_are_compared_with_the_error() {
+        assert_eq!(seconds_of("ms"), Some(1e-3));
+        assert_eq!(seconds_of("1/s"), None);
+        assert_eq!(seconds_of("% of samples"), None);
+    }
+}
