@@ -15,6 +15,7 @@
 //! - [`retrieval_trace`]: page retrievals as a Chrome trace and as an HTTP archive
 //! - [`ledger`]: the verdicts of several runs on all claims
 //! - [`real_cells`]: cells with many replicates, for simulations
+//! - [`waterfall`]: where the time of a page went, by cause
 //! - [`digest`]: all of these at once, for [`terminal`], [`report`] and [`summary`]
 
 pub mod bottleneck;
@@ -43,5 +44,6 @@ pub mod sweep;
 pub mod tables;
 pub mod terminal;
 mod text;
+pub mod waterfall;
 
 pub use error::Error;

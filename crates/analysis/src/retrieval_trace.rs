@@ -15,12 +15,15 @@ use crate::Error;
 use crate::run::{Run, malformed, read, stays_inside};
 
 /// The exchanges of one replicate.
-struct Retrieval<'a> {
+pub(crate) struct Retrieval<'a> {
     /// The name of its cell.
-    name: String,
-    replicate: &'a ReplicateRecord,
-    exchanges: Vec<ExchangeRecord>,
-    connections: BTreeMap<u32, ConnectionRecord>,
+    pub(crate) name: String,
+    /// The replicate.
+    pub(crate) replicate: &'a ReplicateRecord,
+    /// Its exchanges in the order of the file.
+    pub(crate) exchanges: Vec<ExchangeRecord>,
+    /// Its connections by number.
+    pub(crate) connections: BTreeMap<u32, ConnectionRecord>,
 }
 
 /// The first valid replicate of each cell that recorded its exchanges, as a trace in the
@@ -167,7 +170,7 @@ fn entry(
 }
 
 /// The first valid replicate of each cell whose records are there.
-fn retrievals(run: &Run) -> Result<Vec<Retrieval<'_>>, Error> {
+pub(crate) fn retrievals(run: &Run) -> Result<Vec<Retrieval<'_>>, Error> {
     let mut retrievals = Vec::new();
     for cell in &run.cells {
         let kept = cell.valid().find_map(|replicate| {

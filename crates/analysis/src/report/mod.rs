@@ -18,11 +18,14 @@ mod live;
 mod stacked;
 mod svg;
 mod tables;
+mod waterfalls;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use maud::{Markup, html};
+
+pub use waterfalls::Senders;
 
 use crate::Error;
 use crate::digest::Digest;
@@ -35,6 +38,18 @@ use crate::{page, summary, sweep};
 /// When a plot cannot be read, or a file cannot be written.
 pub fn write_digest_by(
     digest: &Digest<'_>,
+    write: &dyn Fn(&Path, &str) -> io::Result<()>,
+) -> Result<PathBuf, Error> {
+    write_digest_with(digest, &|_| None, write)
+}
+
+/// The same, with what `senders` reads from the captures of replicates, so that waterfalls show why a sender paused.
+///
+/// # Errors
+/// As for [`write_digest_by`], and when the records of a replicate cannot be read.
+pub fn write_digest_with(
+    digest: &Digest<'_>,
+    senders: Senders<'_>,
     write: &dyn Fn(&Path, &str) -> io::Result<()>,
 ) -> Result<PathBuf, Error> {
     let write = |path: &Path, text: &str| {
@@ -50,16 +65,16 @@ pub fn write_digest_by(
         write(&digest.run.folder.join("curves.csv"), &curves)?;
     }
     let path = digest.run.folder.join("report.html");
-    write(&path, &whole(digest)?.into_string())?;
+    write(&path, &whole(digest, senders)?.into_string())?;
     Ok(path)
 }
 
 /// The whole page.
 ///
 /// # Errors
-/// When a plot cannot be read.
-fn whole(digest: &Digest<'_>) -> Result<Markup, Error> {
-    let sections = sections(digest)?;
+/// When a plot or a record cannot be read.
+fn whole(digest: &Digest<'_>, senders: Senders<'_>) -> Result<Markup, Error> {
+    let sections = sections(digest, senders)?;
     let script = live::Script::new();
     let body = html! {
         a.skip href="#main" { "Skip to the results" }
@@ -103,7 +118,7 @@ struct Section {
     body: Markup,
 }
 
-fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
+fn sections(digest: &Digest<'_>, senders: Senders<'_>) -> Result<Vec<Section>, Error> {
     let section = |id, title, body| Section { id, title, body };
     let study = digest.study;
     let mut sections = Vec::new();
@@ -132,6 +147,8 @@ fn sections(digest: &Digest<'_>) -> Result<Vec<Section>, Error> {
         let body = embed::plots(&digest.run)?;
         sections.push(section("traces", "Packet by packet", body));
     }
+    let body = waterfalls::section(digest, senders)?;
+    sections.push(section("waterfalls", "Waterfalls", body));
     sections.extend([
         section("run", "The run", header::what_was_run(digest)),
         section("validity", "Validity", cells::validity(digest)),

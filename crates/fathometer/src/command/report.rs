@@ -1,5 +1,6 @@
 //! `fathometer report`: shows the results of a run from its files alone.
 
+mod senders;
 mod sources;
 
 use std::fs;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 use clap::Args;
 use fathometer_analysis::claims::Verdict;
 use fathometer_analysis::digest::Digest;
-use fathometer_analysis::report::write_digest_by;
+use fathometer_analysis::report::write_digest_with;
 use fathometer_analysis::run::{Run, RunInfo};
 use fathometer_analysis::study::StudyData;
 use fathometer_analysis::tables::Column;
@@ -95,7 +96,9 @@ pub fn publish(folder: &Path, json: bool) -> Result<Judged, Failure> {
         .unwrap_or_else(|| StudyData::without_paper(&info.study, &info.title, columns(folder)));
     let digest = Digest::of(folder, &study)?;
     // The tables are printed even if their files cannot be written, for example on a full disk.
-    let page = write_digest_by(&digest, &|path, text| match path.file_name() {
+    let page = write_digest_with(&digest, &senders::of_replicate, &|path, text| match path
+        .file_name()
+    {
         Some(name) if name == "report.html" => {
             let page = sources::with_sources(folder, text)?;
             whole_file::write(path, page.as_bytes())

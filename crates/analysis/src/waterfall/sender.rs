@@ -1,0 +1,103 @@
+//! Why the sender of a TCP connection paused, from the packets at its own end.
+//!
+//! A gap is a time without data segments that is longer than half a round trip, between two data segments of the
+//! server. With the time `a` of the segment before it and `b` of the segment behind it:
+//!
+//! 1. The segment at `b` repeats bytes: [`Cause::Loss`].
+//! 2. All bytes were acknowledged before `b`, earlier than [`PROMPT_NS`]: the sender had nothing to send, so
+//!    [`Cause::Server`].
+//! 3. An acknowledgement of new bytes arrived at most [`PROMPT_NS`] before `b` and released the segment. If the
+//!    receiver's window had no room for a full segment at `a`: [`Cause::FlowControl`]; otherwise
+//!    [`Cause::CongestionWindow`].
+//! 4. Bytes were outstanding and no acknowledgement released the segment: the program wrote late, [`Cause::Server`].
+//!
+//! A capture that lacks the acknowledgements decides nothing: [`Cause::Unknown`].
+
+use fathometer_model::Instant;
+
+use super::{Cause, Segment};
+
+/// The longest time from an acknowledgement to the segment that it releases, in nanoseconds: 2 ms, which a busy host
+/// needs to run its TCP.
+pub const PROMPT_NS: u64 = 2_000_000;
+/// Room for less than this many bytes lets no full segment pass: the usual payload of an Ethernet packet.
+const FULL_SEGMENT: u64 = 1460;
+
+/// One data segment at the sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// When it left.
+    pub at: Instant,
+    /// The sequence number after its last byte.
+    pub end: u64,
+    /// Whether it repeats bytes that were sent before.
+    pub repeats: bool,
+}
+
+/// What one end of a connection sent, and what reached it from its peer. Sequence numbers are relative to the first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sender {
+    /// Data segments in order.
+    pub segments: Vec<Sent>,
+    /// Acknowledgements: the time, and the first number that is not acknowledged.
+    pub acknowledgements: Vec<(Instant, u64)>,
+    /// The edge of the peer's window: the time, and the first number beyond it.
+    pub window_edges: Vec<(Instant, u64)>,
+}
+
+/// The gaps of a sender, in its own time.
+pub fn gaps(sender: &Sender, round_trip_ns: u64) -> Vec<Segment> {
+    let mut highest = 0;
+    let mut gaps = Vec::new();
+    for pair in sender.segments.windows(2) {
+        let [before, after] = [pair[0], pair[1]];
+        highest = highest.max(before.end);
+        let length = after.at.as_nanos().saturating_sub(before.at.as_nanos());
+        if length > (round_trip_ns / 2).max(PROMPT_NS) {
+            gaps.push(Segment {
+                from: before.at,
+                to: after.at,
+                cause: cause(sender, before, after, highest),
+            });
+        }
+    }
+    gaps
+}
+
+fn cause(sender: &Sender, before: Sent, after: Sent, highest: u64) -> Cause {
+    if after.repeats {
+        return Cause::Loss;
+    }
+    if sender.acknowledgements.is_empty() {
+        return Cause::Unknown;
+    }
+    let acknowledged = up_to(&sender.acknowledgements, after.at);
+    let is_prompt = |at: Instant| after.at.as_nanos() - at.as_nanos() <= PROMPT_NS;
+    let all = acknowledged.iter().find(|(_, number)| *number >= highest);
+    if all.is_some_and(|(at, _)| !is_prompt(*at)) {
+        return Cause::Server;
+    }
+    let mut known = up_to(&sender.acknowledgements, before.at)
+        .iter()
+        .map(|(_, number)| *number)
+        .max()
+        .unwrap_or(0);
+    let released = acknowledged.iter().any(|(at, number)| {
+        let is_new = *number > known;
+        known = known.max(*number);
+        is_new && *at > before.at && is_prompt(*at)
+    });
+    if !released {
+        return Cause::Server;
+    }
+    let edges = up_to(&sender.window_edges, before.at);
+    match edges.iter().map(|(_, edge)| *edge).max() {
+        Some(edge) if edge.saturating_sub(highest) < FULL_SEGMENT => Cause::FlowControl,
+        _ => Cause::CongestionWindow,
+    }
+}
+
+/// The entries up to an instant.
+fn up_to(list: &[(Instant, u64)], at: Instant) -> &[(Instant, u64)] {
+    &list[..list.partition_point(|(time, _)| *time <= at)]
+}
