@@ -70,8 +70,11 @@ fn figure(digest: &Digest<'_>, curve: &CurveResult, name_era: bool) -> Markup {
     let covered = estimates
         .any(|estimate| estimate.interval.is_some())
         .then(|| format!("{} %", (level * 100.0).round()));
+    // A table may have the name of a curve.
+    let kind = digest.study.table(&curve.id).map_or("", |_| "curve-");
+    let id = format!("{kind}{}-{}", curve.id, curve.era);
     html! {
-        figure.chart.curve id={ (curve.id) "-" (curve.era) } data-of-era=(curve.era) {
+        figure.chart.curve id=(id) data-of-era=(curve.era) {
             h3 {
                 span.id { (curve.id) } " " (curve.title)
                 @if name_era { " " span.tag { "era " (curve.era) } }

@@ -279,17 +279,26 @@
     return charts;
   };
 
-  // A figure is made live when it comes near the window, so that a long report opens at once.
+  // A figure is made live when it comes near the window, and the others one by one when the page has opened, so that a
+  // long report opens at once.
   const charts = [];
+  const waiting = new Set([...document.querySelectorAll("figure.curve")].filter(figure => figure.querySelector("script.data")));
+  const start = figure => {
+    if (waiting.delete(figure)) charts.push(...enliven(figure));
+  };
   const near = new IntersectionObserver(entries => {
-    for (const { isIntersecting, target } of entries) {
-      if (!isIntersecting) continue;
+    entries.filter(entry => entry.isIntersecting).forEach(({ target }) => {
       near.unobserve(target);
-      charts.push(...enliven(target));
-    }
+      start(target);
+    });
   }, { rootMargin: "600px" });
-  document.querySelectorAll("figure.curve").forEach(figure => {
-    if (figure.querySelector("script.data")) near.observe(figure);
-  });
+  waiting.forEach(figure => near.observe(figure));
+  const rest = () => {
+    const [next] = waiting;
+    if (!next) return;
+    start(next);
+    setTimeout(rest, 20);
+  };
+  addEventListener("load", () => setTimeout(rest, 200));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => charts.forEach(chart => chart.redraw(false, true)));
 })();

@@ -63,7 +63,9 @@ const weak = (view, page) => {
 };
 
 const painted = canvas => {
-  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", { willReadFrequently: true });
+  copy.drawImage(canvas, 0, 0);
+  const { data } = copy.getImageData(0, 0, canvas.width, canvas.height);
   return data.some((value, index) => index % 4 === 3 && value > 0);
 };
 
