@@ -1,6 +1,10 @@
 //! Reports in a browser: nothing fails in its console, every figure is drawn, links lead somewhere, contrast suffices.
 
-#![expect(clippy::disallowed_types, reason = "the browser is a process")]
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "the browser is a process, and reports are computed in parallel"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
