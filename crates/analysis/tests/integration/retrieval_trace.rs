@@ -7,7 +7,7 @@ use fathometer_analysis::retrieval_trace::{chrome_trace, http_archive};
 use fathometer_analysis::run::{Mode, Run};
 use serde_json::Value;
 
-use crate::common::Fixture;
+use crate::common::{self, Fixture, write_report};
 
 /// Two pipelined exchanges, and one that never got an answer; the last line is truncated, as in a killed run.
 const EXCHANGES: &str = r#"
@@ -90,4 +90,19 @@ fn an_archive_has_a_page_with_the_times_of_its_entries() {
     }
     assert_eq!(entries[1]["response"]["status"], 304);
     assert_eq!(entries[2]["response"]["status"], 0);
+}
+
+#[test]
+fn the_report_draws_a_waterfall_with_causes() {
+    let (folder, _run) = run();
+    let page = fs::read_to_string(write_report(folder.path(), &common::study())).unwrap();
+    let (_, section) = page.split_once("<section id=\"waterfalls\">").unwrap();
+    let (section, _) = section.split_once("</section>").unwrap();
+    assert_eq!(section.matches("<details class=\"waterfall\">").count(), 1);
+    // The second request waits for its turn, and its response for the first one; the connection is opened first.
+    assert!(section.contains("/b: head of line, "), "{section}");
+    assert!(section.contains("/a: round trip, 0 to 2"), "{section}");
+    assert!(section.contains("/a: transfer, "), "{section}");
+    assert!(section.contains("exchanges.ndjson\">exchanges</a>"));
+    assert!(section.contains("pauses of the sender are unknown"));
 }
