@@ -64,6 +64,8 @@
     context.lineWidth = ratio;
     context.strokeStyle = context.fillStyle = colour("--soft");
     context.font = `${10 * ratio}px sans-serif`;
+    context.textAlign = "left";
+    context.textBaseline = "alphabetic";
     panel.published.forEach(([x, names], index) => {
       const [place] = at(x, 0);
       context.setLineDash([4 * ratio, 3 * ratio]);
