@@ -279,8 +279,8 @@ fn of_profile(text: &str) -> (Option<u64>, Option<f64>) {
         let text = way
             .propagation
             .as_ref()
-            .or(profile.both.propagation.as_ref());
-        text.map_or(Some(Duration::ZERO), |text| quantity::time(text).ok())
+            .or(profile.both.propagation.as_ref())?;
+        quantity::time(text).ok()
     };
     let trip = propagation(&profile.up).zip(propagation(&profile.down));
     let rate = profile.down.rate.as_ref().or(profile.both.rate.as_ref());
