@@ -19,9 +19,10 @@
 //! - [`Summary`]: the result as JSON with a published schema; [`mod@csv`], [`hdr`], [`prometheus`]: the same in
 //!   other formats
 //! - [`server`]: what probes measured on the server's machine, if they ran
-//! - [`findings`]: notable facts, in sentences
+//! - [`bound`]: what kept the rate from being higher; [`findings`]: notable facts, in sentences
 //! - [`Slo`]: thresholds, and whether the result meets them
 
+pub mod bound;
 mod buckets;
 pub mod csv;
 mod distribution;

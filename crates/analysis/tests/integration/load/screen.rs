@@ -1,6 +1,6 @@
 //! The final screen and WebStone's report.
 
-use fathometer_analysis::load::{Slo, Summary, findings, screen, webstone};
+use fathometer_analysis::load::{Slo, Summary, bound, findings, screen, webstone};
 
 use super::sample;
 
@@ -17,26 +17,72 @@ fn a_stall_is_seen_in_the_corrected_row() {
 }
 
 #[test]
+fn the_answer_comes_first_in_four_lines() {
+    for (name, result) in sample::all() {
+        let text = screen::render(&result, &[]);
+        let heads: Vec<&str> = text
+            .lines()
+            .take(4)
+            .map(|line| line.split(' ').next().unwrap())
+            .collect();
+        let last = match result.validity.is_valid() {
+            true => "valid",
+            false => "INVALID",
+        };
+        assert_eq!(heads, ["rate", "latency", "errors", last], "{name}: {text}");
+        let details = screen::details(&result, &[]);
+        assert!(details.starts_with(&text[..text.find("\n\n").unwrap()]));
+        assert!(details.lines().count() > text.lines().count() + 10);
+    }
+}
+
+#[test]
+fn the_bound_that_was_hit_is_named() {
+    // 1 000 requests of a second at 100/s were offered, and a stall delayed them.
+    let mut open = sample::stalled();
+    assert!(
+        bound::of(&open).starts_with("the offered rate"),
+        "{}",
+        bound::of(&open)
+    );
+    open.measured.ended.completed /= 2;
+    let behind = bound::of(&open);
+    assert!(
+        behind.starts_with("the server: it completed 50.0 % of"),
+        "{behind}"
+    );
+    // 251 pages were in flight on average, for 1 200 users.
+    let paused = bound::of(&sample::broken());
+    assert!(
+        paused.starts_with("the users: 251 of 1 200 wait"),
+        "{paused}"
+    );
+    assert!(bound::of(&sample::silent()).contains("completed no exchange"));
+    let watched = bound::of(&sample::watched());
+    assert!(watched.contains("suspect: "), "{watched}");
+}
+
+#[test]
 fn an_invalid_result_hides_nothing() {
     let result = sample::broken();
-    insta::assert_snapshot!(screen::render(&result, &slo().judge(&result)));
+    insta::assert_snapshot!(screen::details(&result, &slo().judge(&result)));
 }
 
 #[test]
 fn nothing_measured_is_no_figure() {
     let result = sample::nothing();
-    insta::assert_snapshot!(screen::render(&result, &slo().judge(&result)));
+    insta::assert_snapshot!(screen::details(&result, &slo().judge(&result)));
 }
 
 #[test]
 fn a_server_that_never_answers_shows_time_outs() {
     let result = sample::silent();
-    insta::assert_snapshot!(screen::render(&result, &slo().judge(&result)));
+    insta::assert_snapshot!(screen::details(&result, &slo().judge(&result)));
 }
 
 #[test]
 fn tls_and_http2_have_lines_of_their_own() {
-    let text = screen::render(&sample::multiplexed(), &[]);
+    let text = screen::details(&sample::multiplexed(), &[]);
     let words: Vec<&str> = text.split_whitespace().collect();
     let flowing = words.join(" ");
     for words in [
@@ -50,7 +96,7 @@ fn tls_and_http2_have_lines_of_their_own() {
         assert!(flowing.contains(words), "{words}: {text}");
     }
     insta::assert_snapshot!(text);
-    let plain = screen::render(&sample::stalled(), &[]);
+    let plain = screen::details(&sample::stalled(), &[]);
     assert!(!plain.contains("TLS") && !plain.contains("HTTP/2"));
     let added = text.lines().count() - plain.lines().count();
     assert!(added <= 8, "{added} lines more");
@@ -106,6 +152,7 @@ fn answers_that_are_all_errors_are_remarked_on_whatever_is_read() {
         assert_eq!(Summary::of(&result).findings, [remark]);
         for text in [screen::render(&result, &[]), webstone::render(&result)] {
             let end = text.split_once("NOTE: ").unwrap().1;
+            let end = end.split("\nMore: ").next().unwrap();
             let words: Vec<&str> = end.split_whitespace().collect();
             assert_eq!(words.join(" "), remark);
             assert!(
@@ -133,6 +180,7 @@ fn no_line_is_longer_than_a_hundred_columns() {
         let promises = slo().judge(&result);
         for text in [
             screen::render(&result, &promises),
+            screen::details(&result, &promises),
             webstone::render(&result),
         ] {
             for line in text.lines() {
@@ -155,7 +203,7 @@ fn a_server_that_was_watched_has_a_part_of_its_own() {
     let result = sample::watched();
     let text = screen::render(&result, &[]);
     let begin = text.find("\nserver ").unwrap();
-    let end = begin + text[begin..].find("\nby default").unwrap();
+    let end = begin + text[begin..].find("\nMore: ").unwrap();
     // 8 s of processor time for 10 000 exchanges.
     let words: Vec<&str> = text.split_whitespace().collect();
     let flowing = words.join(" ");

@@ -1,198 +1,23 @@
-//! What `fathometer load` prints at its end: at most 100 columns, readable without colour.
-//!
-//! The matrix of phases has h2load's layout, with additions: corrected beside uncorrected latency, queueing
-//! separate from the generator's own delay, connections, whole pages. Around it stands the evidence for its
-//! validity: first the validity itself, then the outcome of every exchange, offered against achieved rate,
-//! exact bytes, errors with their meanings, the generator's own cost, and every setting that was not requested.
+//! The details: the outcome of every exchange, offered against achieved rate, exact bytes, errors with their
+//! meanings, the generator's own cost, and every setting that was not requested.
 
-use super::lines::{WIDTH, line};
-use super::quantity::{count, counted, octets, percent, three_digits, time};
-use super::{
-    Distribution, LoadResult, LoopKind, Verdict, Window, WorkerHealth, findings, protocol_screen,
-    rates, server_screen,
-};
-use crate::civil;
-use crate::text::{Align, Grid, columns_of, hanging};
+use super::super::lines::line;
+use super::super::quantity::{count, counted, octets, percent, three_digits, time};
+use super::super::{LoadResult, LoopKind, Window, WorkerHealth, protocol_screen, rates};
+use crate::text::{Align, Grid};
 
-/// Number of targets that are shown; the others are only in the files.
-const TARGETS: usize = 10;
-
-/// The whole screen. `promises` are the verdicts on an SLO, when there was one.
-pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
-    let mut text = heading(result);
-    if let Some(reasons) = invalid(result) {
-        text.push('\n');
-        text.push_str(&reasons);
-    }
-    if let Some(mismatch) = result.measured.counts.size_mismatch()
-        && !result.validity.reasons.contains(&mismatch)
-    {
-        text.push('\n');
-        text.push_str(&hanging("NOTE: ", &mismatch, WIDTH));
-    }
-    text.push('\n');
-    text.push_str(&matrix(&result.measured));
-    text.push('\n');
-    text.push_str(&outcomes(&result.measured));
+/// All of them, in parts with an empty line between.
+pub(super) fn render(result: &LoadResult) -> String {
+    let mut text = outcomes(&result.measured);
     text.push_str(&errors(&result.measured));
     text.push('\n');
     text.push_str(&rates(result));
     text.push('\n');
     text.push_str(&generator(result));
     text.push_str(&other_windows(result));
-    text.push_str(&server_screen::render(result));
-    if result.targets.len() > 1 {
-        text.push('\n');
-        text.push_str(&targets(result));
-    }
     text.push('\n');
     text.push_str(&settings(result));
-    if !promises.is_empty() {
-        text.push('\n');
-        text.push_str(&promised(promises, result.validity.is_valid()));
-    }
-    text.push_str(&remarks(result));
-    // Repeated here for readers who see only the end of a long screen.
-    if !result.validity.is_valid() {
-        let reasons = counted(result.validity.reasons.len() as u64, "reason");
-        text.push_str(&format!("\nINVALID: {reasons}, above\n"));
-    }
     text
-}
-
-/// Why the figures are not valid; `None` when they are.
-pub(super) fn invalid(result: &LoadResult) -> Option<String> {
-    if result.validity.is_valid() {
-        return None;
-    }
-    let mut text = String::from("INVALID: these figures are not to be believed\n");
-    for reason in &result.validity.reasons {
-        text.push_str(&hanging("  - ", reason, WIDTH));
-    }
-    Some(text)
-}
-
-/// The findings, each on a line of its own; empty when there are none.
-pub(super) fn remarks(result: &LoadResult) -> String {
-    let findings = findings::of(result);
-    // It is already shown at the top.
-    let mismatch = result.measured.counts.size_mismatch();
-    let findings = findings
-        .iter()
-        .filter(|&finding| Some(finding) != mismatch.as_ref())
-        .map(|finding| format!("\n{}", hanging("NOTE: ", finding, WIDTH)));
-    findings.collect()
-}
-
-fn heading(result: &LoadResult) -> String {
-    let setup = &result.setup;
-    let users = match &setup.kind {
-        LoopKind::Closed { users } => {
-            format!("closed loop of {}", counted(u64::from(*users), "user"))
-        }
-        LoopKind::Open {
-            arrivals,
-            connections,
-            ..
-        } => {
-            let connections = counted(u64::from(*connections), "connection");
-            format!("open loop, {arrivals}, at most {connections}")
-        }
-    };
-    let mut text = hanging(
-        "",
-        &format!(
-            "{}: {}, policy {}, {users}, {}",
-            setup.url,
-            setup.workload,
-            setup.policy,
-            counted(u64::from(setup.threads), "thread"),
-        ),
-        WIDTH,
-    );
-    if !setup.wake_up_coalescing.is_zero() {
-        let longest = time(setup.wake_up_coalescing);
-        let what = format!(
-            "wake-ups delayed by up to {longest} (--rest): latencies are not those of a load without it"
-        );
-        text.push_str(&hanging("", &what, WIDTH));
-    }
-    let mut measured = format!("measured {}", time(result.measured.duration));
-    if let Some(warm_up) = &result.warm_up {
-        measured.push_str(&format!(" after {} of warm-up", time(warm_up.duration)));
-    }
-    text.push_str(&hanging(
-        "",
-        &format!(
-            "{measured}, {}, seed {}, version {}",
-            civil::utc(setup.started),
-            setup.seed,
-            setup.version
-        ),
-        WIDTH,
-    ));
-    text
-}
-
-fn matrix(window: &Window) -> String {
-    let latency = &window.latency;
-    let mut aligns = vec![Align::Left];
-    aligns.resize(10, Align::Right);
-    let mut grid = Grid::new(aligns, Vec::new());
-    let header = [
-        "", "min", "max", "median", "p95", "p99", "mean", "sd", "±sd", "count",
-    ];
-    grid.line(apart(header.map(str::to_owned).to_vec()));
-    let mut row = |name: &str, times: &Distribution| grid.line(apart(phase(name, times)));
-    row("corrected", &latency.corrected);
-    row("uncorrected", &latency.uncorrected);
-    row("queue", &latency.queue);
-    row("send lag", &latency.send_lag);
-    row("connect", &latency.connect);
-    if !latency.tls.is_empty() {
-        row("TLS", &latency.tls);
-    }
-    row("first byte", &latency.first_byte);
-    row("transfer", &latency.transfer);
-    if rates::has_pages(window) {
-        row("page", &latency.page);
-    }
-    if !latency.failed.is_empty() {
-        row("failed", &latency.failed);
-    }
-    let mut text = grid.render();
-    let note = "corrected: from the instant the plan wanted the request, as a user waits; uncorrected: \
-                from its first octet, as most tools count, blind to requests that a stall held back. \
-                queue: waiting for a connection, the server's doing; send lag: the generator's own.";
-    text.push_str(&hanging("", note, WIDTH));
-    text
-}
-
-/// Adds one column between figures, so that units do not touch the next figure.
-fn apart(mut fields: Vec<String>) -> Vec<String> {
-    for field in fields.iter_mut().skip(2) {
-        field.insert(0, ' ');
-    }
-    fields
-}
-
-fn phase(name: &str, times: &Distribution) -> Vec<String> {
-    let figures = || {
-        Some([
-            time(times.min()?),
-            time(times.max()?),
-            time(times.quantile(0.50)?),
-            time(times.quantile(0.95)?),
-            time(times.quantile(0.99)?),
-            time(times.mean()?),
-            time(times.standard_deviation()?),
-            format!("{:.0}%", 100.0 * times.within_one_deviation()?),
-        ])
-    };
-    let mut line = vec![name.to_owned()];
-    line.extend(figures().unwrap_or_else(|| std::array::from_fn(|_| "–".to_owned())));
-    line.push(count(times.count()));
-    line
 }
 
 fn outcomes(window: &Window) -> String {
@@ -514,34 +339,6 @@ fn other_windows(result: &LoadResult) -> String {
     text
 }
 
-fn targets(result: &LoadResult) -> String {
-    let mut most: Vec<_> = result.targets.iter().collect();
-    most.sort_by(|a, b| {
-        (b.completed + b.failed)
-            .cmp(&(a.completed + a.failed))
-            .then_with(|| a.target.cmp(&b.target))
-    });
-    let mut grid = Grid::new(vec![Align::Right, Align::Right, Align::Left], vec![1, 2]);
-    grid.line(vec![
-        "completed".to_owned(),
-        "failed".to_owned(),
-        "target".to_owned(),
-    ]);
-    for target in most.iter().take(TARGETS) {
-        let mut name: String = target.target.chars().take(WIDTH - 30).collect();
-        if columns_of(&name) < columns_of(&target.target) {
-            name.push('…');
-        }
-        grid.line(vec![count(target.completed), count(target.failed), name]);
-    }
-    let mut text = grid.render();
-    if let Some(others @ 1..) = most.len().checked_sub(TARGETS) {
-        let others = counted(others as u64, "target");
-        text.push_str(&format!("and {others} more, in the files\n"));
-    }
-    text
-}
-
 fn settings(result: &LoadResult) -> String {
     let setup = &result.setup;
     let defaults: Vec<String> = setup
@@ -563,27 +360,5 @@ fn settings(result: &LoadResult) -> String {
         text.push_str(&line("machine", &machine.join(", ")));
     }
     text.push_str(&line("command", &setup.command.join(" ")));
-    text
-}
-
-/// The verdicts on thresholds. An INVALID result decides no threshold, whatever its figures.
-fn promised(promises: &[Verdict], is_valid: bool) -> String {
-    let mut text = String::new();
-    for verdict in promises {
-        let word = match (verdict.kept, is_valid) {
-            (true, _) => "kept",
-            (false, true) => "BROKEN",
-            (false, false) => "inconclusive",
-        };
-        let mut outcome = format!("{word}: {}", verdict.measured_text());
-        if let Some(reason) = &verdict.reason {
-            outcome.push_str(&format!(" ({reason})"));
-        }
-        text.push_str(&hanging(
-            &format!("promise {} ", verdict.promise),
-            &outcome,
-            WIDTH,
-        ));
-    }
     text
 }

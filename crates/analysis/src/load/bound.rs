@@ -1,0 +1,58 @@
+//! The bound that a load test hit: what kept its rate from being higher.
+
+use super::quantity::{count, counted, percent, three_digits};
+use super::{LoadResult, LoopKind, rates, signals};
+
+/// From this share of the offered rate on, the server kept up with it.
+const KEPT_UP: f64 = 0.98;
+
+/// Users that wait for responses for at least this share of the time are the bound of a closed loop.
+const ALWAYS: f64 = 0.9;
+
+/// What kept the rate from being higher, as a clause. It is a finding about the load and the server; whether the
+/// generator was the bound is a question of validity.
+///
+/// In a closed loop the mean number of users that wait follows from Little's law (see [`rates::load_factor`]).
+pub fn of(result: &LoadResult) -> String {
+    let window = &result.measured;
+    let mut text = match &result.setup.kind {
+        _ if window.ended.completed == 0 => "the server: it completed no exchange".to_owned(),
+        LoopKind::Closed { users } => {
+            let busy = rates::page_load_factor(window)
+                .or_else(|| rates::load_factor(window))
+                .unwrap_or(0.0);
+            let share = busy / f64::from(*users);
+            match share >= ALWAYS {
+                true => format!(
+                    "{}, all waiting for the server; add users (-c) to load it more",
+                    counted(u64::from(*users), "user")
+                ),
+                false => format!(
+                    "the users: {} of {} wait at a time, the others pause or connect",
+                    three_digits(busy),
+                    count(u64::from(*users))
+                ),
+            }
+        }
+        LoopKind::Open { .. } => {
+            let offered = rates::offered(window).unwrap_or(0.0);
+            let share = rates::achieved(window).unwrap_or(0.0) / offered;
+            match share >= KEPT_UP {
+                true => "the offered rate; the server kept up".to_owned(),
+                false if share.is_finite() => format!(
+                    "the server: it completed {} of the offered rate",
+                    percent(share)
+                ),
+                false => "the plan: it offered nothing in the window".to_owned(),
+            }
+        }
+    };
+    if let Some(suspicion) = signals::suspicions(result).first() {
+        text.push_str(&format!(
+            "; {} suspect: {}",
+            suspicion.confidence.words(),
+            suspicion.resource.name()
+        ));
+    }
+    text
+}

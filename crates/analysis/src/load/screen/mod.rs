@@ -1,0 +1,211 @@
+//! What `fathometer load` prints at its end: at most 100 columns, readable without colour.
+//!
+//! The answer comes first, in four lines: the rate, the latency, the errors, and the validity with the bound
+//! that was hit ([`answer`]). Then follow a small distribution of the latency and the table of phases. All else
+//! is in [`details`]: outcomes, bytes, errors with their meanings, the generator's own cost, and every setting
+//! that was not requested.
+
+mod answer;
+mod details;
+mod shape;
+mod table;
+
+use super::lines::WIDTH;
+use super::quantity::{count, counted, time};
+use super::{LoadResult, LoopKind, Verdict, findings, server_screen};
+use crate::civil;
+use crate::text::{Align, Grid, columns_of, hanging};
+
+/// Number of targets that are shown; the others are only in the files.
+const TARGETS: usize = 10;
+
+/// The screen. `promises` are the verdicts on an SLO, when there was one. What was requested explicitly, as the
+/// figures of probes and of targets, is always shown.
+pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
+    let mut text = answer(result);
+    text.push('\n');
+    text.push_str(&table::render(&result.measured));
+    text.push_str(&requested(result, promises));
+    text.push_str("\nMore: --details (all figures, every default), --report FILE.html, --json\n");
+    text
+}
+
+/// The screen with all figures and all settings.
+pub fn details(result: &LoadResult, promises: &[Verdict]) -> String {
+    let mut text = answer(result);
+    text.push('\n');
+    text.push_str(&table::render(&result.measured));
+    text.push_str(table::NOTE);
+    text.push('\n');
+    text.push_str(&details::render(result));
+    text.push_str(&requested(result, promises));
+    // Repeated here for readers who see only the end of a long screen.
+    if !result.validity.is_valid() {
+        let reasons = counted(result.validity.reasons.len() as u64, "reason");
+        text.push_str(&format!("\nINVALID: {reasons}, above\n"));
+    }
+    text
+}
+
+/// The answer, what was measured, and the distribution of the latency.
+fn answer(result: &LoadResult) -> String {
+    let mut text = answer::lines(result);
+    text.push('\n');
+    text.push_str(&heading(result));
+    if let Some(mismatch) = result.measured.counts.size_mismatch()
+        && !result.validity.reasons.contains(&mismatch)
+    {
+        text.push('\n');
+        text.push_str(&hanging("NOTE: ", &mismatch, WIDTH));
+    }
+    let shape = shape::render("latency", &result.measured.latency.corrected);
+    if !shape.is_empty() {
+        text.push('\n');
+        text.push_str(&shape);
+    }
+    text
+}
+
+/// What probes measured on the server's machine; empty when none ran.
+pub fn server(result: &LoadResult) -> String {
+    server_screen::render(result)
+}
+
+/// What the command line asked for: probes, targets, an SLO; then the findings.
+fn requested(result: &LoadResult, promises: &[Verdict]) -> String {
+    let mut text = server_screen::render(result);
+    if result.targets.len() > 1 {
+        text.push('\n');
+        text.push_str(&targets(result));
+    }
+    if !promises.is_empty() {
+        text.push('\n');
+        text.push_str(&promised(promises, result.validity.is_valid()));
+    }
+    text.push_str(&remarks(result));
+    text
+}
+
+/// Why the figures are not valid; `None` when they are.
+pub(super) fn invalid(result: &LoadResult) -> Option<String> {
+    if result.validity.is_valid() {
+        return None;
+    }
+    let mut text = String::from("INVALID: these figures are not to be believed\n");
+    for reason in &result.validity.reasons {
+        text.push_str(&hanging("  - ", reason, WIDTH));
+    }
+    Some(text)
+}
+
+/// The findings, each on a line of its own; empty when there are none.
+pub(super) fn remarks(result: &LoadResult) -> String {
+    let findings = findings::of(result);
+    // It is already shown at the top.
+    let mismatch = result.measured.counts.size_mismatch();
+    let findings = findings
+        .iter()
+        .filter(|&finding| Some(finding) != mismatch.as_ref())
+        .map(|finding| format!("\n{}", hanging("NOTE: ", finding, WIDTH)));
+    findings.collect()
+}
+
+fn heading(result: &LoadResult) -> String {
+    let setup = &result.setup;
+    let users = match &setup.kind {
+        LoopKind::Closed { users } => {
+            format!("closed loop of {}", counted(u64::from(*users), "user"))
+        }
+        LoopKind::Open {
+            arrivals,
+            connections,
+            ..
+        } => {
+            let connections = counted(u64::from(*connections), "connection");
+            format!("open loop, {arrivals}, at most {connections}")
+        }
+    };
+    let mut text = hanging(
+        "",
+        &format!(
+            "{}: {}, policy {}, {users}, {}",
+            setup.url,
+            setup.workload,
+            setup.policy,
+            counted(u64::from(setup.threads), "thread"),
+        ),
+        WIDTH,
+    );
+    if !setup.wake_up_coalescing.is_zero() {
+        let longest = time(setup.wake_up_coalescing);
+        let what = format!(
+            "wake-ups delayed by up to {longest} (--rest): latencies are not those of a load without it"
+        );
+        text.push_str(&hanging("", &what, WIDTH));
+    }
+    let mut measured = format!("measured {}", time(result.measured.duration));
+    if let Some(warm_up) = &result.warm_up {
+        measured.push_str(&format!(" after {} of warm-up", time(warm_up.duration)));
+    }
+    text.push_str(&hanging(
+        "",
+        &format!(
+            "{measured}, {}, seed {}, version {}",
+            civil::utc(setup.started),
+            setup.seed,
+            setup.version
+        ),
+        WIDTH,
+    ));
+    text
+}
+
+fn targets(result: &LoadResult) -> String {
+    let mut most: Vec<_> = result.targets.iter().collect();
+    most.sort_by(|a, b| {
+        (b.completed + b.failed)
+            .cmp(&(a.completed + a.failed))
+            .then_with(|| a.target.cmp(&b.target))
+    });
+    let mut grid = Grid::new(vec![Align::Right, Align::Right, Align::Left], vec![1, 2]);
+    grid.line(vec![
+        "completed".to_owned(),
+        "failed".to_owned(),
+        "target".to_owned(),
+    ]);
+    for target in most.iter().take(TARGETS) {
+        let mut name: String = target.target.chars().take(WIDTH - 30).collect();
+        if columns_of(&name) < columns_of(&target.target) {
+            name.push('…');
+        }
+        grid.line(vec![count(target.completed), count(target.failed), name]);
+    }
+    let mut text = grid.render();
+    if let Some(others @ 1..) = most.len().checked_sub(TARGETS) {
+        let others = counted(others as u64, "target");
+        text.push_str(&format!("and {others} more, in the files\n"));
+    }
+    text
+}
+
+/// The verdicts on thresholds. An INVALID result decides no threshold, whatever its figures.
+fn promised(promises: &[Verdict], is_valid: bool) -> String {
+    let mut text = String::new();
+    for verdict in promises {
+        let word = match (verdict.kept, is_valid) {
+            (true, _) => "kept",
+            (false, true) => "BROKEN",
+            (false, false) => "inconclusive",
+        };
+        let mut outcome = format!("{word}: {}", verdict.measured_text());
+        if let Some(reason) = &verdict.reason {
+            outcome.push_str(&format!(" ({reason})"));
+        }
+        text.push_str(&hanging(
+            &format!("promise {} ", verdict.promise),
+            &outcome,
+            WIDTH,
+        ));
+    }
+    text
+}
