@@ -4,8 +4,9 @@
 //! no network and no randomness beyond the seed that a run recorded. So a report that is rendered again years
 //! later is the same.
 //!
-//! - [`load`]: the results of a load test
+//! - [`load`]: the results of a load test; [`load_page`]: its HTML page
 //! - [`bottleneck`]: which resource limited it
+//! - [`compare`]: two results, compared
 //! - [`run`]: a run's folder, as read
 //! - [`statistics`]: intervals over replicates
 //! - [`selection`], [`published`], [`published_claims`]: cells of a run by their levels, and what was published
@@ -22,12 +23,14 @@ pub mod bottleneck;
 mod civil;
 pub mod claims;
 pub mod closeness;
+pub mod compare;
 mod csv;
 pub mod digest;
 mod error;
 mod inputs;
 pub mod ledger;
 pub mod load;
+pub mod load_page;
 mod page;
 pub mod published;
 pub mod published_claims;

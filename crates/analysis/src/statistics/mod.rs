@@ -34,6 +34,7 @@ pub use multiple::{adjusted, benjamini_yekutieli, simultaneous_level};
 pub use order::{QuantileInterval, least_for_quantile, quantile_interval};
 pub use stopping::Looks;
 pub use student::{Intervals, Scale};
+pub(crate) use distributions::student_t_quantile;
 
 /// The description of one sample.
 #[derive(Debug, Clone, Copy, PartialEq)]

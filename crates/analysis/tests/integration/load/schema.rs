@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use fathometer_analysis::compare::{self, Comparison, Design, Gate};
 use fathometer_analysis::load::{Slo, Summary};
 use serde_json::{Map, Value, json};
 
@@ -28,6 +29,28 @@ fn the_published_schema_is_that_of_the_types() {
         "docs/load.schema.json is not the types': write it again with {UPDATE}=1 cargo test -p \
          fathometer-analysis --test integration load::schema"
     );
+}
+
+#[test]
+fn the_published_schema_of_a_comparison_is_that_of_the_types() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compare.schema.json");
+    let schema = Comparison::schema();
+    if std::env::var_os(UPDATE).is_some() {
+        std::fs::write(&path, &schema).unwrap();
+    }
+    let published = std::fs::read_to_string(&path).unwrap_or_default();
+    let value = |text: &str| serde_json::from_str::<Value>(text).ok();
+    assert!(
+        value(&published) == value(&schema),
+        "write it again with {UPDATE}=1"
+    );
+    let side = compare::of_load("a", &Summary::of(&sample::stalled()));
+    let mut comparison = Comparison::of(&side, &side, Design::Separate, 0.03);
+    let gate: Gate = "p99<+5%,errors<=+0".parse().unwrap();
+    comparison.gate = gate.judge(&comparison);
+    let value: Value = serde_json::from_str(&comparison.to_json()).unwrap();
+    assert!(value["changes"].as_array().unwrap().len() > 4);
+    judge(&serde_json::from_str(&schema).unwrap(), &value).unwrap();
 }
 
 #[test]

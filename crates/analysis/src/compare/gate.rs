@@ -1,0 +1,189 @@
+//! Limits on changes: `p99<+5%,errors<=+0`.
+//!
+//! Limits are separated by commas. Each is a metric of the comparison, a comparison (`<`, `<=`, `>`, `>=`) and a
+//! signed number. With `%` it is relative (for `errors`: percentage points); without, it is an absolute change in
+//! the metric's unit.
+//!
+//! A limit is judged on the interval of the change: `broken` when the whole interval is beyond the limit, `kept`
+//! when the whole interval is within it, and `undecided` in between.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Change, Comparison, Scale};
+
+/// Limits on the changes of a comparison.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gate {
+    limits: Vec<Limit>,
+}
+
+/// What became of a limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GateVerdict {
+    /// As it was written.
+    pub limit: String,
+    /// Kept, broken or undecided.
+    pub outcome: Outcome,
+    /// Why it is undecided, when the interval alone does not tell.
+    pub reason: Option<String>,
+}
+
+/// The outcome of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The whole interval is within the limit.
+    Kept,
+    /// The whole interval is beyond the limit.
+    Broken,
+    /// The interval contains the limit, or there is none.
+    Undecided,
+}
+
+/// A text that is no gate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is no limit on a change: expected a metric, a comparison and a signed number, as in p99<+5% or errors<=+0"
+)]
+pub struct GateError {
+    text: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Limit {
+    text: String,
+    metric: String,
+    /// The change may not be above the bound; otherwise not below it.
+    is_upper: bool,
+    /// The bound itself is allowed.
+    includes: bool,
+    bound: f64,
+    is_percent: bool,
+}
+
+impl Gate {
+    /// The verdict on each limit, in the order in which they were written.
+    pub fn judge(&self, comparison: &Comparison) -> Vec<GateVerdict> {
+        let limits = self.limits.iter();
+        limits.map(|limit| limit.judge(comparison)).collect()
+    }
+}
+
+impl FromStr for Gate {
+    type Err = GateError;
+
+    fn from_str(text: &str) -> Result<Gate, GateError> {
+        let limits = text.split(',').map(|limit| {
+            parse(limit.trim()).ok_or_else(|| GateError {
+                text: limit.trim().to_owned(),
+            })
+        });
+        Ok(Gate {
+            limits: limits.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<&str> = self.limits.iter().map(|limit| &*limit.text).collect();
+        f.write_str(&texts.join(","))
+    }
+}
+
+fn parse(text: &str) -> Option<Limit> {
+    let at = text.rfind(['<', '>'])?;
+    let metric = text[..at].trim();
+    let is_upper = text[at..].starts_with('<');
+    let rest = &text[at + 1..];
+    let (includes, rest) = match rest.strip_prefix('=') {
+        Some(rest) => (true, rest),
+        None => (false, rest),
+    };
+    let rest = rest.trim();
+    // The sign is required: without it a reader may take the number for a limit of the value.
+    if metric.is_empty() || !rest.starts_with(['+', '-']) {
+        return None;
+    }
+    let (number, is_percent) = match rest.strip_suffix('%') {
+        Some(number) => (number.trim(), true),
+        None => (rest, false),
+    };
+    let bound: f64 = number
+        .parse()
+        .ok()
+        .filter(|bound: &f64| bound.is_finite())?;
+    Some(Limit {
+        text: text.to_owned(),
+        metric: metric.to_owned(),
+        is_upper,
+        includes,
+        bound: if is_percent { bound / 100.0 } else { bound },
+        is_percent,
+    })
+}
+
+impl Limit {
+    fn judge(&self, comparison: &Comparison) -> GateVerdict {
+        let verdict = |outcome, reason: Option<String>| GateVerdict {
+            limit: self.text.clone(),
+            outcome,
+            reason,
+        };
+        let undecided = |reason: &str| verdict(Outcome::Undecided, Some(reason.to_owned()));
+        if !comparison.invalid.is_empty() {
+            return undecided("a result is INVALID");
+        }
+        let mut changes = comparison.changes.iter();
+        let Some(change) = changes.find(|change| change.metric == self.metric) else {
+            let names = comparison.changes.iter().map(|change| &*change.metric);
+            let names: Vec<&str> = names.take(10).collect();
+            return undecided(&format!(
+                "there is no metric {} on both sides; there are {}",
+                self.metric,
+                names.join(", ")
+            ));
+        };
+        let Some((low, high)) = change
+            .low
+            .zip(change.high)
+            .and_then(|ends| self.scaled(change, ends))
+        else {
+            return undecided(change.reason.as_deref().unwrap_or("it has no interval"));
+        };
+        // A share that is zero cannot have grown, although the rule of three leaves its true value open.
+        let is_zero = change.scale == Scale::Difference && change.after == 0.0;
+        let outcome = if self.is_upper && self.bound >= 0.0 && is_zero {
+            Outcome::Kept
+        } else if self.holds(low) && self.holds(high) {
+            Outcome::Kept
+        } else if self.holds(low) || self.holds(high) {
+            Outcome::Undecided
+        } else {
+            Outcome::Broken
+        };
+        verdict(outcome, None)
+    }
+
+    /// The interval in the form of the bound.
+    fn scaled(&self, change: &Change, (low, high): (f64, f64)) -> Option<(f64, f64)> {
+        match (change.scale, self.is_percent) {
+            (Scale::Ratio, true) | (Scale::Difference, _) => Some((low, high)),
+            (Scale::Ratio, false) => Some((low * change.before, high * change.before)),
+        }
+    }
+
+    fn holds(&self, change: f64) -> bool {
+        match (self.is_upper, self.includes) {
+            (true, true) => change <= self.bound,
+            (true, false) => change < self.bound,
+            (false, true) => change >= self.bound,
+            (false, false) => change > self.bound,
+        }
+    }
+}

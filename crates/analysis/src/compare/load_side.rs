@@ -1,0 +1,243 @@
+//! Sides from saved results of load tests.
+//!
+//! The samples of one result are its seconds: exchanges of a second are not independent of each other, so that the
+//! second is the unit. The samples of several results are the results.
+
+use std::collections::BTreeMap;
+
+use super::{Better, Metric, Scale, Side};
+use crate::load::Summary;
+use crate::load::summary::{IntervalSummary, LoopSummary};
+
+/// More seconds than this are averaged over neighbours, so that blocks are longer than what correlates them.
+const MOST_BLOCKS: usize = 60;
+
+/// A side from one result.
+pub fn of_load(name: &str, summary: &Summary) -> Side {
+    let blocks = blocks(summary);
+    let per_second = |count: fn(&IntervalSummary) -> f64| -> Vec<f64> {
+        let each = blocks.iter().map(|block| count(block) / block.length_s);
+        merged(each.collect())
+    };
+    let of = |value: fn(&IntervalSummary) -> Option<f64>| -> Vec<f64> {
+        merged(blocks.iter().filter_map(|block| value(block)).collect())
+    };
+    let mut metrics = vec![
+        metric(
+            "rate",
+            "/s",
+            Better::Higher,
+            per_second(|b| b.completed as f64),
+        ),
+        metric("p50", "ms", Better::Lower, of(|b| b.p50_ms)),
+        metric("p90", "ms", Better::Lower, of(|b| b.p90_ms)),
+        metric("p99", "ms", Better::Lower, of(|b| b.p99_ms)),
+        metric(
+            "throughput",
+            "B/s",
+            Better::Higher,
+            per_second(|b| b.received_bytes as f64),
+        ),
+    ];
+    let share = |b: &IntervalSummary| {
+        // A failed exchange is not among the completed; a response with an error status is.
+        let all = b.completed.max(b.errors);
+        (all > 0).then(|| b.errors as f64 / all as f64)
+    };
+    let exchanges: u64 = blocks.iter().map(|block| block.completed).sum();
+    let mut errors = metric(
+        "errors",
+        "",
+        Better::Lower,
+        merged(blocks.iter().filter_map(|block| share(block)).collect()),
+    );
+    errors.scale = Scale::Difference;
+    // The rule of three: none in n leaves a share of up to 3/n open, at 95 %.
+    errors.resolution = 3.0 / exchanges.max(1) as f64;
+    metrics.push(errors);
+    for metric in &mut metrics {
+        metric.is_series = true;
+        metric.no_interval = "fewer than four whole seconds were measured";
+    }
+    metrics.extend(costs(summary));
+    Side {
+        metrics: metrics
+            .into_iter()
+            .filter(|metric| !metric.samples.is_empty())
+            .collect(),
+        ..described(name, summary)
+    }
+}
+
+/// A side from several results of the same load: each is one sample.
+pub fn of_loads(name: &str, summaries: &[Summary]) -> Side {
+    let [first, ..] = summaries else {
+        return Side::default();
+    };
+    let of = |value: &dyn Fn(&Summary) -> Option<f64>| -> Vec<f64> {
+        summaries.iter().filter_map(value).collect()
+    };
+    let phase = |value: fn(&crate::load::summary::Phase) -> f64| {
+        of(&|summary| summary.measured.phases.corrected.as_ref().map(value))
+    };
+    let rates = |summary: &Summary| summary.measured.rates;
+    let mut metrics = vec![
+        metric(
+            "rate",
+            "/s",
+            Better::Higher,
+            of(&|s| rates(s).achieved_per_s),
+        ),
+        metric("p50", "ms", Better::Lower, phase(|p| p.p50_ms)),
+        metric("p90", "ms", Better::Lower, phase(|p| p.p90_ms)),
+        metric("p99", "ms", Better::Lower, phase(|p| p.p99_ms)),
+        metric("p99.9", "ms", Better::Lower, phase(|p| p.p99_9_ms)),
+        metric("mean", "ms", Better::Lower, phase(|p| p.mean_ms)),
+        metric(
+            "throughput",
+            "B/s",
+            Better::Higher,
+            of(&|s| rates(s).throughput_bytes_per_s),
+        ),
+    ];
+    let mut errors = metric("errors", "", Better::Lower, of(&|s| rates(s).errors_share));
+    errors.scale = Scale::Difference;
+    let exchanges: u64 = summaries.iter().map(|s| s.measured.counts.completed).sum();
+    errors.resolution = 3.0 / exchanges.max(1) as f64;
+    metrics.push(errors);
+    let mut by_name: BTreeMap<String, Metric> = BTreeMap::new();
+    for cost in summaries.iter().flat_map(costs) {
+        let entry = by_name.entry(cost.name.clone());
+        match entry {
+            std::collections::btree_map::Entry::Vacant(place) => drop(place.insert(cost)),
+            std::collections::btree_map::Entry::Occupied(mut place) => {
+                place.get_mut().samples.extend(cost.samples);
+            }
+        }
+    }
+    metrics.extend(by_name.into_values());
+    metrics.retain(|metric| !metric.samples.is_empty());
+    let mut side = described(name, first);
+    side.invalid = summaries
+        .iter()
+        .flat_map(|summary| summary.validity.reasons.clone())
+        .collect();
+    Side { metrics, ..side }
+}
+
+/// The name, the validity, what must agree and what may differ.
+fn described(name: &str, summary: &Summary) -> Side {
+    let setup = &summary.setup;
+    let kind = match &setup.kind {
+        LoopSummary::Closed { users } => format!("closed, {users} users"),
+        LoopSummary::Open {
+            arrivals,
+            connections,
+            ..
+        } => format!("open, {arrivals}, at most {connections} connections"),
+    };
+    let scheme = setup.url.split(':').next().unwrap_or_default();
+    let mut settings: BTreeMap<String, String> = [
+        ("policy", setup.policy.clone()),
+        ("workload", setup.workload.clone()),
+        ("loop", kind),
+        ("scheme", scheme.to_owned()),
+        ("timeout", format!("{} s", setup.timeout_s)),
+        (
+            "wake-up coalescing",
+            format!("{} ms", setup.wake_up_coalescing_ms),
+        ),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect();
+    settings.insert("kind".to_owned(), "load test".to_owned());
+    let mut facts: BTreeMap<String, String> = [
+        ("url", setup.url.clone()),
+        ("threads", setup.threads.to_string()),
+        ("warm-up", format!("{} s", setup.warm_up_s)),
+        ("seed", setup.seed.to_string()),
+        ("version", setup.version.clone()),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect();
+    if let Some(length) = setup.duration_s {
+        facts.insert("duration".to_owned(), format!("{length} s"));
+    }
+    for (fact, value) in &setup.machine {
+        facts.insert(format!("machine {fact}"), value.clone());
+    }
+    Side {
+        name: name.to_owned(),
+        invalid: summary.validity.reasons.clone(),
+        settings,
+        facts,
+        metrics: Vec::new(),
+    }
+}
+
+/// Processor time per exchange: of the generator, and of the server if it was probed. A result has one figure each.
+fn costs(summary: &Summary) -> Vec<Metric> {
+    let ended = summary.measured.rates.achieved_per_s.unwrap_or(0.0);
+    let server = summary.server.as_ref().map(|server| {
+        let cpu: f64 = server.programs.iter().map(|program| program.cpu_s).sum();
+        1e6 * cpu / (ended * server.watched_s)
+    });
+    let server = server.filter(|cost| cost.is_finite() && *cost > 0.0);
+    [
+        ("generator-cpu", summary.generator.cpu_per_exchange_us),
+        ("server-cpu", server),
+    ]
+    .into_iter()
+    .filter_map(|(name, value)| {
+        let better = match name {
+            "server-cpu" => Better::Lower,
+            _ => Better::Neither,
+        };
+        Some(metric(name, "µs/exchange", better, vec![value?]))
+    })
+    .collect()
+}
+
+fn metric(name: &str, unit: &'static str, better: Better, samples: Vec<f64>) -> Metric {
+    Metric {
+        name: name.to_owned(),
+        unit,
+        better,
+        scale: Scale::Ratio,
+        samples,
+        is_series: false,
+        resolution: 0.0,
+        no_interval: "one figure per result: compare folders of several results, or use load --against",
+    }
+}
+
+/// The whole intervals of the timeline within the measured window.
+fn blocks(summary: &Summary) -> Vec<&IntervalSummary> {
+    let start = summary
+        .warm_up
+        .as_ref()
+        .map_or(0.0, |window| window.duration_s);
+    let end = start + summary.measured.duration_s;
+    let whole = summary.timeline.first().map_or(1.0, |first| first.length_s);
+    summary
+        .timeline
+        .iter()
+        .filter(|interval| {
+            let is_whole = interval.length_s >= 0.999 * whole;
+            let is_within = interval.start_s >= start - 1e-6
+                && interval.start_s + interval.length_s <= end + 1e-6;
+            is_whole && is_within
+        })
+        .collect()
+}
+
+/// At most [`MOST_BLOCKS`] values: averages over neighbours.
+fn merged(values: Vec<f64>) -> Vec<f64> {
+    let size = values.len().div_ceil(MOST_BLOCKS).max(1);
+    let chunks = values.chunks_exact(size);
+    chunks
+        .map(|chunk| chunk.iter().sum::<f64>() / size as f64)
+        .collect()
+}

@@ -1,0 +1,288 @@
+//! The comparison of two results: load tests, studies and bottleneck runs.
+//!
+//! A [`Side`] is a result in the form that is compared: metrics with their samples, settings that must agree, and
+//! facts that may differ. [`Comparison::of`] compares each metric that both sides have. The method, with its
+//! sources and limits, is in `docs/compare.md`.
+//!
+//! - [`of_load`], [`of_loads`], [`of_run`]: sides from saved results
+//! - [`interval`]: the intervals
+//! - [`Gate`]: limits on changes, for a CI job
+//! - [`screen`]: the comparison on a terminal
+
+mod gate;
+pub mod interval;
+mod load_side;
+mod run_side;
+pub mod screen;
+mod side;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use gate::{Gate, GateError, GateVerdict, Outcome};
+pub use load_side::{of_load, of_loads};
+pub use run_side::of_run;
+pub use side::{Better, Metric, Scale, Side};
+
+/// The format version of a comparison as JSON.
+pub const FORMAT: u32 = 1;
+
+/// The simultaneous level of all intervals of a comparison.
+pub const LEVEL: f64 = 0.95;
+
+/// How samples of the two sides belong together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Design {
+    /// Sample n of one side was measured beside sample n of the other (ABBA order).
+    Paired,
+    /// The sides were measured one after the other: the machine's drift between them is not in the intervals.
+    Separate,
+}
+
+/// The verdict on a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The interval of the change is on the good side of zero.
+    Better,
+    /// It is on the bad side of zero.
+    Worse,
+    /// It excludes zero, and neither direction is better.
+    Different,
+    /// It contains zero and lies within the margin of equality.
+    Equal,
+    /// It contains zero and reaches beyond the margin, or there is none.
+    Undecided,
+}
+
+impl Verdict {
+    /// As on the screen.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Verdict::Better => "better",
+            Verdict::Worse => "WORSE",
+            Verdict::Different => "different",
+            Verdict::Equal => "equal",
+            Verdict::Undecided => "undecided",
+        }
+    }
+}
+
+/// A setting or fact that the sides do not share.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Difference {
+    /// What differs, as in `policy` or `machine kernel`.
+    pub what: String,
+    /// Its value on the first side; `null` where that side has none.
+    pub before: Option<String>,
+    /// Its value on the second side.
+    pub after: Option<String>,
+    /// Whether it makes the results incomparable.
+    pub incomparable: bool,
+}
+
+/// A metric on both sides.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// Its name, as gates use it.
+    pub metric: String,
+    /// Its unit; empty for a share.
+    pub unit: String,
+    /// The first side's value: the geometric mean of its samples, or the mean for a difference.
+    pub before: f64,
+    /// The second side's.
+    pub after: f64,
+    /// Samples of the first side.
+    pub samples_before: usize,
+    /// Samples of the second side.
+    pub samples_after: usize,
+    /// `ratio`: the change is relative (0.05 is 5 %). `difference`: it is absolute, in the metric's unit.
+    pub scale: Scale,
+    /// The change from the first side to the second.
+    pub change: f64,
+    /// Lower end of its interval, on the simultaneous level of the comparison; `null` without an interval.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// The change in standard deviations of a sample (Cohen's d, on the scale); `null` without spread.
+    pub effect_size: Option<f64>,
+    /// What follows.
+    pub verdict: Verdict,
+    /// Why there is no interval.
+    pub reason: Option<String>,
+}
+
+/// Two results, compared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    /// The form of this comparison: 1.
+    pub format: u32,
+    /// The name of the first side.
+    pub before: String,
+    /// The name of the second side.
+    pub after: String,
+    /// Reasons why a side is INVALID; then no verdict is drawn.
+    pub invalid: Vec<String>,
+    /// What the sides do not share.
+    pub differences: Vec<Difference>,
+    /// How samples belong together.
+    pub design: Design,
+    /// The simultaneous level of all intervals.
+    pub level: f64,
+    /// Two values are equal if the whole interval of their change is within this share (0 to 1).
+    pub margin: f64,
+    /// Every metric that both sides have.
+    pub changes: Vec<Change>,
+    /// The gate's limits, when there was a gate.
+    pub gate: Vec<GateVerdict>,
+}
+
+impl Comparison {
+    /// Compares two sides. `margin` is the share within which values are equal, above 0.
+    ///
+    /// The intervals of all metrics hold together at [`LEVEL`] (Bonferroni), so that two results of the same
+    /// server show any change in at most 5 % of the comparisons.
+    pub fn of(before: &Side, after: &Side, design: Design, margin: f64) -> Comparison {
+        let pairs: Vec<(&Metric, &Metric)> = before
+            .metrics
+            .iter()
+            .filter_map(|metric| {
+                let same = |other: &&Metric| other.name == metric.name;
+                Some((metric, after.metrics.iter().find(same)?))
+            })
+            .collect();
+        let tested = pairs
+            .iter()
+            .filter(|(a, b)| a.samples.len() > 1 && b.samples.len() > 1)
+            .count();
+        let level = 1.0 - (1.0 - LEVEL) / tested.max(1) as f64;
+        let invalid: Vec<String> = [before, after]
+            .into_iter()
+            .flat_map(|side| {
+                let named = |reason: &String| format!("{}: {reason}", side.name);
+                side.invalid.iter().map(named)
+            })
+            .collect();
+        let is_valid = invalid.is_empty();
+        let changes = pairs
+            .into_iter()
+            .map(|(a, b)| change(a, b, design, level, margin, is_valid))
+            .collect();
+        Comparison {
+            format: FORMAT,
+            before: before.name.clone(),
+            after: after.name.clone(),
+            invalid,
+            differences: side::differences(before, after),
+            design,
+            level: LEVEL,
+            margin,
+            changes,
+            gate: Vec::new(),
+        }
+    }
+
+    /// Whether something differs that makes the results incomparable.
+    pub fn is_comparable(&self) -> bool {
+        self.differences.iter().all(|it| !it.incomparable)
+    }
+
+    /// As JSON, with a line end.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("names are strings");
+        text.push('\n');
+        text
+    }
+
+    /// The JSON Schema of every comparison in this format.
+    pub fn schema() -> String {
+        let mut schema = schemars::schema_for!(Comparison);
+        schema.insert("title".to_owned(), "Fathometer comparison".into());
+        let mut text = serde_json::to_string_pretty(&schema).expect("a schema is JSON");
+        text.push('\n');
+        text
+    }
+}
+
+/// Compares one metric at this level.
+fn change(
+    a: &Metric,
+    b: &Metric,
+    design: Design,
+    level: f64,
+    margin: f64,
+    is_valid: bool,
+) -> Change {
+    let is_ratio = a.scale == Scale::Ratio
+        && a.samples
+            .iter()
+            .chain(&b.samples)
+            .all(|sample| *sample > 0.0);
+    let scaled = |metric: &Metric| -> Vec<f64> {
+        let samples = metric.samples.iter();
+        samples
+            .map(|s| if is_ratio { s.ln() } else { *s })
+            .collect()
+    };
+    let (left, right) = (scaled(a), scaled(b));
+    let interval = match design {
+        Design::Paired => interval::paired(&left, &right, level),
+        Design::Separate if a.is_series => interval::series(&left, &right, level),
+        Design::Separate => interval::independent(&left, &right, level),
+    };
+    let mean = |samples: &[f64]| samples.iter().sum::<f64>() / samples.len().max(1) as f64;
+    let natural = |value: f64| if is_ratio { value.exp() } else { value };
+    let relative = |value: f64| if is_ratio { value.exp_m1() } else { value };
+    let shift = mean(&right) - mean(&left);
+    // Samples of a share or a count may all be zero: how rare events may still be depends on the opportunities.
+    let interval = match a.scale {
+        Scale::Difference => interval.map(|i| interval::widened(i, a.resolution, b.resolution)),
+        Scale::Ratio => interval,
+    };
+    let ends = interval.map(|i| (relative(i.low), relative(i.high)));
+    // A share has no relative margin: it is compared with the resolution of the measurement.
+    let margin = match a.scale {
+        Scale::Ratio => margin,
+        Scale::Difference => margin.min(3.0 * (a.resolution + b.resolution)),
+    };
+    let verdict = match ends {
+        Some((low, high)) if is_valid && (low > 0.0 || high < 0.0) => match a.better {
+            Better::Neither => Verdict::Different,
+            Better::Higher if low > 0.0 => Verdict::Better,
+            Better::Lower if high < 0.0 => Verdict::Better,
+            Better::Higher | Better::Lower => Verdict::Worse,
+        },
+        Some((low, high)) if is_valid && low >= -margin && high <= margin => Verdict::Equal,
+        _ => Verdict::Undecided,
+    };
+    let spread = interval::pooled_deviation(&left, &right);
+    Change {
+        metric: a.name.clone(),
+        unit: a.unit.to_owned(),
+        before: natural(mean(&left)),
+        after: natural(mean(&right)),
+        samples_before: left.len(),
+        samples_after: right.len(),
+        scale: if is_ratio {
+            Scale::Ratio
+        } else {
+            Scale::Difference
+        },
+        change: relative(shift),
+        low: ends.map(|ends| ends.0),
+        high: ends.map(|ends| ends.1),
+        effect_size: spread.map(|spread| shift / spread),
+        verdict,
+        reason: match ends {
+            Some(_) => None,
+            None => Some(a.no_interval.to_owned()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+//! Sides from runs of studies and of bottleneck searches: the samples are replicates.
+
+use std::collections::BTreeMap;
+
+use super::{Better, Metric, Scale, Side};
+use crate::run::Run;
+
+/// The metrics of a replicate that are compared: name, unit, which direction is better.
+const METRICS: [(&str, &str, Better); 11] = [
+    ("elapsed_s", "s", Better::Lower),
+    ("packets", "", Better::Lower),
+    ("bytes", "B", Better::Lower),
+    ("exchanges_per_s", "/s", Better::Higher),
+    ("response_mean_ms", "ms", Better::Lower),
+    ("response_p50_ms", "ms", Better::Lower),
+    ("response_p90_ms", "ms", Better::Lower),
+    ("response_p99_ms", "ms", Better::Lower),
+    ("error_pct", "%", Better::Lower),
+    ("cpu_us_per_exchange", "µs", Better::Lower),
+    ("cpu_total_pct", "%", Better::Neither),
+];
+
+/// A side from a run's folder. A metric is named by its cell: the block, then the levels that vary in the run.
+pub fn of_run(name: &str, run: &Run) -> Side {
+    let mut metrics = Vec::new();
+    for cell in &run.cells {
+        let cell_name = run.name(cell);
+        for (metric, unit, better) in METRICS {
+            let samples: Vec<f64> = cell
+                .values(metric)
+                .iter()
+                .map(|(_, value)| *value)
+                .collect();
+            if samples.is_empty() {
+                continue;
+            }
+            metrics.push(Metric {
+                name: format!("{cell_name}: {metric}"),
+                unit,
+                better,
+                scale: match metric {
+                    "error_pct" => Scale::Difference,
+                    _ => Scale::Ratio,
+                },
+                samples,
+                is_series: false,
+                resolution: 0.0,
+                no_interval: "fewer than two valid replicates",
+            });
+        }
+    }
+    let info = &run.info;
+    let settings = BTreeMap::from([
+        ("kind".to_owned(), "run".to_owned()),
+        ("study".to_owned(), info.study.clone()),
+    ]);
+    let mut facts = BTreeMap::from([
+        ("version".to_owned(), info.version.clone()),
+        ("seed".to_owned(), info.seed.to_string()),
+        ("command".to_owned(), info.command.join(" ")),
+    ]);
+    if let Some(build) = &info.build {
+        let commit = build.commit.clone().unwrap_or_default();
+        facts.insert("build".to_owned(), format!("{} {commit}", build.sha256));
+    }
+    for (fact, value) in &info.machine {
+        facts.insert(format!("machine {fact}"), value.clone());
+    }
+    for server in &info.servers {
+        facts.insert(format!("server {}", server.name), server.version.clone());
+    }
+    for (file, hash) in &info.study_files {
+        facts.insert(format!("study file {file}"), hash.clone());
+    }
+    Side {
+        name: name.to_owned(),
+        // An INVALID cell has no valid replicates, and so no samples.
+        invalid: Vec::new(),
+        settings,
+        facts,
+        metrics,
+    }
+}

@@ -1,0 +1,88 @@
+//! One side of a comparison.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Difference;
+
+/// A result in the form that is compared.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Side {
+    /// Its name, as in the file's.
+    pub name: String,
+    /// Why it is INVALID; empty when it is valid.
+    pub invalid: Vec<String>,
+    /// What must agree, by name.
+    pub settings: BTreeMap<String, String>,
+    /// What may differ and is reported, by name.
+    pub facts: BTreeMap<String, String>,
+    /// Its metrics.
+    pub metrics: Vec<Metric>,
+}
+
+/// A metric with its samples.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Metric {
+    /// Its name, the same on both sides.
+    pub name: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Which direction is better.
+    pub better: Better,
+    /// How changes are expressed.
+    pub scale: Scale,
+    /// The samples: blocks of time, runs or replicates.
+    pub samples: Vec<f64>,
+    /// Whether they are consecutive blocks of time, which may be correlated.
+    pub is_series: bool,
+    /// The smallest mean that the side can tell from zero, in the unit: for events that never happened.
+    pub resolution: f64,
+    /// Why there is no interval, if there is none.
+    pub no_interval: &'static str,
+}
+
+/// Which direction of a metric is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// More is better.
+    Higher,
+    /// Less is better.
+    Lower,
+    /// A change is neither.
+    Neither,
+}
+
+/// How a change is expressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// Relative to the first side.
+    Ratio,
+    /// Absolute.
+    Difference,
+}
+
+/// What the sides do not share; what makes them incomparable comes first.
+pub(super) fn differences(before: &Side, after: &Side) -> Vec<Difference> {
+    let mut found = Vec::new();
+    for (incomparable, a, b) in [
+        (true, &before.settings, &after.settings),
+        (false, &before.facts, &after.facts),
+    ] {
+        let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+        for name in names {
+            let (before, after) = (a.get(name).cloned(), b.get(name).cloned());
+            if before != after {
+                found.push(Difference {
+                    what: name.clone(),
+                    before,
+                    after,
+                    incomparable,
+                });
+            }
+        }
+    }
+    found
+}

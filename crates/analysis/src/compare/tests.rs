@@ -1,0 +1,223 @@
+//! Known changes are found, none is found where there is none, and the intervals cover what they say.
+
+use fathometer_model::Seed;
+
+use super::interval::Interval;
+use super::*;
+
+/// Draws from a standard normal distribution (Box and Muller).
+struct Normal {
+    seed: Seed,
+    drawn: u64,
+}
+
+impl Normal {
+    fn new(seed: u64) -> Normal {
+        Normal {
+            seed: Seed(seed),
+            drawn: 0,
+        }
+    }
+
+    fn draw(&mut self) -> f64 {
+        self.drawn += 2;
+        let (a, b) = (
+            self.seed.uniform(self.drawn),
+            self.seed.uniform(self.drawn + 1),
+        );
+        (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos()
+    }
+
+    /// Consecutive blocks: a process of first order with this correlation of neighbours.
+    fn blocks(&mut self, n: usize, correlation: f64) -> Vec<f64> {
+        let mut last = self.draw();
+        let fresh = (1.0 - correlation * correlation).sqrt();
+        (0..n)
+            .map(|_| {
+                let value = last;
+                last = correlation * last + fresh * self.draw();
+                value
+            })
+            .collect()
+    }
+}
+
+/// The share of intervals at 95 % that contain the true difference, 0.
+fn coverage(n: usize, correlation: f64, of: fn(&[f64], &[f64], f64) -> Option<Interval>) -> f64 {
+    const TIMES: usize = 800;
+    let mut normal = Normal::new(17);
+    let covered = (0..TIMES).filter(|_| {
+        let (a, b) = (normal.blocks(n, correlation), normal.blocks(n, correlation));
+        of(&a, &b, 0.95).unwrap().contains(0.0)
+    });
+    covered.count() as f64 / TIMES as f64
+}
+
+#[test]
+fn intervals_cover_what_they_say() {
+    for n in [2, 3, 5, 10, 30] {
+        for of in [interval::independent, interval::paired] {
+            let share = coverage(n, 0.0, of);
+            assert!((0.935..=0.995).contains(&share), "n {n}: {share}");
+        }
+    }
+    // Correlated blocks: without the correction, the intervals of r = 0.6 cover 69 %.
+    for (n, correlation) in [(10, 0.0), (30, 0.0), (30, 0.3), (60, 0.6)] {
+        let share = coverage(n, correlation, interval::series);
+        assert!(
+            (0.93..=0.99).contains(&share),
+            "n {n}, r {correlation}: {share}"
+        );
+    }
+    assert!(coverage(60, 0.6, interval::independent) < 0.8);
+}
+
+fn series(name: &str, samples: Vec<f64>) -> Metric {
+    Metric {
+        name: name.to_owned(),
+        unit: "ms",
+        better: Better::Lower,
+        scale: Scale::Ratio,
+        samples,
+        is_series: true,
+        resolution: 0.0,
+        no_interval: "too few",
+    }
+}
+
+/// A side whose p50 is 1 ms and whose p99 is `p99` ms, each second with 1 % and 2 % of noise.
+fn side(normal: &mut Normal, p99: f64) -> Side {
+    let p50 = (0..30).map(|_| (0.01 * normal.draw()).exp()).collect();
+    let tail = (0..30)
+        .map(|_| p99 * (0.02 * normal.draw()).exp())
+        .collect();
+    Side {
+        metrics: vec![series("p50", p50), series("p99", tail)],
+        ..Side::default()
+    }
+}
+
+/// The share of comparisons that decide p99, and of those that decide p50.
+fn found(p99: f64) -> (f64, f64) {
+    const TIMES: usize = 200;
+    let mut normal = Normal::new(1998);
+    let (mut tail, mut middle) = (0, 0);
+    for _ in 0..TIMES {
+        let (a, b) = (side(&mut normal, 5.0), side(&mut normal, p99));
+        let comparison = Comparison::of(&a, &b, Design::Separate, 0.03);
+        let is =
+            |change: &Change| change.verdict == Verdict::Worse || change.verdict == Verdict::Better;
+        middle += usize::from(is(&comparison.changes[0]));
+        tail += usize::from(is(&comparison.changes[1]));
+    }
+    (tail as f64 / TIMES as f64, middle as f64 / TIMES as f64)
+}
+
+#[test]
+fn a_tail_that_is_2_percent_slower_is_found_when_the_median_stands_still() {
+    let (tail, middle) = found(5.0 * 1.02);
+    assert!(tail > 0.8 && middle < 0.05, "{tail} {middle}");
+    // The same build twice: false alarms of both metrics together are at most 5 %.
+    let (tail, middle) = found(5.0);
+    assert!(tail + middle <= 0.06, "{tail} {middle}");
+}
+
+#[test]
+fn pairs_cancel_the_drift_of_the_machine() {
+    let mut normal = Normal::new(3);
+    // Twelve slices each, on a machine whose speed changes by 10 %: a change of 1 %.
+    let drift: Vec<f64> = (0..12)
+        .map(|_| 1000.0 * (0.1 * normal.draw()).exp())
+        .collect();
+    let mut rate = |factor: f64| -> Side {
+        let samples = drift
+            .iter()
+            .map(|d| factor * d * (0.005 * normal.draw()).exp());
+        let mut metric = series("rate", samples.collect());
+        metric.better = Better::Higher;
+        Side {
+            metrics: vec![metric],
+            ..Side::default()
+        }
+    };
+    let (a, b) = (rate(1.0), rate(0.99));
+    let paired = &Comparison::of(&a, &b, Design::Paired, 0.03).changes[0];
+    assert_eq!(paired.verdict, Verdict::Worse, "{paired:?}");
+    assert!(paired.low.unwrap() < -0.01 && paired.high.unwrap() < 0.0);
+    let apart = &Comparison::of(&a, &b, Design::Separate, 0.03).changes[0];
+    assert_eq!(apart.verdict, Verdict::Undecided, "{apart:?}");
+}
+
+#[test]
+fn errors_that_never_happened_are_equal_and_some_are_worse() {
+    let errors = |share: f64| {
+        let mut metric = series("errors", vec![share; 10]);
+        metric.scale = Scale::Difference;
+        metric.resolution = 3.0 / 10_000.0;
+        Side {
+            metrics: vec![metric],
+            ..Side::default()
+        }
+    };
+    let none = Comparison::of(&errors(0.0), &errors(0.0), Design::Separate, 0.03);
+    assert_eq!(none.changes[0].verdict, Verdict::Equal);
+    assert_eq!(none.changes[0].high, Some(0.0003));
+    let gate: Gate = "errors<=+0,p99<+5%".parse().unwrap();
+    let outcomes: Vec<Outcome> = gate.judge(&none).iter().map(|v| v.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Kept, Outcome::Undecided]);
+}
+
+#[test]
+fn a_gate_is_judged_on_the_interval() {
+    let mut normal = Normal::new(5);
+    let (a, b) = (side(&mut normal, 5.0), side(&mut normal, 5.5));
+    let comparison = Comparison::of(&a, &b, Design::Separate, 0.03);
+    for (gate, expected) in [
+        ("p99<+5%", Outcome::Broken),
+        ("p99<+20%", Outcome::Kept),
+        ("p99<=+0.1", Outcome::Broken),
+        ("p99>-1%", Outcome::Kept),
+        ("p99<+10%", Outcome::Undecided),
+        ("p50<+2%", Outcome::Kept),
+        ("nothing<+2%", Outcome::Undecided),
+    ] {
+        let judged = gate.parse::<Gate>().unwrap().judge(&comparison);
+        assert_eq!(judged[0].outcome, expected, "{gate} {comparison:?}");
+    }
+    for wrong in ["", "p99", "p99<5%", "p99<+x", "<+5%", "p99<+5%,", "p99=+5%"] {
+        assert!(wrong.parse::<Gate>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn an_invalid_side_decides_nothing_and_differences_are_reported() {
+    let mut normal = Normal::new(9);
+    let (mut a, mut b) = (side(&mut normal, 5.0), side(&mut normal, 50.0));
+    a.settings.insert("policy".to_owned(), "h1.1".to_owned());
+    b.settings.insert("policy".to_owned(), "h2".to_owned());
+    b.facts
+        .insert("machine kernel".to_owned(), "6.1".to_owned());
+    let comparison = Comparison::of(&a, &b, Design::Separate, 0.03);
+    assert!(!comparison.is_comparable());
+    let what: Vec<&str> = comparison.differences.iter().map(|d| &*d.what).collect();
+    assert_eq!(what, ["policy", "machine kernel"]);
+    let text = screen::render(&comparison);
+    assert!(
+        text.contains("policy: h1.1 → h2 (not comparable)"),
+        "{text}"
+    );
+    assert!(text.contains("worse: p99 +9"), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 100),
+        "{text}"
+    );
+    b.invalid.push("the generator was late".to_owned());
+    let comparison = Comparison::of(&a, &b, Design::Separate, 0.03);
+    assert!(
+        comparison
+            .changes
+            .iter()
+            .all(|c| c.verdict == Verdict::Undecided)
+    );
+    assert!(screen::render(&comparison).starts_with("INVALID"));
+}
