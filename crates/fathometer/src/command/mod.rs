@@ -16,6 +16,7 @@ use fathometer_study::bottleneck::error::SearchError;
 
 pub mod arguments;
 pub mod bottleneck;
+pub mod compare;
 pub mod completions;
 pub mod doctor;
 pub mod fetch;
@@ -90,6 +91,8 @@ enum Command {
     Pack(pack::PackArguments),
     /// Extract an object package, or list its files
     Unpack(unpack::UnpackArguments),
+    /// Compare two results: what is better, worse, equal or undecided, as a gate for a CI job too
+    Compare(compare::CompareArguments),
     /// Show the results of a run again: tables, claims, and report.html
     Report(report::ReportArguments),
     /// Show which claims of the papers hold, over several runs
@@ -123,6 +126,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Site(arguments) => site::run(&arguments),
         Command::Pack(arguments) => pack::run(&arguments),
         Command::Unpack(arguments) => unpack::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Ledger(arguments) => ledger::run(&arguments),
         Command::Statistics(arguments) => statistics::run(&arguments),

@@ -1,5 +1,6 @@
 //! `fathometer load`: a load test that is as easy as wrk and reports whether its measurement is valid.
 
+mod against;
 mod output;
 mod plan;
 mod probes;
@@ -7,6 +8,7 @@ mod quic;
 mod rate;
 pub mod security;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use self::output::Format;
 use self::probes::{Probes, Target};
 use self::security::SecurityArguments;
 use super::arguments::{factor, some_time, time};
+use super::compare::Limits;
 use super::{Failure, usage};
 use crate::load_view::{self, Kind, LoadView, Outline, Reading};
 use fathometer_load::secrets;
@@ -164,16 +167,29 @@ pub struct LoadArguments {
     /// SLOs to check, as in 'p98<100ms,errors<0.1%'; exit code 4 if one is violated
     #[arg(long, value_name = "PROMISES")]
     slo: Option<Slo>,
+    /// Compare with this server: slices of both loads are interleaved (ABBA), so that the machine's drift falls out.
+    /// The default duration is then 40s; several --probe may name both servers. With the same URL it tests for false
+    /// alarms
+    #[arg(long, value_name = "BASELINE_URL")]
+    against: Option<String>,
+    #[command(flatten)]
+    limits: Limits,
     /// Output format
     #[arg(long, value_enum, default_value = "screen")]
     format: Format,
+    /// Show all figures, the bytes, the errors with their meanings, the generator's cost and every default
+    #[arg(long)]
+    details: bool,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
     /// Also write the result to a file; its name's ending selects the format: .json, .csv, .hlog
-    /// (HdrHistogram), .prom, .txt, or .parquet (one row per exchange); may be given several times
+    /// (HdrHistogram), .prom, .txt, .html, or .parquet (one row per exchange); may be given several times
     #[arg(long, value_name = "FILE")]
     save: Vec<PathBuf>,
+    /// Also write a page with charts of the test: one HTML file, without scripts
+    #[arg(long, value_name = "FILE.html", value_parser = page)]
+    report: Option<PathBuf>,
     /// Repeat the measured window up to N times if only noise of this machine (late wake-ups, a hypervisor that
     /// takes the processors) made it INVALID [default: 2; with --requests 0]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(..=100))]
@@ -210,64 +226,31 @@ pub enum ArrivalsChoice {
 
 /// Runs the test and prints the result.
 pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
-    let url = Url::parse(&arguments.url)?;
-    let address = match &arguments.connect_to {
-        Some(place) => url::resolve(place, url.default_port())?,
-        None => url.resolve()?,
-    };
-    let planned = plan::of(arguments, &url)?;
-    for note in &planned.notes {
-        eprintln!("{}: {note}", planned.plan.name);
+    if let Some(baseline) = &arguments.against {
+        return against::run(arguments, baseline);
+    }
+    if arguments.limits.gate.is_some() {
+        return Err(usage(
+            "--gate needs --against: it limits changes; --slo limits values",
+        ));
     }
     let clock = Clock::start();
-    let met = security::meet(
-        (arguments.policy, arguments.max_streams),
-        &arguments.security,
-        &url,
-        address,
-        arguments.connect_timeout,
-        clock,
-    )?;
+    let ready = Ready::of(arguments, &arguments.url, clock)?;
+    let Ready { planned, met, .. } = &ready;
     // There is nothing to save before this line, and a signal ends the program at once.
     let interrupt = Interrupt::install()?;
-    let saved = output::Saved::begin(&arguments.save, &planned.plan)?;
-    let (fields, host_field) = fields(&arguments.headers)?;
+    let files: Vec<PathBuf> = arguments
+        .save
+        .iter()
+        .chain(&arguments.report)
+        .cloned()
+        .collect();
+    let saved = output::Saved::begin(&files, &planned.plan)?;
     let options = || Options {
-        users: planned.users.clone(),
-        policy: met.policy,
-        tls: met.tls.clone(),
-        windows: Windows {
-            stream: arguments.h2_window,
-            connection: arguments.h2_connection_window,
-        },
-        udp_offload: arguments.udp_offload,
-        fields: fields.clone(),
-        host_field: host_field.clone(),
-        timeout: arguments.timeout,
-        connect_timeout: arguments.connect_timeout,
-        warm_up: arguments.warmup,
-        limit: match arguments.requests {
-            Some(count) => Limit::Exchanges(count),
-            None => Limit::Time(arguments.duration.unwrap_or(planned.length.unwrap_or(TIME))),
-        },
-        drain: arguments.drain,
-        threads: arguments.threads.unwrap_or_else(threads),
-        pin: arguments.pin,
-        spin: arguments.spin,
-        coalescing: arguments.rest,
-        seed: Seed(arguments.seed),
-        max_requests: arguments.max_requests_per_connection,
-        keep_alive: arguments.keep_alive,
-        sockets: SocketOptions {
-            no_delay: Some(!arguments.nagle),
-            ..SocketOptions::default()
-        },
-        reset_on_close: arguments.reset,
-        count_targets: arguments.targets,
         recorder: saved.recorder(),
-        ..Options::new(address, url.authority.clone(), Arc::clone(&planned.plan))
+        ..ready.options(arguments)
     };
-    let title = title(arguments, met.policy, &planned);
+    let title = title(arguments, met.policy, planned);
     let probes = Probes::start(&arguments.probe, clock)?;
     // `--requests N` sends exactly N requests: no window is repeated.
     let most = arguments.requests.map_or(REPEATS, |_| 0);
@@ -285,7 +268,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     result.generator.repeated = repeated;
     result.skipped.clone_from(&planned.skipped);
     result.server = probes.map(|probes| probes.stop(&result));
-    describe(&mut result, arguments, met.policy, &planned);
+    describe(&mut result, arguments, met.policy, planned);
     let promises = arguments
         .slo
         .as_ref()
@@ -297,8 +280,8 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         arguments.format
     };
     // If one file cannot be written, the others and the screen are still written.
-    let failures = saved.write(&result, &promises);
-    print!("{}", format.render(&result, &promises)?);
+    let failures = saved.write(&result, &promises, arguments.details);
+    print!("{}", format.render(&result, &promises, arguments.details)?);
     for failure in &failures {
         eprintln!("fathometer: {failure}");
     }
@@ -310,6 +293,90 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(1));
     }
     Ok(exit_code(&result, &promises))
+}
+
+/// A test of one URL that is ready to run: the server supports the policy, and the workload is read.
+struct Ready {
+    url: Url,
+    address: SocketAddr,
+    planned: plan::Planned,
+    met: security::Met,
+    fields: Vec<(String, String)>,
+    host_field: Option<String>,
+}
+
+impl Ready {
+    fn of(arguments: &LoadArguments, url: &str, clock: Clock) -> Result<Ready, Failure> {
+        let url = Url::parse(url)?;
+        let address = match &arguments.connect_to {
+            Some(place) => url::resolve(place, url.default_port())?,
+            None => url.resolve()?,
+        };
+        let planned = plan::of(arguments, &url)?;
+        for note in &planned.notes {
+            eprintln!("{}: {note}", planned.plan.name);
+        }
+        let met = security::meet(
+            (arguments.policy, arguments.max_streams),
+            &arguments.security,
+            &url,
+            address,
+            arguments.connect_timeout,
+            clock,
+        )?;
+        let (fields, host_field) = fields(&arguments.headers)?;
+        Ok(Ready {
+            url,
+            address,
+            planned,
+            met,
+            fields,
+            host_field,
+        })
+    }
+
+    /// The engine's options, without a recorder.
+    fn options(&self, arguments: &LoadArguments) -> Options {
+        let planned = &self.planned;
+        Options {
+            users: planned.users.clone(),
+            policy: self.met.policy,
+            tls: self.met.tls.clone(),
+            windows: Windows {
+                stream: arguments.h2_window,
+                connection: arguments.h2_connection_window,
+            },
+            udp_offload: arguments.udp_offload,
+            fields: self.fields.clone(),
+            host_field: self.host_field.clone(),
+            timeout: arguments.timeout,
+            connect_timeout: arguments.connect_timeout,
+            warm_up: arguments.warmup,
+            limit: match arguments.requests {
+                Some(count) => Limit::Exchanges(count),
+                None => Limit::Time(arguments.duration.unwrap_or(planned.length.unwrap_or(TIME))),
+            },
+            drain: arguments.drain,
+            threads: arguments.threads.unwrap_or_else(threads),
+            pin: arguments.pin,
+            spin: arguments.spin,
+            coalescing: arguments.rest,
+            seed: Seed(arguments.seed),
+            max_requests: arguments.max_requests_per_connection,
+            keep_alive: arguments.keep_alive,
+            sockets: SocketOptions {
+                no_delay: Some(!arguments.nagle),
+                ..SocketOptions::default()
+            },
+            reset_on_close: arguments.reset,
+            count_targets: arguments.targets,
+            ..Options::new(
+                self.address,
+                self.url.authority.clone(),
+                Arc::clone(&planned.plan),
+            )
+        }
+    }
 }
 
 /// Measures a window, and repeats it at most `most` times while only noise of this machine made it INVALID. An
@@ -444,6 +511,14 @@ fn title(arguments: &LoadArguments, policy: Policy, planned: &plan::Planned) -> 
         None => String::new(),
     };
     format!("{}{what} · {policy} · {who}", arguments.url)
+}
+
+/// The name of a page.
+fn page(text: &str) -> Result<PathBuf, String> {
+    match text.ends_with(".html") {
+        true => Ok(PathBuf::from(text)),
+        false => Err("expected a name that ends in .html".to_owned()),
+    }
 }
 
 fn outline(title: String, options: &Options) -> Outline {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use clap::ValueEnum;
 use fathometer_analysis::load::{self, LoadResult, Summary, Verdict};
+use fathometer_analysis::load_page;
 use fathometer_columnar::{PartsWriter, part_name};
 use fathometer_model::ExchangeRow;
 use fathometer_workload::plan::Plan;
@@ -20,7 +21,7 @@ const ROWS_PER_PART: u64 = 4_000_000;
 /// An output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Text for people
+    /// Text for people; with --details all figures and settings
     Screen,
     /// WebStone's report
     Webstone,
@@ -34,12 +35,20 @@ pub enum Format {
     Hdr,
     /// Prometheus text format
     Prometheus,
+    /// A page of HTML
+    Html,
 }
 
 impl Format {
-    /// Renders the result in this format.
-    pub fn render(self, result: &LoadResult, promises: &[Verdict]) -> Result<String, Failure> {
+    /// Renders the result in this format; `details` is for the screen.
+    pub fn render(
+        self,
+        result: &LoadResult,
+        promises: &[Verdict],
+        details: bool,
+    ) -> Result<String, Failure> {
         Ok(match self {
+            Format::Screen if details => load::screen::details(result, promises),
             Format::Screen => load::screen::render(result, promises),
             Format::Webstone => load::webstone::render(result),
             Format::Json => {
@@ -59,6 +68,7 @@ impl Format {
                 String::from_utf8(log)?
             }
             Format::Prometheus => load::prometheus::render(result),
+            Format::Html => load_page::render(result, promises),
         })
     }
 
@@ -74,6 +84,7 @@ impl Format {
             "hlog" => Format::Hdr,
             "prom" => Format::Prometheus,
             "txt" => Format::Screen,
+            "html" => Format::Html,
             _ => return None,
         })
     }
@@ -126,7 +137,7 @@ impl Saved {
             }
             let Some(format) = Format::of(path) else {
                 return Err(usage(format!(
-                    "{} does not say what is to be in it: end it in .json, .csv, .timeline.csv, .hlog, .prom, .txt or .parquet",
+                    "{} does not say what is to be in it: end it in .json, .csv, .timeline.csv, .hlog, .prom, .txt, .html or .parquet",
                     path.display()
                 )));
             };
@@ -147,10 +158,10 @@ impl Saved {
     }
 
     /// Writes the files, each completely or not at all. Returns all failures, including that of the record.
-    pub fn write(&self, result: &LoadResult, promises: &[Verdict]) -> Vec<String> {
+    pub fn write(&self, result: &LoadResult, promises: &[Verdict], details: bool) -> Vec<String> {
         let mut failures: Vec<String> = self.record.lock().failure.clone().into_iter().collect();
         for (format, path) in &self.files {
-            let written = format.render(result, promises).and_then(|text| {
+            let written = format.render(result, promises, details).and_then(|text| {
                 write_whole(path, &text).map_err(|error| refused(path, &error).into())
             });
             failures.extend(written.err().map(|failure| failure.to_string()));

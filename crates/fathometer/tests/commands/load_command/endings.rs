@@ -40,7 +40,8 @@ fn a_server_that_never_answers_shows_time_outs_and_not_nothing() {
     assert!(phases.first_byte.is_none());
     assert_eq!(summary.measured.rates.errors_share, Some(1.0));
 
-    let ended = load(&url, &[&bounded[..], &["--slo", "errors<1%"]].concat());
+    let slo = ["--slo", "errors<1%", "--details"];
+    let ended = load(&url, &[&bounded[..], &slo].concat());
     assert!(matches!(ended.code, Some(3 | 4)), "{:?}", ended.code);
     let has = |words: &[&str]| {
         ended

@@ -137,6 +137,7 @@ fn secrets_are_sent_and_neither_shown_nor_saved() {
                 "--format",
                 format,
             ])
+            .arg("--details")
             .args(["-H", "Authorization: Bearer s3cret", "-HCookie: id=s3cret"])
             .args([
                 "--header=Proxy-Authorization: Basic s3cret",

@@ -5,6 +5,7 @@
 //! and passes, unless `FATHOMETER_REQUIRE_TOOLS` is 1.
 
 mod agreement;
+mod compare;
 mod counts;
 mod endings;
 mod heads;

@@ -39,7 +39,7 @@ fn every_format_is_printed() {
     for (format, words) in [
         (
             "screen",
-            &["corrected", "exchanges", "statuses", "errors"][..],
+            &["rate ", "latency ", "errors ", "corrected "][..],
         ),
         (
             "webstone",

@@ -88,7 +88,8 @@ impl Origin {
         Origin::with(&["--site", workload])
     }
 
-    fn with(arguments: &[&str]) -> Origin {
+    /// The same with these arguments of `serve`.
+    pub fn with(arguments: &[&str]) -> Origin {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let mut child = Command::new(FATHOMETER)

@@ -339,7 +339,7 @@ fn a_server_and_a_load_without_a_seed_have_the_same_files() {
     );
 }
 
-/// With another seed on one side, all files differ. The report states this before any figure, and the result is
+/// With another seed on one side, all files differ. The answer states this, and the result is
 /// INVALID for this workload.
 #[test]
 fn a_server_with_other_files_is_named_first() {
@@ -361,7 +361,7 @@ fn a_server_with_other_files_is_named_first() {
         .out
         .find("--seed on both sides")
         .or_else(|| ended.out.find("same --seed"));
-    assert!(told < ended.out.find("exchanges"), "{}", ended.out);
+    assert!(told < ended.out.find("corrected"), "{}", ended.out);
     assert!(told.is_some(), "{}", ended.out);
     let summary = load(&origin.url(), &[&arguments[..], &["--json"]].concat()).summary();
     assert!(!summary.validity.valid);

@@ -1,0 +1,141 @@
+//! `fathometer compare`: two saved results.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use fathometer_analysis::compare::{
+    Comparison, Design, Gate, Outcome, Side, of_load, of_loads, of_run, screen,
+};
+use fathometer_analysis::load::Summary;
+use fathometer_analysis::run::Run;
+
+use super::{Failure, usage};
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CompareArguments {
+    /// The result before: a file of load --save FILE.json, a folder of several such files, or a run's folder
+    before: PathBuf,
+    /// The result after, of the same kind
+    after: PathBuf,
+    #[command(flatten)]
+    limits: Limits,
+    /// Compare even if policy, workload, users or rate differ
+    #[arg(long)]
+    allow_different: bool,
+    /// Print the comparison as JSON; the schema is docs/compare.schema.json
+    #[arg(long)]
+    json: bool,
+}
+
+/// What counts as a change.
+#[derive(Debug, Args)]
+pub struct Limits {
+    /// Limits on changes, as in 'p99<+5%,errors<=+0'; exit code 4 if one is broken, 3 if one is undecided
+    #[arg(long, value_name = "LIMITS")]
+    pub gate: Option<Gate>,
+    /// Values are equal if the whole interval of their change is within this many percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = margin)]
+    pub equal: f64,
+}
+
+const EXAMPLES: &str = "Examples:
+  fathometer compare before.json after.json
+  fathometer compare before.json after.json --gate 'p99<+5%,rate>-2%,errors<=+0'
+  fathometer compare runs-of-monday/ runs-of-tuesday/      several results a side: drift is in the intervals
+Exit codes: 0 done, 1 failed, 2 usage, or not comparable, 3 a result is INVALID, or a limit is undecided, 4 a limit is
+broken.";
+
+/// Compares and prints.
+pub fn run(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
+    let (before, after) = (side(&arguments.before)?, side(&arguments.after)?);
+    let margin = arguments.limits.equal / 100.0;
+    let mut comparison = Comparison::of(&before, &after, Design::Separate, margin);
+    if !comparison.is_comparable() && !arguments.allow_different {
+        let differences: Vec<String> = comparison
+            .differences
+            .iter()
+            .filter(|difference| difference.incomparable)
+            .map(|difference| {
+                let of = |value: &Option<String>| value.clone().unwrap_or("none".to_owned());
+                let (before, after) = (of(&difference.before), of(&difference.after));
+                format!("{} {before} against {after}", difference.what)
+            })
+            .collect();
+        return Err(usage(format!(
+            "cannot compare: {}; --allow-different compares them anyway",
+            differences.join(", ")
+        )));
+    }
+    if comparison.changes.is_empty() {
+        return Err(usage(
+            "cannot compare: the results have no metric in common",
+        ));
+    }
+    if let Some(gate) = &arguments.limits.gate {
+        comparison.gate = gate.judge(&comparison);
+    }
+    let text = match arguments.json {
+        true => comparison.to_json(),
+        false => screen::render(&comparison),
+    };
+    print!("{text}");
+    Ok(exit_code(&comparison))
+}
+
+/// 4 when a limit is broken, 3 when a result is INVALID or a limit is undecided.
+pub fn exit_code(comparison: &Comparison) -> ExitCode {
+    let has = |outcome: Outcome| comparison.gate.iter().any(|it| it.outcome == outcome);
+    ExitCode::from(match () {
+        () if has(Outcome::Broken) => 4,
+        () if has(Outcome::Undecided) || !comparison.invalid.is_empty() => 3,
+        () => 0,
+    })
+}
+
+/// Reads a result of any kind.
+fn side(path: &Path) -> Result<Side, Failure> {
+    let name = path.display().to_string();
+    if !path.is_dir() {
+        return Ok(of_load(&name, &summary(path)?));
+    }
+    if path.join("run.json").exists() {
+        return Ok(of_run(&name, &Run::load(path)?));
+    }
+    let mut files: Vec<PathBuf> = fs::read_dir(path)
+        .map_err(|error| format!("cannot read {name}: {error}"))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|file| file.extension().is_some_and(|ending| ending == "json"))
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(usage(format!(
+            "{name} is no run and has no .json of load --save: name a result"
+        )));
+    }
+    let summaries: Vec<Summary> = files
+        .iter()
+        .map(|file| summary(file))
+        .collect::<Result<_, _>>()?;
+    Ok(of_loads(&name, &summaries))
+}
+
+fn summary(path: &Path) -> Result<Summary, Failure> {
+    let name = path.display();
+    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    serde_json::from_str(&text).map_err(|error| {
+        format!("{name} is no result of a load test: {error}; write one with load --save FILE.json")
+            .into()
+    })
+}
+
+/// A margin in percent.
+fn margin(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent),
+        _ => Err("expected a number of percent above 0, below 100".to_owned()),
+    }
+}
