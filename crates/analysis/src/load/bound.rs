@@ -24,7 +24,7 @@ pub fn of(result: &LoadResult) -> String {
             let share = busy / f64::from(*users);
             match share >= ALWAYS {
                 true => format!(
-                    "{}, all waiting for the server; add users (-c) to load it more",
+                    "{}, all waiting for the server",
                     counted(u64::from(*users), "user")
                 ),
                 false => format!(

@@ -12,6 +12,9 @@ use crate::load::{Distribution, Summary};
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 16.0;
+/// On a narrow screen a chart keeps a readable size, and its figure scrolls.
+const SCROLLS: &str = "overflow-x: auto";
+const READABLE: &str = "min-width: 36rem";
 /// Classes of the distribution.
 const CLASSES: usize = 120;
 
@@ -93,10 +96,10 @@ fn panel(title: &str, summary: &Summary, lines: &[Line], is_log: bool) -> Markup
         .map_or(0.0, |window| window.duration_s);
     let stop = start + summary.measured.duration_s;
     html! {
-        figure.curve.chart {
+        figure.curve.chart style=(SCROLLS) {
             h3 { (title) }
             (legend(lines))
-            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(title) {
+            svg style=(READABLE) viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(title) {
                 @for (from, to) in [(0.0, start), (stop, end)] {
                     @if to > from {
                         rect.band x=(xy(x.place(from))) y=(top) width=(xy(x.place(to) - x.place(from)))
@@ -178,9 +181,9 @@ pub(super) fn distribution(times: &Distribution) -> Markup {
     // A logarithmic axis of shares shows one exchange of many.
     let y = Axis::logarithmic(share(1).min(highest), highest, bottom, top);
     html! {
-        figure.curve.chart {
+        figure.curve.chart style=(SCROLLS) {
             h3 { "Share of exchanges by latency, % (both scales logarithmic)" }
-            svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label="Distribution of the latency" {
+            svg style=(READABLE) viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label="Distribution of the latency" {
                 (grid(&x, &y, (top, bottom), " ms"))
                 @for (place, number) in classes.iter().enumerate() {
                     @if *number > 0 {
@@ -210,12 +213,12 @@ pub(super) fn bars(title: &str, counts: &[(String, u64)]) -> Markup {
     let most = counts.iter().map(|(_, number)| *number).max().unwrap_or(0);
     let x = Axis::linear(most as f64, NAMES, WIDTH - 130.0);
     html! {
-        figure.chart {
+        figure.chart style=(SCROLLS) {
             h3 { (title) }
             @if counts.is_empty() {
                 p { "No exchange ended." }
             } @else {
-                svg viewBox={ "0 0 " (WIDTH) " " (ROW * counts.len() as f64) } role="img" aria-label=(title) {
+                svg style=(READABLE) viewBox={ "0 0 " (WIDTH) " " (ROW * counts.len() as f64) } role="img" aria-label=(title) {
                     @for (place, (name, number)) in counts.iter().enumerate() {
                         @let top = ROW * place as f64;
                         @let end = x.place(*number as f64);
