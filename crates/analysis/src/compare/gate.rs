@@ -158,14 +158,12 @@ impl Limit {
         };
         // A share that is zero cannot have grown, although the rule of three leaves its true value open.
         let is_zero = change.scale == Scale::Difference && change.after == 0.0;
-        let outcome = if self.is_upper && self.bound >= 0.0 && is_zero {
-            Outcome::Kept
-        } else if self.holds(low) && self.holds(high) {
-            Outcome::Kept
-        } else if self.holds(low) || self.holds(high) {
-            Outcome::Undecided
-        } else {
-            Outcome::Broken
+        let is_kept = self.is_upper && self.bound >= 0.0 && is_zero;
+        let outcome = match (self.holds(low), self.holds(high)) {
+            _ if is_kept => Outcome::Kept,
+            (true, true) => Outcome::Kept,
+            (false, false) => Outcome::Broken,
+            _ => Outcome::Undecided,
         };
         verdict(outcome, None)
     }

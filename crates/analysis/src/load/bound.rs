@@ -12,7 +12,7 @@ const ALWAYS: f64 = 0.9;
 /// What kept the rate from being higher, as a clause. It is a finding about the load and the server; whether the
 /// generator was the bound is a question of validity.
 ///
-/// In a closed loop the mean number of users that wait follows from Little's law (see [`rates::load_factor`]).
+/// In a closed loop the mean number of users that wait follows from Little's law (`rates::load_factor`).
 pub fn of(result: &LoadResult) -> String {
     let window = &result.measured;
     let mut text = match &result.setup.kind {

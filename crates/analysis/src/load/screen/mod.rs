@@ -1,8 +1,8 @@
 //! What `fathometer load` prints at its end: at most 100 columns, readable without colour.
 //!
 //! The answer comes first, in four lines: the rate, the latency, the errors, and the validity with the bound
-//! that was hit ([`answer`]). Then follow a small distribution of the latency and the table of phases. All else
-//! is in [`details`]: outcomes, bytes, errors with their meanings, the generator's own cost, and every setting
+//! that was hit (`answer.rs`). Then follow a small distribution of the latency and the table of phases. All else
+//! is in [`details()`]: outcomes, bytes, errors with their meanings, the generator's own cost, and every setting
 //! that was not requested.
 
 mod answer;
