@@ -56,6 +56,7 @@ pub fn pooled_deviation(a: &[f64], b: &[f64]) -> Option<f64> {
 }
 
 /// A mean and its uncertainty.
+#[derive(Clone, Copy)]
 struct Moments {
     mean: f64,
     /// The square of the standard error of the mean.

@@ -17,10 +17,10 @@ pub fn of_load(name: &str, summary: &Summary) -> Side {
     let blocks = blocks(summary);
     let per_second = |count: fn(&IntervalSummary) -> f64| -> Vec<f64> {
         let each = blocks.iter().map(|block| count(block) / block.length_s);
-        merged(each.collect())
+        merged(each)
     };
     let of = |value: fn(&IntervalSummary) -> Option<f64>| -> Vec<f64> {
-        merged(blocks.iter().filter_map(|block| value(block)).collect())
+        merged(blocks.iter().filter_map(|block| value(block)))
     };
     let mut metrics = vec![
         metric(
@@ -49,7 +49,7 @@ pub fn of_load(name: &str, summary: &Summary) -> Side {
         "errors",
         "",
         Better::Lower,
-        merged(blocks.iter().filter_map(|block| share(block)).collect()),
+        merged(blocks.iter().filter_map(|block| share(block))),
     );
     errors.scale = Scale::Difference;
     // The rule of three: none in n leaves a share of up to 3/n open, at 95 %.
@@ -234,7 +234,8 @@ fn blocks(summary: &Summary) -> Vec<&IntervalSummary> {
 }
 
 /// At most [`MOST_BLOCKS`] values: averages over neighbours.
-fn merged(values: Vec<f64>) -> Vec<f64> {
+fn merged(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let values: Vec<f64> = values.collect();
     let size = values.len().div_ceil(MOST_BLOCKS).max(1);
     let chunks = values.chunks_exact(size);
     chunks
