@@ -176,7 +176,8 @@ impl Bench<'_> {
             relation,
             sweep,
             &traces[0].xs,
-            statistic(&samples), expected,
+            statistic(&samples),
+            expected,
         ) {
             None => intervals.statistic(&samples, sides, scale(relation), quotient(), &statistic),
             Some(jump) => Some(by_replicates(
@@ -632,13 +633,7 @@ struct Jump {
 }
 
 /// How a figure jumps; `None` when it is smooth.
-fn jump(
-    relation: &Relation,
-    sweep: &Sweep,
-    xs: &[f64],
-    value: f64,
-    expected: f64,
-) -> Option<Jump> {
+fn jump(relation: &Relation, sweep: &Sweep, xs: &[f64], value: f64, expected: f64) -> Option<Jump> {
     match relation.kind {
         Kind::Knee if sweep.knee.as_ref().is_some_and(|knee| knee.rule.is_level()) => {
             // A knee lies between its level and the one before; of a ratio of knees, each does.
@@ -675,7 +670,9 @@ fn jump(
 /// How far a level is above the one before, each over what is expected; 0 for the first.
 fn back(xs: &[f64], value: f64, expected: f64) -> f64 {
     let levels = xs.iter().rev().map(|x| x / expected);
-    let before = levels.filter(|x| *x < value).fold(f64::NEG_INFINITY, f64::max);
+    let before = levels
+        .filter(|x| *x < value)
+        .fold(f64::NEG_INFINITY, f64::max);
     // Less by a rounding error, so that the interval does not reach below the level itself.
     let gap = (value - before) * (1.0 - 1e-12);
     if before.is_finite() { gap } else { 0.0 }

@@ -327,7 +327,10 @@ fn a_table_has_the_ratio_to_its_base_ours_and_the_papers() {
     assert!((ours.value - 0.7).abs() < 1e-12);
     let interval = ours.interval.unwrap();
     // Without noise, what is left is the resolution.
-    assert!(interval.contains(0.7) && interval.high - interval.low < 0.002, "{interval:?}");
+    assert!(
+        interval.contains(0.7) && interval.high - interval.low < 0.002,
+        "{interval:?}"
+    );
     assert!(
         (relative.published.unwrap() - 0.718).abs() < 0.001,
         "{relative:?}"
