@@ -66,7 +66,7 @@ pub struct Claim {
 
 /// Cells of which a model was calibrated with the published figures. They are judged and shown, and count for no
 /// verdict.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Calibrated {
     /// What was calibrated with which figures.
@@ -86,7 +86,7 @@ impl Calibrated {
 }
 
 /// Another reading of a claim, judged beside the published one.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
     /// The reading, in a few words.

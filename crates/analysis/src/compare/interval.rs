@@ -91,9 +91,9 @@ fn welch(a: Moments, b: Moments, level: f64) -> Option<Interval> {
             high: shift,
         });
     }
-    // Welch-Satterthwaite, rounded down, which is the safe side.
+    // Welch-Satterthwaite; never fewer than one.
     let freedom = square.powi(2) / (a.square.powi(2) / a.freedom + b.square.powi(2) / b.freedom);
-    let freedom = (freedom.floor().max(1.0)) as u32;
+    let freedom = freedom.max(1.0);
     let reach = student_t_quantile(0.5 + level / 2.0, freedom) * square.sqrt();
     reach.is_finite().then_some(Interval {
         low: shift - reach,
