@@ -1,8 +1,8 @@
 //! The page of a load test: one HTML file without scripts, and without requests to the outside.
 //!
 //! The answer comes first, as on the screen. Then follow the test over time, the distribution of the latency, the
-//! outcomes by status and URL, the connections, and what the generator and the server spent. Everything is a function of
-//! the [`LoadResult`].
+//! outcomes by status and URL, the connections, and what the generator and the server spent. Everything is a
+//! function of the [`LoadResult`].
 
 mod axis;
 mod charts;
