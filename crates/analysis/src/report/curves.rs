@@ -114,7 +114,7 @@ fn figure(digest: &Digest<'_>, curve: &CurveResult, name_era: bool) -> Markup {
                     }
                 }
             }
-            (live::of_curve(digest, curve, &panels, &errors))
+            (live::of_curve(digest, curve, &panels, &errors, &published_levels(curve)))
             figcaption {
                 (curve.caption)
                 @for panel in &curve.panels {
@@ -443,7 +443,7 @@ impl<'a> Frame<'a> {
 }
 
 /// Published levels of the horizontal axis, each with its variants.
-pub(super) fn published_levels(curve: &CurveResult) -> Vec<(f64, String)> {
+fn published_levels(curve: &CurveResult) -> Vec<(f64, String)> {
     let figures = curve.published.iter().filter(|p| p.line);
     let mut lines: Vec<(f64, String)> = Vec::new();
     for (variant, x) in figures.flat_map(|published| &published.figures) {

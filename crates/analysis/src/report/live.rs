@@ -66,14 +66,15 @@ pub(super) fn data(value: &Value) -> Markup {
 
 /// The panels of a curve: each point is `[x, mean, low, high, n, cell]`, where `cell` is the identifier of its row in
 /// the list of all cells.
-/// `errors` has the instrument's error at each position of each panel.
+/// `errors` has the instrument's error at each position of each panel, `published` the published levels of the
+/// horizontal axis with their variants.
 pub(super) fn of_curve(
     digest: &Digest<'_>,
     curve: &CurveResult,
     panels: &[(usize, &PanelResult)],
     errors: &[Vec<(f64, f64)>],
+    published: &[(f64, String)],
 ) -> Markup {
-    let published = super::curves::published_levels(curve);
     let series = |place: usize, panel: &PanelResult| -> Vec<Value> {
         let cells = |line: &Line| LineCells::of(digest, curve, place, &line.series);
         let lines = panel.lines.iter();
