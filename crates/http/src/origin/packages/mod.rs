@@ -107,16 +107,7 @@ pub enum Format {
 
 /// A set of formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Formats {
-    /// Object packages of version 2.
-    pub two: bool,
-    /// Object packages of version 1.
-    pub one: bool,
-    /// tar
-    pub tar: bool,
-    /// zip
-    pub zip: bool,
-}
+pub struct Formats([bool; Format::COUNT]);
 
 impl Format {
     const COUNT: usize = 4;
@@ -170,31 +161,16 @@ impl Format {
 
 impl Formats {
     /// All.
-    pub const ALL: Formats = Formats {
-        two: true,
-        one: true,
-        tar: true,
-        zip: true,
-    };
+    pub const ALL: Formats = Formats([true; Format::COUNT]);
 
     /// Only this format.
-    pub const fn only(format: Format) -> Formats {
-        Formats {
-            two: matches!(format, Format::Package(Version::Two)),
-            one: matches!(format, Format::Package(Version::One)),
-            tar: matches!(format, Format::Tar),
-            zip: matches!(format, Format::Zip),
-        }
+    pub fn only(format: Format) -> Formats {
+        [format].into_iter().collect()
     }
 
     /// Whether this one is among them.
     pub const fn has(self, format: Format) -> bool {
-        match format {
-            Format::Package(Version::Two) => self.two,
-            Format::Package(Version::One) => self.one,
-            Format::Tar => self.tar,
-            Format::Zip => self.zip,
-        }
+        self.0[format.place()]
     }
 
     /// The formats in the set, in order of preference.
@@ -205,31 +181,31 @@ impl Formats {
     }
 }
 
+impl FromIterator<Format> for Formats {
+    fn from_iter<I: IntoIterator<Item = Format>>(formats: I) -> Formats {
+        let mut set = Formats([false; Format::COUNT]);
+        for format in formats {
+            set.0[format.place()] = true;
+        }
+        set
+    }
+}
+
 /// Words separated by commas: `2` and `1` for the versions of packages, `tar`, `zip`.
 impl FromStr for Formats {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Formats, String> {
-        let mut formats = Formats {
-            two: false,
-            one: false,
-            tar: false,
-            zip: false,
+        let format = |word: &str| {
+            let mut formats = Format::ALL.into_iter();
+            formats
+                .find(|format| format.word() == word.trim())
+                .ok_or_else(|| {
+                    let word = word.trim();
+                    format!("{word:?} is no format: give some of 2, 1, tar and zip")
+                })
         };
-        for word in text.split(',') {
-            match word.trim() {
-                "2" => formats.two = true,
-                "1" => formats.one = true,
-                "tar" => formats.tar = true,
-                "zip" => formats.zip = true,
-                other => {
-                    return Err(format!(
-                        "{other:?} is no format: give some of 2, 1, tar and zip"
-                    ));
-                }
-            }
-        }
-        Ok(formats)
+        text.split(',').map(format).collect()
     }
 }
 
