@@ -59,7 +59,7 @@ impl Published {
             let wanted = COLUMNS.join(",");
             return Err(Error::study(
                 FILE,
-                format!("the columns are {wanted}, not {}", header.join(",")),
+                format!("the columns must be {wanted}, not {}", header.join(",")),
             ));
         }
         let figures = records

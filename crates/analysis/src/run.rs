@@ -512,7 +512,7 @@ fn cells(records: Vec<ReplicateRecord>, warnings: &mut Vec<String>) -> Vec<Cell>
     }
     if repeated > 0 {
         warnings.push(format!(
-            "{repeated} times a replicate was invalid and was made again; the last attempt counts"
+            "{repeated} times an INVALID replicate was repeated; the last attempt counts"
         ));
     }
     cells

@@ -64,7 +64,7 @@ pub fn finish(code: ExitCode) -> ExitCode {
     match failed.take().or(flushed) {
         Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             to_stderr(format_args!(
-                "fathometer: failed to write to stdout: {error}; what was to be printed there is incomplete\n"
+                "fathometer: failed to write to stdout: {error}; the output is incomplete\n"
             ));
             ExitCode::from(1)
         }

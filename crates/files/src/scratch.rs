@@ -27,7 +27,7 @@ pub struct Scratch {
 
 /// Why a temporary folder could not be created.
 #[derive(Debug, thiserror::Error)]
-#[error("failed to make a temporary folder in {folder}: {error}: set TMPDIR to another folder", folder = folder.display())]
+#[error("failed to create a temporary folder in {folder}: {error}: set TMPDIR to another folder", folder = folder.display())]
 pub struct ScratchError {
     folder: PathBuf,
     error: io::Error,

@@ -61,7 +61,7 @@ pub enum SiteFolderError {
         error: io::Error,
     },
     /// The folder contains no file to serve.
-    #[error("there is nothing to serve in {path}: it has no regular files", path = .0.display())]
+    #[error("cannot serve {path}: it contains no regular files", path = .0.display())]
     Empty(PathBuf),
     /// A file's name cannot be part of a URI that this origin serves.
     #[error("failed to serve {path}: its name is not UTF-8", path = .0.display())]

@@ -184,7 +184,7 @@ fn be_silent() -> Result<()> {
     let folder = Path::new("/proc/sys/net/ipv6/conf");
     if !folder.exists() {
         return Err(Error::System {
-            doing: "look for IPv6, which this kernel does not have".to_owned(),
+            doing: "check for IPv6, which this kernel does not support".to_owned(),
             source: std::io::ErrorKind::NotFound.into(),
         });
     }

@@ -265,7 +265,7 @@ impl Trial<'_> {
             let limit = APART * result.measured.duration.as_secs_f64();
             if apart > limit {
                 validity.invalidate(format!(
-                    "the two loads began {:.0} ms after each other (limit {:.0} ms)",
+                    "the two loads started {:.0} ms apart (limit {:.0} ms)",
                     1e3 * apart,
                     1e3 * limit
                 ));
@@ -273,7 +273,7 @@ impl Trial<'_> {
         }
         for limit in limits.iter().filter(|limit| !limit.holds) {
             validity.invalidate(format!(
-                "the host's limit {} is {} and should be {}",
+                "the host's limit {} reads back as {} and was set to {}",
                 limit.what, limit.got, limit.wanted
             ));
         }

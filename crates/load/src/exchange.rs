@@ -106,7 +106,7 @@ impl Exchange {
         }
     }
 
-    /// Its first byte was handed to the kernel. False: that was in an earlier attempt.
+    /// Its first byte was handed to the kernel. Returns whether this is the first attempt.
     pub(super) fn leaves(&mut self, now: Instant) -> bool {
         let is_first = !self.is_sent();
         if is_first {

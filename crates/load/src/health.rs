@@ -103,7 +103,9 @@ pub(super) fn examine(
     let busiest = busiest.fold(0.0, f64::max);
     if busiest > BUSY && measured.duration >= BUSY_FROM {
         let meaning = match circumstances.kind {
-            LoopKind::Closed { .. } => "the throughput may be the generator's and not the server's",
+            LoopKind::Closed { .. } => {
+                "the throughput may be that of the generator and not of the server"
+            }
             LoopKind::Open { .. } => "requests may have waited for the generator",
         };
         validity.invalidate(format!(
@@ -125,21 +127,21 @@ pub(super) fn examine(
     let local = local.saturating_sub(generator.ports_exhausted);
     if local > 0 {
         validity.invalidate(format!(
-            "{local} connections failed because this system refused them (limit 0): raise the limit \
-             of descriptors (`ulimit -n`), or free memory"
+            "{local} connections failed because this machine refused them (limit 0): raise the descriptor limit \
+             (`ulimit -n`), or free memory"
         ));
     }
     let datagrams = &measured.datagrams;
     for (count, what) in [
         (
             datagrams.overflowed,
-            "were thrown away by this system because the generator did not fetch them in time (limit \
-             0): QUIC took that for loss on the path; use more --threads, or fewer connections (-c)",
+            "were dropped by this machine because the generator did not read them in time (limit 0): QUIC treats \
+             that as loss on the path; use more --threads, or fewer connections (-c)",
         ),
         (
             datagrams.unsent,
-            "were not sent by this system (limit 0), for want of memory or of a way: QUIC took that \
-             for loss on the path; look at the routes, and use fewer connections (-c)",
+            "were not sent by this machine (limit 0), because it lacked memory or a route: QUIC treats that as loss \
+             on the path; check the routes, and use fewer connections (-c)",
         ),
     ] {
         if count > 0 {
@@ -148,8 +150,8 @@ pub(super) fn examine(
     }
     if generator.steal > STEAL && measured.duration >= STEAL_FROM {
         validity.invalidate(format!(
-            "{STOLEN} {:.1} % of the processors' time to others (limit {:.0} %): repeat it when they do \
-             less, or on another machine",
+            "{STOLEN} {:.1} % of the processors' time to others (limit {:.0} %): repeat the test when they are less \
+             busy, or on another machine",
             100.0 * generator.steal,
             100.0 * STEAL
         ));
@@ -159,8 +161,8 @@ pub(super) fn examine(
         "tsc" | "arch_sys_counter" | "kvm-clock" | "hyperv_clocksource_tsc_page" | ""
     ) {
         validity.invalidate(format!(
-            "the kernel's clock source is {}, which is slow to read (limit: tsc or its like): choose \
-             another (/sys/devices/system/clocksource/clocksource0), or another machine",
+            "the kernel's clock source is {}, which is slow to read (required: tsc or similar): choose another in \
+             /sys/devices/system/clocksource/clocksource0, or another machine",
             circumstances.clock_source
         ));
     }
@@ -168,8 +170,8 @@ pub(super) fn examine(
     let loops = generator.workers.len().max(1) as f64;
     if waited > RECORDER * seconds * loops {
         validity.invalidate(format!(
-            "the generator waited {waited:.1} s for its record of exchanges to be written (limit \
-             {:.0} % of the time): name a faster disk with --save, or leave the .parquet out",
+            "the generator waited {waited:.1} s for its record of exchanges to be written (limit {:.0} % of the \
+             time): save to a faster disk, or omit the .parquet file",
             100.0 * RECORDER
         ));
     }
@@ -249,7 +251,7 @@ mod tests {
             window.datagrams.lost = 100;
         });
         assert_eq!(lost.len(), 1);
-        assert!(lost[0].starts_with("5 datagrams were thrown away") && lost[0].contains("limit 0"));
+        assert!(lost[0].starts_with("5 datagrams were dropped") && lost[0].contains("limit 0"));
         let unsent = examined(|window, _| window.datagrams.unsent = 6);
         assert!(unsent[0].starts_with("6 datagrams were not sent"));
         let steal = examined(|_, generator| generator.steal = 0.2);

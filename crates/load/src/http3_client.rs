@@ -47,7 +47,7 @@ const TURN: usize = 8;
 /// The settings of connections. Connections that share them share their session tickets.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
-    /// Kept to set their time; QUIC has no TLS session that does it.
+    /// Kept to update their time: with QUIC there is no TLS session that does so.
     tls: Arc<fathometer_tls::ClientSettings>,
     quic_tls: ClientTls,
     transport: TransportSettings,
@@ -630,7 +630,7 @@ impl Http3Client {
             // 7.4.1).
             self.fail(
                 Failure::BadResponse,
-                "the server takes back what it allowed",
+                "the server reduced a limit that it had granted",
                 now,
             );
         }

@@ -67,7 +67,7 @@ impl LoadError {
 fn with_cause(error: &WorkloadError) -> String {
     match error {
         WorkloadError::Unknown { name } => format!(
-            "there is no workload named {name:?}: there are {}",
+            "unknown workload {name:?}: use one of {}",
             names().join(", ")
         ),
         WorkloadError::Read { file, source } => format!("failed to read {file}: {source}"),
@@ -159,7 +159,7 @@ fn text_of(file: &str) -> io::Result<String> {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
             format!(
-                "it has more than {} GiB of text; take a part of it",
+                "it has more than {} GiB of text; use a part of it",
                 MOST_TEXT >> 30
             ),
         ));
@@ -180,7 +180,7 @@ fn group_by_mean(name: &str, settings: &str, seed: Seed) -> Result<Workload, Loa
     let mean = settings.strip_prefix("mean=").filter(|m| known.contains(m));
     let mean = mean.ok_or_else(|| LoadError::Name {
         name: name.to_owned(),
-        fault: format!("there is mean= with one of {}", known.join(", ")),
+        fault: format!("write mean= and one of {}", known.join(", ")),
     })?;
     let options = Options {
         seed,
@@ -207,7 +207,7 @@ fn first_files_of_microscape(
     };
     let number = settings
         .strip_prefix("files=")
-        .ok_or_else(|| fault(format!("{settings:?} is no setting: there is files=N")))?;
+        .ok_or_else(|| fault(format!("unknown setting {settings:?}: use files=N")))?;
     let options = Options {
         seed,
         ..Options::default()
@@ -234,10 +234,12 @@ fn parameters(word: &str, settings: &str) -> Result<Parameters, String> {
     let (mut files, mut requests) = (FILES, REQUESTS);
     let (mut order, mut form, mut locality) = (None, None, None);
     for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
-        let known = "there are files=N, requests=N, order=popular-fewest|random, form=as-is|renormalised and \
-             locality=original|law";
+        let known = "use files=N, requests=N, order=popular-fewest|random, form=as-is|renormalised and \
+         locality=original|law";
         let Some((key, value)) = setting.split_once('=') else {
-            return Err(format!("{setting:?} is no setting: {known}"));
+            return Err(format!(
+                "{setting:?} is not of the form NAME=VALUE: {known}"
+            ));
         };
         let number = || {
             value
@@ -256,7 +258,7 @@ fn parameters(word: &str, settings: &str) -> Result<Parameters, String> {
             ("form", "renormalised") => form = Some(BodyForm::Renormalised),
             ("locality", "original") => locality = Some(LocalitySetting::Original),
             ("locality", "law") => locality = Some(LocalitySetting::Law),
-            _ => return Err(format!("{setting:?} is not known: {known}")),
+            _ => return Err(format!("unknown setting {setting:?}: {known}")),
         }
     }
     let mut parameters = match word {
@@ -347,9 +349,7 @@ pub fn describe(name: &str) -> String {
              surge:files=2000,requests=500000,order=random,form=renormalised,locality=law"
             .to_owned(),
         PARETO => "a group of Fujinoki et al. by the mean of its files".to_owned(),
-        MICROSCAPE if name.contains(':') => {
-            "the first files of Microscape's page, as many as files says".to_owned()
-        }
+        MICROSCAPE if name.contains(':') => "the first N files of Microscape's page".to_owned(),
         _ => match load(name, Seed(1), &mut |_, _| {}) {
             Ok(Loaded::Plain(workload)) => {
                 let statistics = workload.statistics();
@@ -467,7 +467,7 @@ mod tests {
     #[test]
     fn everything_that_is_listed_can_be_described() {
         for name in names() {
-            assert!(!describe(&name).contains("no workload"), "{name}");
+            assert!(!describe(&name).contains("unknown workload"), "{name}");
         }
     }
 }

@@ -205,7 +205,7 @@ impl AccessLog {
         if let Err(error) = file.write_all(&self.lines) {
             if self.lost == 0 {
                 say(format_args!(
-                    "failed to write to the access log, lines are lost: {error}"
+                    "failed to write to the access log: {error}; lines are lost"
                 ));
             }
             self.lost += self.count;

@@ -450,7 +450,7 @@ impl OriginLoop {
         for listener in 0..self.listeners.len() {
             loop {
                 if self.open_now() >= self.most_open && !self.make_room(now) {
-                    self.pause(now, "as many connections are open as there may be");
+                    self.pause(now, "the maximum number of connections is open");
                     return;
                 }
                 if accepted == ACCEPTED_AT_ONCE {
@@ -518,7 +518,7 @@ impl OriginLoop {
         {
             self.spoken = Some(now);
             say(format_args!(
-                "new connections wait: {why} ({} are open); allow more with `ulimit -n` or --max-connections",
+                "new connections wait: {why} ({} open); allow more with `ulimit -n` or --max-connections",
                 self.open_now()
             ));
         }

@@ -57,13 +57,13 @@ pub enum PackageError {
         error: EncodeError,
     },
     /// A file changed after it was examined.
-    #[error("{path} changed while it was packed: pack it again when it is left alone", path = .0.display())]
+    #[error("{path} changed while it was packed: pack it again when it no longer changes", path = .0.display())]
     Changed(PathBuf),
     /// The destination exists already.
     #[error("{path} exists: give another folder, or --force to overwrite", path = .0.display())]
     Exists(PathBuf),
     /// The extracted size exceeds a limit: the package is a decompression bomb, or larger than expected.
-    #[error("{path} is left out, and all behind it: {why}", path = .path.display())]
+    #[error("{path} and all files after it are left out: {why}", path = .path.display())]
     Expands {
         /// The file that was being written.
         path: PathBuf,
@@ -72,7 +72,7 @@ pub enum PackageError {
     },
     /// Two files of the package have the same destination.
     #[error(
-        "the package has two files for {path}: {name:?} is left out, and all behind it", path = .path.display()
+        "the package has two files for {path}: {name:?} and all files after it are left out", path = .path.display()
     )]
     SamePath {
         /// The name of the second.
@@ -89,11 +89,11 @@ pub enum PackageError {
         what: &'static str,
     },
     /// The destination of a file is a folder.
-    #[error("{path} is a folder, and a file is to be written there: move it away", path = .0.display())]
+    #[error("{path} is a folder, and the package has a file of that name: move the folder away", path = .0.display())]
     IsFolder(PathBuf),
     /// A name that is not valid as a relative path on this system after percent-decoding.
     #[error(
-        "the package names a file {name:?}, which would not be below the folder: it is left out, and all behind it"
+        "the package names a file {name:?}, which is not below the folder: it and all files after it are left out"
     )]
     Climbs {
         /// The name.
@@ -106,7 +106,7 @@ pub enum PackageError {
     #[error("interrupted")]
     Interrupted,
     /// The reader of the package closed the pipe.
-    #[error("whoever reads {} went away before the package was complete", .0.display())]
+    #[error("the reader of {} closed it before the package was complete", .0.display())]
     ReaderGone(PathBuf),
 }
 
@@ -126,8 +126,8 @@ fn advice(error: &DecodeError) -> &'static str {
     use fathometer_package::Class;
     match error.class() {
         Class::Unknown => "",
-        Class::Truncated | Class::Damaged => "; get it again",
-        Class::Malformed => "; whoever made it made it wrong",
-        Class::TooLarge => "; it is not read, to keep within bounds",
+        Class::Truncated | Class::Damaged => "; fetch it again",
+        Class::Malformed => "; the program that wrote it has a defect",
+        Class::TooLarge => "; it exceeds the limits of this program",
     }
 }

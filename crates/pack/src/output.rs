@@ -38,7 +38,7 @@ impl Output {
         let flow = Flow::stdout(interrupt)?;
         if flow.is_terminal() {
             return Err(PackageError::Source(
-                "a package is not for a screen: give --output FILE, or send stdout to a file or a pipe"
+                "stdout is a terminal: give --output FILE, or redirect stdout to a file or a pipe"
                     .to_owned(),
             ));
         }

@@ -11,13 +11,13 @@ pub enum DecodeError {
     #[error("the package is truncated")]
     Truncated,
     /// The input does not start like a package.
-    #[error("it is no object package")]
+    #[error("it is not an object package")]
     NotAPackage,
     /// A version that this reader does not support.
-    #[error("the package is of version {0}, which is not known")]
+    #[error("the package has the unknown version {0}")]
     UnknownVersion(u8),
     /// A content coding that this reader does not support.
-    #[error("a file has content coding {0}, which is not known")]
+    #[error("a file has the unknown content coding {0}")]
     UnknownCoding(u8),
     /// A checksum over the header is wrong.
     #[error("the header is damaged")]
@@ -38,7 +38,7 @@ pub enum DecodeError {
     #[error("a reserved bit is set")]
     Reserved,
     /// A record of an undefined kind.
-    #[error("a record is of kind {0}, which does not exist")]
+    #[error("a record has the unknown kind {0}")]
     UnknownRecord(u8),
     /// The number of files contradicts another count in the package, or is impossible.
     #[error("the number of files is wrong")]
@@ -53,10 +53,10 @@ pub enum DecodeError {
     #[error("two files have the same name")]
     DuplicateName,
     /// The names do not ascend although the header says so.
-    #[error("the names do not ascend, as was promised")]
+    #[error("the names are not sorted, although the header says so")]
     OutOfOrder,
     /// A critical file after one that is not critical.
-    #[error("a critical file comes behind others")]
+    #[error("a critical file follows others")]
     CriticalLate,
     /// A media type, an entity tag or a date that is not valid in a field.
     #[error("a media type, entity tag or date is malformed")]
@@ -65,19 +65,19 @@ pub enum DecodeError {
     #[error("an entry without content has a size or a coding, or no entity tag")]
     Kept,
     /// Bytes after the end of the package.
-    #[error("octets follow the end of the package")]
+    #[error("bytes follow the end of the package")]
     Trailing,
     /// More files than this reader's limit.
-    #[error("the package has more files than are taken")]
+    #[error("the package has more files than are accepted")]
     TooManyFiles,
     /// A name longer than this reader's limit.
-    #[error("a name is longer than is taken")]
+    #[error("a name is longer than is accepted")]
     NameTooLong,
     /// A table larger than this reader's limit.
-    #[error("the table of files is larger than is taken")]
+    #[error("the table of files is larger than is accepted")]
     TableTooLarge,
     /// A file larger than this reader's limit.
-    #[error("a file is larger than is taken")]
+    #[error("a file is larger than is accepted")]
     FileTooLarge,
 }
 
@@ -142,7 +142,7 @@ impl From<Refusal> for DecodeError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum EncodeError {
     /// Metadata that version 1 cannot express.
-    #[error("{0} takes version 2")]
+    #[error("{0} needs version 2")]
     TakesVersion2(&'static str),
     /// An invalid name.
     #[error("a name {0}")]
@@ -151,13 +151,13 @@ pub enum EncodeError {
     #[error("two files have the same name")]
     DuplicateName,
     /// The names do not ascend, in a package whose names must ascend.
-    #[error("the names do not ascend, as was promised")]
+    #[error("the names are not sorted, although the header says so")]
     OutOfOrder,
     /// A critical file after one that is not critical.
-    #[error("a critical file comes behind others")]
+    #[error("a critical file follows others")]
     CriticalLate,
     /// A media type, an entity tag or a date that is not valid in a field.
-    #[error("a media type, entity tag or date is malformed, or longer than 255 octets")]
+    #[error("a media type, entity tag or date is malformed, or longer than 255 bytes")]
     Metadata,
     /// A kept file without an entity tag, which must identify its state.
     #[error("an entry without content has no entity tag")]
@@ -181,10 +181,10 @@ pub enum EncodeError {
     #[error("no content is due")]
     NoContentDue,
     /// More content than the file's stated size.
-    #[error("the content is longer than the size that was given")]
+    #[error("the content is longer than its stated size")]
     ContentTooLong,
     /// Less content than the file's stated size.
-    #[error("the content is {left} octets shorter than the size that was given")]
+    #[error("the content is {left} bytes shorter than its stated size")]
     ContentTooShort {
         /// How many bytes are missing.
         left: u64,

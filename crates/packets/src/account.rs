@@ -596,20 +596,20 @@ impl<'a> Accountant<'a> {
             let LinkType(number) = tap.link;
             let name = link::name(tap.link).map(|name| format!(" ({name})"));
             notes.push(format!(
-                "{} packets of link type {number}{} cannot be looked into and count as other",
+                "{} packets of link type {number}{} cannot be decoded and count as other",
                 tap.packets,
                 name.unwrap_or_default()
             ));
         }
         if self.without_time > 0 {
             notes.push(format!(
-                "{} packets have no time stamp and take that of the packet before",
+                "{} packets have no time stamp and get that of the packet before",
                 self.without_time
             ));
         }
         for (what, count) in &self.opaque {
             notes.push(format!(
-                "{count} frames of {what} cannot be looked into and count as not IP"
+                "{count} frames of {what} cannot be decoded and count as not IP"
             ));
         }
         if self.one_host > 0 {

@@ -206,7 +206,7 @@ impl Accounting {
         line(
             "header overhead",
             format!(
-                "{} % by the rule of 40 B a packet, {} % in truth",
+                "{} % by the rule of 40 B per packet, {} % by the actual headers",
                 percent(self.overhead_by_rule()),
                 percent(self.overhead())
             ),

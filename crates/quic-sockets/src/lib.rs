@@ -134,7 +134,7 @@ impl fmt::Display for UdpOffload {
 
 /// A text that is not the name of an offload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no offload of UDP: write on, send, receive or off")]
+#[error("{0:?} is not a UDP offload: write on, send, receive or off")]
 pub struct ParseUdpOffloadError(String);
 
 impl FromStr for UdpOffload {

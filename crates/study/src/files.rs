@@ -61,8 +61,8 @@ pub enum FilesError {
     },
     /// Some of the tables, claims and figures files are missing.
     #[error(
-        "{folder} has {there} and no {missing}: a study is judged by all of them or by none; add what is \
-         missing, or move the study to a folder of its own",
+        "{folder} has {there} but not {missing}: a study needs all of them or none; add the missing files, or move \
+         the study to its own folder",
         folder = folder.display()
     )]
     Incomplete {

@@ -29,7 +29,7 @@ pub struct Past {
 /// Why a run cannot be resumed.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "cannot resume {folder}: {differences}; use what it was made with, or start a new run with another --output",
+    "cannot resume {folder}: {differences}; restore what has changed, or start a new run with another --output",
     folder = folder.display(), differences = differences.join("; ")
 )]
 pub struct Mismatch {
@@ -141,7 +141,7 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
     };
     if what(then) != what(now) {
         differences.push(format!(
-            "its run is of {}, and this is {}",
+            "the run is of {}, and this command is of {}",
             what(then),
             what(now)
         ));
@@ -149,13 +149,13 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
     match (&then.build, &now.build) {
         (Some(then), Some(now)) if then.sha256 == now.sha256 && !now.sha256.is_empty() => {}
         (Some(then), Some(now)) => differences.push(format!(
-            "it was made by another build ({then}; this is {now})"
+            "the run was made by another build ({then}; this is {now})"
         )),
         (None, _) => differences.push(format!(
-            "it was made by version {}, which did not record its build",
+            "the run was made by version {}, which did not record its build",
             then.version
         )),
-        (Some(_), None) => differences.push("this build cannot be told from another".to_owned()),
+        (Some(_), None) => differences.push("this build has no identity to compare".to_owned()),
     }
     let names: BTreeSet<&String> = then
         .study_files
@@ -175,7 +175,7 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
     // An invocation may leave out inputs of an earlier one; inputs that both have must be the same.
     for (name, found) in &now.data {
         if then.data.get(name).is_some_and(|then| then != found) {
-            differences.push(format!("{name} is another now"));
+            differences.push(format!("{name} has changed"));
         }
     }
     match differences.is_empty() {
@@ -369,7 +369,7 @@ mod tests {
             (|then| then.study_files.clear(), "no study.toml"),
             (
                 |then| set(&mut then.data, "path lan", "9"),
-                "path lan is another now",
+                "path lan has changed",
             ),
             (
                 |then| set(&mut then.data, "program nginx", "1.26"),

@@ -32,7 +32,7 @@ use fathometer_lab::hosts::Side;
 use fathometer_lab::leftovers;
 
 /// Note of a run that the user has interrupted.
-const INTERRUPTED: &str = "interrupted by the user: cells that had not been run are not measured";
+const INTERRUPTED: &str = "interrupted by the user: the remaining cells are not measured";
 
 /// A request to run a study.
 pub struct Request {
@@ -96,7 +96,7 @@ pub enum RunError {
     Scratch(#[from] ScratchError),
     /// A replicate panicked, which is a defect of the program.
     #[error(
-        "{cell} replicate {replicate} ended by a defect of this program: {message}: please report it"
+        "{cell} replicate {replicate} failed because of a defect of this program: {message}: please report it"
     )]
     Panicked {
         /// The cell.
@@ -118,8 +118,8 @@ pub enum RunError {
 }
 
 /// Note of a run in a virtual machine.
-const AWAKE: &str = "this machine is a guest: its processors are kept awake while it measures, since \
-                     a processor that the hypervisor has to wake is late";
+const AWAKE: &str = "this machine is a guest: its processors are kept awake during the measurement, because the \
+ hypervisor wakes a sleeping processor late";
 
 /// Runs the study.
 pub fn execute(
@@ -440,7 +440,7 @@ impl Execution<'_> {
                     unable.push(cell);
                 }
                 drop(unable);
-                self.progress.step("one that its server cannot do");
+                self.progress.step("one that its server does not support");
                 Ok(true)
             }
             Err(error) => {

@@ -58,7 +58,8 @@ pub enum OpenError {
     Write(#[from] WriteError),
     /// Another program writes to the run.
     #[error(
-        "cannot use {folder}: another run writes to it ({holder}): wait until it ends, or give another folder with --output",
+        "cannot use {folder}: another run writes to it ({holder}): wait until it ends, or give another folder with \
+         --output",
         folder = folder.display()
     )]
     InUse {
@@ -253,7 +254,7 @@ fn lock(root: &Path) -> Result<Option<Lock>, OpenError> {
     }
     let holder = fs::read_to_string(&path).unwrap_or_default();
     let holder = match holder.is_empty() {
-        true => "it does not say which".to_owned(),
+        true => "unknown process".to_owned(),
         false => holder,
     };
     Err(OpenError::InUse {

@@ -333,7 +333,7 @@ pub enum SpecError {
     #[error("failed to read the study: {}", with_suggestion(.0))]
     Syntax(#[from] toml::de::Error),
     /// The file is well-formed but inconsistent.
-    #[error("the study {study:?} cannot be run: {reason}")]
+    #[error("cannot run the study {study:?}: {reason}")]
     Nonsense {
         /// The study's name.
         study: String,
@@ -373,7 +373,7 @@ impl Study {
             for (factor, levels) in &block.factors {
                 if !study.defaults.contains_key(factor) {
                     return Err(nonsense(format!(
-                        "block {:?} varies {factor:?}, which [defaults] does not know",
+                        "block {:?} varies {factor:?}, which has no level in [defaults]",
                         block.name
                     )));
                 }
@@ -396,7 +396,7 @@ impl Study {
             for factor in excluded.flat_map(BTreeMap::keys) {
                 if !study.defaults.contains_key(factor) {
                     return Err(nonsense(format!(
-                        "block {:?} excludes by {factor:?}, which [defaults] does not know",
+                        "block {:?} excludes by {factor:?}, which has no level in [defaults]",
                         block.name
                     )));
                 }
@@ -420,7 +420,7 @@ impl Study {
         );
         if let Some(count) = counts.copied().find(|count| *count > MOST_REPLICATES) {
             return Err(nonsense(format!(
-                "{count} replicates of a cell: at most {MOST_REPLICATES} can be made"
+                "{count} replicates of a cell: the maximum is {MOST_REPLICATES}"
             )));
         }
         if let Some(width) = study
@@ -429,7 +429,7 @@ impl Study {
             .find(|width| **width > MOST_SIDE_BY_SIDE)
         {
             return Err(nonsense(format!(
-                "{width} cells side by side: at most {MOST_SIDE_BY_SIDE} can be"
+                "{width} cells side by side: the maximum is {MOST_SIDE_BY_SIDE}"
             )));
         }
         Ok(study)
@@ -504,8 +504,8 @@ impl Study {
             return Err(SpecError::Nonsense {
                 study: self.name.clone(),
                 reason: format!(
-                    "the cell {} is defined twice: write each level of a factor once, and give each block a name of \
-                     its own",
+                    "the cell {} is defined twice: write each level of a factor once, and give each block its own \
+                     name",
                     twice.folder()
                 ),
             });
@@ -692,7 +692,8 @@ mod tests {
         let twice = STUDY.replace("[\"h1.1\", \"h1.0\"]", "[\"h1.1\", \"h1.1\"]");
         let one_name = STUDY.replace("name = \"nagle\"", "name = \"main\"").replace(
             "factors = { nodelay",
-            "factors = { policy = [\"h1.1\"], path = [\"lan\"], visit = [\"first\"], server = [\"a\", \"a\"], nodelay",
+            "factors = { policy = [\"h1.1\"], path = [\"lan\"], visit = [\"first\"], server = [\"a\", \"a\"], \
+             nodelay",
         );
         for study in [twice, one_name] {
             let study = Study::parse(&study).unwrap();

@@ -228,7 +228,7 @@ pub(crate) fn set_sysctl(name: &str, wanted: &str) -> SettingOutcome {
         return SettingOutcome::Unchanged;
     }
     if let Err(error) = fs::write(&path, &wanted) {
-        return impossible(format!("the kernel keeps {before}: {error}"));
+        return impossible(format!("the kernel kept {before}: {error}"));
     }
     match fs::read_to_string(&path).map(|value| normalised(&value)) {
         Ok(found) if found == wanted => SettingOutcome::Applied(before),

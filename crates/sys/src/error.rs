@@ -49,7 +49,7 @@ pub enum Error {
     )]
     AppArmor,
     /// The file system that describes processes is not mounted, as in an empty root.
-    #[error("/proc is not mounted: run `mount -t proc proc /proc`; containers have it by default")]
+    #[error("/proc is not mounted: run `mount -t proc proc /proc`; containers mount it by default")]
     NoProc,
     /// Commands cannot run because there is no shell.
     #[error("there is no /bin/sh: only the built-in servers and clients can run")]
@@ -64,7 +64,7 @@ pub enum Error {
         ability: &'static str,
     },
     /// The disk is full, or the user's quota is used up.
-    #[error("no space left on the disk for {}: free some, or write to another disk", path.display())]
+    #[error("no space left on the disk for {}: free some space, or write to another disk", path.display())]
     DiskFull {
         /// The file that was being written.
         path: PathBuf,
@@ -80,8 +80,8 @@ pub enum Error {
     },
     /// The request would change settings in the program's own namespace.
     #[error(
-        "the settings of the namespace of the program itself apply to the whole machine: create a \
-         namespace for the experiment"
+        "the settings of the program's own namespace apply to the whole machine: create a namespace for the \
+         experiment"
     )]
     OwnNamespace,
     /// A name is not valid for its purpose.

@@ -138,15 +138,16 @@ impl Builder {
         let several = several.count();
         if several > 0 {
             self.notes.push(format!(
-                "{several} request targets have another size than others of the same path, or several: a site made of \
+                "{several} request targets have another size than others of the same path, or several: a site made \
+                 of \
                  this workload has one file for each path, of the largest size"
             ));
         }
         let unknown = self.sized.iter().filter(|&&sized| !sized).count();
         if unknown > 0 {
             self.notes.push(format!(
-                "the sizes of {unknown} files are not known: any size is accepted, and a site made of this workload has \
-                 them with {UNKNOWN_SIZE} B"
+                "the sizes of {unknown} files are unknown: any size is accepted, and a site made from this workload \
+                 gives each {UNKNOWN_SIZE} B"
             ));
         }
         let sessions = Sessions {

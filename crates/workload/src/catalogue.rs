@@ -39,7 +39,7 @@ impl Default for Options {
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
     /// The name is unknown.
-    #[error("there is no workload named {name:?}: there are {}", NAMES.join(", "))]
+    #[error("unknown workload {name:?}: use one of {}", NAMES.join(", "))]
     Unknown {
         /// The name.
         name: String,

@@ -1,4 +1,4 @@
-//! The confusion table: how often the verdicts named the planted limits correctly.
+//! The confusion table: how often the verdicts named the known limits correctly.
 
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
@@ -200,7 +200,7 @@ impl Confusion {
             return "No verdict.".to_owned();
         }
         format!(
-            "{right} of {all} verdicts named what was planted ({}), {} named something else.",
+            "{right} of {all} verdicts named the known limit ({}), {} named another one.",
             percent(right as f64 / all as f64),
             self.wrong()
         )

@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 use super::{Observation, Resource};
 use crate::statistics::{Bootstrap, Estimate, Interval, mean};
 
-/// An elasticity of at least this limits, ...
+/// A resource limits if its elasticity is at least this ...
 const LIMITS: f64 = 0.5;
-/// ... if the lower end of its interval is at least this. Three pairs that differ only at random all lie above
-/// zero once in eight times.
+/// ... and the lower end of its interval is at least this, because three pairs that differ only at random are
+/// all above zero with probability 1/8.
 const LIMITS_LOW: f64 = 0.25;
 /// A step that gives at least this much more throughput limits too, however large the step was: a backlog ten
 /// times as long is cheap to provide.

@@ -133,7 +133,7 @@ fn row(ranked: &Ranked, response: &Response, effect: Option<Effect>) -> Markup {
 
 fn probes(suspicions: &[&Suspicion]) -> Markup {
     html! {
-        h3 { "What the probes saw of the load as it is" }
+        h3 { "What the probes measured in the unchanged trial" }
         dl.facts {
             @for suspicion in suspicions {
                 dt { (suspicion.resource.name()) ", " (suspicion.confidence.words()) }

@@ -91,7 +91,7 @@ fn doubts(observations: &[Observation], counts: &Counts) -> Vec<String> {
     let mut doubts = Vec::new();
     if counts.invalid > 0 {
         doubts.push(format!(
-            "{} of {} loads were left out: their generator or path was invalid",
+            "{} of {} trials were excluded: their generator or path was INVALID",
             counts.invalid,
             observations.len()
         ));
@@ -123,7 +123,7 @@ impl Case {
         if self.elasticities.is_empty() {
             return undecided(match self.suspicions.first() {
                 Some(first) => format!(
-                    "no limit was varied; the probes {} suspect the {}; what would tell: {}",
+                    "no limit was varied; the probes {} suspect the {}; to decide: {}",
                     first.confidence.words(),
                     first.resource.noun(),
                     first.confirm
@@ -181,8 +181,8 @@ impl Case {
             .filter(|e| e.effect == Effect::Harms && !e.resource.can_harm())
             .find(|e| e.telling().is_some_and(|r| -r.throughput.value >= size))?;
         Some(format!(
-            "the {} seems to limit ({}), but {}, which is noise of the same size: more replicates, or a \
-             larger step, would tell",
+            "the {} seems to limit ({}), but {}, which is noise of the same size: more replicates or a larger step \
+             would decide",
             found.resource.noun(),
             told(found),
             told(harm)
@@ -235,10 +235,10 @@ impl Case {
         let used = percent(self.signals.cpu_of_quota?);
         let waited = percent(waited_for_processor(&self.signals));
         Some(undecided(format!(
-            "the processors of this machine are used up ({idle} idle) while the host has {used} of the \
-             processor time that it may use and waits for a processor for {waited} of the time: the generator, \
-             the path or other programs have the rest. Give the host less than it gets now (--cpu), so that its \
-             own limit is met first, or run on a machine with more processors or less to do"
+            "the processors of this machine are saturated ({idle} idle) while the host uses {used} of its quota and \
+             waits for a processor for {waited} of the time: the generator, the path or other programs use the \
+             rest. Set a smaller quota (--cpu), so that the host's own limit is reached first, or run on a machine \
+             with more processors or less to do"
         )))
     }
 
@@ -251,8 +251,8 @@ impl Case {
                 elasticity.was_relieved() || self.confidence(resource) >= Some(Confidence::Likely);
             if far && tells {
                 return Some(undecided(format!(
-                    "the elasticity to the {} is {}, n = {}: too wide to tell; more replicates, or \
-                     a larger step, would",
+                    "the elasticity to the {} is {}, n = {}: too wide to decide; use more replicates or a larger \
+                     step",
                     resource.noun(),
                     words::elasticity(&telling.throughput),
                     telling.throughput.n
@@ -264,7 +264,7 @@ impl Case {
             && self.confidence(only.resource) >= Some(Confidence::Likely)
         {
             return Some(undecided(format!(
-                "the {} is saturated and contributes, and what else limits was not varied",
+                "the {} is saturated and contributes; the other limiting resource was not varied",
                 only.resource.noun()
             )));
         }
@@ -284,7 +284,7 @@ impl Case {
                 }
                 (Confidence::Likely, None) if resource.is_a_limit() => {
                     return Some(undecided(format!(
-                        "the {} is likely to limit and was not varied; what would tell: {}",
+                        "the {} probably limits and was not varied; to decide: {}",
                         resource.noun(),
                         suspicion.confirm
                     )));
@@ -332,8 +332,8 @@ impl Case {
             Some(Effect::Undecided) | None if paused => named(Resource::Load),
             Some(Effect::Undecided) | None if waits => named(Resource::ServerItself),
             Some(Effect::Undecided) | None => undecided(
-                "nothing that was varied limits, and neither the times of an exchange nor a varied \
-                 load tell whether the server or the load does"
+                "no varied limit matters, and neither the phases of an exchange nor a varied load show whether the \
+                 server or the load limits"
                     .to_owned(),
             ),
         }
@@ -420,7 +420,7 @@ impl Case {
             && resource.is_a_limit()
         {
             remarks.push(format!(
-                "no probe showed the {} saturated; that it limits is known from varying it",
+                "no probe showed the {} saturated; its effect is known from varying it alone",
                 resource.noun()
             ));
         }
@@ -430,8 +430,7 @@ impl Case {
             && workers.effect == Effect::Limits
         {
             remarks.push(format!(
-                "{}: they compute on other cores, so it is the core that limits and not that workers \
-                 are taken",
+                "{}: they compute on other cores, so it is the core that limits and not that workers are busy",
                 told(workers)
             ));
         }
@@ -459,7 +458,7 @@ impl Case {
             .filter_map(|e| Some(words::latency_response(e.resource, e.latency_telling()?)))
             .collect();
         if !latency.is_empty() {
-            remarks.push(format!("latency answers to more: {}", list(&latency)));
+            remarks.push(format!("latency responds to more: {}", list(&latency)));
         }
         for harm in self
             .elasticities
@@ -468,7 +467,10 @@ impl Case {
         {
             remarks.push(match harm.resource.can_harm() {
                 true => format!("{}: more is worse", told(harm)),
-                false => format!("{}, which is noise beyond what intervals tell", told(harm)),
+                false => format!(
+                    "{}, which is noise that the intervals do not cover",
+                    told(harm)
+                ),
             });
         }
         remarks
@@ -479,18 +481,16 @@ impl Case {
         let suspected = |resource| self.suspicion(resource).is_some();
         match named? {
             Resource::Memory if DISK.into_iter().any(suspected) => Some(
-                "the disk is busy because memory cannot keep the files: memory is the cause, the disk \
-                 its victim"
+                "the disk is busy because the files do not fit in memory: memory is the cause"
                     .to_owned(),
             ),
             disk if DISK.contains(&disk) && suspected(Resource::Memory) => Some(
-                "the disk is read because memory cannot keep the files; at this step the disk gives \
-                 more than memory does"
+                "the disk is read because the files do not fit in memory; at this step, a faster disk helps more \
+                 than memory"
                     .to_owned(),
             ),
             Resource::Workers if suspected(Resource::Backlog) => Some(
-                "the accept queue is full because all workers are taken; a longer one would only be \
-                 longer to wait in"
+                "the accept queue is full because all workers are busy; a longer queue would only add waiting time"
                     .to_owned(),
             ),
             _ => None,
@@ -578,11 +578,8 @@ fn eliminated(verdict: &Verdict, named: Resource) -> Vec<String> {
         .collect();
     let mut parts = vec![match (limits.is_empty(), differ.is_empty()) {
         (true, _) => "no limit of the host was varied".to_owned(),
-        (false, true) => "none of the limits that were varied makes a difference".to_owned(),
-        (false, false) => format!(
-            "of the limits that were varied only {} contributes",
-            nouns(&differ)
-        ),
+        (false, true) => "none of the varied limits makes a difference".to_owned(),
+        (false, false) => format!("of the varied limits only {} contributes", nouns(&differ)),
     }];
     let load = varied().filter(|elasticity| elasticity.resource == Resource::Load);
     parts.extend(
@@ -612,7 +609,7 @@ fn summary(verdict: &Verdict) -> String {
                 parts.extend(eliminated(verdict, *resource));
             }
             let head = match resource {
-                Resource::Load => "nothing within the host limited, the load itself did".to_owned(),
+                Resource::Load => "no resource of the host limited; the load itself did".to_owned(),
                 other => format!("the {} limited the load", other.noun()),
             };
             match parts.is_empty() {

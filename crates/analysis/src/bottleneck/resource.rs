@@ -76,14 +76,14 @@ impl Resource {
         }
     }
 
-    /// Its name in a sentence, after *the*: `disk's operations a second`.
+    /// Its name in a sentence, after *the*: `disk's operations per second`.
     pub const fn noun(self) -> &'static str {
         match self {
             Resource::Cpu => "host's processor time",
             Resource::OneCore => "speed of one core",
             Resource::Memory => "host's memory",
-            Resource::DiskOperations => "disk's operations a second",
-            Resource::DiskBytes => "disk's octets a second",
+            Resource::DiskOperations => "disk's operations per second",
+            Resource::DiskBytes => "disk's bytes per second",
             Resource::LinkRate => "rate of the link",
             Resource::RoundTrip => "round trip time",
             Resource::Backlog => "listen backlog",
@@ -100,40 +100,36 @@ impl Resource {
         match self {
             Resource::Cpu => "requests wait for processor time of the host",
             Resource::OneCore => {
-                "one thread of the server computes without a pause, while the host has processor \
-                 time left that this thread cannot use"
+                "one thread of the server is always busy, while the host has processor time left that this thread \
+                 cannot use"
             }
             Resource::Memory => {
-                "the page cache cannot keep the files that are asked for, and they are read again \
-                 and again"
+                "the requested files do not fit in the page cache and are read from the disk repeatedly"
             }
             Resource::DiskOperations => {
-                "requests wait for the disk, which does as many operations a second as it can"
+                "requests wait for the disk, which is at its limit of operations per second"
             }
             Resource::DiskBytes => {
-                "requests wait for the disk, which moves as many octets a second as it can"
+                "requests wait for the disk, which is at its limit of bytes per second"
             }
-            Resource::LinkRate => "responses wait for the link, which is always sending",
+            Resource::LinkRate => "responses wait for the link, which is always busy",
             Resource::RoundTrip => {
-                "connections wait for the other end: for a handshake, for an acknowledgement that \
-                 opens the window, for the next request"
+                "connections wait for the peer: for a handshake, for an acknowledgement that opens the window, for \
+                 the next request"
             }
             Resource::Backlog => {
-                "connections are thrown away because too few may wait to be accepted, and their \
-                 clients ask again after a second and more"
+                "connections are dropped because the backlog is full, and their clients retry after a second or more"
             }
             Resource::Workers => {
-                "every worker is taken by a connection, and the next one waits although the host \
-                 has time left"
+                "every worker is occupied by a connection, and the next connection waits although the host has \
+                 processor time left"
             }
             Resource::ServerItself => {
-                "requests wait inside the server for something that is no resource of its host: a \
-                 lock, a timer, another server"
+                "requests wait inside the server for something that is not a resource of its host: a lock, a timer, \
+                 another server"
             }
-            Resource::Load => {
-                "the server answers everything that is asked of it, and could do more"
-            }
-            Resource::Generator => "the load generator cannot ask for more",
+            Resource::Load => "the server answers every request and has capacity left",
+            Resource::Generator => "the load generator cannot send more requests",
             Resource::Path => "the emulated path cannot carry packets in time",
         }
     }
@@ -142,28 +138,23 @@ impl Resource {
     pub const fn advice(self) -> &'static str {
         match self {
             Resource::Cpu => {
-                "give the host more processor time, or make a request cost less of it: persistent \
-                 connections, compressed files kept ready, another server"
+                "give the host more processor time, or reduce the processor time per request: persistent \
+                 connections, files compressed in advance, another server"
             }
             Resource::OneCore => {
-                "run more threads or processes of the server, or a faster core; more cores alone \
-                 change nothing"
+                "run more threads or processes of the server, or use a faster core; more cores alone change nothing"
             }
             Resource::Memory => {
-                "give the host memory for the files that are asked for most, or make them smaller; \
-                 a faster disk only eases it"
+                "give the host memory for the most requested files, or make them smaller; a faster disk only \
+                 reduces the effect"
             }
             Resource::DiskOperations => {
-                "a disk with more operations a second, fewer and larger files, or memory to keep \
-                 them in"
+                "a disk with more operations per second, fewer and larger files, or memory to cache them"
             }
             Resource::DiskBytes => {
-                "a disk with more octets a second, smaller files (compressed ones), or memory to \
-                 keep them in"
+                "a disk with more bytes per second, smaller (compressed) files, or memory to cache them"
             }
-            Resource::LinkRate => {
-                "a faster link, or fewer octets: compression, caching, validation"
-            }
+            Resource::LinkRate => "a faster link, or fewer bytes: compression, caching, validation",
             Resource::RoundTrip => {
                 "fewer round trips: persistent connections, pipelining or multiplexing, larger \
                  windows and send buffers, a server nearer to its users"
@@ -177,10 +168,11 @@ impl Resource {
                  keep-alive time"
             }
             Resource::ServerItself => {
-                "look inside the server: what its threads wait for (locks, timers, a server \
-                 behind it)"
+                "profile the server: find what its threads wait for (locks, timers, a server behind it)"
             }
-            Resource::Load => "nothing; for the server's own limit, ask for more: users or rate",
+            Resource::Load => {
+                "nothing; to find the server's own limit, use more users or a higher rate"
+            }
             Resource::Generator => "more threads or machines for the generator, or a slower host",
             Resource::Path => "a quieter machine, a slower path, or fewer packets",
         }
@@ -222,7 +214,7 @@ impl fmt::Display for Resource {
 /// The error for a word that is not the name of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no resource: write one of cpu, one-core, memory, disk-operations, disk-bytes, \
+    "{0:?} is not a resource: write one of cpu, one-core, memory, disk-operations, disk-bytes, \
          link-rate, round-trip, backlog, workers, server-itself, load, generator, path"
 )]
 pub struct UnknownResource(pub String);

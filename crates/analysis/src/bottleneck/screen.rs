@@ -49,12 +49,11 @@ pub fn render(verdict: &Verdict, width: usize) -> String {
         text.push('\n');
         text.push_str(&table(&varied, width));
         let mut note =
-            "Each limit was changed alone, n times, in turn with the load as it is".to_owned();
+            "Each limit was changed alone, n times, alternating with the unchanged trial"
+                .to_owned();
         match covered(&varied) {
             Some(covered) => {
-                note.push_str(&format!(
-                    "; in brackets the interval, which covers {covered}."
-                ));
+                note.push_str(&format!("; the interval in brackets covers {covered}."));
             }
             None => note.push('.'),
         }
@@ -71,7 +70,7 @@ pub fn render(verdict: &Verdict, width: usize) -> String {
     // The sort is stable: the named resource stays first among equals.
     suspicions.sort_by_key(|suspicion| Reverse(suspicion.confidence));
     if !suspicions.is_empty() {
-        text.push_str("\nwhat the probes made suspect, before anything was changed\n");
+        text.push_str("\nwhat the probes suspect, before any limit was varied\n");
         for suspicion in suspicions {
             text.push_str(&suspected(suspicion, width));
         }

@@ -180,8 +180,8 @@ impl Seen<'_> {
             _ => Confidence::Possible,
         };
         let mut text = format!(
-            "{} of an exchange is a wait of {} for the first octet that neither the round trip nor \
-             the processor explains",
+            "{} of an exchange is a wait of {} for the first byte that neither the round trip nor the processor \
+             explains",
             percent(share),
             time(wait)
         );
@@ -193,7 +193,7 @@ impl Seen<'_> {
             Resource::ServerItself,
             confidence,
             vec![text],
-            "no limit of the host, relieved, gives more throughput",
+            "relaxing any limit of the host does not increase throughput",
         ))
     }
 
@@ -204,10 +204,7 @@ impl Seen<'_> {
         let (by_signals, text) = match (answered, under_way) {
             (Some(share), _) if share >= 0.98 => (
                 Confidence::Strong,
-                format!(
-                    "{} of the rate that was asked for was answered",
-                    percent(share)
-                ),
+                format!("{} of the offered rate was answered", percent(share)),
             ),
             (None, Some(share)) if share < 0.5 => (
                 Confidence::Strong,
@@ -218,7 +215,7 @@ impl Seen<'_> {
             ),
             (None, Some(_)) => (
                 Confidence::Possible,
-                "nothing is saturated, and each user waits for an answer before asking again"
+                "nothing is saturated, and each user waits for a response before the next request"
                     .to_owned(),
             ),
             _ => return None,

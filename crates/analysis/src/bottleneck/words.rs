@@ -99,8 +99,8 @@ pub(super) fn step(resource: Resource, factor: f64) -> String {
         Resource::Cpu => "processor time",
         Resource::OneCore => "speed of one core",
         Resource::Memory => "memory",
-        Resource::DiskOperations => "disk operations a second",
-        Resource::DiskBytes => "disk octets a second",
+        Resource::DiskOperations => "disk operations per second",
+        Resource::DiskBytes => "disk bytes per second",
         Resource::LinkRate => "link rate",
         Resource::Backlog => "backlog",
         Resource::Workers => "workers",
@@ -174,7 +174,7 @@ pub(super) fn signed(change: &Estimate) -> String {
     }
 }
 
-/// The effect of a step on latency alone: `25 % more disk operations a second gave 17 % less latency
+/// The effect of a step on latency alone: `25 % more disk operations per second gave 17 % less latency
 /// (16 to 19 %)`.
 pub(super) fn latency_response(resource: Resource, response: &Response) -> String {
     format!(

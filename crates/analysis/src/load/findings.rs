@@ -26,8 +26,8 @@ pub fn of(result: &LoadResult) -> Vec<String> {
     }
     if let Some(from) = result.measured.ended.silent_from {
         findings.push(format!(
-            "no answer since {:.1} s of {:.1} s: everything that ended after that failed or was never answered; \
-             did the server stop?",
+            "no response from {:.1} s of {:.1} s on: all later requests failed or were never answered; did the \
+             server stop?",
             from.as_secs_f64(),
             result.measured.duration.as_secs_f64(),
         ));
@@ -55,8 +55,9 @@ pub fn of(result: &LoadResult) -> Vec<String> {
         && sequence.requested > sequence.pages
     {
         findings.push(format!(
-            "the workload's sequence of {} pages was requested {:.1} times: at its end it begins again, so pages come \
-             back in the same order, and a cache may keep more than it would of a longer one (for surge: requests=N)",
+            "the workload's sequence of {} pages was requested {:.1} times: at its end it is repeated, so pages \
+             recur in the same order, and a cache may hit more often than with a longer sequence (for surge: \
+             requests=N)",
             count(sequence.pages),
             sequence.times()
         ));
@@ -71,8 +72,7 @@ pub fn of(result: &LoadResult) -> Vec<String> {
         ));
     } else if redirects == all && not_modified == 0 {
         findings.push(
-            "every response was a redirect, and a load does not follow them: give the address that \
-             they lead to"
+            "every response was a redirect, and a load test does not follow them: use the URL that they name"
                 .to_owned(),
         );
     }
@@ -99,14 +99,14 @@ fn all_refused(statuses: &BTreeMap<u16, u64>, is_workload: bool) -> String {
 /// The first thing to check.
 fn question(status: u16, is_workload: bool) -> &'static str {
     match status {
-        401 | 403 | 407 => "does the server want credentials, or is this address shut out?",
+        401 | 403 | 407 => "does the server require credentials, or does it block this address?",
         404 | 410 if is_workload => "does the server have the files of this workload?",
         404 | 410 => "is the URL right?",
-        405 | 501 => "does the server take this method there?",
+        405 | 501 => "does the server allow this method for this URL?",
         421 => "is it the right host?",
-        429 => "does the server limit how much it answers?",
-        400..=499 => "is the request as the server wants it?",
-        502 | 504 => "is what the server asks in its turn running?",
+        429 => "does the server limit the request rate?",
+        400..=499 => "is the request in the form that the server expects?",
+        502 | 504 => "is the server behind it running?",
         503 => "is the server overloaded, or not ready?",
         _ => "what does the server's own log say?",
     }

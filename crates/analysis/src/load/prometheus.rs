@@ -23,7 +23,7 @@ pub fn render(result: &LoadResult) -> String {
     let (counts, octets) = (&window.counts, &window.octets);
     let mut out = Exposition::default();
 
-    out.family("info", "gauge", "What was asked of whom.");
+    out.family("info", "gauge", "The URL, workload and policy of the test.");
     out.sample(
         "info",
         &[
@@ -37,7 +37,7 @@ pub fn render(result: &LoadResult) -> String {
     );
     out.gauge(
         "valid",
-        "Whether the figures may be believed: 1, or 0 when the result is INVALID.",
+        "Whether the result is valid: 1, or 0 if it is INVALID.",
         u8::from(result.validity.is_valid()),
     );
     out.gauge(
@@ -51,7 +51,7 @@ pub fn render(result: &LoadResult) -> String {
         window.duration.as_secs_f64(),
     );
 
-    out.counter("planned", "Exchanges the plan asked for.", counts.planned);
+    out.counter("planned", "Planned exchanges.", counts.planned);
     out.counter(
         "sent",
         "Exchanges whose request was handed to the transport.",
@@ -60,7 +60,7 @@ pub fn render(result: &LoadResult) -> String {
     out.family(
         "responses_total",
         "counter",
-        "Responses that came whole, by status code.",
+        "Complete responses, by status code.",
     );
     for (status, count) in &counts.statuses {
         out.sample("responses_total", &[("code", &status.to_string())], count);
@@ -86,10 +86,10 @@ pub fn render(result: &LoadResult) -> String {
     );
     out.counter(
         "retried",
-        "Requests made once more because their connection ended before any answer.",
+        "Requests retried because their connection closed before a response.",
         counts.retried,
     );
-    out.counter("connects", "Connections asked for.", counts.connects);
+    out.counter("connects", "Connections attempted.", counts.connects);
     out.family(
         "connect_failures_total",
         "counter",
@@ -103,7 +103,7 @@ pub fn render(result: &LoadResult) -> String {
     out.family(
         "connections_ended_total",
         "counter",
-        "Connections that ended, by who ended them.",
+        "Closed connections, by the side that closed them.",
     );
     for (by, count) in [
         ("client", connections.closed_by_client),
@@ -115,7 +115,7 @@ pub fn render(result: &LoadResult) -> String {
     out.family(
         "connection_seconds_total",
         "counter",
-        "Time that connections were open, all together, by whether anything was asked on them.",
+        "Sum of the time that connections were open, by whether a request was in flight.",
     );
     let busy = connections.open.saturating_sub(connections.idle);
     for (state, time) in [("busy", busy), ("idle", connections.idle)] {
@@ -125,7 +125,7 @@ pub fn render(result: &LoadResult) -> String {
     out.family(
         "bytes_total",
         "counter",
-        "Octets above TCP; of responses that did not come whole in the part failed alone.",
+        "Bytes above TCP; those of incomplete responses are in the part failed only.",
     );
     for (direction, part, bytes) in [
         ("request", "head", octets.request_heads),
@@ -145,17 +145,17 @@ pub fn render(result: &LoadResult) -> String {
 
     out.rate(
         "offered_per_second",
-        "Exchanges planned a second.",
+        "Planned exchanges per second.",
         rates::offered(window),
     );
     out.rate(
         "achieved_per_second",
-        "Exchanges completed a second.",
+        "Completed exchanges per second.",
         rates::achieved(window),
     );
     out.rate(
         "goodput_bytes_per_second",
-        "Useful content a second.",
+        "Useful content per second.",
         rates::goodput(window),
     );
     out.rate(
@@ -204,7 +204,7 @@ pub fn render(result: &LoadResult) -> String {
     out.family(
         "generator_thread_busy_ratio",
         "gauge",
-        "Share of the window that a thread was not waiting.",
+        "Share of the window in which a thread was not waiting.",
     );
     for (thread, worker) in generator.workers.iter().enumerate() {
         out.sample(
@@ -215,7 +215,7 @@ pub fn render(result: &LoadResult) -> String {
     }
     out.gauge(
         "generator_peak_memory_bytes",
-        "The most memory the generator held.",
+        "Peak memory of the generator.",
         generator.peak_memory.0,
     );
     out.text
@@ -237,7 +237,7 @@ fn tls(out: &mut Exposition, handshakes: &Handshakes) {
     out.family(
         "tls_early_data_total",
         "counter",
-        "TLS handshakes with early data, by whether the server took it.",
+        "TLS handshakes with early data, by whether the server accepted it.",
     );
     for (outcome, count) in [
         ("taken", handshakes.early),
@@ -248,7 +248,7 @@ fn tls(out: &mut Exposition, handshakes: &Handshakes) {
     out.family(
         "tls_handshake_bytes_total",
         "counter",
-        "Octets of records until TLS was established.",
+        "Bytes of records until TLS was established.",
     );
     for (direction, bytes) in [("sent", handshakes.sent), ("received", handshakes.received)] {
         let labels = [("direction", direction)];
@@ -264,7 +264,7 @@ fn tls(out: &mut Exposition, handshakes: &Handshakes) {
     out.family(
         "tls_agreed_total",
         "counter",
-        "TLS handshakes by what was agreed on.",
+        "TLS handshakes by negotiated parameters.",
     );
     for (agreed, count) in &handshakes.agreed {
         out.sample("tls_agreed_total", &[("agreed", agreed)], count);
@@ -279,7 +279,7 @@ fn fields(out: &mut Exposition, window: &Window) {
     out.family(
         "header_field_bytes_total",
         "counter",
-        "Octets of header fields before compression.",
+        "Bytes of header fields before compression.",
     );
     for (direction, bytes) in [
         ("request", window.octets.request_fields),
@@ -306,7 +306,7 @@ fn quic(out: &mut Exposition, window: &Window) {
     out.family(
         "datagrams_lost_total",
         "counter",
-        "QUIC packets taken for lost, and datagrams that the kernel threw away on this side.",
+        "QUIC packets declared lost, and datagrams that this machine's kernel dropped.",
     );
     for (by, lost) in [
         ("path", datagrams.lost),
@@ -334,7 +334,7 @@ fn http2(out: &mut Exposition, window: &Window) {
     out.family(
         "frame_bytes_total",
         "counter",
-        "Octets of HTTP/2 frames, their heads included, by type.",
+        "Bytes of HTTP/2 frames including their headers, by type.",
     );
     for (direction, kinds) in ways {
         for (kind, count) in kinds {

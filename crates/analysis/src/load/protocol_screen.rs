@@ -89,7 +89,7 @@ fn datagrams(window: &Window) -> String {
         mean(datagrams.received_octets, datagrams.received),
     ));
     facts.push(format!(
-        "{} taken for lost",
+        "{} declared lost",
         counted(datagrams.lost, "packet")
     ));
     facts.join("; ")

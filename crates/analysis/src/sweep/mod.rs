@@ -98,7 +98,7 @@ pub struct PublishedNote {
     pub metric: String,
     /// The meaning of the figures, as in `throughput greatest at`.
     pub text: String,
-    /// Whether the figures are levels of the horizontal axis and are drawn there.
+    /// Whether the figures are levels of the horizontal axis, to be drawn as vertical lines.
     #[serde(default)]
     pub line: bool,
 }

@@ -88,8 +88,8 @@ pub(super) fn full(curve: &CurveResult, name_era: bool) -> String {
 pub(super) fn legend() -> String {
     hanging(
         "",
-        "Means over valid replicates; intervals stand in the report and in curves.csv. The small pictures \
-         show every level, from zero to the panel's greatest; - is not measured, INV is INVALID.",
+        "Means over valid replicates; the report and curves.csv contain the intervals. The small charts show every \
+         level, from zero to the largest value of the panel; - is not measured, INV is INVALID.",
         WIDTH,
     )
 }

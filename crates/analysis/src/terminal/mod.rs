@@ -376,8 +376,9 @@ fn validity(digest: &Digest<'_>) -> String {
         _ => String::new(),
     };
     let line = format!(
-        "{} of {} replicates valid{planned}, {} of them repeated; of {} cells {} INVALID, {} partly. Lateness of the path: \
-         worst p99 {} ms, worst packet {} ms. Packets lost that nobody asked to lose: {}.",
+        "{} of {} replicates valid{planned}, {} of them repeated; of {} cells {} INVALID, {} partly. Lateness of \
+         the path: \
+         worst p99 {} ms, worst packet {} ms. Packets lost by the emulation: {}.",
         summary.replicates_valid(),
         summary.replicates,
         summary.replicates_repeated,

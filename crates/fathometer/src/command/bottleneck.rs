@@ -121,7 +121,7 @@ pub struct BottleneckArguments {
     /// Test the method on set-ups whose limit is known, and print which resource it names
     #[arg(long, conflicts_with_all = ["judge", "command"])]
     self_test: bool,
-    /// Run only these set-ups of the self-test
+    /// Run only this set-up of the self-test; may be given several times
     #[arg(long, value_name = "NAME", requires = "self_test")]
     plant: Vec<String>,
     /// Show no progress
@@ -228,7 +228,7 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
     let code = publish(&found, arguments.json)?;
     if interrupted() {
         say(format_args!(
-            "interrupted: the verdict is about what had been measured"
+            "interrupted: the verdict is based on the trials that were complete"
         ));
         return Ok(ExitCode::from(1));
     }
@@ -304,7 +304,7 @@ fn setup(arguments: &BottleneckArguments) -> Result<Setup, Failure> {
         && !matches!(plan.choice, Choice::Scripts(_))
     {
         return Err(format!(
-            "{} has no pauses and no sessions, so there is no user equivalent of it: use -c instead of --ue",
+            "{} has no pauses and no sessions, which --ue needs: use -c instead",
             setup.site.name
         )
         .into());
@@ -334,20 +334,19 @@ fn cpu(text: &str) -> Result<Limit<f64>, String> {
         "none" => Ok(Limit::None),
         _ => match text.parse::<f64>() {
             Ok(cores) if (0.1..=1024.0).contains(&cores) => Ok(Limit::Of(cores)),
-            _ => Err("write none, or a number of cores from 0.1 on".to_owned()),
+            _ => Err("write none, or a number of cores of at least 0.1".to_owned()),
         },
     }
 }
 
 fn window(text: &str) -> Result<u32, String> {
     let octets = bytes(text)?;
-    u32::try_from(octets).map_err(|_| format!("{text} is more than a window can be"))
+    u32::try_from(octets).map_err(|_| format!("{text} is larger than the largest TCP window"))
 }
 
 /// `64M`, `64MiB`, `8K`, `1G` are powers of 1024; `64MB`, `8kB` of 1000.
 fn bytes(text: &str) -> Result<u64, String> {
-    let wrong =
-        || format!("{text:?} is no amount of octets: write a number and a unit, as in 64M or 8kB");
+    let wrong = || format!("{text:?} is not a size: write a number and a unit, as in 64M or 8kB");
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
@@ -374,12 +373,14 @@ fn disk(text: &str) -> Result<Disk, String> {
     if let Some(number) = text.strip_suffix("ops") {
         return match number.trim().parse() {
             Ok(limit) if limit > 0 => Ok(Disk::Operations(limit)),
-            _ => Err("write a number of operations a second above 0, as in 200ops".to_owned()),
+            _ => Err("write a number of operations per second above 0, as in 200ops".to_owned()),
         };
     }
     match text.strip_suffix("/s") {
         Some(amount) => bytes(amount).map(Disk::Bytes),
-        None => Err("write operations a second as in 200ops, or octets as in 4MB/s".to_owned()),
+        None => Err(
+            "write operations per second as in 200ops, or bytes per second as in 4MB/s".to_owned(),
+        ),
     }
 }
 

@@ -45,8 +45,6 @@ pub struct FetchArguments {
     /// Priorities that requests state: none, browser, round-robin
     #[arg(long, default_value = "none")]
     priority: Priorities,
-    #[command(flatten)]
-    security: SecurityArguments,
     /// `revalidate` fetches the page twice and reports the second visit
     #[arg(long, value_enum, default_value = "first")]
     visit: VisitChoice,
@@ -77,6 +75,8 @@ pub struct FetchArguments {
     /// Print every exchange and connection as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    security: SecurityArguments,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -177,7 +177,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
                     failure.in_words()
                 );
             }
-            eprintln!("the first visit is not complete: the second is no pure revalidation");
+            eprintln!("the first visit is not complete: the second would also fetch files");
         }
         (retrieval, statistics) = visit(Visit::Revalidate, retrieval.cache)?;
     }
@@ -266,7 +266,7 @@ impl<'r> Missing<'r> {
         }
         if self.left_out > 0 {
             eprintln!(
-                "{} references were not followed: of one page {MOST_FILES} files are fetched at most",
+                "{} references were not followed: at most {MOST_FILES} files of one page are fetched",
                 self.left_out
             );
         }
@@ -287,15 +287,15 @@ fn policy_for(arguments: &FetchArguments, url: &Url) -> Result<Policy, Failure> 
     }
     match (url.secure, policy.tls) {
         (true, false) => Err(format!(
-            "{policy} is without TLS, and the URL says https: write http, or --policy h2"
+            "{policy} is without TLS, and the URL is https: write http, or --policy h2"
         )
         .into()),
         (false, true) => Err(format!(
-            "{policy} is over TLS, and the URL says http: write https, or a policy without TLS"
+            "{policy} is over TLS, and the URL is http: write https, or a policy without TLS"
         )
         .into()),
         (false, false) if arguments.security.are_given() => {
-            Err("options of TLS need an https URL".into())
+            Err("TLS options need an https URL".into())
         }
         _ => Ok(policy),
     }
@@ -311,7 +311,7 @@ fn read_list(file: &Path, folder: &Url) -> Result<PageList, Failure> {
     for target in targets {
         if !target.starts_with('/') || target.contains(|c: char| !c.is_ascii_graphic()) {
             return Err(format!(
-                "{}: {target:?} is no target: write /path, percent-encoded",
+                "{}: {target:?} is not a request target: write /path, percent-encoded",
                 file.display()
             )
             .into());
@@ -367,7 +367,10 @@ fn print_protection(retrieval: &Retrieval) {
     else {
         return;
     };
-    let protocol = connection.protocol.as_deref().unwrap_or("nothing by ALPN");
+    let protocol = connection
+        .protocol
+        .as_deref()
+        .unwrap_or("no protocol by ALPN");
     println!(
         "  protection        {protocol}, TLS {}, {}{}",
         tls.version,
@@ -531,9 +534,9 @@ fn print_files(retrieval: &Retrieval) {
                 counters.bundled_unused, counters.bundle_missed
             ),
             BundleAnswer::Current => "current".to_owned(),
-            BundleAnswer::Refused => "none: the server answered as without".to_owned(),
+            BundleAnswer::Refused => "none: the server sent an ordinary response".to_owned(),
             BundleAnswer::Broken { failure, reason } => format!(
-                "broken ({}): {reason}{}{} files asked for singly",
+                "broken ({}): {reason}{}{} files requested one by one",
                 failure.name(),
                 if reason.is_empty() { "" } else { "; " },
                 counters.bundle_missed
@@ -618,7 +621,7 @@ fn print_table(
     }
     print_files(retrieval);
     println!(
-        "  exchanges         {} ({} x 200, {} x 206, {} x 304), {} asked again",
+        "  exchanges         {} ({} x 200, {} x 206, {} x 304), {} retried",
         complete.clone().count(),
         count(200),
         count(206),

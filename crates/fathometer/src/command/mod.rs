@@ -61,8 +61,8 @@ pub fn code_of(failure: &Failure) -> ExitCode {
 #[derive(Debug, Parser)]
 #[command(version = crate::build_facts::VERSION, about, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 usage, 3 measured but invalid, \
-                        4 a promise asked for was not met."
+    after_help = "Exit codes: 0 success, 1 failure, 2 usage error, 3 measured but INVALID, 4 an SLO, claim or gate \
+     failed."
 )]
 pub struct Arguments {
     #[command(subcommand)]

@@ -33,13 +33,14 @@ const SIGTERM: i32 = rustix::process::Signal::TERM.as_raw();
 /// Arguments of `path`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The command finds the server's addresses in FATHOMETER_SERVER (IPv4) and FATHOMETER_SERVER6, the \
-client's in FATHOMETER_CLIENT and FATHOMETER_CLIENT6. It reaches no other address.
+The server's addresses are in the environment variables FATHOMETER_SERVER (IPv4) and FATHOMETER_SERVER6, \
+the client's in FATHOMETER_CLIENT and FATHOMETER_CLIENT6. The command can reach no other address.
 
+Examples:
   fathometer path wan -- ping -c 3 10.77.0.2
   fathometer path dsl --server 'python3 -m http.server 80' -- curl -o /dev/null http://10.77.0.2/
 
-The exit code is the command's; 3 when the command succeeded and the path was not exact enough.")]
+The exit code is the command's, or 3 if the command succeeded and the path was not exact enough.")]
 pub struct PathArguments {
     /// A path profile: a name (see `fathometer list`) or a TOML file
     profile: String,
@@ -176,12 +177,16 @@ fn await_listener(host: &Host, server: &HostProcess) -> Result<(), Failure> {
             return Ok(());
         }
         if let Some(exit) = server.wait_for(Duration::from_millis(20)) {
-            return Err(
-                format!("the server ended before the command began: {}", exit.status).into(),
-            );
+            return Err(format!(
+                "the server exited before the command started: {}",
+                exit.status
+            )
+            .into());
         }
     }
-    eprintln!("fathometer: the server does not listen after {READY:?}; starting the command");
+    eprintln!(
+        "fathometer: the server does not listen after {READY:?}; starting the command anyway"
+    );
     Ok(())
 }
 
@@ -236,7 +241,7 @@ impl fmt::Display for Report<'_> {
         if !self.punctual_threads {
             writeln!(
                 f,
-                "     without the right to SCHED_FIFO: deliveries wait for processors"
+                "     SCHED_FIFO is not permitted: deliveries may wait for a processor"
             )?;
         }
         direction(f, "up  ", &self.path.up)?;
@@ -276,7 +281,7 @@ fn direction(
     for (reason, count) in &certificate.drops {
         write!(f, "; {count} dropped: {reason}")?;
     }
-    writeln!(f, "; {} lost unasked", certificate.unasked_drops)
+    writeln!(f, "; {} lost by the emulation", certificate.unasked_drops)
 }
 
 /// Nanoseconds, printed in microseconds or, when large, in milliseconds.

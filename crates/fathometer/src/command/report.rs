@@ -63,7 +63,7 @@ pub fn run(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
     match publish(&arguments.run, arguments.json)?.page {
         Ok(page) => say(format_args!("report: {}", page.display())),
         Err(error) => say(format_args!(
-            "report.html was not written: {error}; what is printed above is complete"
+            "report.html was not written: {error}; the output above is complete"
         )),
     }
     if arguments.trace.is_some() || arguments.har.is_some() {

@@ -119,7 +119,7 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
             let ours = !matches!(error, RunError::Folder(_) | RunError::Mismatch(_));
             if ours && has_a_record(&folder) {
                 format!(
-                    "{error}\nwhat was measured before is kept: fathometer report {}",
+                    "{error}\nthe replicates measured so far are kept: fathometer report {}",
                     folder.display()
                 )
                 .into()
@@ -132,7 +132,7 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
     let page = judged.page?;
     if outcome.interrupted {
         say(format_args!(
-            "interrupted: {} replicates had been made; see {}",
+            "interrupted: {} replicates are complete; see {}",
             outcome.replicates,
             page.display()
         ));

@@ -25,8 +25,7 @@ const DRAWN: usize = 256;
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code 3: the file is cut short or damaged; the figures are of what \
-                        came before that place."
+    after_help = "Exit code 3: the file is truncated or damaged; the figures cover the packets before that place."
 )]
 pub struct TraceArguments {
     /// Capture file, pcap or pcapng, optionally compressed with gzip or zstd; - reads it from stdin
@@ -76,7 +75,7 @@ pub fn run(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!(
-        "warning: {}: {}; the figures are of the {} packets counted before",
+        "warning: {}: {}; the figures cover the {} packets before it",
         arguments.name(),
         accounting.integrity,
         accounting.packets()
@@ -137,7 +136,7 @@ impl TraceArguments {
 
     fn draw(&self, file: &Path, sequences: &[TimeSequence]) -> Result<(), Failure> {
         let svg = plot::time_sequences(sequences, &self.name())
-            .ok_or("there is nothing to draw: no packet of a TCP connection was counted")?;
+            .ok_or("nothing to plot: no packet of a TCP connection was counted")?;
         fs::write(file, svg)
             .map_err(|error| format!("failed to write {}: {error}", file.display()))?;
         eprintln!("graph: {}", file.display());
@@ -179,7 +178,7 @@ fn extract(file: &Path, from: &Path, taps: TapChoice) -> Result<TapFile, Failure
         && one == other
     {
         return Err(format!(
-            "{} is the capture that is read: name another file to write to",
+            "{} is the input file: choose another output file",
             file.display()
         )
         .into());
@@ -296,7 +295,10 @@ mod tests {
         assert_eq!(packets(&alone), packets(&of_all));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
         let itself = arguments(&[file, "--write", file]).account().unwrap_err();
-        assert!(itself.to_string().contains("name another file"), "{itself}");
+        assert!(
+            itself.to_string().contains("choose another output file"),
+            "{itself}"
+        );
     }
 
     #[test]

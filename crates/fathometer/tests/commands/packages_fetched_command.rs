@@ -408,7 +408,7 @@ fn a_list_of_files_is_fetched_by_any_policy() {
     let output = fetch(&[&url, "--list", bad.path().to_str().unwrap()]);
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("is no target"), "{said}");
+    assert!(said.contains("is not a request target"), "{said}");
 }
 
 #[test]

@@ -160,7 +160,7 @@ impl Priorities {
 
 /// Why the text of [`Priorities`] was not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} says nothing about priorities: write none, browser or round-robin")]
+#[error("{text:?} is not a priority scheme: write none, browser or round-robin")]
 pub struct ParsePrioritiesError {
     text: String,
 }

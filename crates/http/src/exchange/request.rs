@@ -65,7 +65,7 @@ pub enum Content {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The connection accepts no further request: it is closed or will be.
-    #[error("the connection takes no more requests")]
+    #[error("the connection accepts no more requests")]
     Closed,
     /// The number of requests without a response has reached
     /// [`Config::depth`](crate::h1::client::Config::depth).
@@ -85,7 +85,7 @@ pub enum SendError {
     BadField,
     /// Content where none is allowed, more or less than was announced, or before the server sent 100
     /// (Continue).
-    #[error("the content does not fit what was announced")]
+    #[error("the content does not match its announced length")]
     BadContent,
     /// The request was prepared for another version of HTTP than that of the connection.
     #[error("the request was prepared for another protocol")]

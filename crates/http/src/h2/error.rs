@@ -129,7 +129,7 @@ pub enum Fault {
     #[error("a message is malformed")]
     Malformed,
     /// A message whose content does not have the announced length.
-    #[error("content is not as long as announced")]
+    #[error("the content does not have the announced length")]
     ContentLength,
     /// Settings that were not acknowledged in time (section 6.5.3).
     #[error("settings were not acknowledged in time")]
@@ -142,7 +142,7 @@ pub enum Fault {
     ProvokedResets,
     /// PING and SETTINGS, which require an answer, faster than the answers are taken or faster than any
     /// legitimate use.
-    #[error("too many frames want an answer")]
+    #[error("too many frames require a response")]
     AnswerFlood,
     /// Frames that carry nothing: DATA without content, PRIORITY, WINDOW_UPDATE, unknown types.
     #[error("too many frames carry nothing")]

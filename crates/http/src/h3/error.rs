@@ -92,20 +92,20 @@ pub enum Fault {
     #[error("the control stream does not start with settings")]
     MissingSettings,
     /// SETTINGS with a reserved setting, a repeated one, or a value out of range.
-    #[error("settings that cannot be")]
+    #[error("invalid settings")]
     BadSettings,
     /// A frame of a type that is not permitted at this place.
-    #[error("a frame where it must not be")]
+    #[error("a frame in a wrong place")]
     UnexpectedFrame,
     /// A frame whose payload does not match its type, or that is cut off by the end of the stream.
-    #[error("a frame that is not laid out as it should be")]
+    #[error("a malformed frame")]
     MalformedFrame,
     /// A GOAWAY with a larger identifier than before, a push that was not permitted …
     #[error("an identifier out of order")]
     BadIdentifier,
     /// Too many frames without effect, a control frame that is too long, or too many instructions waiting to be
     /// sent.
-    #[error("more of no use than is put up with")]
+    #[error("too much useless data")]
     Flood,
     /// An error of QPACK.
     #[error("{0}")]

@@ -169,9 +169,7 @@ impl FromStr for Plan {
                 })
                 .collect::<Result<Vec<_>, _>>()?;
             if companions.is_empty() {
-                return Err(refused(
-                    "name what goes with this file behind it".to_owned(),
-                ));
+                return Err(refused("name the file's companions after it".to_owned()));
             }
             plan.lines.push((base, companions));
         }

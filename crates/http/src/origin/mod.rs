@@ -77,7 +77,7 @@ pub struct OriginConfig {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OriginError {
     /// The server persona is invalid.
-    #[error("failed to put on the dress: {0}")]
+    #[error("failed to apply the server persona: {0}")]
     Dress(#[from] DressError),
     /// The site is invalid.
     #[error("failed to index the site: {0}")]

@@ -280,7 +280,7 @@ pub enum DefinitionError {
         error: toml::de::Error,
     },
     /// The file is well-formed but inconsistent.
-    #[error("{file} makes no sense: {reason}")]
+    #[error("{file} is not consistent: {reason}")]
     Nonsense {
         /// The file.
         file: String,
@@ -330,7 +330,7 @@ impl Definition {
                     .is_none_or(|program| program.behind.is_some())
                 {
                     return nonsense(
-                        "behind must be a program with nothing behind it in turn".to_owned(),
+                        "`behind` must name a program that has no `behind` itself".to_owned(),
                     );
                 }
             }
@@ -426,7 +426,7 @@ impl Definition {
             && !levels.iter().any(|known| known == level)
         {
             return Some(format!(
-                "{factor} can be {} and not {level}",
+                "{factor} can be {}, not {level}",
                 levels.join(", ")
             ));
         }
@@ -440,7 +440,7 @@ impl Definition {
 }
 
 impl Program {
-    /// The protocols with or without TLS; empty if it has no TLS.
+    /// The protocols with or without TLS; empty if it does not support TLS.
     pub fn speaks(&self, tls: bool) -> &[Generation] {
         match (&self.tls, tls) {
             (_, false) => &self.protocols,
@@ -452,8 +452,8 @@ impl Program {
     /// Why it supports no protocol with, or without, TLS.
     pub(super) fn silence(&self) -> String {
         match self.tls {
-            Some(_) => "it speaks nothing in the clear".to_owned(),
-            None => "it has no TLS".to_owned(),
+            Some(_) => "it supports no protocol without TLS".to_owned(),
+            None => "it does not support TLS".to_owned(),
         }
     }
 
@@ -471,7 +471,7 @@ impl Program {
         } else {
             "in the clear"
         };
-        Some(format!("it does not speak {} {how}", wanted.title()))
+        Some(format!("it does not support {} {how}", wanted.title()))
     }
 }
 
@@ -800,7 +800,8 @@ mod tests {
         let file = folder.path().join("server.toml");
         for time in ["nan", "inf", "-1", "1e300"] {
             let text = format!(
-                "name = \"mine\"\ntitle = \"Mine\"\nsource = \"a test\"\nbased_on = \"embedded-jigsaw\"\n[embedded.service_time_ms]\nlan = {time}\n"
+                "name = \"mine\"\ntitle = \"Mine\"\nsource = \"a test\"\nbased_on = \
+                 \"embedded-jigsaw\"\n[embedded.service_time_ms]\nlan = {time}\n"
             );
             fs::write(&file, text).unwrap();
             let error = Definition::load(file.to_str().unwrap()).expect_err(time);

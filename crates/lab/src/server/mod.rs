@@ -162,7 +162,7 @@ pub enum ServerError {
         reason: String,
     },
     /// The program exited by itself.
-    #[error("{name} ended before it took connections: {said}")]
+    #[error("{name} exited before it accepted connections: {said}")]
     Ended {
         /// The server.
         name: String,
@@ -170,7 +170,7 @@ pub enum ServerError {
         said: String,
     },
     /// The program runs but does not listen.
-    #[error("{name} did not take connections within {seconds} s: {said}")]
+    #[error("{name} did not accept connections within {seconds} s: {said}")]
     NotReady {
         /// The server.
         name: String,

@@ -133,7 +133,7 @@ impl Processes {
             .filter_map(|text| text.lines().last().map(str::to_owned))
             .collect();
         if words.is_empty() {
-            "it said nothing".to_owned()
+            "it printed nothing".to_owned()
         } else {
             words.join("; ")
         }

@@ -215,9 +215,7 @@ impl Capability {
         match (self.least, self.most) {
             (Some(least), _) if asked < least as f64 => Some(format!("at least {least}")),
             (_, Some(most)) if asked > most as f64 => Some(format!("at most {most}")),
-            _ if self.whole_seconds && asked.fract() != 0.0 => {
-                Some("whole seconds alone".to_owned())
-            }
+            _ if self.whole_seconds && asked.fract() != 0.0 => Some("in whole seconds".to_owned()),
             _ => None,
         }
     }
@@ -304,7 +302,7 @@ mod tests {
             ("shed", "on", "shed_above: it resets nobody"),
             ("workers", "20001", "connections: at most 20000"),
             ("keep_alive_s", "0.5", "keep_alive: at least 1"),
-            ("keep_alive_s", "1.5", "keep_alive: whole seconds alone"),
+            ("keep_alive_s", "1.5", "keep_alive: in whole seconds"),
         ] {
             let refused = able.refusal(&Throttle::of_level(factor, level));
             assert_eq!(refused.as_deref(), Some(reason), "{factor}={level}");

@@ -268,7 +268,7 @@ impl Wire {
         if let Some(taps) = self.taps.take().and_then(Arc::into_inner)
             && let Err(error) = taps.finish()
         {
-            validity.invalidate(format!("the capture is not whole: {error}"));
+            validity.invalidate(format!("the capture is not complete: {error}"));
         }
         Carried {
             certificate: PathCertificate { up, down },
@@ -380,7 +380,7 @@ impl Running {
     ) -> (DirectionCertificate, Option<Course>) {
         let thread = self.thread.take().expect("it is finished once");
         let Ok(outcome) = thread.join() else {
-            validity.invalidate(format!("{name}: the path's thread died"));
+            validity.invalidate(format!("{name}: the path's thread panicked"));
             return (DirectionCertificate::default(), None);
         };
         let mut certificate = outcome.certificate;

@@ -125,7 +125,7 @@ impl Receiver {
                 let _ = (&self.control).take(LONGEST_WORDS).read_to_end(&mut said);
                 io::Error::other(String::from_utf8_lossy(&said).into_owned())
             }
-            (Ok(_), _) => io::Error::other("it ended before it was ready"),
+            (Ok(_), _) => io::Error::other("it exited before it was ready"),
             (Err(error), _) => error,
         };
         Err(Error::System {

@@ -20,7 +20,7 @@ pub const LARGEST: u64 = 1 << 30;
 pub enum ZipError {
     /// It is not a ZIP archive, is damaged or truncated, or needs an unsupported feature (encryption, another
     /// compression).
-    #[error("no zip archive, or damaged: {0}")]
+    #[error("not a zip archive, or damaged: {0}")]
     Broken(#[from] Broken),
     /// A file's content is damaged.
     #[error("the content of {name:?} cannot be read: {error}")]
@@ -31,13 +31,13 @@ pub enum ZipError {
         error: io::Error,
     },
     /// A file has an invalid name ([`is_name`]).
-    #[error("{name:?} is no name of a file of an archive")]
+    #[error("{name:?} is not a valid file name")]
     Name {
         /// The name.
         name: String,
     },
     /// Its files are larger than [`LARGEST`] together.
-    #[error("the archive unfolds to more than {LARGEST} B")]
+    #[error("the archive decompresses to more than {LARGEST} B")]
     TooLarge,
 }
 

@@ -51,7 +51,7 @@ pub enum CaptureError {
         with: &'static str,
     },
     /// The header of the file is incomplete or invalid, so that no packet can be read.
-    #[error("the file's header is unusable at octet {offset}: {what}")]
+    #[error("the file's header is unusable at byte {offset}: {what}")]
     Header {
         /// Distance from the beginning of the file.
         offset: u64,
@@ -60,8 +60,8 @@ pub enum CaptureError {
     },
     /// The accounting needs more memory than its limit.
     #[error(
-        "its {connections} connections, up to packet {packets}, need more than {limit} of memory: \
-         take a part of the capture (as with editcap or a capture filter), or allow more memory"
+        "its {connections} connections, up to packet {packets}, need more than {limit} of memory: use a part of the \
+         capture (with editcap or a capture filter), or allow more memory"
     )]
     Memory {
         /// Packets read.
@@ -72,7 +72,7 @@ pub enum CaptureError {
         limit: Bytes,
     },
     /// The system failed to read the file.
-    #[error("failed to read at octet {offset}: {source}")]
+    #[error("failed to read at byte {offset}: {source}")]
     Io {
         /// Distance from the beginning of the file.
         offset: u64,
@@ -117,11 +117,11 @@ impl std::fmt::Display for Integrity {
             Integrity::Truncated { offset } => {
                 write!(
                     f,
-                    "the file ends inside the block that begins at octet {offset}"
+                    "the file ends inside the block that begins at byte {offset}"
                 )
             }
             Integrity::Damaged { offset, what } => {
-                write!(f, "the file is damaged at octet {offset}: {what}")
+                write!(f, "the file is damaged at byte {offset}: {what}")
             }
         }
     }
@@ -424,7 +424,7 @@ fn fill<R: Read>(window: &mut Window<Source<R>>, wanted: usize) -> Result<bool, 
     window.fill(wanted).map_err(|source| match source.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::InvalidData => CaptureError::Header {
             offset,
-            what: format!("the compressed file is cut short or damaged ({source})"),
+            what: format!("the compressed file is truncated or damaged ({source})"),
         },
         _ => CaptureError::Io { offset, source },
     })

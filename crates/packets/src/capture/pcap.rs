@@ -97,7 +97,7 @@ impl State {
         let kept = kept as usize;
         if kept > BLOCK_LIMIT {
             return Ok(Step::Damaged(format!(
-                "a packet record claims {kept} octets"
+                "a packet record claims {kept} bytes"
             )));
         }
         let length = before + kept;

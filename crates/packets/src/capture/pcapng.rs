@@ -65,7 +65,7 @@ impl State {
             let kind = u32_at(&header, 0, self.big_endian);
             let length = u32_at(&header, 4, self.big_endian) as usize;
             if length < 12 || !length.is_multiple_of(4) {
-                return Ok(Step::Damaged(format!("a block of {length} octets")));
+                return Ok(Step::Damaged(format!("a block of {length} bytes")));
             }
             if !matches!(
                 kind,
@@ -84,7 +84,7 @@ impl State {
             }
             if length > BLOCK_LIMIT {
                 return Ok(Step::Damaged(format!(
-                    "a block of type {kind} that claims {length} octets"
+                    "a block of type {kind} that claims {length} bytes"
                 )));
             }
             if !window.fill(length)? {
@@ -97,7 +97,7 @@ impl State {
             let trailer = block.u32(length - 4) as usize;
             if trailer != length {
                 return Ok(Step::Damaged(format!(
-                    "a block of {length} octets whose end says {trailer}"
+                    "a block of {length} bytes whose trailer says {trailer}"
                 )));
             }
             let step = match kind {
@@ -236,7 +236,7 @@ impl<'a> Block<'a> {
         };
         let (kept, room) = (word(5) as usize, self.body_end().saturating_sub(START));
         if kept > room {
-            return Err(format!("a packet of {kept} octets in a smaller block"));
+            return Err(format!("a packet of {kept} bytes in a smaller block"));
         }
         let interface = announced(index, first_interface, interfaces)?;
         let ticks = u64::from(word(3)) << 32 | u64::from(word(4));
@@ -294,7 +294,7 @@ fn announced(
     match place < interfaces.len() {
         true => Ok(place),
         false => Err(format!(
-            "a packet of interface {index}, which was not announced"
+            "a packet of interface {index}, which was not declared"
         )),
     }
 }

@@ -267,7 +267,7 @@ fn damage_says_where_it_is() {
     assert_eq!(
         integrity.to_string(),
         format!(
-            "the file is damaged at octet {good}: a packet of interface 7, which was not announced"
+            "the file is damaged at byte {good}: a packet of interface 7, which was not declared"
         )
     );
     let mut octets = writer.octets()[..good].to_vec();
@@ -275,7 +275,7 @@ fn damage_says_where_it_is() {
     let (seen, integrity, _) = read(&octets);
     assert!(seen.is_empty());
     assert!(
-        matches!(integrity, Integrity::Damaged { what, .. } if what.contains("whose end says"))
+        matches!(integrity, Integrity::Damaged { what, .. } if what.contains("whose trailer says"))
     );
 }
 
@@ -284,7 +284,7 @@ fn what_is_no_capture_is_refused_with_its_beginning() {
     let error = |octets: &[u8]| Capture::open(octets).err().unwrap().to_string();
     assert_eq!(error(b""), "the file is empty");
     assert!(error(b"GET / HTTP/1.0").contains("47 45 54 20"));
-    assert!(error(&[0x1f, 0x8b, 8, 0]).contains("compressed file is cut short"));
+    assert!(error(&[0x1f, 0x8b, 8, 0]).contains("compressed file is truncated"));
     assert!(error(b"\xfd7zXZ\0").contains("xz"));
     assert!(error(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0]).contains("octet 6"));
     assert!(
@@ -452,6 +452,6 @@ fn a_failing_reader_is_an_error_with_its_place() {
     let error = capture.next_record().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "failed to read at octet 24: the disk is gone"
+        "failed to read at byte 24: the disk is gone"
     );
 }

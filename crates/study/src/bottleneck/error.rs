@@ -52,7 +52,7 @@ pub enum SearchError {
         package: String,
     },
     /// There is no program that starts a command line.
-    #[error("there is no env(1) on this machine to start a command with")]
+    #[error("env(1) is not installed, and is needed to start a command")]
     NoEnv,
     /// The origin of the server with a fault cannot be set up.
     #[error(transparent)]
@@ -70,7 +70,7 @@ pub enum SearchError {
     #[error(transparent)]
     FileList(#[from] Fault),
     /// The site has no file to request.
-    #[error("there is no file to ask for")]
+    #[error("the site has no file to request")]
     NoFile,
     /// A temporary folder could not be created.
     #[error(transparent)]
@@ -104,7 +104,7 @@ pub enum SearchError {
         known: String,
     },
     /// The folder of a record could not be created.
-    #[error("failed to make the folder {folder}: {error}: name another with --output", folder = folder.display())]
+    #[error("failed to create the folder {folder}: {error}: choose another with --output", folder = folder.display())]
     Folder {
         /// The folder.
         folder: PathBuf,
@@ -136,7 +136,7 @@ pub enum SearchError {
         error: io::Error,
     },
     /// A file of a record is malformed.
-    #[error("{file} is not of the form: {error}")]
+    #[error("{file} has an unknown format: {error}")]
     Form {
         /// The file's name.
         file: &'static str,

@@ -59,7 +59,7 @@ const SLOW: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(1
 pub const PLANTED: [PlantedBottleneck; 13] = [
     PlantedBottleneck {
         name: "cpu-quota",
-        built_in: "15 % of a core for a server that computes",
+        built_in: "15 % of a core for a computing server",
         limit: Resource::Cpu,
         step: STEP,
         make: |bed| {

@@ -272,9 +272,9 @@ fn words(setup: &Setup) -> Vec<(String, String)> {
                 setup.site.plan.targets.len(),
                 setup.site.size,
                 if setup.warm {
-                    "asked for once before"
+                    "every file requested once before"
                 } else {
-                    "nothing of it in memory"
+                    "nothing cached"
                 }
             ),
         ),
@@ -285,7 +285,7 @@ fn words(setup: &Setup) -> Vec<(String, String)> {
             "window",
             or(
                 setup.window.map(|octets| format!("{octets} octets")),
-                "the clients' kernel chooses",
+                "the kernel's choice",
             ),
         ),
         (

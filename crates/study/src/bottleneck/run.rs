@@ -207,7 +207,7 @@ fn variant(request: &Request, resource: Resource, pilot: &Measured) -> Result<Va
         && let Some(cores) = used.cores.filter(|cores| *cores > 1.0)
     {
         return Err(format!(
-            "the host uses {cores:.2} cores: one slow core among them cannot be made"
+            "the host uses {cores:.2} cores: a single slower core among them is not possible"
         ));
     }
     let setup = &request.setup;

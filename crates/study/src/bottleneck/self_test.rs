@@ -239,7 +239,7 @@ mod tests {
             tried("c", Resource::Backlog, None, Became::Impossible),
         ]);
         assert!(
-            text.contains("1 of 2 verdicts named what was planted"),
+            text.contains("1 of 2 verdicts named the known limit"),
             "{text}"
         );
         assert!(text.contains("b (something): WRONG\n  of b"), "{text}");

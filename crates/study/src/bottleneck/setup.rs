@@ -176,11 +176,11 @@ impl Setup {
         let before = self.capacity();
         let wanted = before * factor;
         if wanted > machine as f64 {
-            return Err(format!("this machine has {machine} processors and no more"));
+            return Err(format!("this machine has only {machine} processors"));
         }
         if wanted < LEAST_CPU {
             return Err(format!(
-                "{wanted:.2} of a core is less than the kernel can give"
+                "{wanted:.2} of a core is less than the kernel's smallest quota"
             ));
         }
         let whole = wanted.ceil() as usize;
@@ -314,7 +314,7 @@ impl Setup {
             },
             Demand::Rate(rate) => Users::Open {
                 arrivals: Arrivals::poisson(
-                    arrivals::Profile::constant(rate).expect("the rate was looked at"),
+                    arrivals::Profile::constant(rate).expect("the rate was checked"),
                     seed.stream("arrivals"),
                 ),
                 connections: CONNECTIONS,

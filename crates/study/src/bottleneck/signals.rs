@@ -90,9 +90,8 @@ fn starved(measured: &Measured, signals: &Signals) -> Option<String> {
     let waited = signals.cpu_pressure? - throttled;
     (spare < SPARE && used < USED_UP && waited > WAITED).then(|| {
         format!(
-            "the machine had no processor time left for the host: it was idle for {:.0} % (limit {:.0} %) \
-             while the host had {:.0} % of its own and waited; other programs had the rest, or the \
-             generator and the path",
+            "the machine had no processor time left for the host: it was idle for {:.0} % (limit {:.0} %) while the \
+             host got {:.0} % of its quota and waited; other programs, the generator or the path used the rest",
             100.0 * spare,
             100.0 * SPARE,
             100.0 * used
@@ -120,8 +119,8 @@ fn starved_of_disk(setup: &Setup, measured: &Measured, signals: &Signals) -> Opt
     let (busy, waited) = (signals.disk_busy?, signals.io_pressure?);
     (others > own.reads && busy > DISK_BUSY && used < USED_UP && waited > WAITED).then(|| {
         format!(
-            "other programs of this machine used the disk: it was busy for {:.0} % (limit {:.0} %) while \
-             the host had {:.0} % of its own and waited",
+            "other programs of this machine used the disk: it was busy for {:.0} % (limit {:.0} %) while the host \
+             got {:.0} % of its quota and waited",
             100.0 * busy,
             100.0 * DISK_BUSY,
             100.0 * used

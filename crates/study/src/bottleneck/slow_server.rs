@@ -56,8 +56,8 @@ impl FromStr for Faults {
     fn from_str(text: &str) -> Result<Faults, String> {
         let wrong = || {
             format!(
-                "{text:?} is no fault: write sleep=TIME, lock=TIME, work=ROUNDS, serial=ROUNDS or \
-                 accept=TIME, and maybe ,connections=N behind it"
+                "unknown fault {text:?}: write sleep=TIME, lock=TIME, work=ROUNDS, serial=ROUNDS or accept=TIME, \
+                 optionally followed by ,connections=N"
             )
         };
         let (fault, connections) = match text.split_once(",connections=") {

@@ -18,9 +18,9 @@ pub(super) fn taken_by_others(samples: &Samples, window: &Step) -> Option<String
     let hits = memory(&samples.whole()?)?.limit_hits?;
     (hits == 0 && again > REFAULTS_PER_S).then(|| {
         format!(
-            "{again:.1} pages a second were taken from the host's memory and read again (limit \
-             {REFAULTS_PER_S}), but the host never came to its limit: somebody else took them; \
-             `fathometer doctor` tells whether the kernel does"
+            "{again:.1} pages per second were evicted from the host's memory and read again (limit \
+             {REFAULTS_PER_S}), but the host never reached its memory limit: something else evicted them; \
+             `fathometer doctor` shows whether the kernel reclaims the page cache"
         )
     })
 }
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn what_is_read_again_below_the_limit_was_taken_by_others() {
         let reason = judged(&[(7, 5), (7, 100), (7, 102), (7, 105)]).unwrap();
-        assert!(reason.starts_with("2.5 pages a second"), "{reason}");
+        assert!(reason.starts_with("2.5 pages per second"), "{reason}");
         // Refaults before the window do not count, and one page per second is tolerated.
         assert_eq!(judged(&[(7, 5), (7, 100), (7, 100), (7, 102)]), None);
     }

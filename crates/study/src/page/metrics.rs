@@ -30,7 +30,7 @@ pub(super) fn judge_rings(certificate: &PathCertificate, validity: &mut Validity
     for (host, direction) in [("server", &certificate.up), ("client", &certificate.down)] {
         if let Some(lost) = direction.drops.get(RING_FULL) {
             validity.invalidate(format!(
-                "the {host}'s host lost {lost} packets that it did not receive in time (limit 0)"
+                "the {host}'s host dropped {lost} packets that it did not read in time (limit 0)"
             ));
         }
     }
@@ -54,7 +54,7 @@ pub(super) fn judge(
         let why = statistics.tls_failure.as_ref();
         let why = why.map_or_else(String::new, |words| format!(": {words}"));
         validity.invalidate(format!(
-            "{} files could not be had, the first {target}: {}{why}",
+            "{} files failed, the first {target}: {}{why}",
             retrieval.failures.len(),
             failure.in_words()
         ));
@@ -75,13 +75,13 @@ pub(super) fn judge(
     });
     if statistics.busy_max > limit {
         validity.invalidate(format!(
-            "the client was busy for {:.1?} at a stretch (limit {limit:.1?})",
+            "the client was busy for {:.1?} without a break (limit {limit:.1?})",
             statistics.busy_max
         ));
     }
     if accounting.integrity != Integrity::Whole {
         validity.invalidate(format!(
-            "the capture is not whole: {}",
+            "the capture is not complete: {}",
             accounting.integrity
         ));
     }
@@ -469,7 +469,7 @@ mod tests {
         judge_rings(&certificate, &mut validity);
         assert_eq!(
             validity.reasons,
-            ["the client's host lost 3 packets that it did not receive in time (limit 0)"]
+            ["the client's host dropped 3 packets that it did not read in time (limit 0)"]
         );
     }
 }

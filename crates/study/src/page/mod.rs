@@ -543,7 +543,7 @@ fn retrieve_beforehand(
         let tls = statistics.tls_failure.map(|failure| format!(": {failure}"));
         return Err(ReplicateError::Beforehand {
             server: setup.definition.name.clone(),
-            reason: format!("{count} files could not be had{}", tls.unwrap_or_default()),
+            reason: format!("{count} files failed{}", tls.unwrap_or_default()),
         });
     }
     Ok(retrieval.cache)

@@ -51,13 +51,13 @@ pub fn available() -> Vec<Ability> {
         ),
         (
             "disk operations limit",
-            "hosts whose disk seeks slowly, below the same folder",
+            "hosts with a disk that seeks slowly, below the same folder",
             disk(&|disk| disk.read_ops_per_s = Some(1 << 20)),
         ),
         ("processor choice", "hosts with few processors", cores),
         (
             "cpu account",
-            "processor time of a host, to the last ended process",
+            "processor time of a host, including exited processes",
             Ok(Limits::default()),
         ),
     ];

@@ -18,7 +18,7 @@ pub(super) fn possible(number: u64) -> Result<()> {
         })
     };
     if number == 0 {
-        return refused("a program needs more than 0 to start".to_owned());
+        return refused("a program needs at least 1 to start".to_owned());
     }
     let own = of(None)
         .doing("read this process's limit of descriptors")?
@@ -31,7 +31,7 @@ pub(super) fn possible(number: u64) -> Result<()> {
     }
     if most.is_some_and(|most| number > most) {
         return refused(format!(
-            "{number} are more than fs.nr_open, {}",
+            "{number} is more than fs.nr_open, {}",
             most.unwrap_or(0)
         ));
     }
@@ -39,8 +39,7 @@ pub(super) fn possible(number: u64) -> Result<()> {
         return Ok(());
     }
     refused(format!(
-        "{number} are more than the {own} that this program is limited to: raise its limit \
-         (`ulimit -Hn`), or run as root"
+        "{number} is more than this program's own limit of {own}: raise it (`ulimit -Hn`), or run as root"
     ))
 }
 

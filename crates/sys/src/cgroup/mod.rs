@@ -406,7 +406,7 @@ impl Part {
             },
             Some(libc::EOPNOTSUPP) => Error::NoLimit {
                 what: "single thread",
-                reason: format!("{what}: the group was made for whole processes"),
+                reason: format!("{what}: the group was created for whole processes"),
             },
             _ => Error::System {
                 doing: what,

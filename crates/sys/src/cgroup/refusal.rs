@@ -70,7 +70,7 @@ pub(super) fn not_enabled(control: &Path, word: &str, error: &io::Error) -> Erro
         Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
             format!("no permission to change {group}: {}", advice())
         }
-        _ => format!("{word} was refused by {group}: {error}"),
+        _ => format!("{group} refused {word}: {error}"),
     };
     no_controller(reason)
 }

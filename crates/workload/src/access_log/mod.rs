@@ -47,7 +47,7 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
                 let is_cut = line + 1 == lines && !text.ends_with('\n');
                 let reason = match error.reason {
                     // Whatever the error is.
-                    _ if is_cut => "a last line that is cut off",
+                    _ if is_cut => "a truncated last line",
                     reason => reason,
                 };
                 *builder.skipped.entry(reason.to_owned()).or_default() += 1;
@@ -312,10 +312,10 @@ fn request_line(text: &str) -> Result<(&str, Cow<'_, str>), &'static str> {
     let mut words = text.split(' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next());
     let Some(target) = target else {
-        return Err("no request line of HTTP");
+        return Err("not an HTTP request line");
     };
     if !is_token(method) {
-        return Err("no request line of HTTP");
+        return Err("not an HTTP request line");
     }
     if method == "CONNECT" {
         return Err("CONNECT");
@@ -328,7 +328,7 @@ fn request_line(text: &str) -> Result<(&str, Cow<'_, str>), &'static str> {
         [] => {}
         [version] if version.starts_with("HTTP/") => {}
         [.., last] if last.starts_with("HTTP/") => return Err("a target with spaces"),
-        _ => return Err("no request line of HTTP"),
+        _ => return Err("not an HTTP request line"),
     }
     let path = match target.split_once("://") {
         Some((scheme, rest))
@@ -344,7 +344,7 @@ fn request_line(text: &str) -> Result<(&str, Cow<'_, str>), &'static str> {
     }
     // Characters that a client must not send unencoded, and bytes that the log has lost.
     Err(match path.bytes().all(|byte| byte.is_ascii_graphic()) {
-        true => "a target that is no path",
+        true => "a target that is not a path",
         false => "a target with spaces, control bytes or bytes beyond ASCII",
     })
 }

@@ -95,10 +95,10 @@ fn a_truncated_last_line_is_skipped_and_counted() {
             .iter()
             .map(|(what, &n)| (what.as_str(), n))
             .collect();
-        assert_eq!(skipped, [("a last line that is cut off", 1)]);
+        assert_eq!(skipped, [("a truncated last line", 1)]);
         let note = &workload.notes[0];
         assert!(
-            note.starts_with("1 lines are skipped: 1 with a last line"),
+            note.starts_with("1 lines are skipped: 1 with a truncated last line"),
             "{note}"
         );
         assert!(note.contains("the first: line 6, column "), "{note}");
@@ -150,7 +150,7 @@ fn odd_lines_are_skipped_and_counted_by_reason() {
             ),
             ("an unknown log format", 1),
             ("no request (\"-\")", 2),
-            ("no request line of HTTP", 1),
+            ("not an HTTP request line", 1),
             ("no status", 1),
         ]
     );
@@ -212,15 +212,18 @@ fn sizes_are_those_of_whole_targets_and_never_invented() {
 fn faults_name_their_place() {
     assert_eq!(
         fault("h - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" 2x0 1"),
-        "line 1, column 53: none of the 1 lines can be replayed; of the first: expected a status of three digits, found \"2x0\""
+        "line 1, column 53: none of the 1 lines can be replayed; of the first: expected a status of three digits, \
+         found \"2x0\""
     );
     assert_eq!(
         fault("h - - [yesterday] \"GET / HTTP/1.0\" 200 1"),
-        "line 1, column 8: none of the 1 lines can be replayed; of the first: expected a stamp like 10/Oct/2000:13:55:36 -0700, found \"yesterday\""
+        "line 1, column 8: none of the 1 lines can be replayed; of the first: expected a stamp like \
+         10/Oct/2000:13:55:36 -0700, found \"yesterday\""
     );
     assert_eq!(
         fault("h - - [10/Oct/2000:13:55:36 -0700] \"-\" 408 -"),
-        "line 1, column 37: none of the 1 lines can be replayed; of the first: expected a request like GET / HTTP/1.1, found \"-\""
+        "line 1, column 37: none of the 1 lines can be replayed; of the first: expected a request like GET / \
+         HTTP/1.1, found \"-\""
     );
     assert_eq!(
         fault("\n\n"),

@@ -142,8 +142,8 @@ impl Reading {
             .count();
         if conditional > 0 {
             builder.notes.push(format!(
-                "{conditional} requests were answered 304: they are replayed without their condition, so a server sends \
-                 the whole content"
+                "{conditional} requests were answered 304: they are replayed without their condition, so the server \
+                 sends the complete content"
             ));
         }
         let script = script(&mut builder, &self.requests, starts);
@@ -174,7 +174,7 @@ fn nothing_to_replay(host: Option<&str>, elsewhere: u64, skipped: &BTreeMap<Stri
         match skipped.values().sum::<u64>() {
             0 => format!("expected a request {to}, found {elsewhere} to others"),
             others => format!(
-                "expected a request {to}, found {elsewhere} to others and {others} that are no requests to replay ({})",
+                "expected a request {to}, found {elsewhere} to others and {others} that cannot be replayed ({})",
                 counted(skipped)
             ),
         },

@@ -125,7 +125,7 @@ fn another_host_can_be_selected() {
     let fault = parse("test", &text, Some("nowhere")).unwrap_err();
     assert_eq!(
         fault.to_string(),
-        "log.entries: expected a request to the host nowhere, found 6 to others and 1 that are no requests to replay (1 \
+        "log.entries: expected a request to the host nowhere, found 6 to others and 1 that cannot be replayed (1 \
          with a data: URL)"
     );
 }
@@ -298,7 +298,7 @@ fn a_first_entry_that_is_no_request_names_no_host() {
     archive["log"]["entries"] = json!([inline]);
     assert_eq!(
         read(&archive).unwrap_err(),
-        "log.entries: expected a request over http or https, found 0 to others and 1 that are no requests to replay (1 \
+        "log.entries: expected a request over http or https, found 0 to others and 1 that cannot be replayed (1 \
          with a data: URL)"
     );
 }

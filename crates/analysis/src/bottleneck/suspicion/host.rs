@@ -37,7 +37,7 @@ impl Seen<'_> {
         if let Some(pressure) = self.signals.cpu_pressure.filter(|share| *share >= 0.1) {
             let pressure = percent(pressure);
             evidence.push(format!(
-                "something waited for a processor for {pressure} of the time"
+                "tasks waited for a processor for {pressure} of the time"
             ));
         }
         Some(suspicion(
@@ -58,12 +58,12 @@ impl Seen<'_> {
         }
         let confidence = by_use(thread)?;
         let mut text = format!(
-            "the server's busiest thread computed for {} of the time on one core",
+            "the server's busiest thread was running for {} of the time on one core",
             percent(thread)
         );
         if let Some(used) = used {
             text.push_str(&format!(
-                ", while the host used {} of what it may",
+                ", while the host used {} of its quota",
                 percent(used)
             ));
         }
@@ -71,7 +71,7 @@ impl Seen<'_> {
             Resource::OneCore,
             confidence,
             vec![text],
-            "a larger quota gives nothing; more threads of the server, or a faster core, do",
+            "a larger quota has no effect; more threads of the server or a faster core have one",
         ))
     }
 
@@ -102,7 +102,7 @@ impl Seen<'_> {
         if let Some(refaults) = signals.refaults_per_s {
             let refaults = number(refaults);
             text.push_str(&format!(
-                ", and {refaults} pages a second were read again that had been in it"
+                ", and {refaults} evicted pages per second were read again"
             ));
         }
         let mut evidence = vec![text];
@@ -114,7 +114,7 @@ impl Seen<'_> {
             Resource::Memory,
             confidence,
             evidence,
-            "more memory gives more throughput, and more than as much more of the disk does",
+            "more memory increases throughput, and by more than an equal increase of the disk's limits",
         ))
     }
 
@@ -125,7 +125,7 @@ impl Seen<'_> {
             Some(limit) => (
                 disk_by_use(reads / limit)?,
                 format!(
-                    "the disk did {} reads a second of the {} that it may ({})",
+                    "the disk did {} of at most {} reads per second ({})",
                     number(reads),
                     number(limit),
                     percent(reads / limit)
@@ -140,7 +140,7 @@ impl Seen<'_> {
             Resource::DiskOperations,
             self.as_a_victim(confidence),
             evidence,
-            "more operations a second of the disk: throughput grows with them, and less with memory",
+            "more disk operations per second: throughput grows with them, and less with memory",
         ))
     }
 
@@ -151,7 +151,7 @@ impl Seen<'_> {
             Some(limit) => (
                 disk_by_use(read / limit)?,
                 format!(
-                    "the disk read {} a second of the {} that it may ({})",
+                    "the disk read {} of at most {} per second ({})",
                     octets(read),
                     octets(limit),
                     percent(read / limit)
@@ -169,7 +169,7 @@ impl Seen<'_> {
             Resource::DiskBytes,
             self.as_a_victim(confidence),
             evidence,
-            "more octets a second of the disk: throughput grows with them, and less with memory",
+            "more disk bytes per second: throughput grows with them, and less with memory",
         ))
     }
 
@@ -196,7 +196,7 @@ impl Seen<'_> {
         let pressure = self.signals.io_pressure.unwrap_or(0.0);
         let (most, text) = match busy >= pressure {
             true => (busy, "the disk was busy"),
-            false => (pressure, "something waited for the disk"),
+            false => (pressure, "tasks waited for the disk"),
         };
         let confidence = match most {
             full if full >= 0.9 => Confidence::Likely,
@@ -222,7 +222,7 @@ impl Seen<'_> {
         if self.rereads {
             let pages = number(self.signals.refaults_per_s.unwrap_or(0.0));
             evidence.push(format!(
-                "memory may be the cause: {pages} pages a second had been in it before"
+                "memory may be the cause: {pages} pages per second had been in the cache before"
             ));
         }
         evidence

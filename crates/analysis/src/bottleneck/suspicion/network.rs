@@ -18,12 +18,12 @@ impl Seen<'_> {
             .max_by(|a, b| a.0.total_cmp(&b.0))?;
         let confidence = by_use(used)?;
         let mut evidence = vec![format!(
-            "the link {way} carried {} of what it can",
+            "the link {way} carried {} of its rate",
             percent(used)
         )];
         if let Some(drops) = self.signals.queue_drops_per_s.filter(|drops| *drops > 0.0) {
             let drops = number(drops);
-            evidence.push(format!("its full queue dropped {drops} packets a second"));
+            evidence.push(format!("its full queue dropped {drops} packets per second"));
         }
         Some(suspicion(
             Resource::LinkRate,
@@ -42,7 +42,7 @@ impl Seen<'_> {
             (
                 signals.rate_of_window,
                 0.7,
-                "of what a window a round trip allows was sent",
+                "of one window per round trip was sent",
             ),
             (
                 signals.receive_window_limited,
@@ -130,16 +130,16 @@ impl Seen<'_> {
         if slow {
             let connect = time(connect);
             evidence.push(format!(
-                "connecting took {connect} an exchange: a SYN that is thrown away is sent again after \
-                 1 s, then 2 s more"
+                "connecting took {connect} per exchange: a dropped SYN is retransmitted after 1 s, then after \
+                 another 2 s"
             ));
         }
         // The queue is full because the server does not accept from it.
         if self.workers_taken || self.is_computing {
             confidence = Confidence::Possible;
             let cause = match self.workers_taken {
-                true => "all workers were taken",
-                false => "the server was computing all the time",
+                true => "all workers were busy",
+                false => "the server was always busy",
             };
             evidence.push(format!(
                 "{cause}, which fills an accept queue of any length"
@@ -176,7 +176,7 @@ impl Seen<'_> {
         let mut evidence = Vec::new();
         if let (Some(established), Some(limit)) = (signals.established, signals.worker_limit) {
             evidence.push(format!(
-                "{} of {} workers were taken",
+                "{} of {} workers were busy",
                 count(established.min(limit)),
                 count(limit)
             ));

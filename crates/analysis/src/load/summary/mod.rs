@@ -28,7 +28,7 @@ pub struct Summary {
     pub validity: ValiditySummary,
     /// What stands out of it, a sentence each: that every response was an error, for one.
     pub findings: Vec<String>,
-    /// What was asked of whom.
+    /// The URL, workload and policy of the test.
     pub setup: SetupSummary,
     /// The steady state: what the figures are about.
     pub measured: WindowSummary,
@@ -78,7 +78,7 @@ pub struct ValiditySummary {
     pub reasons: Vec<String>,
 }
 
-/// What was asked of whom.
+/// The URL, workload and policy of the test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetupSummary {
@@ -215,7 +215,7 @@ pub struct NumbersSummary {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CountsSummary {
-    /// Exchanges the plan asked for.
+    /// Planned exchanges.
     pub planned: u64,
     /// Those whose request was handed to the transport.
     pub sent: u64,
@@ -233,9 +233,9 @@ pub struct CountsSummary {
     pub failures: BTreeMap<String, u64>,
     /// Responses whose content had another length than planned.
     pub wrong_size: u64,
-    /// Requests made once more because their connection ended before any answer.
+    /// Requests retried because their connection closed before a response.
     pub retried: u64,
-    /// Connections asked for.
+    /// Connections attempted.
     pub connects: u64,
     /// Connections established.
     pub connected: u64,

@@ -127,13 +127,13 @@ fn answers_that_are_all_errors_are_remarked_on_whatever_is_read() {
         (
             &[(418, 7)],
             page,
-            "every response was 418: is the request as the server wants it?",
+            "every response was 418: is the request in the form that the server expects?",
         ),
         (
             &[(429, 20_000), (503, 9)],
             page,
             "every response had an error status (429 (Too Many Requests): 20 000, 503 (Service \
-             Unavailable): 9): does the server limit how much it answers?",
+             Unavailable): 9): does the server limit the request rate?",
         ),
         (
             &[(200, 49), (500, 51)],
@@ -143,8 +143,7 @@ fn answers_that_are_all_errors_are_remarked_on_whatever_is_read() {
         (
             &[(301, 5), (302, 5)],
             page,
-            "every response was a redirect, and a load does not follow them: give the address that \
-             they lead to",
+            "every response was a redirect, and a load test does not follow them: use the URL that they name",
         ),
     ] {
         let result = with(statuses, workload);

@@ -92,7 +92,7 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
                 Some((version, top)) => {
                     println!("  {name:<14} version {version}, in {}", top.display());
                 }
-                None => println!("  {name:<14} in none that is mounted here"),
+                None => println!("  {name:<14} no mounted hierarchy has it"),
             }
         }
         for group in &groups {
@@ -105,9 +105,8 @@ pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
             match (able, trials) {
                 (true, true) => "experiments can be run here",
                 (true, false) =>
-                    "experiments with pages can be run here, load studies and bottleneck cannot: see \
-                     host of a trial",
-                (false, _) => "experiments cannot be run here: see the lines with NO",
+                    "page studies can be run here; load studies and bottleneck cannot: see the line of the host of a trial",
+                (false, _) => "experiments cannot be run here: see the lines marked NO",
             }
         );
     }
@@ -139,11 +138,7 @@ fn other_limits() -> Vec<Ability> {
             "servers that run out of them",
             descriptors,
         ),
-        (
-            "backlog limit",
-            "servers that let few connections wait",
-            backlog,
-        ),
+        ("backlog limit", "servers with a short backlog", backlog),
     ]
     .into_iter()
     .map(|(name, purpose, state)| Ability {

@@ -11,17 +11,17 @@ use fathometer_sys::reclaim;
 /// Whether a thread's priority counts against all other programs of this machine.
 pub(super) fn priorities() -> Ability {
     let file = "/proc/sys/kernel/sched_autogroup_enabled";
-    // If the file is missing, the kernel has no autogroups and priorities count among all programs.
+    // If the file is missing, the kernel has no autogroups and priorities take effect among all programs.
     let apart = fs::read_to_string(file).is_ok_and(|text| text.trim() == "1");
     Ability {
         name: "priorities".to_owned(),
         purpose: "measuring while another session of this machine works in the background".to_owned(),
         required: false,
         state: match apart {
-            false => Ok("count among all programs".to_owned()),
+            false => Ok("take effect among all programs".to_owned()),
             true => Err(
-                "count within a session only, and every busy session gets the same share: leave the \
-                 machine alone while it measures, or sysctl -w kernel.sched_autogroup_enabled=0"
+                "take effect within a session only, and every busy session gets the same share: run nothing else \
+                 while it measures, or sysctl -w kernel.sched_autogroup_enabled=0"
                     .to_owned(),
             ),
         },
@@ -32,13 +32,13 @@ pub(super) fn priorities() -> Ability {
 pub(super) fn page_cache() -> Ability {
     let schemes = reclaim::schemes();
     let state = match schemes.first() {
-        None => Ok("the kernel takes nothing from it while there is memory".to_owned()),
+        None => Ok("the kernel reclaims nothing from it while memory is free".to_owned()),
         Some(scheme) => Err(format!(
             "{scheme}: {}",
             match scheme.spares_mapped {
                 true =>
-                    "studies keep the files of their sites from it, everything else may be read again",
-                false => "turn it off while such a study runs, or its cells may be INVALID",
+                    "studies protect the files of their sites from it; other files may be evicted and read again",
+                false => "disable it while such a study runs, or its cells may be INVALID",
             }
         )),
     };
@@ -53,7 +53,7 @@ pub(super) fn page_cache() -> Ability {
 /// Every source of figures that some kernels lack or reserve for root.
 pub(super) fn available() -> Vec<Ability> {
     [
-        ("pressure", "how long anybody waited for a resource", psi()),
+        ("pressure", "how long tasks waited for a resource", psi()),
         (
             "sock_diag",
             "each connection's congestion window, round-trip time and state",
@@ -61,7 +61,7 @@ pub(super) fn available() -> Vec<Ability> {
         ),
         (
             "memory account",
-            "what a host keeps in memory, its files and sockets counted in",
+            "the memory of a host, including its files and sockets",
             memory_account(),
         ),
         (
@@ -91,7 +91,8 @@ pub(super) fn available() -> Vec<Ability> {
 }
 
 fn psi() -> Result<String, String> {
-    let missing = "not in this kernel, or not switched on: CONFIG_PSI, and psi=1 when it starts";
+    let missing =
+        "not in this kernel, or disabled: it needs CONFIG_PSI and the boot parameter psi=1";
     let pressure = SystemProbe::open()
         .map_err(|error| error.to_string())?
         .read()
@@ -121,12 +122,8 @@ fn memory_account() -> Result<String, String> {
         ("programs and files", memory.current.is_some()),
         ("sockets", memory.sockets.is_some()),
     ];
-    listed("of", &found).ok_or_else(|| {
-        format!(
-            "no control group accounts for it here: {}",
-            cgroup::advice()
-        )
-    })
+    listed("of", &found)
+        .ok_or_else(|| format!("no control group accounts for it: {}", cgroup::advice()))
 }
 
 fn perf_counters() -> Result<String, String> {
@@ -141,7 +138,7 @@ fn perf_counters() -> Result<String, String> {
     let hardware = fs::exists("/sys/bus/event_source/devices/cpu").unwrap_or(false);
     Ok(match hardware {
         true => "of the kernel and of the processor",
-        false => "of the kernel; the processor's own are not shown to this machine",
+        false => "of the kernel only; this machine has no access to those of the processor",
     }
     .to_owned())
 }

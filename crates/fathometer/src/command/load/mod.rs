@@ -66,8 +66,8 @@ pub struct LoadArguments {
     #[arg(short = 'n', long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
     #[arg(conflicts_with = "duration")]
     requests: Option<u64>,
-    /// Open loop: requests (pages, sessions) per second, sent whether or not the server keeps up: 1000,
-    /// 100..1000, 100x30s,200x30s
+    /// Open loop: requests (pages, sessions) per second, whether or not the server keeps up: a rate (1000), a
+    /// ramp (100..1000) or steps (100x30s,200x30s)
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
     /// Arrival process of an open loop [default: constant; recorded for a workload with recorded times, unless
@@ -85,18 +85,16 @@ pub struct LoadArguments {
     #[arg(short = 'm', long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
     max_streams: Option<u16>,
     /// Flow-control window of each HTTP/2 or HTTP/3 stream, in bytes
-    #[arg(long, value_name = "OCTETS", default_value_t = Windows::default().stream)]
+    #[arg(long, value_name = "BYTES", default_value_t = Windows::default().stream)]
     #[arg(value_parser = value_parser!(u32).range(0..=MOST_WINDOW))]
     h2_window: u32,
     /// Flow-control window of each HTTP/2 or HTTP/3 connection, in bytes
-    #[arg(long, value_name = "OCTETS", default_value_t = Windows::default().connection)]
+    #[arg(long, value_name = "BYTES", default_value_t = Windows::default().connection)]
     #[arg(value_parser = value_parser!(u32).range(65_535..=MOST_WINDOW))]
     h2_connection_window: u32,
     /// UDP offloads that HTTP/3 uses: on (both), send (GSO), receive (GRO) or off
     #[arg(long, value_name = "WHICH", default_value_t = UdpOffload::On)]
     udp_offload: UdpOffload,
-    #[command(flatten)]
-    security: SecurityArguments,
     /// The workload to request: webstone, almeida-a, specweb96, today …, or webstone:FILE, wsesslog:FILE,
     /// log:FILE, har:FILE (see `fathometer list`). Files may be compressed with gzip or zstd; log:- reads
     /// standard input
@@ -120,7 +118,7 @@ pub struct LoadArguments {
     /// Timeout of a connection attempt
     #[arg(long, value_name = "TIME", value_parser = some_time, default_value = "10s")]
     connect_timeout: Duration,
-    /// Length of the warm-up before the measured window; it does not count towards the results
+    /// Length of the warm-up before the measured window; it is excluded from the results
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s")]
     warmup: Duration,
     /// Longest time to wait at the end for requests in flight
@@ -136,19 +134,19 @@ pub struct LoadArguments {
     /// Pin each thread to its own processor
     #[arg(long)]
     pin: bool,
-    /// Longest busy-wait before a planned instant. The generator busy-waits no longer than it takes to wake up, as
-    /// measured, and not at all while threads of this machine wait for a processor; 0s: never
+    /// Longest busy-wait before a planned instant (0s: off). It is never longer than the measured wake-up
+    /// latency, and there is none while threads of this machine wait for a processor
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
     spin: Duration,
     /// Longest time to delay a wake-up of a closed loop so that several responses are read at once (wake-up
-    /// coalescing). It changes what is measured: percentiles move, and the mean latency may grow by up to
-    /// 4 %. 0s: off
+    /// coalescing; 0s: off). It changes what is measured: percentiles change, and the mean latency may grow by
+    /// up to 4 %
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s", conflicts_with = "rate")]
     rest: Duration,
     /// Close each connection after N requests
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     max_requests_per_connection: Option<u32>,
-    /// Close a connection after it was idle for this time [default: never]
+    /// Close connections that are idle for this time [default: never]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     keep_alive: Option<Duration>,
     /// Reset connections instead of closing them, so that no port stays in TIME_WAIT
@@ -157,15 +155,15 @@ pub struct LoadArguments {
     /// Leave Nagle's algorithm enabled (do not set TCP_NODELAY)
     #[arg(long)]
     nagle: bool,
-    /// Also monitor the server's machine, if it is this machine: the process ID of the server, or here for the
-    /// machine alone; may be given several times
+    /// Monitor a server on this machine by its process ID, or the machine alone with "here"; may be given
+    /// several times
     #[arg(long, value_name = "PID|here")]
     probe: Vec<Target>,
     /// Count requests by target
     #[arg(long)]
     targets: bool,
     /// SLOs to check, as in 'p98<100ms,errors<0.1%'; exit code 4 if one is violated
-    #[arg(long, value_name = "PROMISES")]
+    #[arg(long, value_name = "LIST")]
     slo: Option<Slo>,
     /// Compare with this server: slices of both loads are interleaved (ABBA), so that the machine's drift falls out.
     /// The default duration is then 40s; several --probe may name both servers. With the same URL it tests for false
@@ -197,6 +195,8 @@ pub struct LoadArguments {
     /// Show no progress
     #[arg(short = 'q', long)]
     quiet: bool,
+    #[command(flatten)]
+    security: SecurityArguments,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -207,8 +207,10 @@ const EXAMPLES: &str = "Examples:
   fathometer load http://127.0.0.1:8080/ --workload surge --ue 200 -d 10m
   fathometer load http://127.0.0.1:8080/ -c 200 --probe $(pgrep -o nginx)
   fathometer load https://127.0.0.1:8443/ -c 16 -m 16 --insecure    HTTP/2, 16 streams on each of 16
-Exit codes: 0 done, 1 failed or interrupted, or no exchange succeeded, 2 usage, 3 measured but INVALID (an SLO is
-inconclusive then), 4 an SLO was broken, or the server stopped answering before the end.";
+
+Exit codes: 0 success, 1 failed, interrupted, or no exchange succeeded, 2 usage error,
+3 measured but INVALID (SLOs are then inconclusive), 4 an SLO is violated, or the server
+stopped answering before the end.";
 
 /// Default number of repeats of a window that noise made INVALID.
 const REPEATS: u32 = 2;
@@ -394,7 +396,8 @@ fn repeated<T, E>(
         }
         repeated += 1;
         eprintln!(
-            "INVALID by noise of this machine ({}): repeated, {repeated} of {most} times at most",
+            "INVALID because of noise of this machine ({}): repeating the window, repeat {repeated} of at most \
+             {most}",
             validity.reasons.join("; ")
         );
     }
@@ -430,7 +433,9 @@ fn cut_short(result: &LoadResult) -> String {
             )
         }
     };
-    format!("interrupted: the figures are about {had} of {asked}; what was under way is unfinished")
+    format!(
+        "interrupted: the figures cover {had} of {asked}; requests in flight count as unfinished"
+    )
 }
 
 fn exit_code(result: &LoadResult, promises: &[Verdict]) -> ExitCode {
@@ -459,14 +464,14 @@ fn fields(headers: &[String]) -> Result<(Vec<(String, String)>, Option<String>),
     for header in headers {
         let Some((name, value)) = header.split_once(':') else {
             return Err(usage(format!(
-                "{header:?} is no request field: write 'Name: value'"
+                "{header:?} is not a request field: write 'Name: value'"
             )));
         };
         let name = name.trim();
         let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         if name.is_empty() || !name.chars().all(is_token) {
             return Err(usage(format!(
-                "{:?} is no request field: {name:?} is no name of one",
+                "{:?} is not a request field: {name:?} is not a valid field name",
                 secrets::redact_field(header)
             )));
         }
@@ -475,14 +480,14 @@ fn fields(headers: &[String]) -> Result<(Vec<(String, String)>, Option<String>),
             .contains(|c: char| c.is_ascii_control() && c != '\t')
         {
             return Err(usage(format!(
-                "{:?} is no request field: its value has a control character",
+                "{:?} is not a request field: its value contains a control character",
                 secrets::redact_field(header)
             )));
         }
         if name.eq_ignore_ascii_case("host") {
             // A request has exactly one Host field (RFC 9112 section 3.2): this one replaces the URL's host.
             if host.replace(value.trim().to_owned()).is_some() {
-                return Err(usage("two Host fields were given, and a request has one"));
+                return Err(usage("two Host fields were given; a request has only one"));
             }
             continue;
         }
@@ -580,7 +585,7 @@ fn describe(
         tell(
             arguments.spin != SPIN,
             "busy-wait",
-            format!("{SPIN:?} at most, no longer than a wake-up takes"),
+            format!("{SPIN:?} at most, no longer than the wake-up latency"),
         );
         tell(
             arguments.arrivals.is_some(),

@@ -207,7 +207,7 @@ fn probe(path: &Path) -> Result<(), Failure> {
 
 fn refused(path: &Path, error: &std::io::Error) -> String {
     format!(
-        "failed to write {}: {error}: name another place with --save",
+        "failed to write {}: {error}: choose another file with --save",
         path.display()
     )
 }
@@ -264,8 +264,8 @@ impl Rows {
         }
         let whole = record.parts.len() as u64;
         record.failure = Some(format!(
-            "failed to write {}: {error}: the rows of the first {} exchanges are kept, all other figures are whole; \
-             name another place with --save",
+            "failed to write {}: {error}: the rows of the first {} exchanges are kept, and all other figures are \
+             complete; choose another file with --save",
             self.path.display(),
             whole * ROWS_PER_PART
         ));

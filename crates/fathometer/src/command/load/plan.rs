@@ -87,7 +87,7 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
                         && arguments.requests.is_none()
                     {
                         return Err(format!(
-                            "at --speed {} the recording is longer than a year: give a larger --speed, or --duration",
+                            "at --speed {} the replay takes more than a year: set a larger --speed, or --duration",
                             arguments.speed
                         )
                         .into());
@@ -144,7 +144,7 @@ fn closed(arguments: &LoadArguments, plan: &mut Plan) -> Result<Users, Failure> 
             None => "a single URL has".to_owned(),
         };
         return Err(usage(format!(
-            "{what} no pauses and no sessions, so there is no user equivalent of it: use -c instead of --ue"
+            "{what} no pauses and no sessions, which --ue needs: use -c instead"
         )));
     }
     let users = arguments.ue.or(arguments.connections);
@@ -174,13 +174,13 @@ fn steps(text: &str) -> Result<Vec<(Duration, u32)>, String> {
     let mut steps: Vec<(Duration, u32)> = Vec::new();
     for part in text.split(',') {
         let wrong =
-            |why: String| format!("{part:?} is no step: {why}: write USERS@TIME, as in 50@30s");
+            |why: String| format!("{part:?} is not a step: {why}: write USERS@TIME, as in 50@30s");
         let (users, at) = part
             .split_once('@')
             .ok_or_else(|| wrong("it has no @".to_owned()))?;
         let users = users
             .parse()
-            .map_err(|_| wrong(format!("{users:?} is no number of users")))?;
+            .map_err(|_| wrong(format!("{users:?} is not a number of users")))?;
         let at = time(at).map_err(wrong)?;
         if steps.last().is_some_and(|&(before, _)| at <= before) {
             return Err(wrong("it is not later than the one before".to_owned()));

@@ -45,7 +45,7 @@ impl FromStr for Target {
             "here" => Ok(Target::Here),
             number => match number.parse() {
                 Ok(pid @ 1..) => Ok(Target::Process(pid)),
-                _ => Err("write the number of a process, as from `pgrep -o nginx`, or here".into()),
+                _ => Err("write a process ID, as from `pgrep -o nginx`, or the word here".into()),
             },
         }
     }
@@ -183,8 +183,8 @@ fn name(pid: u32) -> Result<String, Failure> {
     match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
         Ok(name) => Ok(format!("{} (process {pid})", name.trim())),
         Err(_) => Err(format!(
-            "there is no process {pid} here to watch: give the number of the server's first process, \
-             as from `pgrep -o nginx`, or --probe here for the machine alone"
+            "there is no process {pid} on this machine: give the ID of the server's first process, as from `pgrep \
+             -o nginx`, or --probe here for the machine alone"
         )
         .into()),
     }

@@ -52,8 +52,8 @@ pub fn meet(
         let now = clock.now();
         if now >= until {
             return Err(failed(
-                "nobody answered; is the server running, does it speak HTTP/3, and is there a \
-                 firewall for UDP? (--connect-timeout says how long to wait)"
+                "no response; is the server running, does it support HTTP/3, and does a firewall block UDP? \
+                 (--connect-timeout sets the time limit)"
                     .to_owned(),
             ));
         }
@@ -80,10 +80,10 @@ pub fn meet(
                 Event::Closed(closed) => {
                     let advice = match closed.failure {
                         Some(Cause::Refused) => {
-                            ": nobody listens there; does the server speak HTTP/3, on this port?"
+                            ": no process listens there; does the server support HTTP/3 on this port?"
                         }
                         Some(Cause::TlsFailed) => {
-                            ": --cacert names an authority to trust, --insecure trusts anybody"
+                            ": trust its authority with --cacert, or any certificate with --insecure"
                         }
                         _ => "",
                     };

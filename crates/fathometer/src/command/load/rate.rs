@@ -32,7 +32,7 @@ pub fn parse(text: &str) -> Result<Vec<Stretch>, String> {
         let (rate, length) = match part.split_once('x') {
             Some((rate, length)) => {
                 let length = arguments::time(length)
-                    .map_err(|error| format!("{length:?} is no length of time: {error}"))?;
+                    .map_err(|error| format!("{length:?} is not a duration: {error}"))?;
                 (rate, Some(length))
             }
             None => (*part, None),
@@ -46,11 +46,11 @@ pub fn parse(text: &str) -> Result<Vec<Stretch>, String> {
         };
         if length.is_none() && n + 1 < parts.len() {
             return Err(format!(
-                "{part:?} does not say for how long: write {part}x30s; only the last one may go on to the end"
+                "{part:?} has no duration: write {part}x30s; only the last part may omit it"
             ));
         }
         if length.is_some_and(|length| length.is_zero()) {
-            return Err(format!("{part:?} lasts no time"));
+            return Err(format!("{part:?} has a duration of 0"));
         }
         stretches.push(Stretch { from, to, length });
     }
@@ -58,7 +58,7 @@ pub fn parse(text: &str) -> Result<Vec<Stretch>, String> {
         .iter()
         .all(|stretch| stretch.from == 0.0 && stretch.to == 0.0)
     {
-        return Err("a rate of 0 asks for nothing".to_owned());
+        return Err("a rate of 0 sends no request".to_owned());
     }
     Ok(stretches)
 }
@@ -69,16 +69,18 @@ fn per_second(text: &str) -> Result<f64, String> {
         Some((number, "m")) => (number, 60.0),
         Some((number, "h")) => (number, 3600.0),
         Some((_, unit)) => {
-            return Err(format!("{unit:?} is no unit of a rate: /s, /m or /h"));
+            return Err(format!(
+                "{unit:?} is not a unit of a rate: write /s, /m or /h"
+            ));
         }
         None => (text, 1.0),
     };
     let rate: f64 = number
         .trim()
         .parse()
-        .map_err(|_| format!("{text:?} is no rate: write requests a second, as in 1000"))?;
+        .map_err(|_| format!("{text:?} is not a rate: write requests per second, as in 1000"))?;
     let rate = Rate::try_from(rate / seconds)
-        .map_err(|error| format!("{text:?} is no rate that can be kept: {error}"))?;
+        .map_err(|error| format!("the rate {text:?} is out of range: {error}"))?;
     Ok(rate.per_second())
 }
 
@@ -118,7 +120,7 @@ mod tests {
             ("100x,5", "\"\""),
             ("100,200", "\"100\""),
             ("5/d", "\"d\""),
-            ("0", "asks for nothing"),
+            ("0", "sends no request"),
             ("5x0s", "\"5x0s\""),
             ("1e308", "1e308: it must be a number a second"),
             ("nan", "NaN: it must be"),

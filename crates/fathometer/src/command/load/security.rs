@@ -141,8 +141,8 @@ fn system_roots() -> Result<Roots, Failure> {
         .find(|file| file.exists());
     let Some(file) = file else {
         return Err(
-            "this system has no list of authorities to trust: name one with --cacert, or trust \
-             any certificate with --insecure"
+            "this system has no list of trusted authorities: give one with --cacert, or trust any certificate with \
+             --insecure"
                 .into(),
         );
     };
@@ -175,7 +175,7 @@ fn meant(
         (true, false) if policy.protocol.has_optional_tls() => policy.tls = true,
         (true, false) => {
             return Err(usage(format!(
-                "{policy} is HTTP/2 without TLS, and the URL says https: write http, or --policy h2"
+                "{policy} is HTTP/2 without TLS, and the URL is https: write http, or --policy h2"
             )));
         }
         (false, true) => {
@@ -185,7 +185,7 @@ fn meant(
                 Encryption::Required => "another policy".to_owned(),
             };
             return Err(usage(format!(
-                "{policy} is over TLS, and the URL says http: write https, or {without}"
+                "{policy} is over TLS, and the URL is http: write https, or {without}"
             )));
         }
         _ => {}
@@ -204,8 +204,8 @@ fn with_streams(mut policy: Policy, streams: Option<u16>) -> Result<Option<Polic
         Concurrency::Pipelined => policy.pipeline = Some(streams),
         Concurrency::Single => {
             return Err(usage(format!(
-                "--max-streams {streams} needs a protocol that has several requests under way on a \
-                 connection, and {policy} has none"
+                "--max-streams {streams} needs a protocol with several requests in flight on a connection, and \
+                 {policy} has one"
             )));
         }
     }
@@ -224,7 +224,7 @@ pub fn meet(
 ) -> Result<Met, Failure> {
     let wanted = meant(asked.0, asked.1, url)?;
     if !url.secure && arguments.are_given() {
-        return Err(usage("options of TLS need an https URL"));
+        return Err(usage("TLS options need an https URL"));
     }
     if let Some(policy) = wanted.filter(|policy| policy.protocol.is_over_quic()) {
         return met_by_quic(policy, arguments, url, address, patience, clock);
@@ -278,10 +278,11 @@ fn connect(address: SocketAddr, patience: Duration) -> Result<TcpStream, Failure
     TcpStream::connect_timeout(&address, patience.max(Duration::from_millis(1))).map_err(|error| {
         let advice = match error.kind() {
             std::io::ErrorKind::ConnectionRefused => {
-                ": nobody listens there; is the server running, and on this port?"
+                ": no process listens there; is the server running on this port?"
             }
             std::io::ErrorKind::TimedOut => {
-                ": nobody answered; is the address right, and is there a firewall? (--connect-timeout says how long to wait)"
+                ": no response; is the address correct, and does a firewall block it? (--connect-timeout sets the \
+                 time limit)"
             }
             _ => "",
         };
@@ -317,17 +318,14 @@ fn secured(
         Some(policy) if policy.protocol.is_selected_by(agreed) => policy,
         Some(policy) => {
             let (agreed, advice) = match agreed {
-                None => (
-                    "on no protocol (no ALPN)".to_owned(),
-                    "speaks HTTP/1.x alone",
-                ),
+                None => ("no protocol (no ALPN)".to_owned(), "supports only HTTP/1.x"),
                 Some(other) => (
                     format!("on {}", String::from_utf8_lossy(other)),
-                    "does not speak it",
+                    "does not support it",
                 ),
             };
             return Err(format!(
-                "{} agreed {agreed} and not on what --policy {policy} needs: it {advice} on this port",
+                "{} negotiated {agreed}, which --policy {policy} does not use: it {advice} on this port",
                 url.authority
             )
             .into());
@@ -361,7 +359,7 @@ fn waited(error: &std::io::Error, patience: Duration) -> String {
     match error.kind() {
         // The kernel reports these errors when the timeout of SO_RCVTIMEO has expired.
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => format!(
-            "timed out: no answer within {patience:?} (--connect-timeout says how long to wait)"
+            "timed out: no response within {patience:?} (--connect-timeout sets the time limit)"
         ),
         _ => error.to_string(),
     }
@@ -393,15 +391,15 @@ impl Unsecured {
             Unsecured::Tls(
                 failure @ (TlsFailure::NoCommonProtocol | TlsFailure::Alert(NO_PROTOCOL)),
             ) => format!(
-                "{host} refuses the protocol of this policy: {failure}; name another with --policy"
+                "{host} refuses the protocol of this policy: {failure}; choose another with --policy"
             ),
             Unsecured::Tls(failure) if is_about_trust(&failure) => format!(
-                "failed to establish TLS with {host}: {failure}: --cacert names an authority to \
-                 trust, --insecure trusts anybody"
+                "failed to establish TLS with {host}: {failure}: trust its authority with --cacert, or any \
+                 certificate with --insecure"
             ),
             Unsecured::Tls(failure) => format!("failed to establish TLS with {host}: {failure}"),
             Unsecured::Transport(error) => format!(
-                "failed to establish TLS with {host}: {}: does the server speak TLS on this port?",
+                "failed to establish TLS with {host}: {}: does the server support TLS on this port?",
                 waited(&error, patience)
             ),
         };
@@ -448,8 +446,7 @@ fn prior_knowledge(
 ) -> Result<(), Failure> {
     let wrong = |what: String| -> Failure {
         format!(
-            "{address} does not speak HTTP/2 without TLS: {what}; is it HTTP/1.1 (--policy h1.1), or \
-             https?"
+            "{address} does not support HTTP/2 without TLS: {what}; is it HTTP/1.1 (--policy h1.1), or https?"
         )
         .into()
     };
@@ -462,7 +459,7 @@ fn prior_knowledge(
     connection
         .read_exact(&mut header)
         .map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => wrong("it ended the connection".to_owned()),
+            std::io::ErrorKind::UnexpectedEof => wrong("it closed the connection".to_owned()),
             _ => wrong(waited(&error, patience)),
         })?;
     let parsed = h2::frame::Header::parse(&header);
@@ -470,5 +467,5 @@ fn prior_knowledge(
         return Ok(());
     }
     let said = String::from_utf8_lossy(&header).into_owned();
-    Err(wrong(format!("it said {said:?}")))
+    Err(wrong(format!("it sent {said:?}")))
 }

@@ -20,11 +20,11 @@ pub fn read(text: &str) -> Result<Dynamic, String> {
     for word in words {
         let (name, value) = word
             .split_once('=')
-            .ok_or_else(|| format!("{word:?} is not of the form name=value"))?;
+            .ok_or_else(|| format!("{word:?} is not of the form NAME=VALUE"))?;
         match name.trim() {
             "parts" => {
                 let parts = value.parse();
-                dynamic.parts = parts.map_err(|_| format!("{value:?} is no number of parts"))?;
+                dynamic.parts = parts.map_err(|_| format!("{value:?} is not a number of parts"))?;
             }
             "size" => dynamic.part = Some(size(value)?),
             "every" => dynamic.every = time(value)?,
@@ -32,7 +32,7 @@ pub fn read(text: &str) -> Result<Dynamic, String> {
             "type" => dynamic.content_type = Some(value.trim().to_owned()),
             other => {
                 return Err(format!(
-                    "{other:?} is not known: parts, size, every, first and type are"
+                    "unknown setting {other:?}: use parts, size, every, first or type"
                 ));
             }
         }
@@ -49,7 +49,7 @@ fn size(text: &str) -> Result<u32, String> {
     };
     let number: u32 = digits
         .parse()
-        .map_err(|_| format!("{text:?} is no size: write octets, as in 500 or 4k"))?;
+        .map_err(|_| format!("{text:?} is not a size: write a number of bytes, as in 500 or 4k"))?;
     number
         .checked_mul(unit)
         .ok_or_else(|| format!("{text} is too large"))

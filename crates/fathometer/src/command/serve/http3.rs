@@ -127,8 +127,8 @@ pub fn resolved(addresses: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
 fn failure(error: ServiceError) -> Failure {
     match error {
         ServiceError::Listen { address, error } => format!(
-            "failed to listen on {address} by UDP: {error}: end what listens there, give another \
-             address with --listen, or leave h3 out"
+            "failed to listen on {address} by UDP: {error}: stop the process that listens there, choose another \
+             address with --listen, or leave out h3"
         )
         .into(),
         error => format!("failed to start HTTP/3: {error}").into(),

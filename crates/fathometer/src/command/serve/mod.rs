@@ -120,7 +120,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     let definition = Definition::load(&arguments.dress)?;
     let Some(embedded) = &definition.embedded else {
         return Err(format!(
-            "{} is a program of its own, not a way for this origin to present itself",
+            "{} is a separate program, not a persona of this origin: see `fathometer list`",
             definition.name
         )
         .into());
@@ -200,7 +200,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
         say(format_args!("{line}"));
     }
     say(format_args!(
-        "{threads} event loops, at most {most_open} connections; interrupt to end"
+        "{threads} event loops, at most {most_open} connections; stop with SIGINT"
     ));
     wait(interrupt, rotation.as_ref(), || {
         service.has_ended() || http3.has_ended()
@@ -299,7 +299,7 @@ fn origins(
                 })
                 .collect::<Result<Vec<_>, Failure>>()?;
             if folder.read_dir().is_ok_and(|mut all| all.next().is_none()) {
-                say(format_args!("there is nothing in {} yet", folder.display()));
+                say(format_args!("{} is empty", folder.display()));
             }
             Ok((folder.display().to_string(), origins))
         }
@@ -331,7 +331,7 @@ impl Rotation {
         {
             let path = self.log.path().unwrap_or(Path::new("-")).display();
             say(format_args!(
-                "failed to open the log {path} anew, lines go on to the old one: {error}"
+                "failed to reopen the log {path}: {error}; lines are still written to the old file"
             ));
         }
     }
@@ -390,14 +390,14 @@ fn report(statistics: &OriginStatistics) {
     }
     if statistics.reset_at_end > 0 {
         say(format_args!(
-            "{} connections did not end in time and were reset",
+            "{} connections did not close in time and were reset",
             statistics.reset_at_end
         ));
     }
     if statistics.yielded + statistics.stalled > 0 {
         eprintln!(
-            "{} connections whose clients were slowest made room for others; {} were closed because their \
-             clients acknowledged nothing",
+            "{} connections of the slowest clients were closed to make room; {} were closed because their clients \
+             acknowledged nothing",
             statistics.yielded, statistics.stalled
         );
     }
@@ -422,8 +422,8 @@ fn folder_failure(folder: &Path, error: &std::io::Error) -> Failure {
 fn start_failure(error: ServiceError) -> Failure {
     match error {
         ServiceError::Listen { address, error } => format!(
-            "failed to listen on {address}: {error}: end what listens there, or give another \
-             address with --listen"
+            "failed to listen on {address}: {error}: stop the process that listens there, or choose another address \
+             with --listen"
         )
         .into(),
         ServiceError::System(error) => format!("failed to start: {error}").into(),

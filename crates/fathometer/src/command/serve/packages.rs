@@ -49,7 +49,7 @@ impl PackageArguments {
         };
         if self.package_shared == Shared::Once && plan.is_empty() {
             return Err(
-                "--package-shared once takes --package-plan, whose first page is the first".into(),
+                "--package-shared once needs --package-plan, which orders the pages".into(),
             );
         }
         Ok(Packages {
@@ -69,7 +69,7 @@ impl PackageArguments {
         }
         PackageFolder::temporary()
             .map(Some)
-            .map_err(|error| format!("failed to make a folder for packages: {error}").into())
+            .map_err(|error| format!("failed to create a folder for packages: {error}").into())
     }
 
     /// Prints how many packages and archives were sent.
@@ -88,7 +88,7 @@ pub fn memory_of(packages: &Packages, site: Bytes) -> Option<String> {
     (packages.making == Making::Made).then(|| {
         let formats = packages.formats.iter().count();
         format!(
-            "packages and archives are made in advance, in {formats} formats: about {} more in memory",
+            "packages and archives are built in advance in {formats} formats: about {} of additional memory",
             Bytes(site.0.saturating_mul(formats as u64))
         )
     })

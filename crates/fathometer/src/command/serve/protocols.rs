@@ -76,10 +76,10 @@ pub struct ProtocolArguments {
     #[arg(long, value_name = "FILE")]
     key_log: Option<PathBuf>,
     /// HTTP/2: flow-control window of each stream for request content, in bytes
-    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(1..=MOST_WINDOW))]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=MOST_WINDOW))]
     h2_window: Option<u32>,
     /// HTTP/2: flow-control window of each connection for request content, in bytes; at least 65535
-    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(65_535..=MOST_WINDOW))]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(65_535..=MOST_WINDOW))]
     h2_connection_window: Option<u32>,
     /// HTTP/2: maximum number of concurrent streams
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -195,7 +195,7 @@ impl ProtocolArguments {
     ) -> Result<Spoke, Failure> {
         let has_http3 = self.speaks(Generation::HTTP3);
         if has_http3 && !(self.is_tls() && self.versions().contains(&Version::Tls13)) {
-            return Err("HTTP/3 takes TLS 1.3: give --tls, or --certificate and --key, too".into());
+            return Err("HTTP/3 needs TLS 1.3: add --tls, or --certificate and --key".into());
         }
         self.check_tls_arguments()?;
         let (has_http1, has_http2) = (
@@ -203,7 +203,7 @@ impl ProtocolArguments {
             self.speaks(Generation::HTTP2),
         );
         if !has_http1 && !has_http2 {
-            return Err("HTTP/3 alone would not be found by anybody: give h1 or h2, too".into());
+            return Err("h3 alone is not supported: clients find it by Alt-Svc over h1 or h2; add one of them".into());
         }
         let mut said = vec![self.summary(has_http1, has_http2, has_http3)];
         let tls = match self.is_tls() {
@@ -237,10 +237,9 @@ impl ProtocolArguments {
             ("--key-log", self.key_log.is_some()),
         ];
         match asked.iter().find(|(_, asked)| *asked) {
-            Some((name, _)) if !self.is_tls() => Err(format!(
-                "{name} is about TLS: give --tls, or --certificate and --key, too"
-            )
-            .into()),
+            Some((name, _)) if !self.is_tls() => {
+                Err(format!("{name} needs TLS: add --tls, or --certificate and --key").into())
+            }
             _ => Ok(()),
         }
     }
@@ -275,7 +274,7 @@ impl ProtocolArguments {
             .collect();
         let spoken = spoken.join(" and ");
         if !self.is_tls() {
-            return format!("{spoken} in the clear");
+            return format!("{spoken} without TLS");
         }
         let mut versions = self.versions();
         versions.sort_unstable();
@@ -295,7 +294,7 @@ impl ProtocolArguments {
         let unix_time = clock.realtime_of(Instant::ZERO);
         let mut identities = self.identities(addresses, unix_time, said)?.into_iter();
         let Some(first) = identities.next() else {
-            return Err("there is no certificate to show".into());
+            return Err("there is no server certificate".into());
         };
         let mut options = ServerOptions::new(first, unix_time);
         options.further = identities.collect();
@@ -310,8 +309,8 @@ impl ProtocolArguments {
             (Some(TicketKind::Stateless) | None, false) => Tickets::Stateless { count: TICKETS },
             (Some(_), true) => {
                 return Err(
-                    "--early-data takes --tickets stateful: each ticket is good once, so that \
-                            nobody can send such a request again"
+                    "--early-data needs --tickets stateful: each ticket is then accepted once, so that such a \
+                     request cannot be replayed"
                         .into(),
                 );
             }
@@ -345,7 +344,7 @@ impl ProtocolArguments {
     ) -> Result<Vec<Identity>, Failure> {
         if self.certificate.len() != self.key.len() {
             return Err(format!(
-                "{} certificates and {} keys: give each --certificate its --key",
+                "{} certificates and {} keys: give one --key for each --certificate",
                 self.certificate.len(),
                 self.key.len()
             )
@@ -366,16 +365,16 @@ impl ProtocolArguments {
         }
         let names = names(&self.hosts, addresses);
         let credentials = Credentials::make(&names, unix_time)
-            .map_err(|error| format!("failed to make a certificate: {error}"))?;
+            .map_err(|error| format!("failed to generate a certificate: {error}"))?;
         said.push(match &self.ca_out {
             None => {
-                "its root is nowhere: have it written with --ca-out FILE, or try curl --insecure"
+                "clients do not trust its certificate: write the root with --ca-out FILE, or use curl --insecure"
                     .to_owned()
             }
             Some(path) => {
                 fs::write(path, credentials.root_pem())
                     .map_err(|error| format!("failed to write {}: {error}", path.display()))?;
-                format!("its root is in {0}: curl --cacert {0}", path.display())
+                format!("the root of its certificate is in {0}: curl --cacert {0}", path.display())
             }
         });
         Ok(vec![credentials.identity().clone()])

@@ -97,7 +97,10 @@ fn servers_run_as_the_only_user_of_a_namespace() {
             continue;
         };
         // On a busy machine a replicate may be late, but the server runs all the same.
-        assert!(!records.contains("before it took connections"), "{records}");
+        assert!(
+            !records.contains("before it accepted connections"),
+            "{records}"
+        );
         assert!(!records.is_empty(), "{}", ended.err);
     }
 }

@@ -223,7 +223,7 @@ fn a_server_that_stops_answering_is_told_with_its_time() {
     assert_eq!(summary.measured.counts.completed, 100);
     let told = &summary.findings[0];
     assert!(
-        told.starts_with("no answer since ") && told.contains("of 3.0 s"),
+        told.starts_with("no response from ") && told.contains("of 3.0 s"),
         "{told}"
     );
 }

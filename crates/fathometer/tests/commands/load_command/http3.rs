@@ -385,11 +385,15 @@ fn nobody_there_and_nothing_meant_for_quic_are_told() {
     // The program must not wait for its time limit; otherwise the test would time out here.
     let ended = load(&url, &[&arguments[..], &patient].concat());
     assert_eq!(ended.code, Some(1));
-    assert!(ended.err.contains("nobody listens there"), "{}", ended.err);
+    assert!(
+        ended.err.contains("no process listens there"),
+        "{}",
+        ended.err
+    );
     let server = ours(&place, &[]);
     for (arguments, words) in [
         (&["--insecure", "--tls-version", "1.2"][..], "TLS 1.3"),
-        (&[], "--cacert names an authority"),
+        (&[], "trust its authority with --cacert"),
     ] {
         let all = [&["--policy", "h3", "-n", "1"], arguments].concat();
         let ended = load(&server.url("https"), &all);

@@ -379,7 +379,7 @@ fn what_cannot_be_agreed_on_is_told_before_the_test() {
     );
     refused(
         &["--cacert", &trusted, "--policy", "h3"],
-        &["HTTP/3", "UDP", "nobody listens there"],
+        &["HTTP/3", "UDP", "no process listens there"],
     );
     refused(&["--cacert", &place.name("missing")], &["missing"]);
     refused(&["--cert", &trusted], &["--key"]);
@@ -388,7 +388,7 @@ fn what_cannot_be_agreed_on_is_told_before_the_test() {
     assert_refused(
         "TLS",
         &load(&plain, &["--policy", "h2c"]),
-        &["does not speak HTTP/2 without TLS"],
+        &["does not support HTTP/2 without TLS"],
     );
     assert_refused("h2", &load(&plain, &["--policy", "h2"]), &["https", "h2c"]);
     assert_refused("options", &load(&plain, &["--insecure"]), &["https"]);

@@ -90,7 +90,7 @@ fn servers_that_cannot_be_reached_are_told_before_the_test() {
     for (url, words) in [
         (
             "http://nowhere.invalid/",
-            &["nowhere.invalid", "look up"][..],
+            &["nowhere.invalid", "resolve"][..],
         ),
         (&format!("http://{gone}/"), &[&gone, "refused", "port"]),
         ("http://127.0.0.1:99999/", &["127.0.0.1:99999", "port"]),
@@ -114,7 +114,7 @@ fn servers_that_cannot_be_reached_are_told_before_the_test() {
         "--connect-to",
         &elsewhere,
         1,
-        &["nowhere.invalid", "look up"],
+        &["nowhere.invalid", "resolve"],
     );
 }
 
@@ -176,9 +176,9 @@ fn what_is_read_and_written_is_told_with_its_place() {
             ("1e308", &["--rate", "1e308", "10000000"]),
             ("inf", &["--rate", "10000000"]),
             ("fast", &["--rate", "\"fast\""]),
-            ("0", &["--rate", "asks for nothing"]),
+            ("0", &["--rate", "sends no request"]),
             ("5/d", &["--rate", "\"d\"", "/m"]),
-            ("100,200", &["--rate", "\"100\"", "how long"]),
+            ("100,200", &["--rate", "\"100\"", "no duration"]),
         ],
     );
     try_all(
@@ -258,7 +258,7 @@ fn policies_that_a_url_does_not_allow_are_told() {
         (
             &http,
             &["--policy", "h2c"],
-            &["does not speak HTTP/2", "h1.1"],
+            &["does not support HTTP/2", "h1.1"],
         ),
         (&http, &["--insecure"], &["https"]),
         (&https, &["--insecure"], &["TLS"]),

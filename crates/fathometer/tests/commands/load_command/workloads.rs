@@ -385,6 +385,6 @@ fn a_sequence_that_is_begun_again_is_reported() {
     let summary = ended.summary();
     let sequence = summary.sequence.expect("it has a sequence");
     assert!(sequence.times > 1.0, "{sequence:?}");
-    let told = |finding: &String| finding.contains("begins again");
+    let told = |finding: &String| finding.contains("is repeated");
     assert!(summary.findings.iter().any(told), "{:?}", summary.findings);
 }

@@ -88,7 +88,7 @@ fn a_reader_that_goes_away_is_told_of() {
     let mut pack = place.start(&["pack", "in"]);
     drop(pack.stdout.take());
     assert_eq!(pack.wait().unwrap().code(), Some(1));
-    assert!(said(&mut pack).contains("went away"));
+    assert!(said(&mut pack).contains("closed it"));
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn names_that_climb_when_they_are_decoded_write_nothing() {
                 package(version, &[("first", b"1"), (name, b"2"), ("z", b"3")]),
             );
             let told = place.run(&["unpack", "x.objp", "deep/er/out"]);
-            told.failed(&["not be below the folder", "whole before that: 1 file"]);
+            told.failed(&["not below the folder", "whole before that: 1 file"]);
             let elsewhere = place.tree("").into_keys();
             let elsewhere = elsewhere.filter(|path| !path.starts_with("deep/er/out"));
             assert_eq!(elsewhere.collect::<Vec<_>>(), [Path::new("x.objp")]);
@@ -105,7 +105,7 @@ fn a_package_that_breaks_off_anywhere_leaves_what_was_whole() {
         for length in (0..whole.len()).step_by(23) {
             let place = Place::new();
             let ended = place.run_with(&["unpack", "-", "out"], &whole[..length]);
-            ended.failed(&["stdin cannot be read", "truncated", "get it again"]);
+            ended.failed(&["stdin cannot be read", "truncated", "fetch it again"]);
             let tree = place.tree("out");
             for (path, (content, _)) in &tree {
                 let file = files.iter().find(|(name, _)| path.to_str() == Some(name));
@@ -169,7 +169,7 @@ fn what_is_damaged_does_not_appear() {
     let told = [
         "x.objp",
         "content of file 1 is damaged",
-        "get it again",
+        "fetch it again",
         "whole before that: 1 file",
     ];
     place.run(&["unpack", "x.objp", "out"]).failed(&told);
@@ -188,9 +188,9 @@ fn what_is_damaged_does_not_appear() {
     for (content, told) in [
         (
             &b"PK\x03\x04 an archive of another kind"[..],
-            "no object package",
+            "not an object package",
         ),
-        (b"<!DOCTYPE html>", "no object package"),
+        (b"<!DOCTYPE html>", "not an object package"),
         (b"", "truncated"),
     ] {
         place.write("y.objp", content);
@@ -278,7 +278,7 @@ fn nothing_is_overwritten_unless_asked_for() {
     let again = ["pack", "in", "-o", "in/self.objp", "--force"];
     place
         .run(&again)
-        .failed(&["in/self.objp", "write it elsewhere"]);
+        .failed(&["in/self.objp", "outside of the packed folder"]);
     assert_eq!(place.tree("in").len(), 2);
 }
 

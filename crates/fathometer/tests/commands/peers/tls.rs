@@ -298,7 +298,7 @@ fn what_cannot_be_used_is_said_with_what_to_do() {
             "empty",
         ),
         (vec!["--tls", "--client-ca", &name("empty")], "empty"),
-        (vec!["--tickets", "off"], "give --tls"),
+        (vec!["--tickets", "off"], "add --tls"),
         (
             vec!["--tls", "--early-data", "--tickets", "stateless"],
             "stateful",

@@ -12,39 +12,39 @@ const LONGEST_EXTENSION: u64 = 64 * 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TarError {
     /// The checksum of a head is wrong: the archive is damaged, or not a tar archive.
-    #[error("no tar archive, or damaged: the head at octet {offset} has a wrong checksum")]
+    #[error("not a tar archive, or damaged: the header at byte {offset} has a wrong checksum")]
     Checksum {
         /// The position of the head.
         offset: u64,
     },
     /// A number is unreadable or too large.
-    #[error("the head at octet {offset} has a number that cannot be read")]
+    #[error("the header at byte {offset} contains a malformed number")]
     Number {
         /// The position of the head.
         offset: u64,
     },
     /// A file has an invalid name ([`is_name`]).
-    #[error("the head at octet {offset} names what is no file of an archive")]
+    #[error("the header at byte {offset} has an invalid name")]
     Name {
         /// The position of the head.
         offset: u64,
     },
     /// An extended header is too long or malformed.
-    #[error("the extended head at octet {offset} cannot be read")]
+    #[error("the extended header at byte {offset} is malformed")]
     Extension {
         /// The position of the head.
         offset: u64,
     },
     /// The file is sparse, or continues in another archive.
     #[error(
-        "the head at octet {offset} is of a kind that is not read (sparse, or of several archives)"
+        "the header at byte {offset} is of an unsupported kind (sparse, or of a multi-volume archive)"
     )]
     Unsupported {
         /// The position of the head.
         offset: u64,
     },
     /// The input ends before the end of the archive.
-    #[error("the archive is cut short after {octets} octets")]
+    #[error("the archive is truncated after {octets} bytes")]
     Truncated {
         /// How many bytes arrived.
         octets: u64,
