@@ -365,8 +365,8 @@ pub enum LoadError {
     },
     /// The test needs more descriptors than the limit allows.
     #[error(
-        "{needed} descriptors are needed and {limit} allowed: use fewer users or connections, or \
-         raise the limit (`ulimit -n`)"
+        "{needed} descriptors are needed and {limit} are allowed: use fewer users or connections, or raise the \
+         limit (`ulimit -n`)"
     )]
     Descriptors {
         /// The number needed.

@@ -287,17 +287,15 @@ fn is_kept_full(policy: &Policy) -> bool {
 /// Why the engine cannot carry out a policy in any kind of loop; `None` if it can.
 pub fn cannot(policy: Policy) -> Option<&'static str> {
     match policy {
-        Policy { push: true, .. } => {
-            Some("what servers push is for page retrievals, not for load tests")
-        }
+        Policy { push: true, .. } => Some("server push is supported in page retrievals only"),
         Policy { ranges: true, .. } => {
-            Some("ranges of images are for page retrievals, not for load tests")
+            Some("ranges of images are supported in page retrievals only")
         }
         Policy {
             bundle: Some(_), ..
-        } => Some("packages and archives are for page retrievals, not for load tests"),
+        } => Some("packages and archives are supported in page retrievals only"),
         Policy { alt_svc: true, .. } => {
-            Some("a load is one of one protocol: write h2 or h3 instead")
+            Some("a load test uses one protocol: write h2 or h3 instead")
         }
         _ => None,
     }
@@ -313,14 +311,14 @@ fn check_policy(options: &Options) -> Result<(), LoadError> {
     }
     let why = match policy {
         Policy { hosts: 2.., .. } if open => {
-            "arrivals share their connections, whatever the host: use users that wait (-c, --ue)"
+            "open-loop arrivals share connections across hosts: use closed-loop users (-c, --ue)"
         }
         Policy {
             hosts: 2..,
             tls: true,
             ..
         } if is_address => {
-            "certificates have names for its hosts, and this server has an address alone"
+            "sharding needs host names for certificates, and this server has only an address"
         }
         _ => return Ok(()),
     };

@@ -26,8 +26,8 @@ pub enum UrlError {
     Authority(String),
     /// A user name or a password before the host.
     #[error(
-        "{0:?} has credentials in it, which are not sent: write http://host[:port]/path, and give them as a \
-         request field where the command takes one (-H 'Authorization: Basic ...')"
+        "{0:?} contains credentials, which are not sent: write http://host[:port]/path, and give them as a request \
+         field where the command has an option for it (-H 'Authorization: Basic ...')"
     )]
     Credentials(String),
     /// A target that is not valid in a request line.
@@ -39,7 +39,7 @@ pub enum UrlError {
         found: char,
     },
     /// The host's name could not be looked up.
-    #[error("failed to look up {host}: {error}: check the name, or give an address")]
+    #[error("failed to resolve {host}: {error}: check the name, or give an address")]
     LookUp {
         /// The host.
         host: String,

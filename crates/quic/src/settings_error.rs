@@ -12,7 +12,7 @@ pub enum SettingsError {
         range: &'static str,
     },
     /// An unknown congestion controller.
-    #[error("{0:?} is no congestion controller: write cubic, bbr or newreno")]
+    #[error("{0:?} is not a congestion controller: write cubic, bbr or newreno")]
     Congestion(String),
     /// The TLS settings lack TLS 1.3, which QUIC requires, or the suite of Initial packets.
     #[error("the TLS settings lack TLS 1.3 or its suite TLS_AES_128_GCM_SHA256")]

@@ -108,7 +108,7 @@ fn probe_reno() -> Result<String> {
         return Ok(format!("available, among {found}"));
     }
     Err(Error::BadAnswer {
-        what: "the list of congestion controls, without reno",
+        what: "the list of congestion controls, which lacks reno",
     })
 }
 
@@ -167,6 +167,6 @@ fn forked(try_it: fn() -> Result<String>) -> Result<Result<String, String>> {
     Ok(match text.split_at_checked(1) {
         Some(("+", text)) => Ok(text.to_owned()),
         Some(("-", text)) => Err(text.to_owned()),
-        _ => Err("the process that tested it was killed".to_owned()),
+        _ => Err("the process of the test was killed".to_owned()),
     })
 }

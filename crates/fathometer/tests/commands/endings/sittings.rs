@@ -211,7 +211,7 @@ fn a_run_without_a_record_does_not_say_that_something_was_kept() {
         .ended();
     ended.assert_failed(&["perhaps"]);
     assert!(place.run().join("replicates.ndjson").is_file());
-    assert!(!ended.err.contains("is kept"), "{}", ended.err);
+    assert!(!ended.err.contains("are kept"), "{}", ended.err);
 }
 
 /// Asserts that no two records of a run name the same folder.

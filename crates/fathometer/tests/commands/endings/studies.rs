@@ -118,7 +118,7 @@ fn a_folder_that_is_in_the_way_is_not_touched() {
     fs::write(&lines, "{}\n").unwrap();
     let ended = place.study("nielsen97", &SHORT, &place.run()).ended();
     ended.assert_failed(&[place.run().to_str().unwrap(), "--output"]);
-    assert!(!ended.err.contains("is kept"), "{}", ended.err);
+    assert!(!ended.err.contains("are kept"), "{}", ended.err);
     assert_eq!(fs::read_to_string(&lines).unwrap(), "{}\n");
     assert_eq!(fs::read_dir(place.run()).unwrap().count(), 1);
 
