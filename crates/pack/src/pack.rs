@@ -131,7 +131,7 @@ impl Packer<'_> {
         let path = self.folder.shown(path);
         if output.is(&before) {
             return Err(PackageError::Source(format!(
-                "{} is what the package is written to: write it elsewhere than into what is packed",
+                "{} is the output file: choose a file outside of the packed folder",
                 path.display()
             )));
         }

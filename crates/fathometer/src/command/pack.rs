@@ -44,7 +44,7 @@ pub struct PackArguments {
 
 fn version(text: &str) -> Result<Version, String> {
     let number = text.parse().ok().and_then(Version::of_number);
-    number.ok_or_else(|| "there are versions 1 and 2".to_owned())
+    number.ok_or_else(|| "write 1 or 2".to_owned())
 }
 
 /// Builds the package. Files that are left out are reported on stderr and are not an error.
@@ -70,8 +70,8 @@ pub fn run(arguments: &PackArguments) -> Result<ExitCode, Failure> {
             "package": shown,
             "version": version.number(),
             "files": packed.files,
-            "content_octets": packed.content,
-            "octets": packed.octets,
+            "content_bytes": packed.content,
+            "bytes": packed.octets,
             "left_out": found.left_out,
         });
         println!("{summary:#}");

@@ -71,7 +71,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     })?;
     number
         .checked_mul(1 << shift)
-        .ok_or_else(|| format!("{text} is more than can be counted"))
+        .ok_or_else(|| format!("{text} is too large"))
 }
 
 /// Extracts or lists. Exit code 1 if the package is incomplete; its complete files are still extracted.
@@ -79,7 +79,9 @@ pub fn run(arguments: &UnpackArguments) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::install()?;
     let mut package = Flow::read_from(&arguments.package, interrupt)?;
     if package.is_terminal() {
-        return Err("stdin is a keyboard: name a package, or send one to stdin".into());
+        return Err(
+            "stdin is a terminal: give the name of a package, or redirect one to stdin".into(),
+        );
     }
     match arguments.list {
         true => list(arguments, &mut package),
@@ -105,8 +107,8 @@ fn extract(arguments: &UnpackArguments, package: &mut Flow) -> Result<ExitCode, 
             "version": held.version.map(Version::number),
             "files": held.files - held.kept,
             "kept": held.kept,
-            "content_octets": held.content,
-            "octets": held.octets,
+            "content_bytes": held.content,
+            "bytes": held.octets,
             "error": error.as_ref().map(ToString::to_string),
         });
         println!("{summary:#}");
@@ -190,7 +192,7 @@ impl Listing {
                     self.out,
                     "{}, an object package of version {number}\n{:>14}  {:8}  {:25} {:11} name",
                     self.package.display(),
-                    "octets",
+                    "bytes",
                     "CRC-32",
                     "type",
                     ""
@@ -206,7 +208,7 @@ impl Listing {
         if self.json {
             let row = json!({
                 "name": entry.name,
-                "octets": entry.size,
+                "bytes": entry.size,
                 "crc32": entry.checksum.map(|checksum| checksum.to_string()),
                 "type": entry.media_type,
                 "etag": entry.etag,
@@ -254,7 +256,7 @@ impl Listing {
             let error = json!(error.map(ToString::to_string));
             writeln!(
                 self.out,
-                "\n  ],\n  \"complete\": {},\n  \"content_octets\": {},\n  \"octets\": {},\n  \"error\": {error}\n}}",
+                "\n  ],\n  \"complete\": {},\n  \"content_bytes\": {},\n  \"bytes\": {},\n  \"error\": {error}\n}}",
                 error.is_null(),
                 held.content,
                 held.octets

@@ -43,18 +43,18 @@ impl Dynamic {
         let mut scratch = Vec::new();
         let canonical = target::canonical(self.path.as_bytes(), &mut scratch);
         let fault = if canonical != Ok(Some(self.path.as_bytes())) || self.path.ends_with('/') {
-            "needs the path of a file, from the first slash on"
+            "needs the path of a file, starting with a slash"
         } else if self.parts == 0 {
             "has no parts"
         } else if self
             .part
             .is_some_and(|part| !(1..=LARGEST_PART).contains(&part))
         {
-            "has parts of no size that can be sent"
+            "has parts of an invalid size"
         } else if self.content_type.as_deref().is_some_and(|text| {
             text.is_empty() || !text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
         }) {
-            "has no media type that could stand in a field"
+            "has an invalid media type"
         } else {
             return Ok(());
         };

@@ -113,7 +113,7 @@ fn the_independent_reader_reads_the_same() {
         assert_eq!((read.files.len(), listed.len()), (17, 17));
         for (read, listed) in read.files.iter().zip(listed) {
             assert_eq!(listed["name"], read.name);
-            assert_eq!(listed["octets"], read.size);
+            assert_eq!(listed["bytes"], read.size);
             if format == "2" {
                 assert_eq!(listed["crc32"], read.checksum);
                 assert_eq!(listed["type"], read.media_type);
@@ -149,7 +149,7 @@ fn the_list_tells_what_is_in_it() {
         .iter()
         .find(|file| file["name"] == "large.bin")
         .unwrap();
-    assert_eq!(large["octets"], 3_000_000);
+    assert_eq!(large["bytes"], 3_000_000);
     assert_eq!(large["type"], "application/octet-stream");
     assert_eq!(large["binary"], true);
     let small = files.iter().find(|file| file["name"] == "fixed").unwrap();
