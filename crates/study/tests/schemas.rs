@@ -222,8 +222,14 @@ fn the_study_reference_describes_every_key() {
         keys(&schema.value, &mut found);
         assert!(found.len() > 5, "{}", schema.name);
         for key in found {
-            // As a key of its own, or as the last part of a longer one.
-            let written = [format!("`{key}`"), format!(".{key}`"), format!("`{key}.")];
+            // As a key of its own, as a part of a longer one, in an inline table, or as an array of tables.
+            let written = [
+                format!("`{key}`"),
+                format!(".{key}`"),
+                format!("`{key}."),
+                format!("{{ {key} = "),
+                format!("[[{key}]]"),
+            ];
             assert!(
                 written
                     .iter()
