@@ -158,8 +158,8 @@ fn a_file_with_an_unknown_key_or_level_does_not_conform() {
         (
             "study",
             "examples/own-study/study.toml",
-            "visit = \"first\"",
-            "visit = \"frist\"",
+            "visit = \"first\", path",
+            "visit = \"frist\", path",
         ),
         (
             "tables",

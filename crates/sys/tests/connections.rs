@@ -261,7 +261,10 @@ fn a_connection_has_the_figures_that_its_owner_reads() {
     let mut wanted: Vec<u32> = of_server.map(|t| t.congestion_window_segments).collect();
     wanted.sort_unstable();
     assert_eq!((windows.readings, windows.established), (1, 4));
-    assert_eq!(windows.segments, wanted.iter().map(|w| u64::from(*w)).sum());
+    assert_eq!(
+        windows.segments,
+        wanted.iter().map(|w| u64::from(*w)).sum::<u64>()
+    );
     assert_eq!(windows.greatest(), wanted.last().copied());
     assert_eq!(windows.quantile(0.5), Some(wanted[1]));
     println!("{wanted:?} {windows:?}");

@@ -11,11 +11,14 @@ use crate::statistics::{Basis, Interval, Resolution};
 /// Ratios within this of 1 count as equal, if the test says nothing else.
 const EQUAL: &str = "0.971..1.03";
 
+/// What an interval rests on, if there is one, and the estimate.
+type BasisAndValue = (Option<Basis>, f64);
+
 /// The bounds of a test in one environment.
 pub(super) struct Bounds<'a> {
     pub(super) holds: Bound,
     /// The weaker bound, with its own estimate; the estimate is `None` when it could not be measured.
-    pub(super) weaker: Option<(&'a Bound, Option<(Option<Basis>, f64)>)>,
+    pub(super) weaker: Option<(&'a Bound, Option<BasisAndValue>)>,
     pub(super) equal: Option<Bound>,
 }
 

@@ -57,7 +57,7 @@ impl Bench<'_> {
                     high: 1.0,
                 };
                 estimate.bound_to(shares, intervals.level);
-                Measured::Estimate(estimate, sides, join(&left.remark, &right.remark))
+                Measured::Estimate(Box::new(estimate), sides, join(&left.remark, &right.remark))
             }
             None => Measured::Missing,
         }

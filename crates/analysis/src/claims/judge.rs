@@ -64,7 +64,7 @@ pub(super) struct Bench<'a> {
 /// What the cells of a relation yield.
 pub(super) enum Measured {
     /// An estimate, and remarks on it.
-    Estimate(Inference, Sides, String),
+    Estimate(Box<Inference>, Sides, String),
     /// The cells exist, but their figures cannot be used.
     Unusable(String),
     /// A cell is missing.
@@ -323,7 +323,9 @@ impl Bench<'_> {
             let values: Vec<f64> = left.values.iter().map(|(_, v)| *v).collect();
             let metric = relation.left.metric.as_ref().unwrap_or(&relation.metric);
             return match self.inputs.intervals.mean(&values, resolution(metric)) {
-                Some(estimate) => Measured::Estimate(estimate, Sides::Independent, left.remark),
+                Some(estimate) => {
+                    Measured::Estimate(Box::new(estimate), Sides::Independent, left.remark)
+                }
                 None => Measured::Missing,
             };
         };
@@ -343,7 +345,7 @@ impl Bench<'_> {
             _ => intervals.difference(&left, &right, sides, resolution),
         };
         match estimate {
-            Some(estimate) => Measured::Estimate(estimate, sides, remark),
+            Some(estimate) => Measured::Estimate(Box::new(estimate), sides, remark),
             None => Measured::Missing,
         }
     }
@@ -382,7 +384,7 @@ impl Bench<'_> {
         };
         let intervals = self.inputs.intervals;
         match intervals.contrast(samples, sides, resolution(&relation.metric)) {
-            Some(estimate) => Measured::Estimate(estimate, sides, remark),
+            Some(estimate) => Measured::Estimate(Box::new(estimate), sides, remark),
             None => Measured::Missing,
         }
     }

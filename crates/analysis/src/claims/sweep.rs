@@ -185,7 +185,7 @@ impl Bench<'_> {
             )),
         };
         match estimate {
-            Some(estimate) => Measured::Estimate(estimate, sides, remark),
+            Some(estimate) => Measured::Estimate(Box::new(estimate), sides, remark),
             None => Measured::Missing,
         }
     }
@@ -411,7 +411,11 @@ impl Bench<'_> {
                 .map(|interval| as_basis(&estimate, interval, self.inputs.intervals)),
             estimate,
         };
-        Measured::Estimate(estimate, Sides::Independent, join(&words, &remark))
+        Measured::Estimate(
+            Box::new(estimate),
+            Sides::Independent,
+            join(&words, &remark),
+        )
     }
 }
 

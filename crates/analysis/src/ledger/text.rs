@@ -37,7 +37,7 @@ impl Ledger {
             let claim = format!("**{}** {} *({})*", row.claim, row.sentence, row.bound);
             let run = match row.run.is_empty() {
                 true => String::new(),
-                false => format!("[{}]({runs}/{})", row.run, row.run),
+                false => format!("[{}]({runs}/{}/README.md)", row.run, row.run),
             };
             let fields = [
                 claim,

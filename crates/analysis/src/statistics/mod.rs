@@ -29,12 +29,12 @@ pub use basis::{Basis, Inference, Resolution};
 pub use bootstrap::{Bootstrap, IntervalMethod};
 pub(crate) use bootstrap::{indices, mean_at};
 pub use coverage::{coverage, coverage_text, enough_replicates};
+pub(crate) use distributions::student_t_quantile;
 pub use interval::{Estimate, Interval, LEVEL, Sides};
 pub use multiple::{adjusted, benjamini_yekutieli, simultaneous_level};
 pub use order::{QuantileInterval, least_for_quantile, quantile_interval};
 pub use stopping::Looks;
 pub use student::{Intervals, Scale};
-pub(crate) use distributions::student_t_quantile;
 
 /// The description of one sample.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -9,7 +9,7 @@ use fathometer_analysis::run::{Cell, Mode, Run, RunInfo};
 use fathometer_analysis::statistics::Intervals;
 use fathometer_analysis::study::{StudyData, StudySources};
 use fathometer_lab::data::embedded;
-use fathometer_model::{PathCertificate, ReplicateRecord, Seed, Validity};
+use fathometer_model::{PathCertificate, ReplicateRecord, Validity};
 use fathometer_study::spec::Study;
 
 fn file(name: &str) -> &'static str {
