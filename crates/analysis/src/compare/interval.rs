@@ -73,11 +73,12 @@ impl Moments {
         }
         let mean = samples.iter().sum::<f64>() / n;
         let variance = samples.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        let effective = (n * (1.0 - correlation) / (1.0 + correlation)).max(2.0);
+        let effective = n * (1.0 - correlation) / (1.0 + correlation);
         Some(Moments {
             mean,
             square: variance / effective,
-            freedom: effective - 1.0,
+            // As for batch means: with few blocks, the estimate of the correlation would decide it otherwise.
+            freedom: n - 1.0,
         })
     }
 }
@@ -101,7 +102,7 @@ fn welch(a: Moments, b: Moments, level: f64) -> Option<Interval> {
     })
 }
 
-/// The correlation of neighbouring blocks, 0 to 0.99. The usual estimate is too low by about (1 + 4r) / n for r
+/// The correlation of neighbouring blocks, 0 to 0.9. The usual estimate is too low by about (1 + 4r) / n for r
 /// (Kendall 1954); that is added. A negative one is taken as zero, which makes intervals longer.
 fn correlation(blocks: &[f64]) -> f64 {
     let n = blocks.len() as f64;
@@ -115,5 +116,5 @@ fn correlation(blocks: &[f64]) -> f64 {
         .map(|pair| (pair[0] - mean) * (pair[1] - mean))
         .sum();
     let raw = neighbours / all;
-    (raw + (1.0 + 4.0 * raw.max(0.0)) / n).clamp(0.0, 0.99)
+    (raw + (1.0 + 4.0 * raw.max(0.0)) / n).clamp(0.0, 0.9)
 }
