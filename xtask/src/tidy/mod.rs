@@ -105,8 +105,26 @@ fn read_tree(root: &Path) -> Result<Vec<Source>, String> {
             }
         }
     }
+    tree.extend(published_runs(root));
     tree.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(tree)
+}
+
+/// The pages of published runs, without their texts: documents link to them.
+fn published_runs(root: &Path) -> Vec<Source> {
+    let runs = fs::read_dir(root.join("runs/published"));
+    let names = runs.into_iter().flatten().flatten();
+    names
+        .map(|run| run.path().join("README.md"))
+        .filter(|page| page.is_file())
+        .filter_map(|page| {
+            let path = page.strip_prefix(root).ok()?;
+            Some(Source {
+                path: path.to_string_lossy().into_owned(),
+                text: String::new(),
+            })
+        })
+        .collect()
 }
 
 /// The output of `cargo metadata` for the workspace, as JSON.
