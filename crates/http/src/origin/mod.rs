@@ -10,7 +10,7 @@
 //! - [`conditions`]: entity tags, dates, preconditions
 //! - [`ranges`]: byte ranges and limits on them
 //! - [`encoding`]: choice of a content coding
-//! - [`dress`]: server personas: which response fields, in which order
+//! - [`persona`]: server personas: which response fields, in which order
 //! - [`store`]: resources that the caller looks up when they are requested
 //! - [`companions`]: which files belong to which page, for server push, Early Hints and packages
 //! - [`packages`]: all files of a page in one response
@@ -20,12 +20,12 @@ mod asked;
 pub mod companions;
 pub mod conditions;
 pub mod date;
-pub mod dress;
 pub mod dynamic;
 pub mod encoding;
 mod index;
 mod live;
 pub mod packages;
+pub mod persona;
 pub mod ranges;
 mod render;
 mod status;
@@ -41,10 +41,10 @@ use fathometer_model::{Body, ContentCoding, FileId, Instant, Site};
 
 use companions::{Companion, PageId, Plan, Table};
 use conditions::{Lines, Preconditions, Single, Validators, Verdict};
-use dress::{Dress, DressError, DressField, FieldValue};
 use index::{Index, RepresentationId};
 use live::{Dynamic, DynamicError, Live};
 use packages::{Composed, Packager, Packages, Undecided};
+use persona::{FieldValue, Persona, PersonaError, PersonaField};
 use ranges::{ByteRange, Ranges, Selection};
 use store::{FileHandle, Lookup, Resource, Store, Stored, Work};
 use target::Target;
@@ -57,7 +57,7 @@ pub use status::{Method, Status};
 #[derive(Debug, Clone, Default)]
 pub struct OriginConfig {
     /// The server persona: which response fields it sends.
-    pub dress: Dress,
+    pub persona: Persona,
     /// Time since the Unix epoch at [`Instant::ZERO`], for `Date` and `Expires`.
     pub wall_clock: Duration,
     /// A path that accepts POST and PUT, reads the content and answers 204; for tests of request bodies.
@@ -78,7 +78,7 @@ pub struct OriginConfig {
 pub enum OriginError {
     /// The server persona is invalid.
     #[error("failed to apply the server persona: {0}")]
-    Dress(#[from] DressError),
+    Persona(#[from] PersonaError),
     /// The site is invalid.
     #[error("failed to index the site: {0}")]
     Site(#[from] SiteError),
@@ -92,7 +92,7 @@ pub enum OriginError {
 pub struct Origin {
     index: Index,
     store: Option<Box<dyn Store>>,
-    fields: Vec<DressField>,
+    fields: Vec<PersonaField>,
     /// Nanoseconds from the Unix epoch to [`Instant::ZERO`].
     wall_clock: AtomicU64,
     discard: Option<Box<[u8]>>,
@@ -333,7 +333,7 @@ impl Origin {
         let mut origin = Origin {
             index: Index::new(site)?,
             store,
-            fields: config.dress.complete()?,
+            fields: config.persona.complete()?,
             wall_clock: AtomicU64::new(whole_nanoseconds(config.wall_clock)),
             discard: config.discard.map(|path| path.into_bytes().into()),
             companions: Table::new(config.push, config.early_hints),

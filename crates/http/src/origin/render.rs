@@ -1,7 +1,7 @@
 //! Writing answers: fields in the order of the server persona, content in pieces.
 
 use super::date::DateText;
-use super::dress::{FieldValue, Responses};
+use super::persona::{FieldValue, Responses};
 use super::ranges::ByteRange;
 use super::text::{Decimal, FixedText, hexadecimal};
 use super::{Answer, Content, Described, Origin, Selected, Subject};

@@ -1,4 +1,4 @@
-use super::dress::Responses;
+use super::persona::Responses;
 use super::*;
 use fathometer_model::{ContentCoding, File, Page};
 
@@ -212,7 +212,7 @@ fn dates_follow_the_wall_clock_when_it_is_stepped() {
 #[test]
 fn ranges_are_promised_where_there_is_a_representation() {
     let config = OriginConfig {
-        dress: Dress::verbose(),
+        persona: Persona::verbose(),
         discard: Some("/discard".to_owned()),
         ..OriginConfig::default()
     };
@@ -386,8 +386,8 @@ fn several_ranges_make_a_multipart() {
 }
 
 #[test]
-fn a_dress_decides_what_is_optional_and_nothing_else() {
-    let field = |name: &str, value, on| DressField {
+fn a_persona_decides_what_is_optional_and_nothing_else() {
+    let field = |name: &str, value, on| PersonaField {
         name: name.to_owned(),
         value,
         on,
@@ -397,16 +397,20 @@ fn a_dress_decides_what_is_optional_and_nothing_else() {
         ..Responses::NOT_MODIFIED
     };
     let config = OriginConfig {
-        dress: Dress {
+        persona: Persona {
             name: "test".to_owned(),
             fields: vec![
-                field("content-length", dress::FieldValue::ContentLength, nowhere),
+                field(
+                    "content-length",
+                    persona::FieldValue::ContentLength,
+                    nowhere,
+                ),
                 field(
                     "X",
-                    dress::FieldValue::Static("y".to_owned()),
+                    persona::FieldValue::Static("y".to_owned()),
                     Responses::CONTENT,
                 ),
-                field("etag", dress::FieldValue::ETag, Responses::NOT_MODIFIED),
+                field("etag", persona::FieldValue::ETag, Responses::NOT_MODIFIED),
             ],
         },
         ..OriginConfig::default()

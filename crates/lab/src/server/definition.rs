@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use fathometer_http::driver::{Policy, Protocol};
-use fathometer_http::origin::dress::{Dress, DressField, FieldValue, Responses};
+use fathometer_http::origin::persona::{FieldValue, Persona, PersonaField, Responses};
 use fathometer_model::quantity::TimeSpan;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
@@ -59,7 +59,7 @@ pub struct Embedded {
     #[serde(default)]
     pub connection_time_ms: BTreeMap<String, f64>,
     /// The response fields, in order.
-    pub dress: Vec<Field>,
+    pub fields: Vec<Field>,
 }
 
 /// When responses are sent from the output buffer; a full buffer is always sent.
@@ -572,7 +572,7 @@ fn overlay(below: &mut toml::Table, above: toml::Table) {
 impl Embedded {
     /// Adds an Alt-Svc field to every response that announces HTTP/3 on a port of the same host (RFC 7838).
     pub fn announce_http3(&mut self, port: u16) {
-        self.dress.push(Field {
+        self.fields.push(Field {
             name: "Alt-Svc".to_owned(),
             value: Some(format!("h3=\":{port}\"; ma=86400")),
             from: None,
@@ -595,13 +595,13 @@ impl Embedded {
     }
 
     /// Its response fields in the form that the origin uses.
-    pub fn dress(&self, name: &str) -> Result<Dress, DefinitionError> {
+    pub fn persona(&self, name: &str) -> Result<Persona, DefinitionError> {
         let nonsense = |reason: String| DefinitionError::Nonsense {
             file: format!("the definition of the server {name}"),
             reason,
         };
         let fields = self
-            .dress
+            .fields
             .iter()
             .map(|field| {
                 let value = match (&field.value, field.from) {
@@ -631,7 +631,7 @@ impl Embedded {
                         )));
                     }
                 };
-                Ok(DressField {
+                Ok(PersonaField {
                     name: field.name.clone(),
                     value,
                     on: match field.on {
@@ -643,7 +643,7 @@ impl Embedded {
                 })
             })
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(Dress {
+        Ok(Persona {
             name: name.to_owned(),
             fields,
         })
@@ -655,13 +655,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_embedded_definition_reads_and_its_dress_can_be_worn() {
+    fn every_embedded_definition_is_valid_and_so_is_its_persona() {
         for name in data::names("servers") {
             let definition = Definition::load(name).unwrap();
             assert_eq!(definition.name, name);
             if let Some(embedded) = &definition.embedded {
-                let dress = embedded.dress(name).unwrap();
-                assert_eq!(dress.fields.len(), embedded.dress.len());
+                let persona = embedded.persona(name).unwrap();
+                assert_eq!(persona.fields.len(), embedded.fields.len());
             }
             if let Some(program) = &definition.program {
                 assert!(definition.template(program).is_ok(), "{name}");

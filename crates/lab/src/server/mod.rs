@@ -387,7 +387,7 @@ pub fn origin_of(
     clock: Clock,
 ) -> Result<Arc<Origin>, ServerError> {
     let config = OriginConfig {
-        dress: embedded.dress(name)?,
+        persona: embedded.persona(name)?,
         wall_clock: clock.realtime_of(Instant::ZERO),
         push: content.push.clone(),
         early_hints: content.early_hints.clone(),
@@ -562,7 +562,7 @@ mod tests {
 
     /// From tables 8 and 9 with requests of 169 and 204 bytes, as stated in the definitions.
     #[test]
-    fn dressed_origins_have_the_head_sizes_of_the_paper() {
+    fn personas_have_the_head_sizes_of_the_paper() {
         for (name, ok, not_modified) in [
             ("embedded-jigsaw", 282.0, 204.0),
             ("embedded-apache", 216.0, 118.0),

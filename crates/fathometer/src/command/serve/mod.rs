@@ -79,7 +79,7 @@ pub struct ServeArguments {
     drain: Duration,
     /// Server persona to imitate: embedded, embedded-jigsaw or embedded-apache
     #[arg(long = "as", default_value = "embedded", value_name = "SERVER")]
-    dress: String,
+    persona: String,
     /// Close a connection after N requests
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_requests: Option<u32>,
@@ -117,7 +117,7 @@ pub struct ServeArguments {
 /// Serves until SIGINT or SIGTERM, then completes the responses in flight. A second signal ends the program at
 /// once. SIGHUP has the same effect, unless the log is a file: then it reopens that file.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
-    let definition = Definition::load(&arguments.dress)?;
+    let definition = Definition::load(&arguments.persona)?;
     let Some(embedded) = &definition.embedded else {
         return Err(format!(
             "{} is a separate program, not a persona of this origin: see `fathometer list`",
@@ -250,15 +250,15 @@ fn origins(
     addresses: &[SocketAddr],
     clock: Clock,
 ) -> Result<(String, Vec<Arc<Origin>>), Failure> {
-    let dress = embedded.dress(name)?;
-    let dress = arguments.protocols.dressed(dress, addresses);
+    let persona = embedded.persona(name)?;
+    let persona = arguments.protocols.extended(persona, addresses);
     let (push, early_hints) = arguments.protocols.plans()?;
     let has_limits = arguments.keep_alive.is_some() || arguments.max_requests.is_some();
     let config = OriginConfig {
         // If limits were set, announce them to the clients.
-        dress: match has_limits {
-            true => dress.telling_keep_alive(),
-            false => dress,
+        persona: match has_limits {
+            true => persona.telling_keep_alive(),
+            false => persona,
         },
         wall_clock: clock.realtime_of(Instant::ZERO),
         discard: None,

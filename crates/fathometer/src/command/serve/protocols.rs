@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args;
 use fathometer_http::origin::companions::Plan;
-use fathometer_http::origin::dress::{Dress, DressField, FieldValue, Responses};
+use fathometer_http::origin::persona::{FieldValue, Persona, PersonaField, Responses};
 use fathometer_http::{h1, h2};
 use fathometer_model::Instant;
 use fathometer_sys::Clock;
@@ -171,19 +171,19 @@ impl ProtocolArguments {
     }
 
     /// Adds the fields of these arguments to a server persona.
-    pub fn dressed(&self, mut dress: Dress, addresses: &[SocketAddr]) -> Dress {
+    pub fn extended(&self, mut persona: Persona, addresses: &[SocketAddr]) -> Persona {
         let http3 = addresses
             .first()
             .filter(|_| self.speaks(Generation::HTTP3))
             .map(|address| format!("h3=\":{}\"; ma=3600", address.port()));
         if let Some(value) = self.alt_svc.as_ref().or(http3.as_ref()) {
-            dress.fields.push(DressField {
+            persona.fields.push(PersonaField {
                 name: "Alt-Svc".to_owned(),
                 value: FieldValue::Static(value.clone()),
                 on: Responses::ALL,
             });
         }
-        dress
+        persona
     }
 
     /// Builds the settings that all connections share, based on the configuration of HTTP/1.

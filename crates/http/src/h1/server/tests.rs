@@ -4,7 +4,7 @@ use fathometer_model::{File, FileId, Page, Site};
 use proptest::prelude::*;
 
 use super::*;
-use crate::origin::dress::Dress;
+use crate::origin::persona::Persona;
 use crate::origin::{Method, OriginConfig};
 
 /// A server connection and its output.
@@ -19,14 +19,14 @@ pub(super) struct Host {
 
 impl Host {
     pub fn new(config: ServerConfig) -> Host {
-        Host::with_dress(config, Dress::minimal())
+        Host::with_persona(config, Persona::minimal())
     }
 
-    pub fn with_dress(mut config: ServerConfig, dress: Dress) -> Host {
+    pub fn with_persona(mut config: ServerConfig, persona: Persona) -> Host {
         config.events = true;
         let config = Arc::new(config);
         let origin = OriginConfig {
-            dress,
+            persona,
             wall_clock: Duration::from_secs(784_111_777),
             discard: Some("/discard".to_owned()),
             ..OriginConfig::default()
@@ -445,7 +445,7 @@ fn an_old_client_is_told_how_long_it_may_stay() {
         max_requests_per_connection: Some(3),
         ..ServerConfig::default()
     };
-    let mut host = Host::with_dress(config, Dress::verbose());
+    let mut host = Host::with_persona(config, Persona::verbose());
     for _ in 0..3 {
         host.send("GET /a HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n");
     }
@@ -457,14 +457,14 @@ fn an_old_client_is_told_how_long_it_may_stay() {
 }
 
 #[test]
-fn whoever_asks_in_http_1_1_is_told_too_where_the_dress_tells() {
-    let told = |dress: Dress, field: &str| {
+fn whoever_asks_in_http_1_1_is_sent_too_where_the_persona_sends_it() {
+    let sent = |persona: Persona, field: &str| {
         let mut config = ServerConfig {
             max_requests_per_connection: Some(2),
             ..ServerConfig::default()
         };
         config.limits.keep_alive = Duration::from_secs(5);
-        let mut host = Host::with_dress(config, dress);
+        let mut host = Host::with_persona(config, persona);
         for _ in 0..2 {
             host.send(format!("GET /a HTTP/1.1\r\nHost: h\r\n{field}\r\n"));
         }
@@ -473,12 +473,12 @@ fn whoever_asks_in_http_1_1_is_told_too_where_the_dress_tells() {
         output.contains("Connection: Keep-Alive\r\nKeep-Alive: timeout=5, max=1\r\n")
     };
     let asks = "Connection: keep-alive\r\n";
-    let telling = Dress::verbose().telling_keep_alive();
-    assert!(told(telling.clone(), asks));
-    assert!(!told(telling, ""));
-    assert!(!told(Dress::minimal(), asks));
-    let dress = Dress::minimal().telling_keep_alive();
-    assert_eq!(dress.clone().telling_keep_alive(), dress);
+    let telling = Persona::verbose().telling_keep_alive();
+    assert!(sent(telling.clone(), asks));
+    assert!(!sent(telling, ""));
+    assert!(!sent(Persona::minimal(), asks));
+    let persona = Persona::minimal().telling_keep_alive();
+    assert_eq!(persona.clone().telling_keep_alive(), persona);
 }
 
 /// Pieces of request streams, right and wrong.

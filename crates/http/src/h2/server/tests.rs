@@ -9,7 +9,7 @@ use crate::h2::frame::write::Carrier;
 use crate::h2::frame::{Frame, FrameType, Header, Reader, flags};
 use crate::hpack::{Encoder, Indexing};
 use crate::origin::OriginConfig;
-use crate::origin::dress::Dress;
+use crate::origin::persona::Persona;
 
 /// A frame in the form that tests compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(super) fn site() -> Arc<Site> {
 
 pub(super) fn origin() -> OriginConfig {
     OriginConfig {
-        dress: Dress::minimal(),
+        persona: Persona::minimal(),
         wall_clock: Duration::from_secs(784_111_777),
         discard: Some("/discard".to_owned()),
         ..OriginConfig::default()

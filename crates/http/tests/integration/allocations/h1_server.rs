@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fathometer_http::h1::server::{Coalesce, Connection, ServerConfig};
-use fathometer_http::origin::dress::Dress;
 use fathometer_http::origin::packages::{Making, Packages};
+use fathometer_http::origin::persona::Persona;
 use fathometer_http::origin::{Origin, OriginConfig};
 use fathometer_model::{Bytes, ContentCoding, File, Instant, Site};
 
 use crate::heap::allocations;
 
-fn origin(dress: Dress) -> Arc<Origin> {
+fn origin(persona: Persona) -> Arc<Origin> {
     let site = Site {
         name: "test".to_owned(),
         files: vec![File {
@@ -25,7 +25,7 @@ fn origin(dress: Dress) -> Arc<Origin> {
         pages: Vec::new(),
     };
     let config = OriginConfig {
-        dress,
+        persona,
         wall_clock: Duration::from_secs(784_111_777),
         discard: Some("/discard".to_owned()),
         // Requests without a package must not pay for package support.
@@ -35,7 +35,7 @@ fn origin(dress: Dress) -> Arc<Origin> {
         },
         ..OriginConfig::default()
     };
-    Arc::new(Origin::new(Arc::new(site), config).expect("a sound site and dress"))
+    Arc::new(Origin::new(Arc::new(site), config).expect("a sound site and persona"))
 }
 
 /// Sends all requests in pieces and takes all responses; returns the number of bytes taken.
@@ -84,8 +84,8 @@ fn a_warm_server_connection_exchanges_without_allocating() {
         ),
     ]
     .concat();
-    for dress in [Dress::minimal(), Dress::verbose()] {
-        let origin = origin(dress);
+    for persona in [Persona::minimal(), Persona::verbose()] {
+        let origin = origin(persona);
         for coalesce in [Coalesce::EachResponse, Coalesce::UntilInputDrained] {
             for piece in [1, 61, requests.len()] {
                 let config = Arc::new(ServerConfig {

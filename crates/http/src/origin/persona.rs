@@ -9,16 +9,16 @@ use crate::message::fields;
 
 /// A server persona: the fields of its responses, in the order they are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dress {
+pub struct Persona {
     /// Its name.
     pub name: String,
     /// Its fields. Computed fields that a response needs and that are not listed here come last.
-    pub fields: Vec<DressField>,
+    pub fields: Vec<PersonaField>,
 }
 
 /// One field of a server persona.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DressField {
+pub struct PersonaField {
     /// Its name as it is sent.
     pub name: String,
     /// Where its value comes from.
@@ -28,7 +28,7 @@ pub struct DressField {
     pub on: Responses,
 }
 
-impl DressField {
+impl PersonaField {
     /// Whether it announces range requests. It is omitted where ranges are not possible: for content that is
     /// generated while it is sent, and for answers without a representation.
     pub(super) fn promises_ranges(&self) -> bool {
@@ -146,7 +146,7 @@ const FORBIDDEN: [&str; 2] = ["Transfer-Encoding", "Trailer"];
 
 /// Why a persona is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DressError {
+pub enum PersonaError {
     /// An invalid field name.
     #[error("{name:?} is not a field name")]
     BadName {
@@ -176,14 +176,14 @@ pub enum DressError {
     },
 }
 
-impl Dress {
+impl Persona {
     /// This persona, which also tells clients that ask for keep-alive how long and for how many requests a
     /// connection is kept.
     #[must_use]
-    pub fn telling_keep_alive(mut self) -> Dress {
+    pub fn telling_keep_alive(mut self) -> Persona {
         let value = FieldValue::KeepAlive;
         if !self.fields.iter().any(|field| field.value == value) {
-            self.fields.push(DressField {
+            self.fields.push(PersonaField {
                 name: "Keep-Alive".to_owned(),
                 value,
                 on: Responses::ALL,
@@ -193,9 +193,9 @@ impl Dress {
     }
 
     /// A modern minimum: only fields that a client can use.
-    pub fn minimal() -> Dress {
+    pub fn minimal() -> Persona {
         use FieldValue::*;
-        dress(
+        persona(
             "minimal",
             &[
                 ("Date", Date, Responses::ALL),
@@ -209,9 +209,9 @@ impl Dress {
     }
 
     /// The longest heads: a persona with every kind of field.
-    pub fn verbose() -> Dress {
+    pub fn verbose() -> Persona {
         use FieldValue::*;
-        dress(
+        persona(
             "verbose",
             &[
                 ("Date", Date, Responses::ALL),
@@ -234,16 +234,16 @@ impl Dress {
     }
 
     /// Checks the persona and adds the required fields that it does not list.
-    pub(super) fn complete(mut self) -> Result<Vec<DressField>, DressError> {
+    pub(super) fn complete(mut self) -> Result<Vec<PersonaField>, PersonaError> {
         for (place, field) in self.fields.iter().enumerate() {
             let name = field.name.clone();
             if !fields::is_token(name.as_bytes()) {
-                return Err(DressError::BadName { name });
+                return Err(PersonaError::BadName { name });
             }
             if let FieldValue::Static(value) = &field.value {
                 let value = value.clone();
                 if !fields::is_value(value.as_bytes()) {
-                    return Err(DressError::BadValue { name, value });
+                    return Err(PersonaError::BadValue { name, value });
                 }
             }
             let misnamed = REQUIRED.iter().any(|(required, value)| {
@@ -254,19 +254,19 @@ impl Dress {
                     .iter()
                     .any(|other| other.eq_ignore_ascii_case(&name))
             {
-                return Err(DressError::Misnamed { name });
+                return Err(PersonaError::Misnamed { name });
             }
             let twice = self.fields[..place].iter().any(|earlier| {
                 earlier.name.eq_ignore_ascii_case(&name)
                     || earlier.value == field.value && !field.value.is_static()
             });
             if twice {
-                return Err(DressError::Repeated { name });
+                return Err(PersonaError::Repeated { name });
             }
         }
         for (name, value) in REQUIRED {
             if !self.fields.iter().any(|field| field.value == value) {
-                self.fields.push(DressField {
+                self.fields.push(PersonaField {
                     name: name.to_owned(),
                     value,
                     on: Responses::ALL,
@@ -277,9 +277,9 @@ impl Dress {
     }
 }
 
-impl Default for Dress {
-    fn default() -> Dress {
-        Dress::minimal()
+impl Default for Persona {
+    fn default() -> Persona {
+        Persona::minimal()
     }
 }
 
@@ -287,12 +287,12 @@ fn fixed(text: &str) -> FieldValue {
     FieldValue::Static(text.to_owned())
 }
 
-fn dress(name: &str, fields: &[(&str, FieldValue, Responses)]) -> Dress {
-    Dress {
+fn persona(name: &str, fields: &[(&str, FieldValue, Responses)]) -> Persona {
+    Persona {
         name: name.to_owned(),
         fields: fields
             .iter()
-            .map(|(name, value, on)| DressField {
+            .map(|(name, value, on)| PersonaField {
                 name: (*name).to_owned(),
                 value: value.clone(),
                 on: *on,
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn required_fields_are_added_once() {
-        let fields = Dress::verbose().complete().unwrap();
+        let fields = Persona::verbose().complete().unwrap();
         for (_, value) in REQUIRED {
             let count = fields.iter().filter(|field| field.value == value).count();
             assert_eq!(count, 1, "{value:?}");
@@ -315,9 +315,9 @@ mod tests {
     }
 
     #[test]
-    fn a_dress_cannot_split_or_contradict_a_message() {
+    fn a_persona_cannot_split_or_contradict_a_message() {
         let with = |name: &str, value: FieldValue| {
-            dress(
+            persona(
                 "test",
                 &[
                     ("Date", FieldValue::Date, Responses::ALL),
@@ -330,11 +330,11 @@ mod tests {
         let name = |name: &str| name.to_owned();
         assert_eq!(
             with("A b", fixed("c")),
-            DressError::BadName { name: name("A b") }
+            PersonaError::BadName { name: name("A b") }
         );
         assert_eq!(
             with("A", fixed("b\r\nC: d")),
-            DressError::BadValue {
+            PersonaError::BadValue {
                 name: name("A"),
                 value: name("b\r\nC: d")
             }
@@ -347,16 +347,16 @@ mod tests {
         ] {
             assert_eq!(
                 with(wrong, value),
-                DressError::Misnamed { name: name(wrong) }
+                PersonaError::Misnamed { name: name(wrong) }
             );
         }
         assert_eq!(
             with("date", fixed("never")),
-            DressError::Repeated { name: name("date") }
+            PersonaError::Repeated { name: name("date") }
         );
         assert_eq!(
             with("Now", FieldValue::Date),
-            DressError::Repeated { name: name("Now") }
+            PersonaError::Repeated { name: name("Now") }
         );
     }
 }
