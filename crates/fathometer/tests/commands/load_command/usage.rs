@@ -204,7 +204,7 @@ fn what_is_read_and_written_is_told_with_its_place() {
         2,
         "--save",
         &[
-            ("figures.html", &["figures.html", ".parquet"]),
+            ("figures.xml", &["figures.xml", ".parquet"]),
             ("figures", &["figures", ".json"]),
         ],
     );
@@ -339,5 +339,5 @@ fn a_folder_that_cannot_be_served_is_told() {
     std::io::BufRead::read_line(&mut stderr, &mut said).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(said.contains(name) && said.contains("nothing"), "{said}");
+    assert!(said.contains(name) && said.contains("is empty"), "{said}");
 }

@@ -83,7 +83,7 @@ fn a_package_that_expands_beyond_bounds_is_left_at_them() {
     for (n, (options, told)) in bounds.into_iter().enumerate() {
         let out = format!("out{n}");
         let unpacked = place.run(&[&["unpack", "x.objp", &out], options].concat());
-        unpacked.failed(&[told, "a.css is left out", "whole before that: 0 files"]);
+        unpacked.failed(&[told, "a.css and all files after it are left out", "whole before that: 0 files"]);
         assert!(place.tree(&out).is_empty());
     }
     place
@@ -320,7 +320,7 @@ fn two_files_for_one_place_are_refused_with_force_as_without() {
                 &[("b", b"b"), ("a%41", b"one"), ("aA", b"two")],
             ),
             "aA",
-            "\"aA\" is left out",
+            "\"aA\" and all files after it are left out",
         ),
         (
             package(
@@ -328,9 +328,9 @@ fn two_files_for_one_place_are_refused_with_force_as_without() {
                 &[("b", b"b"), ("x/y", b"one"), ("x/%79", b"two")],
             ),
             "x/y",
-            "\"x/%79\" is left out",
+            "\"x/%79\" and all files after it are left out",
         ),
-        (coded("a", b"one"), "a.gz", "\"a.gz\" is left out"),
+        (coded("a", b"one"), "a.gz", "\"a.gz\" and all files after it are left out"),
     ] {
         place.write("x.objp", package);
         for force in [&[][..], &["--force"]] {
