@@ -238,7 +238,7 @@ mod tests {
             "{taken:?}"
         );
         let busy = examined(|_, generator| generator.workers[0].busy = 0.97);
-        assert!(busy[0].contains("97 %") && busy[0].contains("generator's"));
+        assert!(busy[0].contains("97 %") && busy[0].contains("of the generator"));
         let ports = examined(|_, generator| generator.ports_exhausted = 7);
         assert!(ports[0].starts_with("7 connections"));
         let limits = examined(|window, _| {

@@ -677,7 +677,7 @@ mod tests {
         assert!(httpd.can("policy", "anything"));
         assert_eq!(
             httpd.inability("close", "full").as_deref(),
-            Some("close can be half and not full")
+            Some("close can be half, not full")
         );
     }
 

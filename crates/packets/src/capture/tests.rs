@@ -286,7 +286,7 @@ fn what_is_no_capture_is_refused_with_its_beginning() {
     assert!(error(b"GET / HTTP/1.0").contains("47 45 54 20"));
     assert!(error(&[0x1f, 0x8b, 8, 0]).contains("compressed file is truncated"));
     assert!(error(b"\xfd7zXZ\0").contains("xz"));
-    assert!(error(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0]).contains("octet 6"));
+    assert!(error(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0]).contains("byte 6"));
     assert!(
         error(&[[0xd4, 0xc3, 0xb2, 0xa1, 9, 0].as_slice(), &[0; 18]].concat())
             .contains("version 9")

@@ -150,8 +150,8 @@ fn odd_lines_are_skipped_and_counted_by_reason() {
             ),
             ("an unknown log format", 1),
             ("no request (\"-\")", 2),
-            ("not an HTTP request line", 1),
             ("no status", 1),
+            ("not an HTTP request line", 1),
         ]
     );
     assert_eq!(workload.plan.targets.len(), 1);
