@@ -2,7 +2,7 @@
 //!
 //! The file contains everything it needs, and its content security policy forbids anything else. The only links
 //! out of it go to the run's files, which are in the same folder. It is complete without JavaScript: every chart is a
-//! static SVG. The script in it ([`live`]) replaces charts by ones that zoom and show values.
+//! static SVG. The script in it (`live`) replaces charts by ones that zoom and show values.
 
 mod answer;
 mod cells;
