@@ -1,7 +1,7 @@
 //! The server side of one HTTP/3 connection, without I/O and without QUIC (RFC 9114).
 //!
 //! [`Connection`] reads bytes of streams and returns bytes of streams. It parses requests as they arrive, gets
-//! each answer from the [`Origin`](crate::origin::Origin), and sends responses in the order of the client's
+//! each answer from the [`Origin`], and sends responses in the order of the client's
 //! priorities (RFC 9218). Responses go by urgency; those of equal urgency go one after another, or by turns if
 //! they are incremental. Content is not copied: `transmit` offers it in place, one stream at a time and as many
 //! bytes as the transport requests. [`crate::h3`] describes how a host drives the machine. Particular to this
