@@ -83,7 +83,11 @@ fn a_package_that_expands_beyond_bounds_is_left_at_them() {
     for (n, (options, told)) in bounds.into_iter().enumerate() {
         let out = format!("out{n}");
         let unpacked = place.run(&[&["unpack", "x.objp", &out], options].concat());
-        unpacked.failed(&[told, "a.css and all files after it are left out", "whole before that: 0 files"]);
+        unpacked.failed(&[
+            told,
+            "a.css and all files after it are left out",
+            "whole before that: 0 files",
+        ]);
         assert!(place.tree(&out).is_empty());
     }
     place
@@ -330,7 +334,11 @@ fn two_files_for_one_place_are_refused_with_force_as_without() {
             "x/y",
             "\"x/%79\" and all files after it are left out",
         ),
-        (coded("a", b"one"), "a.gz", "\"a.gz\" and all files after it are left out"),
+        (
+            coded("a", b"one"),
+            "a.gz",
+            "\"a.gz\" and all files after it are left out",
+        ),
     ] {
         place.write("x.objp", package);
         for force in [&[][..], &["--force"]] {
