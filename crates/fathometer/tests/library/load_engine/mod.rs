@@ -464,10 +464,13 @@ fn a_server_that_refuses_is_counted_and_not_stormed() {
     adds_up(&result);
     let counts = &result.measured.counts;
     let refused = counts.failures[&Failure::Refused];
-    // An exchange belongs to the window of its plan, and a connection's failure to that of its instant: at the edges
-    // they differ by at most an exchange of each user.
+    // An exchange belongs to the window of its plan, a refused connection to that of its instant: the last attempt of
+    // each user may be refused after the window.
     let connects = counts.connect_failures[&Failure::Refused];
-    assert!(connects.abs_diff(refused) <= 4, "{connects} {refused}");
+    assert!(
+        connects <= refused && refused <= connects + 4,
+        "{connects} {refused}"
+    );
     // At most one attempt every 10 ms for each user.
     assert!((4..=4 * 31).contains(&refused), "{refused}");
     assert_eq!(counts.sent, 0);
