@@ -14,43 +14,40 @@ use super::sample;
 /// If set, the schema is written instead of compared.
 const UPDATE: &str = "FATHOMETER_UPDATE_SCHEMA";
 
-#[test]
-fn the_published_schema_is_that_of_the_types() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/load.schema.json");
-    let schema = Summary::schema();
+/// Compares a published schema with that of the types.
+fn assert_published(name: &str, schema: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs")
+        .join(name);
     if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(&path, &schema).unwrap();
+        std::fs::write(&path, schema).unwrap();
     }
     let published = std::fs::read_to_string(&path).unwrap_or_default();
     // The order of members depends on features that other crates enable in the library.
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     assert!(
-        value(&published) == value(&schema),
-        "docs/load.schema.json is not the types': write it again with {UPDATE}=1 cargo test -p \
-         fathometer-analysis --test integration load::schema"
+        value(&published) == value(schema),
+        "docs/{name} is not the types': write it again with {UPDATE}=1 cargo test -p fathometer-analysis --test \
+         integration load::schema"
     );
 }
 
 #[test]
-fn the_published_schema_of_a_comparison_is_that_of_the_types() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compare.schema.json");
-    let schema = Comparison::schema();
-    if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(&path, &schema).unwrap();
-    }
-    let published = std::fs::read_to_string(&path).unwrap_or_default();
-    let value = |text: &str| serde_json::from_str::<Value>(text).ok();
-    assert!(
-        value(&published) == value(&schema),
-        "write it again with {UPDATE}=1"
-    );
+fn the_published_schemas_are_those_of_the_types() {
+    assert_published("load.schema.json", &Summary::schema());
+    assert_published("compare.schema.json", &Comparison::schema());
+}
+
+#[test]
+fn a_comparison_keeps_the_schema() {
     let side = compare::of_load("a", &Summary::of(&sample::stalled()));
     let mut comparison = Comparison::of(&side, &side, Design::Separate, 0.03);
     let gate: Gate = "p99<+5%,errors<=+0".parse().unwrap();
     comparison.gate = gate.judge(&comparison);
     let value: Value = serde_json::from_str(&comparison.to_json()).unwrap();
     assert!(value["changes"].as_array().unwrap().len() > 4);
-    judge(&serde_json::from_str(&schema).unwrap(), &value).unwrap();
+    let schema = serde_json::from_str(&Comparison::schema()).unwrap();
+    judge(&schema, &value).unwrap();
 }
 
 #[test]
