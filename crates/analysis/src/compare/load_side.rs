@@ -201,16 +201,9 @@ fn costs(summary: &Summary) -> Vec<Metric> {
 }
 
 fn metric(name: &str, unit: &'static str, better: Better, samples: Vec<f64>) -> Metric {
-    Metric {
-        name: name.to_owned(),
-        unit,
-        better,
-        scale: Scale::Ratio,
-        samples,
-        is_series: false,
-        resolution: 0.0,
-        no_interval: "one figure per result: compare folders of several results, or use load --against",
-    }
+    const WHY: &str =
+        "one figure per result: compare folders of several results, or use load --against";
+    Metric::ratio(name, unit, better, samples, WHY)
 }
 
 /// The whole intervals of the timeline within the measured window.

@@ -43,6 +43,28 @@ pub struct Metric {
     pub no_interval: &'static str,
 }
 
+impl Metric {
+    /// A metric whose change is a ratio, and whose samples are independent.
+    pub fn ratio(
+        name: &str,
+        unit: &'static str,
+        better: Better,
+        samples: Vec<f64>,
+        no_interval: &'static str,
+    ) -> Metric {
+        Metric {
+            name: name.to_owned(),
+            unit,
+            better,
+            scale: Scale::Ratio,
+            samples,
+            is_series: false,
+            resolution: 0.0,
+            no_interval,
+        }
+    }
+}
+
 /// Which direction of a metric is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {

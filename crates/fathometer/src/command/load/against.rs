@@ -186,14 +186,6 @@ fn metrics(pairs: &[[Vec<Slice>; 2]], side: usize) -> Vec<Metric> {
 }
 
 fn metric(name: &str, unit: &'static str, better: Better, samples: Vec<f64>) -> Metric {
-    Metric {
-        name: name.to_owned(),
-        unit,
-        better,
-        scale: Scale::Ratio,
-        samples,
-        is_series: false,
-        resolution: 0.0,
-        no_interval: "fewer than two valid rounds",
-    }
+    const WHY: &str = "fewer than two valid rounds";
+    Metric::ratio(name, unit, better, samples, WHY)
 }
