@@ -3,7 +3,7 @@
 use fathometer_model::Bytes;
 
 use super::lines::line;
-use super::quantity::{count, counted, octets, percent, time};
+use super::quantity::{bytes, count, counted, percent, time};
 use super::{Handshakes, Window};
 
 /// The lines of the screen; empty when there was neither TLS nor HTTP/2 nor QUIC.
@@ -48,8 +48,8 @@ fn handshakes(handshakes: &Handshakes) -> String {
         counted(all, "handshake"),
         kinds.join(", "),
         agreed.join("; "),
-        octets(handshakes.sent.as_f64() / all as f64),
-        octets(handshakes.received.as_f64() / all as f64),
+        bytes(handshakes.sent.as_f64() / all as f64),
+        bytes(handshakes.received.as_f64() / all as f64),
         time(handshakes.cpu.div_f64(all as f64)),
     )
 }
@@ -96,7 +96,7 @@ fn datagrams(window: &Window) -> String {
 }
 
 fn mean(sum: Bytes, times: u64) -> String {
-    octets(sum.as_f64() / times.max(1) as f64)
+    bytes(sum.as_f64() / times.max(1) as f64)
 }
 
 /// The savings by compression of heads.

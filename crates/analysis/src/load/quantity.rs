@@ -47,8 +47,8 @@ pub(super) fn counted(number: u64, noun: &str) -> String {
 }
 
 /// `12.3 MB`, in powers of 1000; below a kilobyte exact.
-pub(super) fn octets(octets: f64) -> String {
-    let (value, unit) = match octets {
+pub(super) fn bytes(bytes: f64) -> String {
+    let (value, unit) = match bytes {
         small if small < 999.5 => (small, "B"),
         middle if middle < 999.5e3 => (middle / 1e3, "kB"),
         middle if middle < 999.5e6 => (middle / 1e6, "MB"),
@@ -90,8 +90,8 @@ mod tests {
         assert_eq!(three_digits(-12_345.6), "-12 346");
         assert_eq!(counted(1, "page"), "1 page");
         assert_eq!(counted(0, "page"), "0 pages");
-        assert_eq!(octets(999.0), "999 B");
-        assert_eq!(octets(999_600.0), "1.00 MB");
+        assert_eq!(bytes(999.0), "999 B");
+        assert_eq!(bytes(999_600.0), "1.00 MB");
         assert_eq!(percent(0.0), "0 %");
         assert_eq!(percent(0.000_012_34), "0.0012 %");
         assert_eq!(percent(0.000_001), "1.00e-4 %");

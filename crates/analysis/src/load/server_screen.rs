@@ -2,7 +2,7 @@
 
 use super::LoadResult;
 use super::lines::{HEAD, WIDTH, line};
-use super::quantity::{count, counted, octets, percent, seconds, three_digits};
+use super::quantity::{bytes, count, counted, percent, seconds, three_digits};
 use super::server::{MachineProbes, NetworkProbes, ProgramProbes, ServerProbes};
 use super::signals::{seconds_an_exchange, suspicions};
 use crate::text::hanging;
@@ -65,9 +65,9 @@ impl Scale {
     }
 
     /// `1.2 MB/s`
-    fn octets(&self, number: Option<u64>) -> String {
+    fn bytes(&self, number: Option<u64>) -> String {
         number.map_or(NOT_AVAILABLE.to_owned(), |number| {
-            format!("{}/s", octets(self.per_second(number as f64)))
+            format!("{}/s", bytes(self.per_second(number as f64)))
         })
     }
 }
@@ -104,18 +104,18 @@ fn of_program(program: &ProgramProbes, scale: &Scale) -> String {
             .map_or(NOT_AVAILABLE.to_owned(), percent)
     ));
     let mut text = line("server", &facts.join("; "));
-    let bytes = |number: Option<u64>| {
-        number.map_or(NOT_AVAILABLE.to_owned(), |number| octets(number as f64))
+    let bytes_or_not = |number: Option<u64>| {
+        number.map_or(NOT_AVAILABLE.to_owned(), |number| bytes(number as f64))
     };
     text.push_str(&line(
         "  memory",
         &format!(
             "RSS {}, PSS {}; {}; read from disks {}, written {}; descriptors {}",
-            octets(program.resident_bytes as f64),
-            bytes(program.proportional_bytes),
+            bytes(program.resident_bytes as f64),
+            bytes_or_not(program.proportional_bytes),
             counted(program.major_faults, "major fault"),
-            bytes(program.read_bytes),
-            bytes(program.written_bytes),
+            bytes_or_not(program.read_bytes),
+            bytes_or_not(program.written_bytes),
             program.descriptors.map_or(NOT_AVAILABLE.to_owned(), count),
         ),
     ));
@@ -133,8 +133,8 @@ fn of_program(program: &ProgramProbes, scale: &Scale) -> String {
 fn of_machine(machine: &MachineProbes, scale: &Scale) -> String {
     let share = |share: Option<f64>| share.map_or(NOT_AVAILABLE.to_owned(), percent);
     let number = |number: Option<u64>| number.map_or(NOT_AVAILABLE.to_owned(), count);
-    let bytes = |number: Option<u64>| {
-        number.map_or(NOT_AVAILABLE.to_owned(), |number| octets(number as f64))
+    let bytes_or_not = |number: Option<u64>| {
+        number.map_or(NOT_AVAILABLE.to_owned(), |number| bytes(number as f64))
     };
     let processors = machine
         .processors
@@ -156,10 +156,10 @@ fn of_machine(machine: &MachineProbes, scale: &Scale) -> String {
             "  memory",
             format!(
                 "page cache {}, to be had {}; paged in {}, out {}; major faults {}, pages read again {}",
-                bytes(machine.page_cache_bytes),
-                bytes(machine.available_bytes),
-                scale.octets(machine.paged_in_bytes),
-                scale.octets(machine.paged_out_bytes),
+                bytes_or_not(machine.page_cache_bytes),
+                bytes_or_not(machine.available_bytes),
+                scale.bytes(machine.paged_in_bytes),
+                scale.bytes(machine.paged_out_bytes),
                 number(machine.major_faults),
                 number(machine.refaults),
             ),
@@ -170,9 +170,9 @@ fn of_machine(machine: &MachineProbes, scale: &Scale) -> String {
                 Some(reads) => format!(
                     "{} of {}, {} writes of {}, busiest disk {}",
                     counted(reads, "read"),
-                    bytes(machine.disk_read_bytes),
+                    bytes_or_not(machine.disk_read_bytes),
                     number(machine.disk_writes),
-                    bytes(machine.disk_written_bytes),
+                    bytes_or_not(machine.disk_written_bytes),
                     share(machine.disk_busy_share),
                 ),
                 None => NOT_AVAILABLE.to_owned(),

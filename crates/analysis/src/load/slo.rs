@@ -166,7 +166,7 @@ impl Verdict {
             Unit::Ms => quantity::seconds(measured / 1e3),
             Unit::Share => quantity::percent(measured),
             Unit::PerS => format!("{}/s", quantity::three_digits(measured)),
-            Unit::BytesPerS => format!("{}/s", quantity::octets(measured)),
+            Unit::BytesPerS => format!("{}/s", quantity::bytes(measured)),
         }
     }
 }

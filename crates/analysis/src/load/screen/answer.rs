@@ -1,7 +1,7 @@
 //! The first four lines: rate, latency, errors, validity with the bound that was hit.
 
 use super::super::lines::{HEAD, WIDTH, line};
-use super::super::quantity::{count, counted, octets, percent, three_digits, time};
+use super::super::quantity::{bytes, count, counted, percent, three_digits, time};
 use super::super::{Counts, LoadResult, LoopKind, Window, bound, rates};
 use crate::text::columns_of;
 
@@ -39,7 +39,7 @@ fn rate(result: &LoadResult) -> String {
         let offered = three_digits(offered);
         text.push_str(&format!(" of {offered}/s offered"));
     }
-    let goodput = octets(rates::goodput(window).unwrap_or(0.0));
+    let goodput = bytes(rates::goodput(window).unwrap_or(0.0));
     text.push_str(&format!(", goodput {goodput}/s"));
     text
 }

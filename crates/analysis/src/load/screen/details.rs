@@ -2,7 +2,7 @@
 //! meanings, the generator's own cost, and every setting that was not requested.
 
 use super::super::lines::line;
-use super::super::quantity::{count, counted, octets, percent, three_digits, time};
+use super::super::quantity::{bytes, count, counted, percent, three_digits, time};
 use super::super::{LoadResult, LoopKind, Window, WorkerHealth, protocol_screen, rates};
 use crate::text::{Align, Grid};
 
@@ -204,7 +204,7 @@ fn rates(result: &LoadResult) -> String {
             ));
         }
     }
-    let per_second = |rate: Option<f64>| octets(rate.unwrap_or(0.0));
+    let per_second = |rate: Option<f64>| bytes(rate.unwrap_or(0.0));
     text.push_str(&line(
         "goodput",
         &format!(
@@ -300,7 +300,7 @@ fn generator(result: &LoadResult) -> String {
     if let Some(lag) = result.measured.latency.send_lag.quantile(0.99) {
         facts.push(format!("send lag p99 {}", time(lag)));
     }
-    facts.push(format!("memory {}", octets(generator.peak_memory.as_f64())));
+    facts.push(format!("memory {}", bytes(generator.peak_memory.as_f64())));
     let (open, limit) = generator.descriptors;
     facts.push(format!("descriptors {} of {}", count(open), count(limit)));
     if generator.ports_exhausted > 0 {
