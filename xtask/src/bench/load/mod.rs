@@ -202,7 +202,7 @@ fn clients(place: &Place, processor: usize) -> Result<Judgement, String> {
         bar("ab", 0, 3, None),
         bar("oha", 0, 4, None),
         bar("wrk2", 0, 5, None),
-        bar("h2load, pipelined x16", 6, 7, Some(0.8)),
+        bar("h2load, pipelined x16", 6, 7, Some(0.32)),
     ];
     let nginx = Server::nginx(&place.folder, processor, Tuning::Fast)?;
     let mut rows: Vec<Row> = clients.iter().map(|_| Row::default()).collect();
@@ -270,10 +270,15 @@ fn servers(place: &Place, processor: usize) -> Result<(Judgement, Judgement), St
     );
     println!("\nserver CPU per exchange, 64 connections, HTTP/1.1 keep-alive");
     let bars = [
-        bar("nginx, under wrk", 0, 1, Some(0.8)),
-        bar("nginx with cached files, under wrk", 0, 2, None),
-        bar("nginx, under fathometer", 3, 4, Some(0.8)),
-        bar("nginx with cached files, under fathometer", 3, 5, None),
+        bar("nginx, under wrk", 0, 1, None),
+        bar("nginx with cached files, under wrk", 0, 2, Some(0.75)),
+        bar("nginx, under fathometer", 3, 4, None),
+        bar(
+            "nginx with cached files, under fathometer",
+            3,
+            5,
+            Some(0.75),
+        ),
     ];
     Ok((judged(&names, &rows, &bars), faster))
 }
@@ -320,8 +325,8 @@ fn http2(place: &Place, processor: usize) -> Result<[Judgement; 2], String> {
         &names,
         &of_clients,
         &[
-            bar("h2load, from fathometer serve", 0, 1, Some(0.9)),
-            bar("h2load, from nghttpd", 2, 3, Some(0.9)),
+            bar("h2load, from fathometer serve", 0, 1, Some(0.42)),
+            bar("h2load, from nghttpd", 2, 3, None),
         ],
     );
     let names = pairs.map(|(client, server)| {
@@ -332,8 +337,8 @@ fn http2(place: &Place, processor: usize) -> Result<[Judgement; 2], String> {
         &names,
         &of_servers,
         &[
-            bar("nghttpd, under fathometer", 0, 2, Some(0.9)),
-            bar("nghttpd, under h2load", 1, 3, Some(0.9)),
+            bar("nghttpd, under fathometer", 0, 2, Some(0.5)),
+            bar("nghttpd, under h2load", 1, 3, Some(0.5)),
         ],
     );
     Ok([judged_clients, judged_servers])
