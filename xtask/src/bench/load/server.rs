@@ -24,6 +24,8 @@ pub(super) enum Tuning {
     Fast,
     /// The same, with sendfile and each file's head in one segment: the usual advice for large files.
     Sendfile,
+    /// Server-side includes, so that a file can contain work for the server: see [`write_page_of_includes`].
+    Includes,
 }
 
 /// A running server. Dropping it kills it.
@@ -68,6 +70,16 @@ pub(super) fn write_site(folder: &Path, files: &[(&str, usize)]) -> Result<(), S
         Ok(())
     };
     write().map_err(|error| format!("failed to write {}: {error}", site.display()))
+}
+
+/// Writes a page of 1 kB to `folder/site` for which nginx runs many commands: it costs the server several times
+/// what it costs a client.
+pub(super) fn write_page_of_includes(folder: &Path, name: &str) -> Result<(), String> {
+    const COMMANDS: usize = 400;
+    let mut page = "<!--# set var=\"a\" value=\"b\" -->".repeat(COMMANDS);
+    page.push_str(&"0".repeat(super::SIZE));
+    let file = folder.join("site").join(name);
+    fs::write(&file, page).map_err(|error| format!("failed to write {}: {error}", file.display()))
 }
 
 impl Server {
@@ -185,6 +197,7 @@ impl Server {
                 "nginx with sendfile",
                 "open_file_cache max=1000;\nsendfile on;\ntcp_nopush on;",
             ),
+            Tuning::Includes => ("nginx with server-side includes", "ssi on;"),
         };
         let address = free_address()?;
         let runtime = folder.join(format!("nginx-{}", address.port()));
