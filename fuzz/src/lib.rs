@@ -9,26 +9,26 @@ use fathometer_model::Seed;
 /// The seed comes first, so that a mutation of the bytes does not change the cuts.
 pub struct Pieces<'a> {
     /// The bytes.
-    pub octets: &'a [u8],
+    pub bytes: &'a [u8],
     cuts: Seed,
 }
 
 impl<'a> Pieces<'a> {
     /// Splits an input; its first two bytes are the seed of the cuts.
     pub fn new(input: &'a [u8]) -> Pieces<'a> {
-        let (head, octets) = input.split_at(input.len().min(2));
+        let (head, bytes) = input.split_at(input.len().min(2));
         let seed = head
             .iter()
-            .fold(0, |seed, &octet| seed << 8 | u64::from(octet));
+            .fold(0, |seed, &byte| seed << 8 | u64::from(byte));
         Pieces {
-            octets,
+            bytes,
             cuts: Seed(seed),
         }
     }
 
     /// The bytes in pieces of 1 to `longest` bytes.
     pub fn cut(&self, longest: usize) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let (cuts, mut rest, mut counter) = (self.cuts, self.octets, 0);
+        let (cuts, mut rest, mut counter) = (self.cuts, self.bytes, 0);
         std::iter::from_fn(move || {
             if rest.is_empty() {
                 return None;

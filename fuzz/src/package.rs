@@ -11,9 +11,9 @@ use fathometer_package::{
 const LIMITS: Limits = Limits {
     files: 20,
     remembered_files: 8,
-    name_octets: 40,
-    table_octets: 100,
-    file_octets: 500,
+    name_bytes: 40,
+    table_bytes: 100,
+    file_bytes: 500,
 };
 
 /// An entry point for fuzzing. The first byte selects where the rest is cut. Panics in these cases:
@@ -45,12 +45,12 @@ pub fn decode(data: &[u8]) {
 /// An entry point for fuzzing: `data` defines the files. Panics if reading does not return what was written.
 pub fn round_trip(data: &[u8]) {
     let mut rest = data;
-    let mut octet = || {
+    let mut byte = || {
         let (&first, after) = rest.split_first()?;
         rest = after;
         Some(first)
     };
-    let Some(version) = octet().map(|octet| match octet % 2 {
+    let Some(version) = byte().map(|byte| match byte % 2 {
         0 => Version::One,
         _ => Version::Two,
     }) else {
@@ -59,18 +59,18 @@ pub fn round_trip(data: &[u8]) {
     let two = version == Version::Two;
     let mut files: Vec<(Entry, Vec<u8>)> = Vec::new();
     let (mut table, mut others_began) = (0, false);
-    while let (Some(kind), Some(length)) = (octet(), octet()) {
+    while let (Some(kind), Some(length)) = (byte(), byte()) {
         let flag = |bit: u32| two && kind & 1 << bit != 0;
         let mut name: String = (0..length % 16)
-            .map_while(|_| octet())
-            .map(|octet| char::from(b"ab./%2e\xe9:"[usize::from(octet) % 9]))
+            .map_while(|_| byte())
+            .map(|byte| char::from(b"ab./%2e\xe9:"[usize::from(byte) % 9]))
             .collect();
         if name::check(name.as_bytes()).is_err() {
             name = format!("f{}", files.len());
         }
         table += name.len() + 1;
         if files.iter().any(|(entry, _)| entry.name == name)
-            || table > LIMITS.table_octets
+            || table > LIMITS.table_bytes
             || files.len() == LIMITS.remembered_files
         {
             break;
@@ -79,7 +79,7 @@ pub fn round_trip(data: &[u8]) {
         let kept = flag(1);
         let content: Vec<u8> = match kept {
             true => Vec::new(),
-            false => (0..length / 2).map_while(|_| octet()).collect(),
+            false => (0..length / 2).map_while(|_| byte()).collect(),
         };
         let size = (kept || !flag(2)).then_some(content.len() as u64);
         let entry = Entry {
@@ -132,7 +132,7 @@ fn read(mut decoder: Decoder, pieces: &mut dyn Iterator<Item = &[u8]>) -> Transc
         loop {
             match decoder.poll(&mut input) {
                 Ok(None) => {
-                    assert!(input.is_empty(), "octets are left over");
+                    assert!(input.is_empty(), "bytes are left over");
                     break;
                 }
                 Ok(Some(event)) => {
@@ -178,7 +178,7 @@ fn take(
             assert_eq!(place, files.len());
             assert!(part.is_none(), "a file starts within another");
             assert!(names.insert(entry.name.clone()), "{:?} again", entry.name);
-            assert!(entry.name.len() <= LIMITS.name_octets);
+            assert!(entry.name.len() <= LIMITS.name_bytes);
             assert_eq!(name::check(entry.name.as_bytes()), Ok(&*entry.name));
             assert!(files.len() < LIMITS.files as usize);
             *part = Some((entry, Vec::new()));
@@ -190,7 +190,7 @@ fn take(
                 .as_mut()
                 .expect("content of a file that has not started");
             so_far.extend_from_slice(content);
-            assert!(so_far.len() as u64 <= LIMITS.file_octets);
+            assert!(so_far.len() as u64 <= LIMITS.file_bytes);
         }
         Event::End { entry: place } => {
             let (mut entry, content) = part.take().expect("an end of a file that has not started");
@@ -217,7 +217,7 @@ fn write(version: Version, files: &[(Entry, Vec<u8>)]) -> Vec<u8> {
     let mut package = Vec::new();
     while let Some(piece) = encoder.next() {
         match piece {
-            Piece::Octets(octets) => package.extend_from_slice(octets),
+            Piece::Bytes(bytes) => package.extend_from_slice(bytes),
             Piece::Content { entry, .. } => {
                 let content = &files[entry].1;
                 let (one, two) = content.split_at(content.len() / 3);

@@ -32,14 +32,14 @@ fuzz_target!(|input: &[u8]| {
     };
     let pieces = Pieces::new(rest);
     let config = config(setup);
-    let whole = serve(&config, std::iter::once(pieces.octets));
+    let whole = serve(&config, std::iter::once(pieces.bytes));
     judge(&config, &whole);
     let cut = serve(&config, pieces.cut(60));
     assert_eq!(whole.output, cut.output, "a split changed the output");
     assert_eq!(whole.close, cut.close, "a split changed the close");
-    let octets = serve(&config, pieces.octets.chunks(1));
-    assert_eq!(whole.output, octets.output, "a split changed the output");
-    assert_eq!(whole.close, octets.close, "a split changed the close");
+    let bytes = serve(&config, pieces.bytes.chunks(1));
+    assert_eq!(whole.output, bytes.output, "a split changed the output");
+    assert_eq!(whole.close, bytes.close, "a split changed the close");
 });
 
 /// The results of a connection.
@@ -203,7 +203,7 @@ fn judge(config: &ServerConfig, outcome: &Outcome) {
     let truncated = outcome.close == Some(CloseReason::ClientTruncated);
     assert!(
         rest.is_empty() || (truncated && rest == CONTINUE.as_bytes()),
-        "{} octets of no response",
+        "{} bytes of no response",
         rest.len()
     );
     if let Some(CloseReason::Refused(refusal)) = outcome.close {

@@ -9,14 +9,14 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let pieces = Pieces::new(input);
-    let whole = references(std::iter::once(pieces.octets));
+    let whole = references(std::iter::once(pieces.bytes));
     let cut = references(pieces.cut(40));
     assert_eq!(whole, cut, "a split changed what was found");
     for resolution in &whole {
         if let Resolution::Target(target) = resolution {
             assert!(target.starts_with('/'), "{target:?}");
             assert!(
-                target.bytes().all(|octet| octet.is_ascii_graphic()),
+                target.bytes().all(|byte| byte.is_ascii_graphic()),
                 "{target:?}"
             );
         }

@@ -18,7 +18,7 @@ fuzz_target!(|input: &[u8]| {
             time_sequences: 2,
             ..Options::default()
         };
-        let whole = account(pieces.octets, &options);
+        let whole = account(pieces.bytes, &options);
         let cut = account_with_sequences(InPieces::new(pieces.cut(50)), &options);
         match (whole, cut) {
             (Ok(whole), Ok((cut, _))) => {

@@ -69,7 +69,7 @@ fn alternative(text: &str) -> Option<Alternative> {
     let (protocol, authority) = parts.next()?.split_once('=')?;
     let authority = unquoted(authority)?;
     let (host, port) = authority.rsplit_once(':')?;
-    let is_number = !port.is_empty() && port.bytes().all(|octet| octet.is_ascii_digit());
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     let mut alternative = Alternative {
         protocol: protocol_of(protocol)?,
         host: host.to_owned(),
@@ -95,22 +95,22 @@ fn alternative(text: &str) -> Option<Alternative> {
 
 /// A number of seconds; a larger number than fits is capped at the maximum (RFC 9111 section 1.2.2).
 fn seconds(text: &str) -> Option<u64> {
-    let is_number = !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit());
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse::<u32>().map_or(1 << 31, u64::from))
 }
 
 /// Decodes an ALPN protocol name from its token: bytes that a token cannot contain are percent-encoded.
 fn protocol_of(token: &str) -> Option<Vec<u8>> {
-    let is_token = |octet: u8| octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet);
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if token.is_empty() || !token.bytes().all(is_token) {
         return None;
     }
-    let mut octets = token.bytes();
+    let mut bytes = token.bytes();
     let mut protocol = Vec::with_capacity(token.len());
-    while let Some(octet) = octets.next() {
-        protocol.push(match octet {
+    while let Some(byte) = bytes.next() {
+        protocol.push(match byte {
             b'%' => {
-                let mut digit = || char::from(octets.next()?).to_digit(16);
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
                 (digit()? * 16 + digit()?) as u8
             }
             other => other,

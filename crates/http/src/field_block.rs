@@ -66,7 +66,7 @@ impl FieldBlock {
 
     /// Bytes of all names and values: the size of the section before compression, as h2load and tshark count
     /// it.
-    pub fn octets(&self) -> Bytes {
+    pub fn bytes(&self) -> Bytes {
         Bytes(self.text.len() as u64)
     }
 
@@ -103,14 +103,14 @@ mod tests {
         block.push(b"set-cookie", b"a=1");
         block.push(b"set-cookie", b"");
         assert_eq!(block.len(), 3);
-        assert_eq!(block.octets(), Bytes(7 + 3 + 10 + 3 + 10));
+        assert_eq!(block.bytes(), Bytes(7 + 3 + 10 + 3 + 10));
         assert_eq!(block.get("set-cookie"), Some(&b"a=1"[..]));
         assert_eq!(block.get("Set-Cookie"), None);
         let fields: Vec<_> = block.iter().collect();
         assert_eq!(fields[2], (&b"set-cookie"[..], &b""[..]));
         block.clear();
         assert!(block.is_empty());
-        assert_eq!(block.octets(), Bytes(0));
+        assert_eq!(block.bytes(), Bytes(0));
         assert_eq!(block.iter().count(), 0);
     }
 
@@ -122,6 +122,6 @@ mod tests {
         block.abandon_field();
         block.push(b"c", b"d");
         assert_eq!(block.iter().nth(1), Some((&b"c"[..], &b"d"[..])));
-        assert_eq!(block.octets(), Bytes(4));
+        assert_eq!(block.bytes(), Bytes(4));
     }
 }

@@ -78,6 +78,6 @@ fn by_name(counts: &[FrameCount; KINDS.len()]) -> BTreeMap<String, FrameCount> {
 fn add(tally: &mut [FrameCount; KINDS.len()], now: &Traffic, before: &Traffic) {
     for ((kind, _), count) in KINDS.iter().zip(tally) {
         count.frames += now.frames(*kind) - before.frames(*kind);
-        count.octets += Bytes(now.octets(*kind).0 - before.octets(*kind).0);
+        count.bytes += Bytes(now.bytes(*kind).0 - before.bytes(*kind).0);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use fathometer_analysis::load::{
-    Connections, Counts, Datagrams, Distribution, Ended, Handshakes, Latency, Octets, Window,
+    ByteCounts, Connections, Counts, Datagrams, Distribution, Ended, Handshakes, Latency, Window,
 };
 use fathometer_http::client::Received;
 use fathometer_model::{Bytes, ExchangeRow, Failure, Instant, Outcome, TestPhase};
@@ -87,7 +87,7 @@ pub(super) struct WindowTally {
     statuses: Vec<u64>,
     failures: [u64; Failure::ALL.len()],
     connect_failures: [u64; Failure::ALL.len()],
-    bytes: Octets,
+    bytes: ByteCounts,
     latency: Latency,
     ended: Ended,
     connections: Connections,
@@ -131,7 +131,7 @@ impl WindowTally {
     /// Adds its figures to those of a result's window.
     pub(super) fn add_to(&self, to: &mut Window) {
         merge_counts(&mut to.counts, self.counts());
-        let Octets {
+        let ByteCounts {
             request_heads,
             request_fields,
             request_bodies,
@@ -141,14 +141,14 @@ impl WindowTally {
             content,
             failed_responses,
         } = self.bytes;
-        to.octets.request_heads += request_heads;
-        to.octets.request_bodies += request_bodies;
-        to.octets.request_fields += request_fields;
-        to.octets.response_heads += response_heads;
-        to.octets.response_fields += response_fields;
-        to.octets.response_bodies += response_bodies;
-        to.octets.content += content;
-        to.octets.failed_responses += failed_responses;
+        to.bytes.request_heads += request_heads;
+        to.bytes.request_bodies += request_bodies;
+        to.bytes.request_fields += request_fields;
+        to.bytes.response_heads += response_heads;
+        to.bytes.response_fields += response_fields;
+        to.bytes.response_bodies += response_bodies;
+        to.bytes.content += content;
+        to.bytes.failed_responses += failed_responses;
         let Latency {
             corrected,
             uncorrected,
@@ -815,7 +815,7 @@ mod tests {
         assert_eq!(max(&window.latency.send_lag), Some(5));
         assert_eq!(max(&window.latency.first_byte), Some(25));
         assert_eq!(max(&window.latency.transfer), Some(10));
-        assert_eq!(window.octets.failed_responses, Bytes(100));
+        assert_eq!(window.bytes.failed_responses, Bytes(100));
         assert_eq!(
             (tallied.last_answer, tallied.last_end),
             (at(2040), at(2100))

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{Bytes, Instant};
 
@@ -62,6 +62,13 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
+/// Reads metrics by their present names: records of versions before 0.3 have `octets` where names now have `bytes`.
+fn metrics_by_name<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f64>, D::Error> {
+    let read = BTreeMap::<String, f64>::deserialize(from)?;
+    let by_present_name = |(name, value): (String, f64)| (name.replace("octets", "bytes"), value);
+    Ok(read.into_iter().map(by_present_name).collect())
+}
+
 /// One file that a retrieval fetched or used, and when the client could use it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileArrival {
@@ -69,7 +76,7 @@ pub struct FileArrival {
     pub target: String,
     /// Bytes of its content that were transferred for it, in their content coding: none for a copy that the
     /// client had.
-    // Runs of older versions name it `octets`.
+    // Runs of older versions name it `bytes`.
     #[serde(alias = "octets")]
     pub bytes: Bytes,
     /// When its first byte was read. In a package or an archive: the first byte of this file's part of the
@@ -474,6 +481,7 @@ pub struct ReplicateRecord {
     pub started: f64,
     /// The measured values, by name; the suffix is the unit (`elapsed_s`, `packets`, `payload_bytes`,
     /// `overhead_pct`). A metric that could not be measured is absent.
+    #[serde(deserialize_with = "metrics_by_name")]
     pub metrics: BTreeMap<String, f64>,
     /// The path's certificate.
     pub path: PathCertificate,
@@ -493,5 +501,19 @@ mod tests {
             assert_eq!(failure as usize, place);
             assert_eq!(serde_json::to_value(failure).unwrap(), failure.name());
         }
+    }
+
+    #[test]
+    fn metrics_of_older_records_have_their_present_names() {
+        #[derive(Deserialize)]
+        struct Record {
+            #[serde(deserialize_with = "metrics_by_name")]
+            metrics: BTreeMap<String, f64>,
+        }
+        let old = r#"{"metrics": {"head_octets_per_exchange": 75.5, "packets": 3}}"#;
+        let Record { metrics } = serde_json::from_str(old).unwrap();
+        assert_eq!(metrics["head_bytes_per_exchange"], 75.5);
+        assert_eq!(metrics["packets"], 3.0);
+        assert_eq!(metrics.len(), 2);
     }
 }

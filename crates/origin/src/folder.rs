@@ -271,7 +271,7 @@ impl Entry {
         let mut variants = Vec::with_capacity(1 + coded.len());
         for (coding, opened) in std::iter::once((None, found.plain)).chain(coded) {
             let (variant, identity) = read(coding, opened, wall_clock, reads)?;
-            match variant.octets() {
+            match variant.bytes() {
                 Stored::Memory(body) => entry.bytes += body.len().0,
                 Stored::File(_) => {
                     entry.descriptors += 1;
@@ -313,7 +313,7 @@ impl Entry {
             .variants()
             .iter()
             .zip(&self.identities)
-            .all(|(variant, identity)| match variant.octets() {
+            .all(|(variant, identity)| match variant.bytes() {
                 Stored::Memory(_) => true,
                 Stored::File(file) => file
                     .descriptor::<OwnedFd>()
@@ -451,7 +451,7 @@ mod tests {
     }
 
     fn content(resource: &Resource) -> Vec<u8> {
-        match resource.variants()[0].octets() {
+        match resource.variants()[0].bytes() {
             Stored::Memory(body) => body.bytes().into_owned(),
             Stored::File(_) => panic!("not in memory"),
         }
@@ -485,7 +485,7 @@ mod tests {
         let file = folder.path().join("big");
         std::fs::write(&file, vec![1; 100_000]).unwrap();
         let first = found(&store, "/big", at(0));
-        assert!(matches!(first.variants()[0].octets(), Stored::File(_)));
+        assert!(matches!(first.variants()[0].bytes(), Stored::File(_)));
         assert!(Arc::ptr_eq(&first, &found(&store, "/big", at(1))));
         std::fs::write(&file, vec![2; 100_001]).unwrap();
         let second = found(&store, "/big", at(2));
@@ -592,7 +592,7 @@ mod tests {
         }
         let big = found(&store, "/big", at(0));
         assert_eq!(store.take_work(), work(1, 0));
-        let Stored::File(file_of_big) = big.variants()[0].octets() else {
+        let Stored::File(file_of_big) = big.variants()[0].bytes() else {
             panic!("in memory");
         };
         let mut room = [0; 10];
@@ -657,7 +657,7 @@ mod tests {
         let Lookup::Found(resource) = store.kept("1.objp", Instant::ZERO) else {
             panic!("the package is not found");
         };
-        let Stored::Memory(body) = resource.variants()[0].octets() else {
+        let Stored::Memory(body) = resource.variants()[0].bytes() else {
             panic!("a small file is in memory");
         };
         assert_eq!(body.bytes().as_ref(), b"content");

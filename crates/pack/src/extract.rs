@@ -316,21 +316,21 @@ fn step(folder: &OwnedFd, segment: &OsStr, path: &Path) -> Result<OwnedFd, Packa
 
 impl Growing {
     /// Appends to the file's content.
-    pub fn write(&mut self, octets: &[u8]) -> Result<(), PackageError> {
-        self.budget.reads(octets.len());
-        self.put(octets)
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), PackageError> {
+        self.budget.reads(bytes.len());
+        self.put(bytes)
     }
 
     /// Decodes bytes if needed, and writes them.
-    fn put(&mut self, octets: &[u8]) -> Result<(), PackageError> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), PackageError> {
         // Small parts, so that their decoded form stays small.
-        for part in octets.chunks(DECODED_AT_ONCE) {
+        for part in bytes.chunks(DECODED_AT_ONCE) {
             let decoded = match &mut self.coding {
                 Decoder::None => {
-                    self.budget.writes(octets.len(), &self.path)?;
+                    self.budget.writes(bytes.len(), &self.path)?;
                     return self
                         .file
-                        .write_all(octets)
+                        .write_all(bytes)
                         .map_err(PackageError::system("write", &self.path));
                 }
                 Decoder::Gzip(decoder) => decoder.write_all(part).map(|()| decoder.get_mut()),

@@ -81,7 +81,7 @@ impl Flow {
         loop {
             self.wait_until(PollFlags::IN)?;
             match self.file.read(buffer) {
-                Ok(octets) => return Ok(octets),
+                Ok(bytes) => return Ok(bytes),
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(PackageError::system("read", &self.path)(error)),
             }
@@ -89,11 +89,11 @@ impl Flow {
     }
 
     /// Writes all bytes.
-    pub fn write(&mut self, mut octets: &[u8]) -> Result<(), PackageError> {
-        while !octets.is_empty() {
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), PackageError> {
+        while !bytes.is_empty() {
             self.wait_until(PollFlags::OUT)?;
-            match self.file.write(octets) {
-                Ok(written) => octets = &octets[written..],
+            match self.file.write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
                 Err(error) if is_passing(&error) => {}
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                     return Err(PackageError::ReaderGone(self.path.clone()));

@@ -43,7 +43,7 @@ pub enum PackageError {
     Broken {
         /// The package, or the stream that contains it.
         package: String,
-        /// The position, as ` behind octet n`, or empty.
+        /// The position, as ` behind byte n`, or empty.
         place: String,
         /// What is wrong with it.
         error: DecodeError,

@@ -102,21 +102,21 @@ impl Output {
     }
 
     /// Number of bytes so far.
-    pub fn octets(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
 
     /// Writes these bytes, possibly through the buffer.
-    pub fn write(&mut self, octets: &[u8]) -> Result<(), PackageError> {
-        let is_large = octets.len() >= CHUNK / 2;
-        if is_large || self.buffer.len() + octets.len() > CHUNK {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), PackageError> {
+        let is_large = bytes.len() >= CHUNK / 2;
+        if is_large || self.buffer.len() + bytes.len() > CHUNK {
             self.flush()?;
         }
         if is_large {
-            self.flow.write(octets)?;
-            self.written += octets.len() as u64;
+            self.flow.write(bytes)?;
+            self.written += bytes.len() as u64;
         } else {
-            self.buffer.extend_from_slice(octets);
+            self.buffer.extend_from_slice(bytes);
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ pub struct Packed {
     /// Bytes of their contents.
     pub content: u64,
     /// Bytes of the package.
-    pub octets: u64,
+    pub bytes: u64,
 }
 
 /// Packs files of a folder, given by ascending names and their paths, and finishes the output.
@@ -66,17 +66,17 @@ pub fn pack(
     let mut current: Option<Opened> = None;
     loop {
         match encoder.next() {
-            Some(Piece::Octets(octets)) => output.write(octets)?,
-            Some(Piece::Content { entry, octets }) => {
-                if version == Version::One && octets == sizes[entry] {
+            Some(Piece::Bytes(bytes)) => output.write(bytes)?,
+            Some(Piece::Content { entry, bytes }) => {
+                if version == Version::One && bytes == sizes[entry] {
                     let opened = packer.open(&files[entry], &output)?;
-                    if opened.entry.size != octets {
+                    if opened.entry.size != bytes {
                         return Err(PackageError::Changed(opened.path));
                     }
                     current = Some(opened);
                 }
                 if let Some(opened) = &mut current {
-                    let left = octets.unwrap_or_default();
+                    let left = bytes.unwrap_or_default();
                     packer.pass(opened, left, &mut encoder, &mut output)?;
                 }
             }
@@ -99,7 +99,7 @@ pub fn pack(
         }
     }
     packer.packed.files = files.len() as u64;
-    packer.packed.octets = output.finish()?;
+    packer.packed.bytes = output.finish()?;
     Ok(packer.packed)
 }
 

@@ -18,7 +18,7 @@ pub struct Held {
     /// Bytes of the files.
     pub content: u64,
     /// Bytes of the package.
-    pub octets: u64,
+    pub bytes: u64,
 }
 
 /// Reads a package to its end and passes its events to `take`, with the decoder that describes them. After an
@@ -41,11 +41,11 @@ fn read_all(
     let mut buffer = vec![0; CHUNK];
     loop {
         let read = package.read(&mut buffer)?;
-        let broken = |error, octets| PackageError::Broken {
+        let broken = |error, bytes| PackageError::Broken {
             package: package.path().display().to_string(),
-            place: match octets {
+            place: match bytes {
                 0 => String::new(),
-                octets => format!(" behind octet {octets}"),
+                bytes => format!(" behind byte {bytes}"),
             },
             error,
         };
@@ -53,8 +53,8 @@ fn read_all(
         loop {
             let before = input.len();
             let event = decoder.poll(&mut input);
-            held.octets += (before - input.len()) as u64;
-            let Some(event) = event.map_err(|error| broken(error, held.octets))? else {
+            held.bytes += (before - input.len()) as u64;
+            let Some(event) = event.map_err(|error| broken(error, held.bytes))? else {
                 break;
             };
             take(&decoder, event)?;
@@ -70,7 +70,7 @@ fn read_all(
         }
         if read == 0 {
             let end = decoder.end_of_input();
-            return end.map_err(|error| broken(error, held.octets));
+            return end.map_err(|error| broken(error, held.bytes));
         }
     }
 }

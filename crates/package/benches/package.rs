@@ -63,16 +63,16 @@ fn main() {
             group.tar(&mut archive);
             Box::new(move || {
                 let mut reader = tar::Reader::new();
-                let mut octets = 0;
+                let mut bytes = 0;
                 for piece in archive.chunks(PIECE) {
                     let mut input = piece;
                     while let Some(event) = reader.poll(&mut input).expect("our own archive") {
                         if let fathometer_package::archive::Event::Data { content, .. } = event {
-                            octets += content.len();
+                            bytes += content.len();
                         }
                     }
                 }
-                assert_eq!(octets, GROUP);
+                assert_eq!(bytes, GROUP);
             })
         }),
     ];
@@ -137,7 +137,7 @@ impl Group {
         let mut encoder = encoder.expect("a package of these");
         while let Some(piece) = encoder.next() {
             match piece {
-                Piece::Octets(octets) => package.extend_from_slice(octets),
+                Piece::Bytes(bytes) => package.extend_from_slice(bytes),
                 Piece::Content { entry, .. } => {
                     let content = &self.content[entry * self.size..][..self.size];
                     let framing = encoder.content(content).expect("all of a file");
@@ -172,16 +172,16 @@ fn unpacking(group: &Group, version: Version) -> Box<dyn FnMut()> {
     group.pack(version, &mut package);
     Box::new(move || {
         let mut decoder = Decoder::new(Limits::default());
-        let mut octets = 0;
+        let mut bytes = 0;
         for piece in package.chunks(PIECE) {
             let mut input = piece;
             while let Some(event) = decoder.poll(&mut input).expect("our own package") {
                 if let Event::Data { content, .. } = event {
-                    octets += content.len();
+                    bytes += content.len();
                 }
             }
         }
         decoder.end_of_input().expect("a whole package");
-        assert_eq!(octets, GROUP);
+        assert_eq!(bytes, GROUP);
     })
 }

@@ -20,17 +20,15 @@ pub(super) fn metadata_fits(entry: &Entry) -> bool {
 
 /// Checks for printable ASCII that neither begins nor ends with a space.
 fn is_media_type(text: &[u8]) -> bool {
-    let edge = |octet: Option<&u8>| octet.is_some_and(|&octet| octet != b' ');
-    text.iter().all(|octet| matches!(octet, b' '..=b'~')) && edge(text.first()) && edge(text.last())
+    let edge = |byte: Option<&u8>| byte.is_some_and(|&byte| byte != b' ');
+    text.iter().all(|byte| matches!(byte, b' '..=b'~')) && edge(text.first()) && edge(text.last())
 }
 
 /// Checks for an entity tag of RFC 9110 section 8.8.3, ASCII only.
 fn is_entity_tag(text: &[u8]) -> bool {
     let opaque = text.strip_prefix(b"W/").unwrap_or(text);
     match opaque {
-        [b'"', inner @ .., b'"'] => inner
-            .iter()
-            .all(|octet| matches!(octet, b'!' | b'#'..=b'~')),
+        [b'"', inner @ .., b'"'] => inner.iter().all(|byte| matches!(byte, b'!' | b'#'..=b'~')),
         _ => false,
     }
 }

@@ -26,7 +26,7 @@ const BATCH: usize = 16 * 1024;
 /// let mut package = Vec::new();
 /// while let Some(piece) = encoder.next() {
 ///     match piece {
-///         Piece::Octets(octets) => package.extend_from_slice(octets),
+///         Piece::Bytes(bytes) => package.extend_from_slice(bytes),
 ///         Piece::Content { entry, .. } => {
 ///             // As much of the file as there is, as often as it takes.
 ///             let framing = encoder.content(contents[entry])?;
@@ -83,21 +83,21 @@ struct Content {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece<'e> {
     /// These bytes, unchanged.
-    Octets(&'e [u8]),
+    Bytes(&'e [u8]),
     /// Content of a file, in any number of parts. Pass each part to [`Encoder::content`], or its length to
     /// [`Encoder::content_passed`], and write it after the framing that the call returns.
     Content {
         /// The file's index in the package, from 0.
         entry: usize,
         /// The bytes still to come; `None`: any number until [`Encoder::end_of_content`].
-        octets: Option<u64>,
+        bytes: Option<u64>,
     },
 }
 
 /// Bytes in front of a part of a content: none, or the length of a chunk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Framing {
-    octets: [u8; 4],
+    bytes: [u8; 4],
     length: usize,
 }
 
@@ -105,7 +105,7 @@ impl Deref for Framing {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.octets[..self.length]
+        &self.bytes[..self.length]
     }
 }
 
@@ -129,7 +129,7 @@ impl Encoder {
         }
         if version == Version::One {
             let names: usize = entries.iter().map(|entry| entry.name.len() + 1).sum();
-            if names > limits.table_octets {
+            if names > limits.table_bytes {
                 return Err(EncodeError::TableTooLarge);
             }
         }
@@ -220,31 +220,31 @@ impl Encoder {
                 State::Content if self.buffer.is_empty() => {
                     return Some(Piece::Content {
                         entry: self.begun - 1,
-                        octets: self.content.left,
+                        bytes: self.content.left,
                     });
                 }
                 State::Content | State::Complete => break,
             }
         }
-        (!self.buffer.is_empty()).then_some(Piece::Octets(&self.buffer))
+        (!self.buffer.is_empty()).then_some(Piece::Bytes(&self.buffer))
     }
 
     /// Passes content that is about to be written. Returns the framing to write in front of it.
-    pub fn content(&mut self, octets: &[u8]) -> Result<Framing, EncodeError> {
-        let framing = self.count(octets.len() as u64)?;
+    pub fn content(&mut self, bytes: &[u8]) -> Result<Framing, EncodeError> {
+        let framing = self.count(bytes.len() as u64)?;
         if self.version == Version::Two && self.content.given.is_none() {
-            self.content.computed.update(octets);
+            self.content.computed.update(bytes);
         }
         Ok(framing)
     }
 
     /// Like [`content`](Encoder::content), for a number of bytes that the encoder does not see. Version 2 then
     /// requires a checksum that was given with the file.
-    pub fn content_passed(&mut self, octets: u64) -> Result<Framing, EncodeError> {
+    pub fn content_passed(&mut self, bytes: u64) -> Result<Framing, EncodeError> {
         if self.version == Version::Two && self.content.given.is_none() {
             return Err(EncodeError::ChecksumUnknown);
         }
-        self.count(octets)
+        self.count(bytes)
     }
 
     /// Whether the next content must be [passed](Encoder::content) to the encoder, because its checksum was not
@@ -274,7 +274,7 @@ impl Encoder {
 
     fn admit(&mut self, entry: &Entry) -> Result<(), EncodeError> {
         name::check(entry.name.as_bytes())?;
-        let longest = self.limits.name_octets.min(usize::from(u16::MAX));
+        let longest = self.limits.name_bytes.min(usize::from(u16::MAX));
         if entry.name.len() > longest {
             return Err(EncodeError::NameTooLong);
         }
@@ -282,7 +282,7 @@ impl Encoder {
             Version::One => u64::from(u32::MAX),
             Version::Two => u64::MAX,
         };
-        if entry.size.unwrap_or_default() > self.limits.file_octets.min(largest) {
+        if entry.size.unwrap_or_default() > self.limits.file_bytes.min(largest) {
             return Err(EncodeError::FileTooLarge);
         }
         if self.version == Version::One {
@@ -353,26 +353,26 @@ impl Encoder {
         self.state = State::Between;
     }
 
-    fn count(&mut self, octets: u64) -> Result<Framing, EncodeError> {
+    fn count(&mut self, bytes: u64) -> Result<Framing, EncodeError> {
         if self.state != State::Content || self.content.ended {
             return Err(EncodeError::NoContentDue);
         }
-        let written = self.content.written.saturating_add(octets);
-        if written > self.limits.file_octets {
+        let written = self.content.written.saturating_add(bytes);
+        if written > self.limits.file_bytes {
             return Err(EncodeError::FileTooLarge);
         }
         let mut framing = Framing::default();
         match &mut self.content.left {
             Some(left) => {
-                let fewer = left.checked_sub(octets);
+                let fewer = left.checked_sub(bytes);
                 *left = fewer.ok_or(EncodeError::ContentTooLong)?;
             }
             // An empty chunk would end the content.
-            None if octets == 0 => {}
+            None if bytes == 0 => {}
             None => {
-                let length = u32::try_from(octets).map_err(|_| EncodeError::ContentTooLong)?;
+                let length = u32::try_from(bytes).map_err(|_| EncodeError::ContentTooLong)?;
                 framing = Framing {
-                    octets: length.to_be_bytes(),
+                    bytes: length.to_be_bytes(),
                     length: 4,
                 };
             }

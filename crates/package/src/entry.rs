@@ -61,16 +61,16 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    pub(super) fn octet(self) -> u8 {
+    pub(super) fn byte(self) -> u8 {
         u8::from(self.binary) | u8::from(self.executable) << 1 | u8::from(self.read_only) << 2
     }
 
     /// `None` if an undefined bit is set.
-    pub(super) fn of_octet(octet: u8) -> Option<Attributes> {
-        (octet < 8).then_some(Attributes {
-            binary: octet & 1 != 0,
-            executable: octet & 2 != 0,
-            read_only: octet & 4 != 0,
+    pub(super) fn of_byte(byte: u8) -> Option<Attributes> {
+        (byte < 8).then_some(Attributes {
+            binary: byte & 1 != 0,
+            executable: byte & 2 != 0,
+            read_only: byte & 4 != 0,
         })
     }
 }
@@ -88,11 +88,11 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_an_octet() {
-        for octet in 0..8 {
-            assert_eq!(Attributes::of_octet(octet).unwrap().octet(), octet);
+    fn attributes_are_a_byte() {
+        for byte in 0..8 {
+            assert_eq!(Attributes::of_byte(byte).unwrap().byte(), byte);
         }
-        assert_eq!(Attributes::of_octet(8), None);
-        assert_eq!(Attributes::default().octet(), 0);
+        assert_eq!(Attributes::of_byte(8), None);
+        assert_eq!(Attributes::default().byte(), 0);
     }
 }

@@ -66,8 +66,8 @@ impl Keys {
         if text.len() / 4 * 3 > MOST_KEYS * LENGTH + 3 {
             return Err(HaveError::TooMany);
         }
-        let octets = decode(text).ok_or(HaveError::NotBytes)?;
-        let (whole, part) = octets.as_chunks::<LENGTH>();
+        let bytes = decode(text).ok_or(HaveError::NotBytes)?;
+        let (whole, part) = bytes.as_chunks::<LENGTH>();
         if !part.is_empty() {
             return Err(HaveError::PartOfKey);
         }
@@ -112,17 +112,17 @@ impl FromIterator<Key> for Keys {
 /// The field's value.
 impl fmt::Display for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let octets: Vec<u8> = self.keys.iter().flat_map(|key| key.0).collect();
-        write!(f, ":{}:", encode(&octets))
+        let bytes: Vec<u8> = self.keys.iter().flat_map(|key| key.0).collect();
+        write!(f, ":{}:", encode(&bytes))
     }
 }
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Base64 (RFC 4648 section 4), padded.
-fn encode(octets: &[u8]) -> String {
-    let mut text = String::with_capacity(octets.len().div_ceil(3) * 4);
-    for group in octets.chunks(3) {
+fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
         let bits = (0..3).fold(0, |bits, place| {
             bits << 8 | u32::from(group.get(place).copied().unwrap_or_default())
         });
@@ -140,25 +140,21 @@ fn encode(octets: &[u8]) -> String {
 /// Decodes base64. As RFC 9651 section 4.2.7 requires of parsers, padding may be missing and the bits after the
 /// last byte may have any value.
 fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    let padding = text
-        .iter()
-        .rev()
-        .take_while(|&&octet| octet == b'=')
-        .count();
+    let padding = text.iter().rev().take_while(|&&byte| byte == b'=').count();
     let digits = &text[..text.len() - padding];
     if padding > 2 || padding > 0 && !text.len().is_multiple_of(4) || digits.len() % 4 == 1 {
         return None;
     }
-    let mut octets = Vec::with_capacity(digits.len() / 4 * 3 + 2);
+    let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
     for group in digits.chunks(4) {
         let mut bits = 0;
         for &digit in group {
             bits = bits << 6 | value(digit)?;
         }
         bits <<= 6 * (4 - group.len());
-        octets.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
+        bytes.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
     }
-    Some(octets)
+    Some(bytes)
 }
 
 fn value(digit: u8) -> Option<u32> {
@@ -177,8 +173,8 @@ fn value(digit: u8) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn keys(octets: impl Iterator<Item = u8>) -> Keys {
-        octets.map(|octet| Key([octet; LENGTH])).collect()
+    fn keys(bytes: impl Iterator<Item = u8>) -> Keys {
+        bytes.map(|byte| Key([byte; LENGTH])).collect()
     }
 
     #[test]

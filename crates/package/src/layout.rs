@@ -38,7 +38,7 @@ pub(super) const SIZED: u8 = 4;
 pub(super) const DATED: u8 = 8;
 
 /// The byte for a content coding in a record of version 2.
-pub(super) const fn coding_octet(coding: Option<ContentCoding>) -> u8 {
+pub(super) const fn coding_byte(coding: Option<ContentCoding>) -> u8 {
     match coding {
         None => 0,
         Some(ContentCoding::Gzip) => 1,
@@ -47,8 +47,8 @@ pub(super) const fn coding_octet(coding: Option<ContentCoding>) -> u8 {
 }
 
 /// The content coding that a byte stands for; `None` if it is not defined.
-pub(super) const fn coding_of(octet: u8) -> Option<Option<ContentCoding>> {
-    match octet {
+pub(super) const fn coding_of(byte: u8) -> Option<Option<ContentCoding>> {
+    match byte {
         0 => Some(None),
         1 => Some(Some(ContentCoding::Gzip)),
         2 => Some(Some(ContentCoding::Deflate)),
@@ -69,7 +69,7 @@ pub(super) fn write_table<'e>(entries: impl Iterator<Item = &'e Entry> + Clone, 
     for entry in entries.clone() {
         table.extend_from_slice(&(size(entry) as u32).to_be_bytes());
     }
-    table.extend(entries.map(|entry| entry.attributes.octet()));
+    table.extend(entries.map(|entry| entry.attributes.byte()));
 
     let start = out.len();
     out.extend_from_slice(&MAGIC);
@@ -107,7 +107,7 @@ pub(super) fn write_record(entry: &Entry, out: &mut Vec<u8>) {
     }
     let media_type = entry.media_type.as_deref().unwrap_or_default();
     let etag = entry.etag.as_deref().unwrap_or_default();
-    out.extend_from_slice(&[FILE, flags, entry.attributes.octet(), coding_octet(coding)]);
+    out.extend_from_slice(&[FILE, flags, entry.attributes.byte(), coding_byte(coding)]);
     out.extend_from_slice(&(entry.name.len() as u16).to_be_bytes());
     out.extend_from_slice(&[media_type.len() as u8, etag.len() as u8]);
     for number in [size, entry.last_modified].into_iter().flatten() {
@@ -155,15 +155,15 @@ pub(super) fn agree(stated: u32, computed: u32) -> bool {
 }
 
 /// The number in the four bytes at `place`.
-pub(super) fn word(octets: &[u8], place: usize) -> u32 {
-    octets[place..place + 4]
+pub(super) fn word(bytes: &[u8], place: usize) -> u32 {
+    bytes[place..place + 4]
         .iter()
-        .fold(0, |number, &octet| number << 8 | u32::from(octet))
+        .fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
 /// The number in the eight bytes at `place`.
-pub(super) fn long(octets: &[u8], place: usize) -> u64 {
-    u64::from(word(octets, place)) << 32 | u64::from(word(octets, place + 4))
+pub(super) fn long(bytes: &[u8], place: usize) -> u64 {
+    u64::from(word(bytes, place)) << 32 | u64::from(word(bytes, place + 4))
 }
 
 /// The fixed part of the head of a file's record.

@@ -12,11 +12,11 @@ pub struct Limits {
     /// version 1 about 30.
     pub remembered_files: usize,
     /// Longest name, in bytes.
-    pub name_octets: usize,
+    pub name_bytes: usize,
     /// Most bytes of all names of a package of version 1, each with its terminator.
-    pub table_octets: usize,
+    pub table_bytes: usize,
     /// Largest content of a file, in bytes.
-    pub file_octets: u64,
+    pub file_bytes: u64,
 }
 
 impl Default for Limits {
@@ -24,9 +24,9 @@ impl Default for Limits {
         Limits {
             files: 1 << 24,
             remembered_files: 16_384,
-            name_octets: 4096,
-            table_octets: 256 * 1024,
-            file_octets: 1 << 48,
+            name_bytes: 4096,
+            table_bytes: 256 * 1024,
+            file_bytes: 1 << 48,
         }
     }
 }

@@ -405,9 +405,9 @@ impl Side {
         if window == 0 && !segment.flags.contains(Flags::FIN) {
             figures.zero_windows += 1;
         }
-        let octets = Bytes(window);
-        figures.window_max = figures.window_max.max(Some(octets));
-        figures.window_min = Some(figures.window_min.map_or(octets, |least| least.min(octets)));
+        let bytes = Bytes(window);
+        figures.window_max = figures.window_max.max(Some(bytes));
+        figures.window_min = Some(figures.window_min.map_or(bytes, |least| least.min(bytes)));
         Some(window)
     }
 

@@ -195,8 +195,8 @@ mod tests {
 
     type Seen = (String, u64, u32, Vec<u8>, Vec<String>);
 
-    fn seen(octets: &[u8]) -> Vec<Seen> {
-        let mut capture = Capture::open(octets).unwrap();
+    fn seen(bytes: &[u8]) -> Vec<Seen> {
+        let mut capture = Capture::open(bytes).unwrap();
         let mut seen = Vec::new();
         while let Some(record) = capture.next_record().unwrap() {
             seen.push((
@@ -211,10 +211,10 @@ mod tests {
         seen
     }
 
-    fn extracted(octets: &[u8], taps: TapChoice) -> Vec<u8> {
+    fn extracted(bytes: &[u8], taps: TapChoice) -> Vec<u8> {
         let mut out = Vec::new();
         let mut writer = TapWriter::new(&mut out, taps).unwrap();
-        let mut capture = Capture::open(octets).unwrap();
+        let mut capture = Capture::open(bytes).unwrap();
         while let Some(record) = capture.next_record().unwrap() {
             writer.packet(&record).unwrap();
         }
@@ -241,14 +241,14 @@ mod tests {
             // Another thread wrote it, later in the file than its time.
             writer.packet(0, 2_500, b"second of the client", None);
             writer.packet(4, 2_600, b"second of the client", comment);
-            let all = seen(writer.octets());
-            let client = seen(&extracted(writer.octets(), TapChoice::Client));
+            let all = seen(writer.bytes());
+            let client = seen(&extracted(writer.bytes(), TapChoice::Client));
             let expected = [0, 3, 2].map(|place| all[place].clone());
             assert_eq!(client, expected);
-            let server = seen(&extracted(writer.octets(), TapChoice::Server));
+            let server = seen(&extracted(writer.bytes(), TapChoice::Server));
             assert_eq!(server, [all[1].clone()]);
             // A second extraction changes nothing.
-            let again = extracted(writer.octets(), TapChoice::Client);
+            let again = extracted(writer.bytes(), TapChoice::Client);
             assert_eq!(extracted(&again, TapChoice::All), again);
         }
     }

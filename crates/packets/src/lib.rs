@@ -7,7 +7,7 @@
 //! tap that the papers used: the client.
 //!
 //! ```text
-//! octets ──> capture::Capture ──> link, parse ──> class
+//! bytes ──> capture::Capture ──> link, parse ──> class
 //!                                      └────────> connection ──> Accounting ──> metrics, table
 //!                                                     └────────> TimeSequence ──> plot
 //! ```

@@ -96,9 +96,9 @@ impl Accounting {
         metrics.put("connections_open", count(|e| *e == Ending::Open));
         let packets = self.connection_packets() as f64;
         if !connections.is_empty() {
-            let octets = connections.totals().ip_bytes.as_f64();
+            let bytes = connections.totals().ip_bytes.as_f64();
             metrics.put("packets_per_connection", packets / connections.len() as f64);
-            metrics.put("mean_packet_bytes", octets / packets);
+            metrics.put("mean_packet_bytes", bytes / packets);
         }
         metrics.put_known("packets_per_connection_median", self.median_packets());
         metrics.put("trains", self.trains.count as f64);

@@ -227,9 +227,9 @@ fn ipv6(packet: &[u8], original_length: u32) -> Option<IpPacket> {
     };
     let address = |at: usize| {
         let half = |at: usize| {
-            let mut octets = [0; 8];
-            octets.copy_from_slice(&fixed[at..at + 8]);
-            u64::from_be_bytes(octets)
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&fixed[at..at + 8]);
+            u64::from_be_bytes(bytes)
         };
         Endpoint {
             address: [half(at), half(at + 8)],
@@ -324,17 +324,17 @@ fn transport(ip: &mut IpPacket, protocol: u8, payload: &[u8]) {
     };
 }
 
-/// Parses a TCP header at the beginning of `octets`; `length` is the true length of header and payload. The
+/// Parses a TCP header at the beginning of `bytes`; `length` is the true length of header and payload. The
 /// header must be captured up to the window field. The fields after it are optional.
 #[inline]
-fn segment(octets: &[u8], length: u32) -> Option<Segment> {
-    let fixed: &[u8; 16] = octets.first_chunk()?;
+fn segment(bytes: &[u8], length: u32) -> Option<Segment> {
+    let fixed: &[u8; 16] = bytes.first_chunk()?;
     let header_length = u32::from(fixed[12] >> 4) * 4;
     if header_length < 20 || header_length > length {
         return None;
     }
-    let options = octets
-        .get(20..octets.len().min(header_length as usize))
+    let options = bytes
+        .get(20..bytes.len().min(header_length as usize))
         .unwrap_or_default();
     Some(Segment {
         sequence: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
@@ -348,18 +348,18 @@ fn segment(octets: &[u8], length: u32) -> Option<Segment> {
 }
 
 #[inline]
-fn tcp_options(mut octets: &[u8]) -> TcpOptions {
+fn tcp_options(mut bytes: &[u8]) -> TcpOptions {
     let mut options = TcpOptions::default();
     // Two words of padding and a time stamp: the options of nearly every segment today.
-    if octets.len() == 12 && octets[..4] == [1, 1, 8, 10] {
+    if bytes.len() == 12 && bytes[..4] == [1, 1, 8, 10] {
         options.timestamps = true;
         return options;
     }
     loop {
-        octets = match octets {
+        bytes = match bytes {
             [1, rest @ ..] => rest,
-            [kind @ (2..), length @ (2..), ..] if usize::from(*length) <= octets.len() => {
-                let (option, rest) = octets.split_at(usize::from(*length));
+            [kind @ (2..), length @ (2..), ..] if usize::from(*length) <= bytes.len() => {
+                let (option, rest) = bytes.split_at(usize::from(*length));
                 match (*kind, &option[2..]) {
                     (2, [high, low]) => {
                         options.maximum_segment_size = Some(u16::from_be_bytes([*high, *low]));

@@ -133,7 +133,7 @@ mod tests {
                 writer.packet(tap, at * 1_000_000, &plan.ip_packet(), None);
             }
         }
-        writer.into_octets()
+        writer.into_bytes()
     }
 
     #[test]

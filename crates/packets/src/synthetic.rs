@@ -9,7 +9,7 @@ use super::parse::Flags;
 /// Writes a capture into memory.
 #[derive(Debug)]
 pub struct CaptureWriter {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     big_endian: bool,
     kind: Kind,
 }
@@ -30,7 +30,7 @@ impl CaptureWriter {
     /// As [`CaptureWriter::pcapng`], in the given byte order.
     pub fn pcapng_in_order(interfaces: &[(&str, u16)], big_endian: bool) -> CaptureWriter {
         let mut writer = CaptureWriter {
-            octets: Vec::new(),
+            bytes: Vec::new(),
             big_endian,
             kind: Kind::Pcapng,
         };
@@ -44,7 +44,7 @@ impl CaptureWriter {
     /// A classic capture with nanosecond or microsecond stamps, in the given byte order.
     pub fn pcap(link: u16, nanoseconds: bool, big_endian: bool) -> CaptureWriter {
         let mut writer = CaptureWriter {
-            octets: Vec::new(),
+            bytes: Vec::new(),
             big_endian,
             kind: match nanoseconds {
                 true => Kind::Nanoseconds,
@@ -117,7 +117,7 @@ impl CaptureWriter {
             });
             self.u32(kept.len() as u32);
             self.u32(frame.len() as u32);
-            self.octets.extend(kept);
+            self.bytes.extend(kept);
             return;
         }
         let mut body = Vec::new();
@@ -141,20 +141,19 @@ impl CaptureWriter {
         let length = (padded + 12) as u32;
         self.u32(kind);
         self.u32(length);
-        self.octets.extend(body);
-        self.octets
-            .resize(self.octets.len() + padded - body.len(), 0);
+        self.bytes.extend(body);
+        self.bytes.resize(self.bytes.len() + padded - body.len(), 0);
         self.u32(length);
     }
 
     /// The capture so far.
-    pub fn octets(&self) -> &[u8] {
-        &self.octets
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// The capture.
-    pub fn into_octets(self) -> Vec<u8> {
-        self.octets
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     fn option(&self, body: &mut Vec<u8>, code: u16, value: &[u8]) {
@@ -165,11 +164,11 @@ impl CaptureWriter {
     }
 
     fn u16(&mut self, value: u16) {
-        put_u16(&mut self.octets, value, self.big_endian);
+        put_u16(&mut self.bytes, value, self.big_endian);
     }
 
     fn u32(&mut self, value: u32) {
-        put_u32(&mut self.octets, value, self.big_endian);
+        put_u32(&mut self.bytes, value, self.big_endian);
     }
 }
 
@@ -352,15 +351,15 @@ pub fn ethernet(packet: &[u8], vlan: Option<u16>) -> Vec<u8> {
     frame
 }
 
-fn put_u16(octets: &mut Vec<u8>, value: u16, big_endian: bool) {
-    octets.extend(match big_endian {
+fn put_u16(bytes: &mut Vec<u8>, value: u16, big_endian: bool) {
+    bytes.extend(match big_endian {
         true => value.to_be_bytes(),
         false => value.to_le_bytes(),
     });
 }
 
-fn put_u32(octets: &mut Vec<u8>, value: u32, big_endian: bool) {
-    octets.extend(match big_endian {
+fn put_u32(bytes: &mut Vec<u8>, value: u32, big_endian: bool) {
+    bytes.extend(match big_endian {
         true => value.to_be_bytes(),
         false => value.to_le_bytes(),
     });

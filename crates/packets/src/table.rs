@@ -310,8 +310,8 @@ impl Accounting {
 }
 
 fn unique(direction: &DirectionSummary) -> String {
-    let Bytes(octets) = direction.unique_payload_bytes;
-    octets.to_string()
+    let Bytes(bytes) = direction.unique_payload_bytes;
+    bytes.to_string()
 }
 
 fn options(direction: &DirectionSummary) -> String {

@@ -27,7 +27,7 @@ fn capture(packets: &[(u64, SegmentPlan)]) -> Vec<u8> {
     for (time, plan) in packets {
         writer.packet(0, time * MS, &plan.ip_packet(), None);
     }
-    writer.into_octets()
+    writer.into_bytes()
 }
 
 fn accounted(packets: &[(u64, SegmentPlan)]) -> Accounting {
@@ -56,7 +56,7 @@ fn page() -> Vec<(u64, SegmentPlan)> {
 }
 
 #[test]
-fn a_page_is_accounted_for_to_the_octet() {
+fn a_page_is_accounted_for_to_the_byte() {
     let accounting = accounted(&page());
     assert_eq!(accounting.packets(), 11);
     let of = |class| accounting.classes.of(class);
@@ -382,13 +382,13 @@ fn four_taps() -> Vec<u8> {
     for (time, tap, packet, comment) in packets {
         writer.packet(tap, time * MS, &packet, comment);
     }
-    writer.into_octets()
+    writer.into_bytes()
 }
 
 #[test]
 fn the_clients_side_is_counted_and_repetitions_are_explained() {
-    let octets = four_taps();
-    let accounting = account(&octets[..], &Options::default()).unwrap();
+    let bytes = four_taps();
+    let accounting = account(&bytes[..], &Options::default()).unwrap();
     // Five leave the client, dropped or not; four reach it.
     assert_eq!(accounting.packets(), 9);
     assert_eq!((accounting.up.packets(), accounting.down.packets()), (5, 4));
@@ -413,13 +413,13 @@ fn the_clients_side_is_counted_and_repetitions_are_explained() {
 
 #[test]
 fn the_servers_side_and_all_sides_count_otherwise() {
-    let octets = four_taps();
+    let bytes = four_taps();
     let packets = |taps| {
         let options = Options {
             taps,
             ..Options::default()
         };
-        let accounting = account(&octets[..], &options).unwrap();
+        let accounting = account(&bytes[..], &options).unwrap();
         assert_eq!(accounting.connections.len(), 1);
         (accounting.up.packets(), accounting.down.packets())
     };
@@ -462,7 +462,7 @@ fn what_a_queue_drops_later_is_news_and_not_a_packet() {
             taps,
             ..Options::default()
         };
-        let accounting = account(writer.octets(), &options).unwrap();
+        let accounting = account(writer.bytes(), &options).unwrap();
         assert_eq!(accounting.packets(), packets);
         let sent = accounting.sent.unwrap();
         assert_eq!(sent.up.lost.get("codel"), Some(&1));
@@ -495,7 +495,7 @@ fn what_is_no_tcp_stands_in_the_partition_too() {
     );
     writer.packet(0, 6, &ip_packet(one, other, 132, &[0; 8]), None);
     writer.packet(0, 7, &[0x45, 0], None);
-    let accounting = account(writer.octets(), &Options::default()).unwrap();
+    let accounting = account(writer.bytes(), &Options::default()).unwrap();
     let other = accounting.other;
     assert_eq!((other.udp, other.icmp, other.fragments), (1, 1, 1));
     assert_eq!((other.odd_tcp, other.other_ip, other.malformed), (2, 1, 1));
@@ -519,7 +519,7 @@ fn datagrams_go_up_or_down_by_flow_also_where_both_ends_are_one_host() {
         for (n, packet) in packets.iter().enumerate() {
             writer.packet(0, n as u64, packet, None);
         }
-        let accounting = account(writer.octets(), &Options::default()).unwrap();
+        let accounting = account(writer.bytes(), &Options::default()).unwrap();
         assert_eq!(accounting.undirected, 0);
         (accounting.up.packets(), accounting.down.packets())
     };
@@ -553,7 +553,7 @@ fn echoes_of_a_host_to_itself_have_directions() {
         let message = [kind, 0, 0, 0, 0, 0, 0, 0];
         writer.packet(0, 0, &ip_packet(loopback, loopback, 1, &message), None);
     }
-    let accounting = account(writer.octets(), &Options::default()).unwrap();
+    let accounting = account(writer.bytes(), &Options::default()).unwrap();
     assert_eq!((accounting.up.packets(), accounting.down.packets()), (3, 2));
     let told = |note: &String| note.starts_with("1 packets go from a host to itself");
     assert!(accounting.notes.iter().any(told), "{:?}", accounting.notes);
@@ -573,7 +573,7 @@ fn a_capture_that_needs_more_memory_than_it_may_is_refused() {
             memory: Bytes(memory),
             ..Options::default()
         };
-        account(writer.octets(), &options)
+        account(writer.bytes(), &options)
     };
     assert_eq!(within(64 << 20).unwrap().connections.len(), 20_000);
     let error = within(4 << 20).unwrap_err();
@@ -673,7 +673,7 @@ fn the_metrics_sum_as_they_promise() {
 
 #[test]
 fn an_empty_capture_has_figures_too() {
-    let accounting = account(CaptureWriter::pcapng(&[]).octets(), &Options::default()).unwrap();
+    let accounting = account(CaptureWriter::pcapng(&[]).bytes(), &Options::default()).unwrap();
     assert_eq!(accounting.packets(), 0);
     assert_eq!(accounting.overhead(), None);
     assert!(accounting.metrics().values().all(|value| value.is_finite()));
@@ -730,7 +730,7 @@ proptest! {
             writer.packet(0, n as u64 * MS, &plan.ip_packet(), None);
         }
         let options = Options { time_sequences: 100, ..Options::default() };
-        let (accounting, _) = account_with_sequences(writer.octets(), &options).unwrap();
+        let (accounting, _) = account_with_sequences(writer.bytes(), &options).unwrap();
         prop_assert_eq!(accounting.packets(), segments.len() as u64);
         prop_assert_eq!(accounting.classes.of(Class::Other), accounting.other.total());
         prop_assert_eq!(accounting.payload_bytes(), Bytes(payload_bytes));
@@ -745,16 +745,16 @@ proptest! {
     }
 
     #[test]
-    fn any_octets_are_survived(
-        octets in prop::collection::vec(any::<u8>(), 0..600),
+    fn any_bytes_are_survived(
+        bytes in prop::collection::vec(any::<u8>(), 0..600),
         beginning in 0..3,
     ) {
         let mut file = match beginning {
-            0 => CaptureWriter::pcap(1, false, false).into_octets(),
-            1 => CaptureWriter::pcapng(&[("client.tx", 1)]).into_octets(),
+            0 => CaptureWriter::pcap(1, false, false).into_bytes(),
+            1 => CaptureWriter::pcapng(&[("client.tx", 1)]).into_bytes(),
             _ => Vec::new(),
         };
-        file.extend(octets);
+        file.extend(bytes);
         let _ = account(&file[..], &Options::default());
     }
 
@@ -763,12 +763,12 @@ proptest! {
         places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
         cut in any::<prop::sample::Index>(),
     ) {
-        let mut octets = four_taps();
+        let mut bytes = four_taps();
         for (place, value) in places {
-            *place.get_mut(&mut octets) = value;
+            *place.get_mut(&mut bytes) = value;
         }
-        let kept = cut.index(octets.len() + 1);
+        let kept = cut.index(bytes.len() + 1);
         let options = Options { time_sequences: 100, ..Options::default() };
-        let _ = account_with_sequences(&octets[..kept], &options);
+        let _ = account_with_sequences(&bytes[..kept], &options);
     }
 }

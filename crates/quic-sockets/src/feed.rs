@@ -137,14 +137,14 @@ pub fn feed<M: Http3Machine>(
             },
             None => {
                 let pieces = &slices[..next.slices];
-                let written = match next.octets {
+                let written = match next.bytes {
                     0 => Ok(0),
                     _ => connection.write(stream, pieces),
                 };
                 if let Ok(taken) = written {
-                    watch(stream, pieces, taken, end && taken == next.octets);
+                    watch(stream, pieces, taken, end && taken == next.bytes);
                 }
-                (next.octets as u64, written)
+                (next.bytes as u64, written)
             }
         };
         match written {

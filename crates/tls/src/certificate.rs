@@ -348,7 +348,7 @@ fn leaf_params(request: &Issue, lifetime: Lifetime) -> Result<CertificateParams,
 /// Handshake messages of 64 KiB or more are refused.
 const LARGEST_PADDING: usize = 48 * 1024;
 
-/// A DER OCTET STRING of `length` zeros.
+/// A DER BYTE STRING of `length` zeros.
 fn octet_string(length: usize) -> Vec<u8> {
     let digits = length.to_be_bytes();
     let significant = &digits[(length.leading_zeros() / 8) as usize..];

@@ -44,7 +44,9 @@ pub struct Observation {
     /// Exchanges per second that completed without an error.
     pub throughput_per_s: f64,
     /// Bytes of useful content per second.
-    pub goodput_octets_per_s: f64,
+    // Records of older versions say octets.
+    #[serde(alias = "goodput_octets_per_s")]
+    pub goodput_bytes_per_s: f64,
     /// Mean corrected latency.
     #[serde(with = "seconds")]
     pub latency_mean: Duration,

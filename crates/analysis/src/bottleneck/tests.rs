@@ -31,7 +31,7 @@ fn a_limit_that_may_give_a_quarter_more_is_not_eliminated() {
         change: change.map(|(resource, factor)| Change { resource, factor }),
         replicate,
         throughput_per_s,
-        goodput_octets_per_s: 0.0,
+        goodput_bytes_per_s: 0.0,
         latency_mean: Duration::from_millis(10),
         latency_p98: Duration::from_millis(20),
         errors: 0.0,

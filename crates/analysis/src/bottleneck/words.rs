@@ -55,8 +55,8 @@ pub(super) fn time(time: Duration) -> String {
 }
 
 /// `1.50 MB`, in powers of 1000.
-pub(super) fn octets(octets: f64) -> String {
-    match octets {
+pub(super) fn bytes(bytes: f64) -> String {
+    match bytes {
         small if small < 999.5 => format!("{} B", number(small)),
         middle if middle < 999.5e3 => format!("{} kB", number(middle / 1e3)),
         large => format!("{} MB", number(large / 1e6)),
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(percent(0.0), "0 %");
         assert_eq!(number(12_345.6), "12 346");
         assert_eq!(time(Duration::from_millis(1_250)), "1.25 s");
-        assert_eq!(octets(1_500_000.0), "1.50 MB");
+        assert_eq!(bytes(1_500_000.0), "1.50 MB");
         assert_eq!(count(8.01), "8");
         assert_eq!(count(0.7), "0.7");
         assert_eq!(hundredths(-0.001), "0.00");

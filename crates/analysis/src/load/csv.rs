@@ -91,7 +91,7 @@ fn line(text: &mut String, name: &str, value: &str) {
     .into_iter()
     .find(|(suffix, _)| {
         let stem = name.strip_suffix(suffix);
-        stem.is_some_and(|stem| stem.ends_with('_'))
+        stem.is_some_and(|stem| stem.ends_with(['_', '.']))
     })
     .map_or("", |(_, unit)| unit);
     text.push_str(&format!("{},{},{unit}\n", field(name), field(value)));

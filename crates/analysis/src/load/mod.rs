@@ -49,7 +49,7 @@ pub use distribution::Distribution;
 pub use numbers::Numbers;
 pub use protocols::{Datagrams, FrameCount, Frames, Handshakes};
 pub use result::{
-    Connections, Counts, Ended, Generator, Interval, Latency, LoadResult, LoopKind, Octets,
+    ByteCounts, Connections, Counts, Ended, Generator, Interval, Latency, LoadResult, LoopKind,
     SequenceUse, Setup, TargetCount, Window, WorkerHealth,
 };
 pub use slo::{Slo, SloError, Verdict};

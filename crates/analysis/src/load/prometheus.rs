@@ -20,7 +20,7 @@ const BOUNDS: [&str; 22] = [
 /// The result in the text exposition format.
 pub fn render(result: &LoadResult) -> String {
     let (setup, window) = (&result.setup, &result.measured);
-    let (counts, octets) = (&window.counts, &window.octets);
+    let (counts, bytes) = (&window.counts, &window.bytes);
     let mut out = Exposition::default();
 
     out.family("info", "gauge", "The URL, workload and policy of the test.");
@@ -128,11 +128,11 @@ pub fn render(result: &LoadResult) -> String {
         "Bytes above TCP; those of incomplete responses are in the part failed only.",
     );
     for (direction, part, bytes) in [
-        ("request", "head", octets.request_heads),
-        ("request", "body", octets.request_bodies),
-        ("response", "head", octets.response_heads),
-        ("response", "body", octets.response_bodies),
-        ("response", "failed", octets.failed_responses),
+        ("request", "head", bytes.request_heads),
+        ("request", "body", bytes.request_bodies),
+        ("response", "head", bytes.response_heads),
+        ("response", "body", bytes.response_bodies),
+        ("response", "failed", bytes.failed_responses),
     ] {
         let labels = [("direction", direction), ("part", part)];
         out.sample("bytes_total", &labels, bytes.0);
@@ -282,8 +282,8 @@ fn fields(out: &mut Exposition, window: &Window) {
         "Bytes of header fields before compression.",
     );
     for (direction, bytes) in [
-        ("request", window.octets.request_fields),
-        ("response", window.octets.response_fields),
+        ("request", window.bytes.request_fields),
+        ("response", window.bytes.response_fields),
     ] {
         let labels = [("direction", direction)];
         out.sample("header_field_bytes_total", &labels, bytes.0);
@@ -339,7 +339,7 @@ fn http2(out: &mut Exposition, window: &Window) {
     for (direction, kinds) in ways {
         for (kind, count) in kinds {
             let labels = [("direction", direction), ("type", kind)];
-            out.sample("frame_bytes_total", &labels, count.octets.0);
+            out.sample("frame_bytes_total", &labels, count.bytes.0);
         }
     }
     out.gauge(

@@ -84,9 +84,9 @@ fn datagrams(window: &Window) -> String {
     facts.push(format!(
         "{} sent ({} on average), {} received ({})",
         counted(datagrams.sent, "datagram"),
-        mean(datagrams.sent_octets, datagrams.sent),
+        mean(datagrams.sent_bytes, datagrams.sent),
         count(datagrams.received),
-        mean(datagrams.received_octets, datagrams.received),
+        mean(datagrams.received_bytes, datagrams.received),
     ));
     facts.push(format!(
         "{} declared lost",
@@ -101,12 +101,12 @@ fn mean(sum: Bytes, times: u64) -> String {
 
 /// The savings by compression of heads.
 fn compression(window: &Window) -> Option<String> {
-    let (requests, responses) = window.octets.savings()?;
+    let (requests, responses) = window.bytes.savings()?;
     Some(format!(
         "heads {} and {} smaller by compression (from {} B of requests, {} B of responses)",
         percent(requests),
         percent(responses),
-        count(window.octets.request_fields.0),
-        count(window.octets.response_fields.0),
+        count(window.bytes.request_fields.0),
+        count(window.bytes.response_fields.0),
     ))
 }

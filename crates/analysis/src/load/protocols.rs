@@ -72,7 +72,7 @@ pub struct FrameCount {
     /// Number of frames.
     pub frames: u64,
     /// Their bytes, including the nine bytes of each frame header.
-    pub octets: Bytes,
+    pub bytes: Bytes,
 }
 
 impl Frames {
@@ -96,7 +96,7 @@ impl Frames {
             for (kind, count) in from {
                 let sum = to.entry(kind.clone()).or_default();
                 sum.frames += count.frames;
-                sum.octets += count.octets;
+                sum.bytes += count.bytes;
             }
         }
         self.most_streams = self.most_streams.max(other.most_streams);
@@ -110,11 +110,11 @@ pub struct Datagrams {
     /// Datagrams sent.
     pub sent: u64,
     /// Bytes of their UDP payloads.
-    pub sent_octets: Bytes,
+    pub sent_bytes: Bytes,
     /// Datagrams received.
     pub received: u64,
     /// Bytes of their UDP payloads.
-    pub received_octets: Bytes,
+    pub received_bytes: Bytes,
     /// Sent packets that were declared lost.
     pub lost: u64,
     /// Datagrams that the kernel dropped because the generator did not read them in time: losses that the path
@@ -139,9 +139,9 @@ impl Datagrams {
     /// Adds the figures of another thread for the same window.
     pub fn merge(&mut self, other: &Datagrams) {
         self.sent += other.sent;
-        self.sent_octets += other.sent_octets;
+        self.sent_bytes += other.sent_bytes;
         self.received += other.received;
-        self.received_octets += other.received_octets;
+        self.received_bytes += other.received_bytes;
         self.lost += other.lost;
         self.overflowed += other.overflowed;
         self.unsent += other.unsent;
@@ -163,11 +163,11 @@ pub struct HandshakesSummary {
     pub early_data: u64,
     /// Of the resumed, those whose early data it refused.
     pub early_data_refused: u64,
-    /// Octets of records sent until TLS was established; of QUIC octets of datagrams.
+    /// Bytes of records sent until TLS was established; of QUIC bytes of datagrams.
     pub sent_bytes: u64,
-    /// Octets of records, or of datagrams, received until then.
+    /// Bytes of records, or of datagrams, received until then.
     pub received_bytes: u64,
-    /// Octets of the certificates among them.
+    /// Bytes of the certificates among them.
     pub certificates_bytes: u64,
     /// Processor time of the generator within the handshakes, system calls excluded.
     pub cpu_s: f64,
@@ -197,8 +197,10 @@ pub struct FramesSummary {
 pub struct FrameCountSummary {
     /// How many.
     pub frames: u64,
-    /// Their octets, with the nine of each frame's head.
-    pub octets_bytes: u64,
+    /// Their bytes, with the nine of each frame's head.
+    // Results of older versions say octets.
+    #[serde(alias = "octets_bytes")]
+    pub bytes: u64,
 }
 
 /// What QUIC put on the wire beneath HTTP/3 while a window lasted.
@@ -207,11 +209,11 @@ pub struct FrameCountSummary {
 pub struct DatagramsSummary {
     /// Datagrams sent.
     pub sent: u64,
-    /// Octets of their UDP payloads.
+    /// Bytes of their UDP payloads.
     pub sent_bytes: u64,
     /// Datagrams received.
     pub received: u64,
-    /// Octets of their UDP payloads.
+    /// Bytes of their UDP payloads.
     pub received_bytes: u64,
     /// Packets sent that were taken for lost.
     pub packets_lost: u64,
@@ -232,9 +234,9 @@ impl DatagramsSummary {
     pub(super) fn of(datagrams: &Datagrams) -> Option<DatagramsSummary> {
         (!datagrams.is_empty()).then_some(DatagramsSummary {
             sent: datagrams.sent,
-            sent_bytes: datagrams.sent_octets.0,
+            sent_bytes: datagrams.sent_bytes.0,
             received: datagrams.received,
-            received_bytes: datagrams.received_octets.0,
+            received_bytes: datagrams.received_bytes.0,
             packets_lost: datagrams.lost,
             overflowed: datagrams.overflowed,
             unsent: datagrams.unsent,
@@ -280,7 +282,7 @@ fn by_type(counts: &BTreeMap<String, FrameCount>) -> BTreeMap<String, FrameCount
     let counts = counts.iter().map(|(kind, count)| {
         let count = FrameCountSummary {
             frames: count.frames,
-            octets_bytes: count.octets.0,
+            bytes: count.bytes.0,
         };
         (kind.clone(), count)
     });

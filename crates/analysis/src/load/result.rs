@@ -101,7 +101,7 @@ pub struct Window {
     /// Counts of exchanges, connections, pages and sessions.
     pub counts: Counts,
     /// Bytes on the connections.
-    pub octets: Octets,
+    pub bytes: ByteCounts,
     /// The duration of each phase.
     pub latency: Latency,
     /// The exchanges and connections that ended or were established within it.
@@ -254,7 +254,7 @@ impl Counts {
 
 /// Bytes above TCP, and above TLS where there is TLS; for HTTP/3, bytes of QUIC's streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Octets {
+pub struct ByteCounts {
     /// Request heads as transferred; for HTTP/2 and HTTP/3, the frames that carry them, frame headers included.
     pub request_heads: Bytes,
     /// Names and values of the fields of request heads before compression; equal to `request_heads` without
@@ -275,7 +275,7 @@ pub struct Octets {
     pub failed_responses: Bytes,
 }
 
-impl Octets {
+impl ByteCounts {
     /// The savings by compression of heads, for requests and for responses: 1 minus the ratio of transferred
     /// bytes to uncompressed bytes. Each is below 1, and negative where heads grew. `None` when heads are not
     /// compressed.

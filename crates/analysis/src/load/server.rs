@@ -98,7 +98,7 @@ pub struct MachineProbes {
     pub major_faults: Option<u64>,
     /// Pages of files read again that had been thrown out of memory.
     pub refaults: Option<u64>,
-    /// Operations of all disks that read, and their octets.
+    /// Operations of all disks that read, and their bytes.
     pub disk_reads: Option<u64>,
     /// See `disk_reads`.
     pub disk_read_bytes: Option<u64>,

@@ -57,7 +57,7 @@ pub enum Unit {
     Share,
     /// Exchanges a second.
     PerS,
-    /// Octets a second.
+    /// Bytes a second.
     BytesPerS,
 }
 

@@ -340,8 +340,8 @@ fn cpu(text: &str) -> Result<Limit<f64>, String> {
 }
 
 fn window(text: &str) -> Result<u32, String> {
-    let octets = bytes(text)?;
-    u32::try_from(octets).map_err(|_| format!("{text} is larger than the largest TCP window"))
+    let bytes = bytes(text)?;
+    u32::try_from(bytes).map_err(|_| format!("{text} is larger than the largest TCP window"))
 }
 
 /// `64M`, `64MiB`, `8K`, `1G` are powers of 1024; `64MB`, `8kB` of 1000.
@@ -361,9 +361,9 @@ fn bytes(text: &str) -> Result<u64, String> {
         "GB" => 1e9,
         _ => return Err(wrong()),
     };
-    let octets = number.parse::<f64>().map_err(|_| wrong())? * scale;
-    if (1.0..1e18).contains(&octets) {
-        Ok(octets.round() as u64)
+    let bytes = number.parse::<f64>().map_err(|_| wrong())? * scale;
+    if (1.0..1e18).contains(&bytes) {
+        Ok(bytes.round() as u64)
     } else {
         Err(wrong())
     }
@@ -390,13 +390,13 @@ mod tests {
 
     #[test]
     fn limits_are_read_with_their_units() {
-        for (text, octets) in [
+        for (text, expected) in [
             ("64M", 64 << 20),
             ("8kB", 8000),
             ("1.5K", 1536),
             ("700", 700),
         ] {
-            assert_eq!(bytes(text), Ok(octets), "{text}");
+            assert_eq!(bytes(text), Ok(expected), "{text}");
         }
         assert_eq!(disk("200ops"), Ok(Disk::Operations(200)));
         assert_eq!(disk("4MB/s"), Ok(Disk::Bytes(4_000_000)));

@@ -71,7 +71,7 @@ pub fn run(arguments: &PackArguments) -> Result<ExitCode, Failure> {
             "version": version.number(),
             "files": packed.files,
             "content_bytes": packed.content,
-            "bytes": packed.octets,
+            "bytes": packed.bytes,
             "left_out": found.left_out,
         });
         println!("{summary:#}");
@@ -82,7 +82,7 @@ pub fn run(arguments: &PackArguments) -> Result<ExitCode, Failure> {
         super::unpack::files(packed.files),
         Bytes(packed.content),
         version.number(),
-        Bytes(packed.octets)
+        Bytes(packed.bytes)
     );
     match &arguments.output {
         Some(_) => println!("{text}"),

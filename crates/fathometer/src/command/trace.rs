@@ -231,7 +231,7 @@ mod tests {
             writer.packet(enters, time, &plan.ip_packet(), None);
             writer.packet(enters + 1, time + 500_000, &plan.ip_packet(), None);
         }
-        writer.into_octets()
+        writer.into_bytes()
     }
 
     fn printed(arguments: &TraceArguments) -> String {
@@ -326,8 +326,8 @@ mod tests {
         assert!(message(&file).starts_with("failed to open "));
         fs::write(&file, b"GET / HTTP/1.0\r\n").unwrap();
         assert!(message(&file).contains("page.pcapng: not a capture: it begins with 47 45 54"));
-        let octets = capture();
-        fs::write(&file, &octets[..octets.len() - 3]).unwrap();
+        let bytes = capture();
+        fs::write(&file, &bytes[..bytes.len() - 3]).unwrap();
         let (accounting, _) = arguments(&[file.to_str().unwrap()]).account().unwrap();
         assert!(!accounting.integrity.is_whole());
         assert_eq!(accounting.packets(), 4);

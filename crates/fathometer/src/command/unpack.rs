@@ -108,7 +108,7 @@ fn extract(arguments: &UnpackArguments, package: &mut Flow) -> Result<ExitCode, 
             "files": held.files - held.kept,
             "kept": held.kept,
             "content_bytes": held.content,
-            "bytes": held.octets,
+            "bytes": held.bytes,
             "error": error.as_ref().map(ToString::to_string),
         });
         println!("{summary:#}");
@@ -259,7 +259,7 @@ impl Listing {
                 "\n  ],\n  \"complete\": {},\n  \"content_bytes\": {},\n  \"bytes\": {},\n  \"error\": {error}\n}}",
                 error.is_null(),
                 held.content,
-                held.octets
+                held.bytes
             )?;
         } else if self.begun {
             writeln!(
@@ -267,7 +267,7 @@ impl Listing {
                 "{}, {} in {}{}",
                 files(held.files),
                 Bytes(held.content),
-                Bytes(held.octets),
+                Bytes(held.bytes),
                 if error.is_some() {
                     "; the rest is missing"
                 } else {

@@ -454,13 +454,13 @@ fn a_file_of_unknown_size_comes_with_the_package() {
                 files.iter().all(|file| file.1 == way),
                 "{policy}: {files:?}"
             );
-            let octets = |target: &str| {
+            let bytes = |target: &str| {
                 let files = value["files"].as_array().unwrap();
                 let file = files.iter().find(|file| file["target"] == target);
                 file.unwrap()["bytes"].as_u64()
             };
-            assert_eq!(octets("/b.gif"), Some(3 * 4096), "{policy}");
-            assert_eq!(octets("/c.gif"), Some(5010), "{policy}");
+            assert_eq!(bytes("/b.gif"), Some(3 * 4096), "{policy}");
+            assert_eq!(bytes("/c.gif"), Some(5010), "{policy}");
             if bundled {
                 assert_eq!(value["exchanges"].as_array().unwrap().len(), 1, "{policy}");
                 let behind = files[2..].iter().map(|file| file.0);

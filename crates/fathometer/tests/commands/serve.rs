@@ -213,7 +213,7 @@ impl Response {
 }
 
 /// Bytes that depend on their position.
-fn octets(length: usize) -> Vec<u8> {
+fn bytes(length: usize) -> Vec<u8> {
     (0..length as u64)
         .flat_map(|n| {
             n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -266,7 +266,7 @@ fn changes_of_the_folder_are_seen() {
 #[test]
 fn large_files_arrive_as_they_are_whole_and_in_parts() {
     let folder = tempfile::tempdir().unwrap();
-    let content = octets(5_000_011);
+    let content = bytes(5_000_011);
     fs::write(folder.path().join("big"), &content).unwrap();
     fs::write(folder.path().join("small"), "small").unwrap();
     let server = Server::start(folder.path(), &[]);
@@ -322,7 +322,7 @@ fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
         .unwrap();
     let rest = client.rest();
     assert!((rest.len() as u64) < length, "it was sent whole");
-    assert!(rest.iter().all(|&octet| octet == 0), "another head follows");
+    assert!(rest.iter().all(|&byte| byte == 0), "another head follows");
     assert_eq!(server.get("/big").content.len(), 100);
     server.end();
     // The log contains the truncated response, with the number of bytes sent.
@@ -415,7 +415,7 @@ fn the_second_signal_ends_it_at_once() {
 fn the_log_has_a_line_for_every_response_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
     for n in 0..10 {
-        fs::write(folder.path().join(format!("f{n}")), octets(n * 20_000)).unwrap();
+        fs::write(folder.path().join(format!("f{n}")), bytes(n * 20_000)).unwrap();
     }
     let log = tempfile::NamedTempFile::new().unwrap();
     let path = log.path().to_str().unwrap();
@@ -696,8 +696,8 @@ fn ten_thousand_idle_connections_are_cheap() {
         assert_eq!(client.get("/a").content, b"a");
     }
     let each = (server.memory() - before) / count as u64;
-    eprintln!("{each} octets of the server's memory for each of {count} idle connections");
-    assert!(each < 6 * 1024, "{each} octets a connection");
+    eprintln!("{each} bytes of the server's memory for each of {count} idle connections");
+    assert!(each < 6 * 1024, "{each} bytes a connection");
     let ticks = server.ticks();
     std::thread::sleep(Duration::from_secs(1));
     assert!(server.ticks() - ticks < 50, "idle connections cost time");

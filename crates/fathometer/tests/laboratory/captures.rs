@@ -140,14 +140,14 @@ impl Course {
         let Ok(mut file) = File::open(&self.records) else {
             return;
         };
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(self.read)).unwrap();
-        file.read_to_end(&mut octets).unwrap();
+        file.read_to_end(&mut bytes).unwrap();
         // Bytes after the last line end are still being written.
-        let whole = octets.iter().rposition(|&octet| octet == b'\n');
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n');
         let whole = whole.map_or(0, |end| end + 1);
         self.read += whole as u64;
-        let lines = std::str::from_utf8(&octets[..whole]).unwrap().lines();
+        let lines = std::str::from_utf8(&bytes[..whole]).unwrap().lines();
         let records = lines.map(|line| serde_json::from_str(line).unwrap());
         self.waiting.extend(records);
     }

@@ -48,8 +48,8 @@ fn every_made_up_packet_is_in_tsharks_class() {
         ("classic, microseconds, other byte order", classic()),
         ("cut in its last packet", cut(&four_taps())),
     ];
-    for (name, octets) in captures {
-        let file = tshark.file(&octets);
+    for (name, bytes) in captures {
+        let file = tshark.file(&bytes);
         tshark.compare(name, &file);
     }
 }
@@ -63,8 +63,8 @@ fn every_packet_of_a_lab_is_in_tsharks_class() {
     for (policy, era) in [("h1.0x4", "1997"), ("h1.1-pipeline", "today")] {
         let file = fetch_behind_a_lossy_path(tshark.folder.path(), policy, era);
         tshark.compare(&format!("a lab: {policy}, {era}"), &file);
-        let octets = fs::read(&file).unwrap();
-        let accounting = account(&octets[..], &Options::default()).unwrap();
+        let bytes = fs::read(&file).unwrap();
+        let accounting = account(&bytes[..], &Options::default()).unwrap();
         assert!(accounting.integrity.is_whole());
         // The path dropped data, every byte arrived all the same, and the cause of each loss is known.
         let sent = accounting
@@ -211,10 +211,10 @@ impl Tshark {
         None
     }
 
-    fn file(&self, octets: &[u8]) -> PathBuf {
+    fn file(&self, bytes: &[u8]) -> PathBuf {
         let number = fs::read_dir(self.folder.path()).unwrap().count();
         let file = self.folder.path().join(format!("{number}.pcap"));
-        fs::write(&file, octets).unwrap();
+        fs::write(&file, bytes).unwrap();
         file
     }
 
@@ -281,8 +281,8 @@ impl Tshark {
 
 /// Our class of every packet in a file.
 fn classes(file: &Path) -> Vec<Class> {
-    let octets = fs::read(file).unwrap();
-    let mut capture = Capture::open(&octets[..]).unwrap();
+    let bytes = fs::read(file).unwrap();
+    let mut capture = Capture::open(&bytes[..]).unwrap();
     let (mut classes, mut counted) = (Vec::new(), Vec::new());
     while let Some(record) = capture.next_record().unwrap() {
         let parsed = match ip_packet_in(record.interface.link, record.data) {
@@ -302,7 +302,7 @@ fn classes(file: &Path) -> Vec<Class> {
         taps: TapChoice::All,
         ..Options::default()
     };
-    let accounting = account(&octets[..], &options).unwrap();
+    let accounting = account(&bytes[..], &options).unwrap();
     for class in Class::ALL {
         let count = counted.iter().filter(|c| **c == class).count();
         assert_eq!(accounting.classes.of(class), count as u64, "{class}");
@@ -409,7 +409,7 @@ fn pages() -> Vec<u8> {
             writer.packet(0, time, &plan.ip_packet(), None);
         }
     }
-    writer.into_octets()
+    writer.into_bytes()
 }
 
 /// Each packet at the tap where it enters the path and, unless lost, at the tap where it leaves.
@@ -441,7 +441,7 @@ fn four_taps() -> Vec<u8> {
             }
         }
     }
-    writer.into_octets()
+    writer.into_bytes()
 }
 
 /// Frames with other headers before, around or inside the IP packet.
@@ -543,7 +543,7 @@ fn ethernet_zoo() -> Vec<u8> {
     put(&ethernet(&ip_packet(one, other, 6, &[0; 12]), None));
     put(&[&[0xff; 12][..], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &[0; 40]].concat());
     put(&[&[2; 12][..], &[8, 0, 0x45, 0]].concat());
-    writer.into_octets()
+    writer.into_bytes()
 }
 
 /// Inserts an extension header after the IPv6 header.
@@ -588,7 +588,7 @@ fn anything(version: u8, seed: Seed) -> Vec<u8> {
         };
         writer.cut_packet(0, n * MS, &frame, kept, None);
     }
-    writer.into_octets()
+    writer.into_bytes()
 }
 
 /// The same three packets with the header of every other supported link type.
@@ -644,7 +644,7 @@ fn link_types() -> Vec<u8> {
             writer.packet(n as u32, 1, &[header, &plan.ip_packet()[..]].concat(), None);
         }
     }
-    writer.into_octets()
+    writer.into_bytes()
 }
 
 fn classic() -> Vec<u8> {
@@ -652,7 +652,7 @@ fn classic() -> Vec<u8> {
     for (n, plan) in page(1_025, (u32::MAX, 0)).iter().enumerate() {
         writer.packet(0, n as u64 * MS, &plan.ip_packet(), None);
     }
-    writer.into_octets()
+    writer.into_bytes()
 }
 
 fn cut(capture: &[u8]) -> Vec<u8> {

@@ -71,7 +71,7 @@ fn agree(course: &Course, captured: &Accounting, payload: Bytes, what: &str) {
         assert_eq!(counted, captured.classes.of(class), "{what}: {class}");
     }
     let total = course.total();
-    assert_eq!(total.octets, captured.ip_bytes(), "{what}: octets");
+    assert_eq!(total.bytes, captured.ip_bytes(), "{what}: bytes");
     assert_eq!(total.payload, payload, "{what}: payload");
 }
 
@@ -100,7 +100,7 @@ fn counts_are_those_of_a_capture() {
         carried.certificate.up.packets_out
     );
     assert_eq!(
-        packets.down.total().octets,
+        packets.down.total().bytes,
         carried.certificate.down.bytes_out
     );
     assert!(packets.of(Class::Rst).packets > 0);

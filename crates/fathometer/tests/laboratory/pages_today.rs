@@ -123,20 +123,20 @@ impl Retrieved {
                 "revalidate" => 0,
                 _ => files[&exchange.target],
             };
-            let octets = exchange.response_body.0;
+            let bytes = exchange.response_body.0;
             match self.level("policy") {
                 // Each frame has a header of 9 bytes.
                 policy if policy.starts_with("h2") => {
-                    assert!(octets >= length, "{name}: {octets} of {length}");
-                    assert_eq!((octets - length) % 9, 0, "{name} {}", exchange.target);
+                    assert!(bytes >= length, "{name}: {bytes} of {length}");
+                    assert_eq!((bytes - length) % 9, 0, "{name} {}", exchange.target);
                 }
                 policy if policy.starts_with("h3") => {
                     assert!(
-                        (length..=length + 16 + length / 500).contains(&octets),
+                        (length..=length + 16 + length / 500).contains(&bytes),
                         "{name}"
                     );
                 }
-                _ => assert_eq!(octets, length, "{name} {}", exchange.target),
+                _ => assert_eq!(bytes, length, "{name} {}", exchange.target),
             }
         }
     }
@@ -298,7 +298,7 @@ fn compare_with_tshark(retrieved: &Retrieved, place: &Path) -> bool {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    let mut octets = [0_u64; 2];
+    let mut bytes = [0_u64; 2];
     for line in text.lines() {
         let mut columns = line.split('\t');
         let to: &str = columns.next().unwrap_or_default();
@@ -307,12 +307,12 @@ fn compare_with_tshark(retrieved: &Retrieved, place: &Path) -> bool {
         let lengths = columns.next().unwrap_or_default().split(',');
         for (kind, length) in types.zip(lengths) {
             if matches!(kind, "1" | "9") {
-                octets[up] += 9 + length.parse::<u64>().unwrap();
+                bytes[up] += 9 + length.parse::<u64>().unwrap();
             }
         }
     }
     let metric = |name: &str| retrieved.record.metrics[name] as u64;
     let ours = [metric("header_bytes_up"), metric("header_bytes_down")];
-    assert_eq!(ours, octets, "{}", retrieved.name());
+    assert_eq!(ours, bytes, "{}", retrieved.name());
     true
 }

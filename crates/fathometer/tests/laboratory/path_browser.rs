@@ -31,8 +31,8 @@ const CHECK: &str = "<script>\n\
     });\n\
     </script>\n";
 
-fn text(octets: &[u8]) -> String {
-    String::from_utf8_lossy(octets).into_owned()
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Writes the site with its check, a key and its certificate. Returns the hash by which the browser accepts the

@@ -128,8 +128,8 @@ fn a_user_of_http2_over_tls_that_pauses_is_small() {
     // Memory that does not depend on the number of users is in both figures.
     let (few, many) = (held(50), held(250));
     let for_each = (many - few) / 200;
-    eprintln!("{for_each} octets for each user");
-    assert!(for_each < 10_500, "{for_each} octets for each user");
+    eprintln!("{for_each} bytes for each user");
+    assert!(for_each < 10_500, "{for_each} bytes for each user");
 }
 
 /// Connections of an open loop belong to no user: after an idle time they free their buffers.
@@ -154,6 +154,6 @@ fn a_connection_that_has_become_idle_gives_its_buffers_back() {
     };
     let wanted = |first: i64, last: i64| first - last >= 500 * CONNECTIONS as i64;
     let (first, last) = held(options, CONNECTIONS as u64, wanted);
-    eprintln!("{first} octets held, then {last}");
-    assert!(wanted(first, last), "{first} octets held, then {last}");
+    eprintln!("{first} bytes held, then {last}");
+    assert!(wanted(first, last), "{first} bytes held, then {last}");
 }

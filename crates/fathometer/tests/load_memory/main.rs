@@ -258,10 +258,10 @@ fn ten_thousand_users_that_pause_fit_into_64_mebibytes() {
     .unwrap();
     assert_eq!(result.measured.counts.completed, u64::from(users));
     let for_each = held as f64 / f64::from(users);
-    eprintln!("{for_each:.0} octets for each of {users} users");
+    eprintln!("{for_each:.0} bytes for each of {users} users");
     assert!(
         for_each * 10_000.0 < f64::from(64 << 20),
-        "{for_each} octets a user"
+        "{for_each} bytes a user"
     );
 }
 
@@ -299,10 +299,10 @@ fn a_timeline_does_not_grow_with_the_intervals_that_it_has_seen() {
     let (held_later, resident_later) = roll(100..5000);
     // Leaves room for what the test harness allocates to start another test: less than four bytes per interval.
     let grown = held_later.saturating_sub(held);
-    assert!(grown < 16 << 10, "{grown} octets held");
+    assert!(grown < 16 << 10, "{grown} bytes held");
     // The histograms of an interval are allocated and freed; the allocator may keep several copies.
     let grown = resident_later.saturating_sub(resident);
-    assert!(grown < 1 << 20, "{grown} octets more");
+    assert!(grown < 1 << 20, "{grown} bytes more");
     let intervals = timeline.finish(Duration::from_secs(5000));
     assert!(intervals.len() <= MOST_INTERVALS);
     assert_eq!(
@@ -342,6 +342,6 @@ fn a_load_does_not_grow_with_its_intervals() {
         least(&course[40..140]),
         least(&course[course.len() - 100..]),
     );
-    eprintln!("octets held: {first}, then {last}");
-    assert!(last - first < 16 << 10, "{} octets more", last - first);
+    eprintln!("bytes held: {first}, then {last}");
+    assert!(last - first < 16 << 10, "{} bytes more", last - first);
 }

@@ -224,21 +224,21 @@ fn the_whole_site_is_in_memory(folder: &Path, records: [&ReplicateRecord; 2]) {
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");
-    let octets = octets_below(&site);
+    let bytes = bytes_below(&site);
     for record in records {
         let cached = 1e3 * record.metrics["page_cache_kB"];
-        assert!(cached >= octets as f64, "{cached} of {octets}");
+        assert!(cached >= bytes as f64, "{cached} of {bytes}");
         let metrics = &record.metrics;
         assert!(metrics["memory_host_kB"] >= metrics["memory_unbacked_kB"]);
         assert!(metrics["memory_unbacked_kB"] >= metrics["memory_anonymous_kB"]);
     }
 }
 
-fn octets_below(folder: &Path) -> u64 {
+fn bytes_below(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     entries
         .map(|entry| match entry.metadata().unwrap() {
-            metadata if metadata.is_dir() => octets_below(&entry.path()),
+            metadata if metadata.is_dir() => bytes_below(&entry.path()),
             metadata => metadata.len(),
         })
         .sum()
@@ -286,7 +286,7 @@ fn datagrams_of_quic(on: &BTreeMap<String, f64>, off: &BTreeMap<String, f64>) {
 fn connections_of_quic(record: &ReplicateRecord) {
     let metrics = &record.metrics;
     assert!(metrics["exchanges_per_s"] > 0.0);
-    assert!(metrics["head_octets_per_exchange"] < metrics["field_octets_per_exchange"]);
+    assert!(metrics["head_bytes_per_exchange"] < metrics["field_bytes_per_exchange"]);
     assert!(metrics["wire_MB"] > 0.0 && metrics["cpu_total_pct"] > 0.0);
     assert_eq!(metrics["packets_syn"], 0.0);
     for name in [

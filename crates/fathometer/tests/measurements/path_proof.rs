@@ -218,7 +218,7 @@ fn clocked_out(
     }
     let measured = median(spacings);
     println!(
-        "{rate} bit/s, {length} octets and {name} framing: {:.3} ms apart within 0.1 ms and 5 %: \
+        "{rate} bit/s, {length} bytes and {name} framing: {:.3} ms apart within 0.1 ms and 5 %: \
              {:.3} ms; schedules exact; lateness p50 {} ns p99 {} ns",
         exact / 1e6,
         measured / 1e6,
@@ -246,7 +246,7 @@ fn bulk_tcp_fills_the_link_and_no_more() {
 }
 
 fn bulk_tcp() -> Result<(), String> {
-    const OCTETS: usize = 3_000_000;
+    const BYTES: usize = 3_000_000;
     let profile = profile(
         "rate = \"10Mbit/s\"\npropagation = \"10ms\"\nframing = \"ethernet\"\n\
          queue = { packets = 1000 }",
@@ -274,7 +274,7 @@ fn bulk_tcp() -> Result<(), String> {
         .unwrap();
     let sender = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        stream.write_all(&vec![7; OCTETS]).unwrap();
+        stream.write_all(&vec![7; BYTES]).unwrap();
     });
     let mut stream = lab
         .client
@@ -291,12 +291,12 @@ fn bulk_tcp() -> Result<(), String> {
             break;
         }
         total += length;
-        if total > OCTETS / 4 {
+        if total > BYTES / 4 {
             marks.push((total as f64, Instant::now()));
         }
     }
     sender.join().unwrap();
-    assert_eq!(total, OCTETS);
+    assert_eq!(total, BYTES);
     lab.settle(Duration::from_millis(50), Duration::from_secs(1));
     let (certificate, validity) = lab.stop();
 

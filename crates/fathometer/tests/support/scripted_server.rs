@@ -28,7 +28,7 @@ pub enum Answer {
     /// The same with another status.
     Status(u16),
     /// These bytes; the connection stays open.
-    Octets(Vec<u8>),
+    Bytes(Vec<u8>),
     /// These bytes, then the connection is closed.
     Last(Vec<u8>),
     /// No response, ever.
@@ -176,9 +176,9 @@ fn serve(
                 Answer::Status(status) => {
                     write!(output, "HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n").unwrap();
                 }
-                Answer::Octets(octets) => output.extend(octets),
-                Answer::Last(octets) => {
-                    output.extend(octets);
+                Answer::Bytes(bytes) => output.extend(bytes),
+                Answer::Last(bytes) => {
+                    output.extend(bytes);
                     ends = true;
                 }
                 Answer::Silence => {

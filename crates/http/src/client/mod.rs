@@ -184,16 +184,16 @@ impl Connection {
         either!(self, connection => connection.held())
     }
 
-    /// Releases the oldest `octets` bytes that are held, or all when there are fewer. In HTTP/2 the frame in
+    /// Releases the oldest `bytes` bytes that are held, or all when there are fewer. In HTTP/2 the frame in
     /// which they end is released completely. Returns how many bytes were released.
-    pub fn release(&mut self, octets: Bytes) -> Bytes {
+    pub fn release(&mut self, bytes: Bytes) -> Bytes {
         match self {
             Connection::Http1(connection) => {
                 let before = connection.held();
-                connection.release(octets);
+                connection.release(bytes);
                 Bytes(before.0 - connection.held().0)
             }
-            Connection::Http2(connection) => connection.release(octets),
+            Connection::Http2(connection) => connection.release(bytes),
         }
     }
 
@@ -209,13 +209,13 @@ impl Connection {
         either!(self, connection => connection.transmit())
     }
 
-    /// Notes that the transport took the first `octets` bytes of what [`transmit`](Self::transmit) returned.
+    /// Notes that the transport took the first `bytes` bytes of what [`transmit`](Self::transmit) returned.
     ///
     /// # Panics
-    /// When `octets` is larger than that.
+    /// When `bytes` is larger than that.
     #[inline]
-    pub fn transmitted(&mut self, octets: usize, now: Instant) {
-        either!(self, connection => connection.transmitted(octets, now));
+    pub fn transmitted(&mut self, bytes: usize, now: Instant) {
+        either!(self, connection => connection.transmitted(bytes, now));
     }
 
     /// Reads bytes from the front of `input` and reports the next event. Call it until it returns `None`: then

@@ -108,7 +108,7 @@ impl PageDriver {
         }
         if self.is_base(job.item) && self.milestones.base_first_byte.is_none() {
             self.milestones.base_first_byte = Some(now);
-            self.octets.base_first_byte = Some(self.octets.received);
+            self.bytes.base_first_byte = Some(self.bytes.received);
         }
     }
 
@@ -423,7 +423,7 @@ impl PageDriver {
         self.arrivals.push(item);
         if self.is_base(item) && self.milestones.base_complete.is_none() {
             self.milestones.base_complete = Some(now);
-            self.octets.base_complete = Some(self.octets.received);
+            self.bytes.base_complete = Some(self.bytes.received);
         }
         // Before the item is settled: the files that it names are needed too, and the page is not complete.
         if self.items[item].wanted {

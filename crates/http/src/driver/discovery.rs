@@ -194,10 +194,10 @@ impl PageDriver {
     }
 
     pub(super) fn settle_item(&mut self, item: usize, now: Instant) {
-        let octets: Bytes = self.octets.received;
+        let bytes: Bytes = self.bytes.received;
         let settled = &mut self.items[item];
         debug_assert!(settled.resolved.is_none());
-        settled.resolved = Some(Resolved { at: now, octets });
+        settled.resolved = Some(Resolved { at: now, bytes });
         if settled.wanted {
             self.unresolved -= 1;
         }

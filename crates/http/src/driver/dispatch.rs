@@ -224,9 +224,9 @@ impl PageDriver {
         self.release(place, held, cause, now);
     }
 
-    fn release(&mut self, place: usize, octets: Bytes, cause: Cause, now: Instant) {
+    fn release(&mut self, place: usize, bytes: Bytes, cause: Cause, now: Instant) {
         let link = &mut self.links[place];
-        let released = link.machine.release(octets);
+        let released = link.machine.release(bytes);
         if !link.multiplexes() {
             link.flushes.push_back(released.0 as usize);
         }

@@ -103,7 +103,7 @@ impl PageDriver {
             return;
         };
         hosted.handle_sent(first_unsent);
-        self.octets.received += received - link.record.received.min(received);
+        self.bytes.received += received - link.record.received.min(received);
         link.record.sent = sent;
         link.record.received = received;
         if link.state != LinkState::Closed {

@@ -150,8 +150,8 @@ fn signature(bytes: &[u8]) -> State {
     }
     if agrees(PNG) {
         let number = |at: usize| {
-            let octets = bytes.get(at..at + 4)?;
-            octets.try_into().ok().map(u32::from_be_bytes)
+            let four = bytes.get(at..at + 4)?;
+            four.try_into().ok().map(u32::from_be_bytes)
         };
         return match (number(16), number(20)) {
             (Some(width), Some(height)) => State::Known(Dimensions { width, height }),
@@ -181,7 +181,7 @@ mod tests {
     });
 
     #[test]
-    fn dimensions_are_known_with_the_first_octets_that_tell_them() {
+    fn dimensions_are_known_with_the_first_bytes_that_tell_them() {
         for (image, needed) in [(GIF, 10), (PNG, 24), (JPEG, JPEG.len() - 1)] {
             assert_eq!(Sizer::new().push(&image[..needed]), EXPECTED);
             assert_eq!(Sizer::new().push(&image[..needed - 1]), None);

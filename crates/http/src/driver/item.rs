@@ -50,7 +50,7 @@ pub(super) enum KnownBy {
 pub(super) struct Resolved {
     pub(super) at: Instant,
     /// Bytes that all connections had received by then.
-    pub(super) octets: Bytes,
+    pub(super) bytes: Bytes,
 }
 
 impl Item {

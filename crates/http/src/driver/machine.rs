@@ -212,16 +212,16 @@ impl Machine {
         own!(self, own => own.held(), _hosted => Bytes(0))
     }
 
-    pub(super) fn release(&mut self, octets: Bytes) -> Bytes {
-        own!(self, own => own.release(octets), _hosted => Bytes(0))
+    pub(super) fn release(&mut self, bytes: Bytes) -> Bytes {
+        own!(self, own => own.release(bytes), _hosted => Bytes(0))
     }
 
     pub(super) fn transmit(&self) -> &[u8] {
         own!(self, own => own.transmit(), _hosted => &[])
     }
 
-    pub(super) fn transmitted(&mut self, octets: usize, now: Instant) {
-        own!(self, own => own.transmitted(octets, now), _hosted => {});
+    pub(super) fn transmitted(&mut self, bytes: usize, now: Instant) {
+        own!(self, own => own.transmitted(bytes, now), _hosted => {});
     }
 
     pub(super) fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {

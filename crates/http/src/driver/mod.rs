@@ -113,7 +113,7 @@ pub use page::PageDriver;
 pub use policy::{
     DEFAULT_HOSTS, DEFAULT_PIPELINE_DEPTH, MOST_CONNECTIONS, ParsePolicyError, Policy,
 };
-pub use retrieval::{BundleAnswer, Counters, Milestones, Octets, Retrieval};
+pub use retrieval::{BundleAnswer, ByteCounts, Counters, Milestones, Retrieval};
 pub use service::Service;
 
 /// The most files of one page that are fetched. References beyond it are counted in

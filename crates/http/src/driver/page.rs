@@ -16,7 +16,7 @@ use super::link::{Link, LinkState};
 use super::machine::Machine;
 use super::options::{Options, Visit};
 use super::policy::Policy;
-use super::retrieval::{BundleAnswer, Counters, Milestones, Octets, Retrieval};
+use super::retrieval::{BundleAnswer, ByteCounts, Counters, Milestones, Retrieval};
 
 /// Retrieves one page over the connections of the policy. See the [module](super) for how to drive it.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub struct PageDriver {
     pub(super) page_end: Option<Instant>,
     pub(super) actions: VecDeque<Action>,
     pub(super) milestones: Milestones,
-    pub(super) octets: Octets,
+    pub(super) bytes: ByteCounts,
     pub(super) counters: Counters,
     pub(super) failures: Vec<(String, Failure)>,
     /// Events of alternative services.
@@ -102,7 +102,7 @@ impl PageDriver {
             page_end: None,
             actions: VecDeque::new(),
             milestones: Milestones::default(),
-            octets: Octets::default(),
+            bytes: ByteCounts::default(),
             counters: Counters::default(),
             failures: Vec::new(),
             services: Vec::new(),
@@ -160,7 +160,7 @@ impl PageDriver {
             && link.state != LinkState::Closed
         {
             link.record.received += Bytes(bytes.len() as u64);
-            self.octets.received += Bytes(bytes.len() as u64);
+            self.bytes.received += Bytes(bytes.len() as u64);
             if link.is_live() {
                 self.pump(place, bytes, now);
                 self.after_pump(place, false, now);
@@ -232,22 +232,22 @@ impl PageDriver {
         self.advance(now);
     }
 
-    /// Notes that a connection's transport took the first `octets` bytes of what [`transmit`](Self::transmit)
+    /// Notes that a connection's transport took the first `bytes` bytes of what [`transmit`](Self::transmit)
     /// returned.
     ///
     /// # Panics
-    /// When `octets` is larger than that.
-    pub fn transmitted(&mut self, conn: ConnectionId, octets: usize, now: Instant) {
-        assert!(octets <= self.transmit(conn).len(), "more than was offered");
-        if octets == 0 {
+    /// When `bytes` is larger than that.
+    pub fn transmitted(&mut self, conn: ConnectionId, bytes: usize, now: Instant) {
+        assert!(bytes <= self.transmit(conn).len(), "more than was offered");
+        if bytes == 0 {
             return;
         }
         let place = conn.0 as usize;
         let link = &mut self.links[place];
-        link.machine.transmitted(octets, now);
-        link.record.sent += Bytes(octets as u64);
+        link.machine.transmitted(bytes, now);
+        link.record.sent += Bytes(bytes as u64);
         if let Some(flush) = link.flushes.front_mut() {
-            *flush -= octets;
+            *flush -= bytes;
             if *flush == 0 {
                 link.flushes.pop_front();
             }
@@ -351,7 +351,7 @@ impl PageDriver {
             connections: self.links.into_iter().map(|link| link.record).collect(),
             cache: self.cache,
             milestones: self.milestones,
-            octets: self.octets,
+            bytes: self.bytes,
             counters: self.counters,
             failures: self.failures,
             services: self.services,
@@ -368,7 +368,7 @@ impl PageDriver {
                 bytes: Bytes(item.received),
                 started: item.started?,
                 usable: item.resolved?.at,
-                read: item.resolved?.octets,
+                read: item.resolved?.bytes,
                 by: item.by?,
             })
         };
@@ -399,7 +399,7 @@ impl PageDriver {
         let last = critical().filter_map(|item| item.resolved);
         if let Some(last) = last.max_by_key(|resolved| resolved.at) {
             self.milestones.critical_complete = Some(last.at);
-            self.octets.critical_complete = Some(last.octets);
+            self.bytes.critical_complete = Some(last.bytes);
         }
     }
 
@@ -425,7 +425,7 @@ impl PageDriver {
         let is_whole = self.failures.is_empty() && self.counters.references_left_out == 0;
         if is_whole && self.milestones.page_complete.is_none() {
             self.milestones.page_complete = Some(now);
-            self.octets.page_complete = Some(self.octets.received);
+            self.bytes.page_complete = Some(self.bytes.received);
         }
         if self.close_at().is_none_or(|at| now < at) {
             return false;

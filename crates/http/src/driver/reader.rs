@@ -82,11 +82,11 @@ impl Reader {
                     Some(Event::End { .. }) => Piece::End,
                 }));
             },
-            Reader::Whole(_, octets) => {
-                if octets.len() + input.len() > LARGEST_WHOLE {
+            Reader::Whole(_, bytes) => {
+                if bytes.len() + input.len() > LARGEST_WHOLE {
                     return Err(format!("the archive is larger than {LARGEST_WHOLE} B"));
                 }
-                octets.extend_from_slice(input);
+                bytes.extend_from_slice(input);
                 *input = &[];
                 Ok(None)
             }
@@ -104,11 +104,11 @@ impl Reader {
                 reader.end_of_input().map_err(|error| error.to_string())?;
                 Ok(None)
             }
-            Reader::Whole(Bundle::Zip, octets) => {
-                let files = zip::read_whole(&octets).map_err(|error| error.to_string())?;
+            Reader::Whole(Bundle::Zip, bytes) => {
+                let files = zip::read_whole(&bytes).map_err(|error| error.to_string())?;
                 Ok(Some(WholeArchive::Zip(files)))
             }
-            Reader::Whole(_, octets) => Ok(Some(WholeArchive::Tar(octets))),
+            Reader::Whole(_, bytes) => Ok(Some(WholeArchive::Tar(bytes))),
         }
     }
 }

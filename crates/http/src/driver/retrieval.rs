@@ -22,7 +22,7 @@ pub struct Retrieval {
     /// When each milestone was reached.
     pub milestones: Milestones,
     /// How many bytes had been received by then.
-    pub octets: Octets,
+    pub bytes: ByteCounts,
     /// Counts of events.
     pub counters: Counters,
     /// The files that could not be retrieved, and why. Empty for a page retrieved completely. (A file that the
@@ -81,7 +81,7 @@ pub struct Milestones {
 /// Bytes read from all connections until some of the [`Milestones`]: includes heads and frames, excludes TLS
 /// overhead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Octets {
+pub struct ByteCounts {
     /// In total.
     pub received: Bytes,
     /// Up to and including the read with the first byte of the base file's response.

@@ -139,8 +139,8 @@ impl PageDriver {
         let begun = arriving.begun;
         let read = reader.finish().and_then(|whole| match whole {
             None => Ok(()),
-            Some(WholeArchive::Tar(octets)) => {
-                self.read(&mut arriving, &octets, begun, now)?;
+            Some(WholeArchive::Tar(bytes)) => {
+                self.read(&mut arriving, &bytes, begun, now)?;
                 let reader = std::mem::replace(&mut arriving.reader, Reader::new(Bundle::Tar));
                 reader.finish().map(|_| ())
             }

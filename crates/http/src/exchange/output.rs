@@ -5,7 +5,7 @@ use std::io::IoSlice;
 
 use super::FilePart;
 use crate::origin::ranges::ByteRange;
-use crate::origin::{Octets, Origin, Segment, Selected};
+use crate::origin::{Located, Origin, Segment, Selected};
 
 /// Text that was taken is dropped from the buffer when it reaches this size.
 const COMPACT_AT: usize = 16 * 1024;
@@ -39,7 +39,7 @@ pub(crate) struct Offered<'a> {
     /// How many slices were filled.
     pub slices: usize,
     /// How many bytes are in them, or in the part of the file.
-    pub octets: usize,
+    pub bytes: usize,
     /// If set, the bytes are in a file, and no slice was filled.
     pub file: Option<FilePart<'a>>,
 }
@@ -119,13 +119,13 @@ impl Queue {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let mut offered = Offered::default();
         let mut text = &self.text[self.text_start..];
-        let mut offer = |octets: &'a [u8]| {
-            let octets = &octets[..octets.len().min(most - offered.octets)];
+        let mut offer = |bytes: &'a [u8]| {
+            let bytes = &bytes[..bytes.len().min(most - offered.bytes)];
             match slices.get_mut(offered.slices) {
-                Some(slice) if !octets.is_empty() => {
-                    *slice = IoSlice::new(octets);
+                Some(slice) if !bytes.is_empty() => {
+                    *slice = IoSlice::new(bytes);
                     offered.slices += 1;
-                    offered.octets += octets.len();
+                    offered.bytes += bytes.len();
                     true
                 }
                 _ => false,
@@ -134,13 +134,13 @@ impl Queue {
         for piece in &self.pieces {
             let goes_on = match piece {
                 Piece::Text(length) => {
-                    let (octets, rest) = text.split_at(*length);
+                    let (bytes, rest) = text.split_at(*length);
                     text = rest;
-                    offer(octets)
+                    offer(bytes)
                 }
-                Piece::Body(body, range) => match origin.octets(body) {
-                    Octets::Memory(body) => body.pieces_of(range.first..range.end).all(&mut offer),
-                    Octets::File(_) => false,
+                Piece::Body(body, range) => match origin.content_of(body) {
+                    Located::Memory(body) => body.pieces_of(range.first..range.end).all(&mut offer),
+                    Located::File(_) => false,
                 },
             };
             if !goes_on {
@@ -162,7 +162,7 @@ impl Queue {
                 let length = file.length.min(most as u64);
                 Offered {
                     slices: 0,
-                    octets: length as usize,
+                    bytes: length as usize,
                     file: Some(FilePart { length, ..file }),
                 }
             }
@@ -175,7 +175,7 @@ impl Queue {
         let Some(Piece::Body(body, range)) = self.pieces.front() else {
             return None;
         };
-        let Octets::File(file) = origin.octets(body) else {
+        let Located::File(file) = origin.content_of(body) else {
             return None;
         };
         Some(FilePart {
@@ -192,12 +192,12 @@ impl Queue {
         else {
             return None;
         };
-        matches!(origin.octets(body), Octets::File(_)).then_some(*text as u64)
+        matches!(origin.content_of(body), Located::File(_)).then_some(*text as u64)
     }
 
     /// Drops the first `count` bytes, which were sent.
     pub fn transmitted(&mut self, count: u64) {
-        debug_assert!(count <= self.waiting(), "more octets sent than offered");
+        debug_assert!(count <= self.waiting(), "more bytes sent than offered");
         self.take(count, |_| {});
     }
 

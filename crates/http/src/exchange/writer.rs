@@ -110,8 +110,8 @@ impl RequestFields {
     }
 
     /// Bytes of all names and values.
-    pub fn octets(&self) -> Bytes {
-        self.block.octets()
+    pub fn bytes(&self) -> Bytes {
+        self.block.bytes()
     }
 
     /// `:authority`
@@ -140,7 +140,7 @@ pub struct PreparedRequest {
     host: Box<str>,
     fields: Box<[PreparedField]>,
     /// Bytes of all names and values, except those of the target and the scheme.
-    octets: u64,
+    bytes: u64,
     content: u64,
 }
 
@@ -188,7 +188,7 @@ impl PreparedRequest {
             method: method.into(),
             host: host.into(),
             fields: fields.collect(),
-            octets: request.octets().0 - line.target.len() as u64,
+            bytes: request.bytes().0 - line.target.len() as u64,
             content: content.unwrap_or(0),
         })
     }
@@ -209,8 +209,8 @@ impl PreparedRequest {
     }
 
     /// Bytes of all names and values with this scheme and target.
-    pub(crate) fn octets(&self, scheme: &str, target: &str) -> Bytes {
-        Bytes(self.octets + (scheme.len() + target.len()) as u64)
+    pub(crate) fn bytes(&self, scheme: &str, target: &str) -> Bytes {
+        Bytes(self.bytes + (scheme.len() + target.len()) as u64)
     }
 
     /// All fields with this scheme and target, with how they are compressed.
@@ -314,7 +314,7 @@ mod tests {
         };
         written.end(&opening).unwrap();
         assert_eq!(prepared.opening(), opening);
-        assert_eq!(prepared.octets("https", "/"), written.octets());
+        assert_eq!(prepared.bytes("https", "/"), written.bytes());
         let both = (prepared.iter("https", "/"), written.iter());
         assert!(both.0.eq(both.1));
         let bad = PreparedRequest::new("GET", "", &[], None);

@@ -17,8 +17,8 @@ pub struct Window(i64);
 
 impl Window {
     /// A window of this many bytes.
-    pub const fn new(octets: u32) -> Window {
-        Window(octets as i64)
+    pub const fn new(bytes: u32) -> Window {
+        Window(bytes as i64)
     }
 
     /// Bytes that may be sent now.
@@ -27,12 +27,12 @@ impl Window {
     }
 
     /// Counts bytes that were sent.
-    pub fn take(&mut self, octets: u32) {
+    pub fn take(&mut self, bytes: u32) {
         debug_assert!(
-            octets <= self.available(),
+            bytes <= self.available(),
             "more was sent than the window allows"
         );
-        self.0 -= i64::from(octets);
+        self.0 -= i64::from(bytes);
     }
 
     /// The peer increases the window (WINDOW_UPDATE).
@@ -61,7 +61,7 @@ pub enum UpdateAt {
     /// As soon as any bytes were processed.
     Once,
     /// When this many bytes were processed, or half of the window if that is less.
-    Octets(u32),
+    Bytes(u32),
     /// When this share of the window, in percent, was processed; at most 100.
     Percent(u8),
     /// Never: the window runs out.
@@ -72,7 +72,7 @@ impl UpdateAt {
     fn threshold(self, size: u32) -> Option<u32> {
         match self {
             UpdateAt::Once => Some(1),
-            UpdateAt::Octets(octets) => Some(octets.min(size / 2).max(1)),
+            UpdateAt::Bytes(bytes) => Some(bytes.min(size / 2).max(1)),
             UpdateAt::Percent(percent) => {
                 let share = u64::from(size) * u64::from(percent.min(100)) / 100;
                 Some((share as u32).max(1))
@@ -136,8 +136,8 @@ impl ReceiveWindow {
     }
 
     /// Counts bytes as processed; returns the increment to send, if it is time for an update.
-    pub fn release(&mut self, octets: u32, when: UpdateAt) -> Option<u32> {
-        self.dealt_with += octets;
+    pub fn release(&mut self, bytes: u32, when: UpdateAt) -> Option<u32> {
+        self.dealt_with += bytes;
         let threshold = when.threshold(self.size)?;
         (self.dealt_with >= threshold).then(|| self.give_back())
     }
@@ -171,8 +171,8 @@ mod tests {
     fn the_peer_is_held_to_its_window_and_told_in_time() {
         for (when, updates) in [
             (UpdateAt::Once, vec![Some(30), Some(30), Some(30)]),
-            (UpdateAt::Octets(60), vec![None, Some(60), None]),
-            (UpdateAt::Octets(60_000), vec![None, Some(60), None]),
+            (UpdateAt::Bytes(60), vec![None, Some(60), None]),
+            (UpdateAt::Bytes(60_000), vec![None, Some(60), None]),
             (UpdateAt::Percent(90), vec![None, None, Some(90)]),
             (UpdateAt::Never, vec![None, None, None]),
         ] {

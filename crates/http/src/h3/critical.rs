@@ -67,7 +67,7 @@ pub(super) struct Critical {
 struct Outgoing {
     stream: Option<u64>,
     /// Bytes to send. The first `taken` of them were taken.
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     /// How many bytes the transport took.
     taken: usize,
     blocked: bool,
@@ -84,7 +84,7 @@ struct Incoming {
 enum Kind {
     /// Its type is not complete yet.
     Unknown {
-        octets: [u8; 8],
+        bytes: [u8; 8],
         have: u8,
     },
     Control(Box<Control>),
@@ -111,12 +111,12 @@ impl Critical {
         now: Instant,
     ) -> Critical {
         let mut own = [CONTROL, ENCODER, DECODER].map(|kind| Outgoing {
-            octets: vec![kind as u8],
+            bytes: vec![kind as u8],
             ..Outgoing::default()
         });
-        settings.write(reserved, &mut own[0].octets);
+        settings.write(reserved, &mut own[0].bytes);
         if let Some(number) = reserved {
-            frame::write_header(FrameType(frame::reserved(number)), 0, &mut own[0].octets);
+            frame::write_header(FrameType(frame::reserved(number)), 0, &mut own[0].bytes);
         }
         Critical {
             role,
@@ -152,19 +152,19 @@ impl Critical {
 
     /// The buffer to which frames for the control stream are appended.
     pub fn control(&mut self) -> &mut Vec<u8> {
-        &mut self.own[0].octets
+        &mut self.own[0].bytes
     }
 
     /// Moves the instructions of the QPACK encoder and decoder to their streams.
     pub fn settle(&mut self) -> Result<(), Fault> {
         let [control, encoder, decoder] = &mut self.own;
         if self.encoder.has_instructions() {
-            self.encoder.write_instructions(&mut encoder.octets);
+            self.encoder.write_instructions(&mut encoder.bytes);
         }
         if self.decoder.has_instructions() {
-            self.decoder.write_instructions(&mut decoder.octets);
+            self.decoder.write_instructions(&mut decoder.bytes);
         }
-        let waiting = [control, decoder].map(|own| own.octets.len() - own.taken);
+        let waiting = [control, decoder].map(|own| own.bytes.len() - own.taken);
         if waiting.iter().any(|&waiting| waiting > MOST_WAITING) {
             return Err(Fault::Flood);
         }
@@ -175,21 +175,21 @@ impl Critical {
     pub fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<(u64, usize)> {
         let own = self.own.iter().find(|own| own.has_something())?;
         let slice = slices.first_mut()?;
-        let octets = &own.octets[own.taken..];
-        let octets = &octets[..octets.len().min(most)];
-        *slice = IoSlice::new(octets);
-        Some((own.stream?, octets.len()))
+        let bytes = &own.bytes[own.taken..];
+        let bytes = &bytes[..bytes.len().min(most)];
+        *slice = IoSlice::new(bytes);
+        Some((own.stream?, bytes.len()))
     }
 
     /// The transport took bytes of one of this side's streams.
-    pub fn transmitted(&mut self, stream: u64, octets: usize) {
+    pub fn transmitted(&mut self, stream: u64, bytes: usize) {
         if let Some(own) = self.own(stream) {
-            own.taken += octets;
-            if own.taken >= own.octets.len() {
-                own.octets.clear();
+            own.taken += bytes;
+            if own.taken >= own.bytes.len() {
+                own.bytes.clear();
                 own.taken = 0;
             } else if own.taken > MOST_WAITING {
-                own.octets.drain(..own.taken);
+                own.bytes.drain(..own.taken);
                 own.taken = 0;
             }
         }
@@ -231,11 +231,11 @@ impl Critical {
         let place = self.place(stream);
         while !input.is_empty() {
             match &mut self.incoming[place].kind {
-                Kind::Unknown { octets, have } => {
-                    octets[usize::from(*have)] = input[0];
+                Kind::Unknown { bytes, have } => {
+                    bytes[usize::from(*have)] = input[0];
                     *have += 1;
                     *input = &input[1..];
-                    if let Some((kind, _)) = varint::read(&octets[..usize::from(*have)]) {
+                    if let Some((kind, _)) = varint::read(&bytes[..usize::from(*have)]) {
                         self.incoming[place].kind = self.kind(kind, stream, actions)?;
                     }
                 }
@@ -297,7 +297,7 @@ impl Critical {
             self.incoming.push(Incoming {
                 stream,
                 kind: Kind::Unknown {
-                    octets: [0; 8],
+                    bytes: [0; 8],
                     have: 0,
                 },
             });
@@ -373,9 +373,9 @@ impl Critical {
                 }
                 Ok(None)
             }
-            Piece::Payload(octets) => {
+            Piece::Payload(bytes) => {
                 if control.kind.is_some() {
-                    control.payload.extend_from_slice(octets);
+                    control.payload.extend_from_slice(bytes);
                 }
                 Ok(None)
             }
@@ -459,7 +459,7 @@ impl Critical {
 
 impl Outgoing {
     fn has_something(&self) -> bool {
-        self.stream.is_some() && !self.blocked && self.taken < self.octets.len()
+        self.stream.is_some() && !self.blocked && self.taken < self.bytes.len()
     }
 }
 

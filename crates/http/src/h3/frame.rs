@@ -147,7 +147,7 @@ mod tests {
             while let Some(piece) = frames.read(&mut input) {
                 match piece {
                     Piece::Begin { kind, .. } => found.push((kind.0, Vec::new())),
-                    Piece::Payload(octets) => found.last_mut().unwrap().1.extend(octets),
+                    Piece::Payload(bytes) => found.last_mut().unwrap().1.extend(bytes),
                     Piece::End => {}
                 }
             }

@@ -77,7 +77,7 @@ pub struct Transmit<'a> {
     /// How many slices were filled with bytes, starting at the first.
     pub slices: usize,
     /// How many bytes are in the slices, or in the part of the file.
-    pub octets: usize,
+    pub bytes: usize,
     /// If set, the bytes are in a file, and no slice was filled.
     pub file: Option<FilePart<'a>>,
     /// Whether the stream ends after these bytes, of which there may be none.

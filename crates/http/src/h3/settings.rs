@@ -69,8 +69,8 @@ impl Settings {
         if let Some(number) = reserved {
             add(frame::reserved(number), number);
         }
-        let octets = |&(id, value): &(u64, u64)| varint::length(id) + varint::length(value);
-        let length = pairs[..count].iter().map(octets).sum::<usize>();
+        let bytes = |&(id, value): &(u64, u64)| varint::length(id) + varint::length(value);
+        let length = pairs[..count].iter().map(bytes).sum::<usize>();
         frame::write_header(FrameType::SETTINGS, length as u64, out);
         for &(id, value) in &pairs[..count] {
             varint::write(id, out);

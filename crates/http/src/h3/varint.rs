@@ -28,10 +28,10 @@ pub(crate) fn write(value: u64, out: &mut Vec<u8>) {
 /// incomplete.
 pub(crate) fn read(input: &[u8]) -> Option<(u64, usize)> {
     let length = 1 << (input.first()? >> 6);
-    let octets = input.get(..length)?;
-    let value = octets
+    let bytes = input.get(..length)?;
+    let value = bytes
         .iter()
-        .fold(0, |value, &octet| value << 8 | u64::from(octet));
+        .fold(0, |value, &byte| value << 8 | u64::from(byte));
     // The first two bits encode the length.
     Some((value & (LARGEST >> (62 - (8 * length - 2))), length))
 }

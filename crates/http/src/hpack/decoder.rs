@@ -146,7 +146,7 @@ fn take_integer(input: &mut &[u8], prefix: u32) -> Result<u64, Error> {
 
 fn take_string(input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     let (text, length) = string::read(input, 7).map_err(|missing| match missing {
-        Missing::Length | Missing::Octets(_) => Error::Truncated,
+        Missing::Length | Missing::Bytes(_) => Error::Truncated,
         Missing::TooLong => Error::IntegerTooLarge,
     })?;
     *input = &input[length..];

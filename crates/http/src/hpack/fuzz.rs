@@ -27,8 +27,8 @@ pub fn fuzz(data: &[u8]) {
         rest = after;
         FieldBlock::clear(&mut fields);
         let decoded = decoder.decode(block, &mut fields);
-        let size = fields.octets().0 + 32 * fields.len() as u64;
-        assert!(size <= SECTION, "a section of {size} octets");
+        let size = fields.bytes().0 + 32 * fields.len() as u64;
+        assert!(size <= SECTION, "a section of {size} bytes");
         match decoded {
             Ok(()) | Err(Error::SectionTooLarge) => {
                 round_trip(&fields, &mut encoder, &mut mirror, &mut coded, &mut again);

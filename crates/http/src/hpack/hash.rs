@@ -19,8 +19,8 @@ pub(crate) const fn with(seed: u64, text: &[u8]) -> u64 {
         rest = after;
     }
     let mut last = 0u64;
-    while let Some((&octet, after)) = rest.split_first() {
-        last = last << 8 | octet as u64;
+    while let Some((&byte, after)) = rest.split_first() {
+        last = last << 8 | byte as u64;
         rest = after;
     }
     mix(hash ^ last)

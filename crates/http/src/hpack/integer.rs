@@ -38,16 +38,16 @@ pub(crate) fn decode(input: &[u8], prefix: u32) -> Result<Option<(u64, usize)>, 
         return Ok(Some((start, 1)));
     }
     let mut value = start;
-    for (place, &octet) in input[1..].iter().enumerate() {
+    for (place, &byte) in input[1..].iter().enumerate() {
         // Nine bytes hold 63 bits: a tenth byte is refused even if it adds only zeros.
         if place == 9 {
             return Err(TooLarge);
         }
-        value += u64::from(octet & 0x7f) << (7 * place);
+        value += u64::from(byte & 0x7f) << (7 * place);
         if value > LARGEST {
             return Err(TooLarge);
         }
-        if octet & 0x80 == 0 {
+        if byte & 0x80 == 0 {
             return Ok(Some((value, place + 2)));
         }
     }
@@ -66,15 +66,15 @@ mod tests {
     #[test]
     fn the_examples_of_the_rfc() {
         // RFC 7541 appendix C.1.
-        for (value, prefix, octets) in [
+        for (value, prefix, bytes) in [
             (10, 5, &[0b01010][..]),
             (1337, 5, &[0b11111, 0b1001_1010, 0b1010]),
             (42, 8, &[0b10_1010]),
         ] {
             let mut out = Vec::new();
             encode(value, prefix, 0, &mut out);
-            assert_eq!(out, octets);
-            assert_eq!(decode(&out, prefix), Ok(Some((value, octets.len()))));
+            assert_eq!(out, bytes);
+            assert_eq!(decode(&out, prefix), Ok(Some((value, bytes.len()))));
         }
     }
 

@@ -19,22 +19,22 @@ pub(crate) fn encode(text: &[u8], prefix: u32, pattern: u8, out: &mut Vec<u8>) {
 /// A string in its encoded form.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Written<'a> {
-    octets: &'a [u8],
+    bytes: &'a [u8],
     is_coded: bool,
 }
 
 impl Written<'_> {
     /// The length of the encoded form in bytes.
     pub fn length(self) -> u64 {
-        self.octets.len() as u64
+        self.bytes.len() as u64
     }
 
     /// Appends the decoded text.
     pub fn append_to(self, out: &mut Vec<u8>) -> Result<(), huffman::Invalid> {
         if self.is_coded {
-            huffman::decode(self.octets, out)
+            huffman::decode(self.bytes, out)
         } else {
-            out.extend_from_slice(self.octets);
+            out.extend_from_slice(self.bytes);
             Ok(())
         }
     }
@@ -55,11 +55,11 @@ pub(crate) fn read(input: &[u8], prefix: u32) -> Result<(Written<'_>, usize), Mi
         .ok()
         .and_then(|length| start.checked_add(length));
     match end.and_then(|end| Some((input.get(start..end)?, end))) {
-        Some((octets, end)) => {
+        Some((bytes, end)) => {
             let is_coded = input[0] & 1 << prefix != 0;
-            Ok((Written { octets, is_coded }, end))
+            Ok((Written { bytes, is_coded }, end))
         }
-        None => Err(Missing::Octets(length)),
+        None => Err(Missing::Bytes(length)),
     }
 }
 
@@ -71,5 +71,5 @@ pub(crate) enum Missing {
     /// Its length is too large.
     TooLong,
     /// It has this length in bytes, but fewer bytes have come.
-    Octets(u64),
+    Bytes(u64),
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::field_block::FieldBlock;
 
 /// Parses bytes as the RFC's examples write them.
-fn octets(hexadecimal: &str) -> Vec<u8> {
+fn bytes(hexadecimal: &str) -> Vec<u8> {
     let digits: Vec<u8> = hexadecimal
         .chars()
         .filter_map(|c| Some(c.to_digit(16)? as u8))
@@ -20,7 +20,7 @@ fn octets(hexadecimal: &str) -> Vec<u8> {
 fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<(String, String)>, Error> {
     let mut fields = FieldBlock::default();
     decoder.decode(block, &mut fields)?;
-    let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     Ok(fields.iter().map(|(n, v)| (text(n), text(v))).collect())
 }
 
@@ -63,7 +63,7 @@ fn representations_of_one_field() {
         (never, "password", "secret"),
         ("82", ":method", "GET"),
     ] {
-        let found = decode(&mut plain(), &octets(block)).unwrap();
+        let found = decode(&mut plain(), &bytes(block)).unwrap();
         assert_fields(&found, &[(name, value)]);
     }
     let mut encoder = Encoder::new(4096);
@@ -75,11 +75,11 @@ fn representations_of_one_field() {
     let method = encode(&mut encoder, &[(":method", "GET")], Indexing::Never);
     assert_eq!(
         method,
-        octets("12 83 c5 837f"),
+        bytes("12 83 c5 837f"),
         "a name from the static table"
     );
     let path = encode(&mut encoder, &[(":path", "/x")], Indexing::No);
-    assert_eq!(path, octets("04 82 63 cf"));
+    assert_eq!(path, bytes("04 82 63 cf"));
     assert_eq!(encode(&mut encoder, &[(":path", "/x")], Indexing::No), path);
 }
 
@@ -145,7 +145,7 @@ fn requests_without_huffman_code() {
         "8287 85bf 400a 6375 7374 6f6d 2d6b 6579 0c63 7573 746f 6d2d 7661 6c75 65",
     ];
     for (block, expected) in blocks.into_iter().zip(REQUESTS) {
-        assert_fields(&decode(&mut decoder, &octets(block)).unwrap(), expected);
+        assert_fields(&decode(&mut decoder, &bytes(block)).unwrap(), expected);
     }
 }
 
@@ -159,8 +159,8 @@ fn requests_with_huffman_code() {
         "8287 85bf 4088 25a8 49e9 5ba9 7d7f 8925 a849 e95b b8e8 b4bf",
     ];
     for (block, fields) in blocks.into_iter().zip(REQUESTS) {
-        assert_fields(&decode(&mut decoder, &octets(block)).unwrap(), fields);
-        assert_eq!(encode(&mut encoder, fields, Indexing::Yes), octets(block));
+        assert_fields(&decode(&mut decoder, &bytes(block)).unwrap(), fields);
+        assert_eq!(encode(&mut encoder, fields, Indexing::Yes), bytes(block));
     }
 }
 
@@ -168,7 +168,7 @@ fn requests_with_huffman_code() {
 #[test]
 fn responses_without_huffman_code_push_each_other_out() {
     let mut decoder = Decoder::new(256, 1 << 16);
-    decode(&mut decoder, &octets("3fe101")).unwrap();
+    decode(&mut decoder, &bytes("3fe101")).unwrap();
     let blocks = [
         "4803 3330 3258 0770 7269 7661 7465 611d 4d6f 6e2c 2032 3120 4f63 7420 3230 3133
          2032 303a 3133 3a32 3120 474d 546e 1768 7474 7073 3a2f 2f77 7777 2e65 7861 6d70
@@ -180,7 +180,7 @@ fn responses_without_huffman_code_push_each_other_out() {
          3d31",
     ];
     for (block, expected) in blocks.into_iter().zip(RESPONSES) {
-        assert_fields(&decode(&mut decoder, &octets(block)).unwrap(), expected);
+        assert_fields(&decode(&mut decoder, &bytes(block)).unwrap(), expected);
     }
 }
 
@@ -190,7 +190,7 @@ fn responses_with_huffman_code_push_each_other_out() {
     let mut decoder = Decoder::new(256, 1 << 16);
     let mut encoder = Encoder::new(256);
     let update = encode(&mut encoder, &[], Indexing::Yes);
-    assert_eq!(update, octets("3fe101"));
+    assert_eq!(update, bytes("3fe101"));
     decode(&mut decoder, &update).unwrap();
     let blocks = [
         "4882 6402 5885 aec3 771a 4b61 96d0 7abe 9410 54d4 44a8 2005 9504 0b81 66e0 82a6
@@ -201,8 +201,8 @@ fn responses_with_huffman_code_push_each_other_out() {
          9587 3160 65c0 03ed 4ee5 b106 3d50 07",
     ];
     for (block, fields) in blocks.into_iter().zip(RESPONSES) {
-        assert_fields(&decode(&mut decoder, &octets(block)).unwrap(), fields);
-        assert_eq!(encode(&mut encoder, fields, Indexing::Yes), octets(block));
+        assert_fields(&decode(&mut decoder, &bytes(block)).unwrap(), fields);
+        assert_eq!(encode(&mut encoder, fields, Indexing::Yes), bytes(block));
     }
 }
 
@@ -225,7 +225,7 @@ fn broken_blocks_are_told_apart() {
         ("82 20", Error::LateSizeUpdate),
         ("3f e2 1f", Error::TableTooLarge),
     ] {
-        let found = decode(&mut plain(), &octets(block));
+        let found = decode(&mut plain(), &bytes(block));
         assert_eq!(found, Err(expected), "{block}");
         assert!(expected.is_fatal());
     }
@@ -243,19 +243,19 @@ fn a_smaller_table_is_asked_for_and_comes() {
     encoder.set_table_limit(100);
     decoder.set_table_limit(100);
     let block = encode(&mut encoder, &fields, Indexing::Yes);
-    assert_eq!(block[..3], octets("20 3f 45"));
+    assert_eq!(block[..3], bytes("20 3f 45"));
     assert_fields(&decode(&mut decoder, &block).unwrap(), &fields);
     let block = encode(&mut encoder, &fields, Indexing::Yes);
-    assert_eq!(block, octets("bf be"));
+    assert_eq!(block, bytes("bf be"));
     assert_fields(&decode(&mut decoder, &block).unwrap(), &fields);
     // A larger limit: the table never exceeds the encoder's own maximum.
     encoder.set_table_limit(1 << 20);
-    assert_eq!(encode(&mut encoder, &[], Indexing::Yes), octets("3f e1 1f"));
+    assert_eq!(encode(&mut encoder, &[], Indexing::Yes), bytes("3f e1 1f"));
     // The decoder detects a peer that ignores a smaller table.
     let mut decoder = plain();
     decoder.set_table_limit(100);
     assert_eq!(
-        decode(&mut decoder, &octets("82")),
+        decode(&mut decoder, &bytes("82")),
         Err(Error::MissingSizeUpdate)
     );
 }
@@ -287,7 +287,7 @@ fn a_bomb_costs_no_more_than_a_section() {
     assert_eq!(result, Err(Error::SectionTooLarge));
     assert!(!Error::SectionTooLarge.is_fatal());
     assert_eq!(fields.len(), 4);
-    assert!(fields.octets().0 <= 20_000);
+    assert!(fields.bytes().0 <= 20_000);
     let fields = [("later", "entry")];
     let block = encode(&mut encoder, &fields, Indexing::Yes);
     assert_eq!(block, [0xbe]);

@@ -657,8 +657,8 @@ mod tests {
         #[test]
         fn any_split_yields_the_same_references(html in soup(), cuts in prop::collection::vec(0usize..160, 0..6)) {
             let whole = scan(&[&html]);
-            let octets: Vec<&[u8]> = html.chunks(1).collect();
-            prop_assert_eq!(&scan(&octets), &whole);
+            let bytes: Vec<&[u8]> = html.chunks(1).collect();
+            prop_assert_eq!(&scan(&bytes), &whole);
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(html.len())).collect();
             cuts.push(html.len());
             cuts.sort_unstable();
@@ -672,7 +672,7 @@ mod tests {
         }
 
         #[test]
-        fn any_octets_pass_the_fuzz_entry(data in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_pass_the_fuzz_entry(data in prop::collection::vec(any::<u8>(), 0..200)) {
             crate::html::fuzz(&data);
         }
     }

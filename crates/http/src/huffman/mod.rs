@@ -21,7 +21,7 @@ pub struct Invalid;
 pub fn encoded_length(text: &[u8]) -> usize {
     let bits: usize = text
         .iter()
-        .map(|&octet| usize::from(CODES[usize::from(octet)].1))
+        .map(|&byte| usize::from(CODES[usize::from(byte)].1))
         .sum();
     bits.div_ceil(8)
 }
@@ -30,8 +30,8 @@ pub fn encoded_length(text: &[u8]) -> usize {
 pub fn encode(text: &[u8], out: &mut Vec<u8>) {
     // The bits still to be written are the last `waiting` bits of `bits`, always fewer than 32.
     let (mut bits, mut waiting) = (0u64, 0u32);
-    for &octet in text {
-        let (code, length) = CODES[usize::from(octet)];
+    for &byte in text {
+        let (code, length) = CODES[usize::from(byte)];
         let length = u32::from(length);
         bits = bits << length | u64::from(code);
         waiting += length;
@@ -66,9 +66,9 @@ pub fn decode(mut coded: &[u8], out: &mut Vec<u8>) -> Result<(), Invalid> {
             coded = &coded[taken as usize..];
         } else {
             while waiting <= 56
-                && let Some((&octet, rest)) = coded.split_first()
+                && let Some((&byte, rest)) = coded.split_first()
             {
-                bits |= u64::from(octet) << (56 - waiting);
+                bits |= u64::from(byte) << (56 - waiting);
                 waiting += 8;
                 coded = rest;
             }
@@ -157,10 +157,10 @@ mod tests {
     }
 
     #[test]
-    fn every_octet_has_its_code() {
-        for octet in 0..=255u8 {
+    fn every_byte_has_its_code() {
+        for byte in 0..=255u8 {
             for around in [&b""[..], b"a", b"abcdefgh", b"\x00\xff"] {
-                let text = [around, &[octet], around].concat();
+                let text = [around, &[byte], around].concat();
                 assert_eq!(decoded(&coded(&text)).unwrap(), text);
             }
         }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_ones_and_less_than_an_octet() {
+    fn padding_is_ones_and_less_than_a_byte() {
         assert_eq!(decoded(&[]).unwrap(), b"");
         // "0" is five zeros.
         assert_eq!(decoded(&[0b0000_0111]).unwrap(), b"0");

@@ -145,15 +145,15 @@ pub(crate) fn is_control(byte: u8) -> bool {
 }
 
 /// The bytes that are allowed in a token.
-static TOKEN: [bool; 256] = token_octets();
+static TOKEN: [bool; 256] = token_bytes();
 
-const fn token_octets() -> [bool; 256] {
+const fn token_bytes() -> [bool; 256] {
     let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let octet = byte as u8;
+    let mut index = 0;
+    while index < 256 {
+        let byte = index as u8;
         let punctuation = matches!(
-            octet,
+            byte,
             b'!' | b'#'
                 | b'$'
                 | b'%'
@@ -169,8 +169,8 @@ const fn token_octets() -> [bool; 256] {
                 | b'|'
                 | b'~'
         );
-        table[byte] = punctuation || octet.is_ascii_alphanumeric();
-        byte += 1;
+        table[index] = punctuation || byte.is_ascii_alphanumeric();
+        index += 1;
     }
     table
 }

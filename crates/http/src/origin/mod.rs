@@ -171,7 +171,7 @@ enum Subject {
 
 /// The location of a representation's bytes.
 #[derive(Debug, Clone, Copy)]
-pub enum Octets<'a> {
+pub enum Located<'a> {
     /// In memory.
     Memory(&'a Body),
     /// Behind a descriptor of the caller.
@@ -364,13 +364,13 @@ impl Origin {
     }
 
     /// The bytes of a representation.
-    pub fn octets<'a>(&'a self, selected: &'a Selected) -> Octets<'a> {
+    pub fn content_of<'a>(&'a self, selected: &'a Selected) -> Located<'a> {
         match &selected.0 {
-            Place::Indexed(id) => Octets::Memory(self.index.body(*id)),
+            Place::Indexed(id) => Located::Memory(self.index.body(*id)),
             Place::Stored(resource, variant) => {
-                match resource.variants()[*variant as usize].octets() {
-                    Stored::Memory(body) => Octets::Memory(body),
-                    Stored::File(file) => Octets::File(file),
+                match resource.variants()[*variant as usize].bytes() {
+                    Stored::Memory(body) => Located::Memory(body),
+                    Stored::File(file) => Located::File(file),
                 }
             }
         }

@@ -161,7 +161,7 @@ mod tests {
     type Expected = Option<&'static [(u64, u64)]>;
 
     #[test]
-    fn ranges_of_a_thousand_octets() {
+    fn ranges_of_a_thousand_bytes() {
         let table: [(&str, Expected); 24] = [
             ("bytes=0-99", Some(&[(0, 100)])),
             ("Bytes=0-0", Some(&[(0, 1)])),
@@ -230,11 +230,11 @@ mod tests {
                 .map(|(first, more)| format!("{first}-{}", first + more))
                 .collect();
             let ranges = selected(&format!("bytes={}", texts.join(",")), length).unwrap();
-            let covers = |octet| ranges.iter().filter(|(first, end)| (*first..*end).contains(&octet)).count();
-            for octet in 0..length {
-                let wanted = asked.iter().any(|(first, more)| (*first..=first + more).contains(&octet));
-                prop_assert!(covers(octet) <= 1);
-                prop_assert!(!wanted || covers(octet) == 1);
+            let covers = |byte| ranges.iter().filter(|(first, end)| (*first..*end).contains(&byte)).count();
+            for byte in 0..length {
+                let wanted = asked.iter().any(|(first, more)| (*first..=first + more).contains(&byte));
+                prop_assert!(covers(byte) <= 1);
+                prop_assert!(!wanted || covers(byte) == 1);
             }
             prop_assert!(ranges.iter().all(|(first, end)| first < end && *end <= length));
         }

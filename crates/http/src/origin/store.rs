@@ -111,7 +111,7 @@ pub struct Variant {
     coding: Option<ContentCoding>,
     length: u64,
     etag: EntityTag,
-    octets: Stored,
+    bytes: Stored,
     checksum: OnceLock<Checksum>,
 }
 
@@ -184,7 +184,7 @@ impl Resource {
             coding: None,
             length: body.len().0,
             etag,
-            octets: Stored::Memory(body),
+            bytes: Stored::Memory(body),
             checksum: OnceLock::new(),
         };
         Resource::new(content_type, 0, vec![variant])
@@ -219,7 +219,7 @@ impl Variant {
             coding,
             length: body.len().0,
             etag: EntityTag::of_content(coding, &body),
-            octets: Stored::Memory(body),
+            bytes: Stored::Memory(body),
             checksum: OnceLock::new(),
         }
     }
@@ -235,7 +235,7 @@ impl Variant {
             coding,
             length,
             etag,
-            octets: Stored::File(file),
+            bytes: Stored::File(file),
             checksum: OnceLock::new(),
         }
     }
@@ -251,8 +251,8 @@ impl Variant {
     }
 
     /// Its bytes.
-    pub fn octets(&self) -> &Stored {
-        &self.octets
+    pub fn bytes(&self) -> &Stored {
+        &self.bytes
     }
 
     /// The checksum of its bytes, once it was computed.

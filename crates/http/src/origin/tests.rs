@@ -112,11 +112,11 @@ pub(super) fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Re
     let mut take = |segment: Segment<'_>| match segment {
         Segment::Text(text) => content.extend_from_slice(text),
         Segment::Body(id, range) => {
-            let octets = range.first as usize..range.end as usize;
-            let Octets::Memory(body) = origin.octets(id) else {
+            let bytes = range.first as usize..range.end as usize;
+            let Located::Memory(body) = origin.content_of(id) else {
                 panic!("a descriptor where there is none");
             };
-            content.extend_from_slice(&body.bytes()[octets]);
+            content.extend_from_slice(&body.bytes()[bytes]);
         }
     };
     origin.write_content(&answer, &mut take);

@@ -257,8 +257,8 @@ impl Decoder {
                 *input = &input[length..];
                 Ok(written)
             }
-            Err(Missing::Octets(length)) if length > most => Err(Fault::EntryTooLarge),
-            Err(Missing::Octets(_) | Missing::Length) => Err(Fault::Truncated),
+            Err(Missing::Bytes(length)) if length > most => Err(Fault::EntryTooLarge),
+            Err(Missing::Bytes(_) | Missing::Length) => Err(Fault::Truncated),
             Err(Missing::TooLong) => Err(Fault::IntegerTooLarge),
         }
     }
@@ -399,7 +399,7 @@ fn take_string<'a>(input: &mut &'a [u8], prefix: u32) -> Result<Written<'a>, Fau
             *input = &input[length..];
             Ok(written)
         }
-        Err(Missing::Octets(_) | Missing::Length) => Err(Fault::Truncated),
+        Err(Missing::Bytes(_) | Missing::Length) => Err(Fault::Truncated),
         Err(Missing::TooLong) => Err(Fault::IntegerTooLarge),
     }
 }

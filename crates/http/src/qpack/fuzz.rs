@@ -17,7 +17,7 @@ const BLOCKED: u16 = 3;
 /// encoder makes of it.
 pub fn fuzz(data: &[u8]) {
     let mut decoder = Decoder::new(TABLE, BLOCKED, SECTION);
-    let mut in_octets = decoder.clone();
+    let mut in_bytes = decoder.clone();
     let mut waiting: [Option<Vec<u8>>; 4] = Default::default();
     let mut pair = Pair::new();
     let mut rest = data;
@@ -30,9 +30,9 @@ pub fn fuzz(data: &[u8]) {
                 let whole = decoder.handle_instructions(piece);
                 let cut = piece
                     .iter()
-                    .try_for_each(|octet| in_octets.handle_instructions(&[*octet]));
+                    .try_for_each(|byte| in_bytes.handle_instructions(&[*byte]));
                 assert_eq!(whole, cut);
-                whole.is_ok() && wake(&mut decoder, &mut in_octets, &mut waiting, &mut pair)
+                whole.is_ok() && wake(&mut decoder, &mut in_bytes, &mut waiting, &mut pair)
             }
             3 => {
                 // Arbitrary decoder instructions make the encoder's state useless, so that the run stops here.
@@ -45,7 +45,7 @@ pub fn fuzz(data: &[u8]) {
                 waiting[stream].is_some()
                     || read(
                         &mut decoder,
-                        &mut in_octets,
+                        &mut in_bytes,
                         stream,
                         piece,
                         &mut waiting,
@@ -60,23 +60,23 @@ pub fn fuzz(data: &[u8]) {
     }
     let (mut one, mut other) = (Vec::new(), Vec::new());
     decoder.write_instructions(&mut one);
-    in_octets.write_instructions(&mut other);
+    in_bytes.write_instructions(&mut other);
     assert_eq!(one, other);
 }
 
 /// Decodes sections that are no longer blocked.
 fn wake(
     decoder: &mut Decoder,
-    in_octets: &mut Decoder,
+    in_bytes: &mut Decoder,
     waiting: &mut [Option<Vec<u8>>; 4],
     pair: &mut Pair,
 ) -> bool {
     while let Some(stream) = decoder.unblocked() {
-        assert_eq!(in_octets.unblocked(), Some(stream));
+        assert_eq!(in_bytes.unblocked(), Some(stream));
         let Some(section) = waiting[stream as usize].take() else {
             panic!("stream {stream} did not wait");
         };
-        if !read(decoder, in_octets, stream as usize, &section, waiting, pair) {
+        if !read(decoder, in_bytes, stream as usize, &section, waiting, pair) {
             return false;
         }
         assert!(waiting[stream as usize].is_none(), "it waits again");
@@ -86,7 +86,7 @@ fn wake(
 
 fn read(
     decoder: &mut Decoder,
-    in_octets: &mut Decoder,
+    in_bytes: &mut Decoder,
     stream: usize,
     section: &[u8],
     waiting: &mut [Option<Vec<u8>>; 4],
@@ -94,7 +94,7 @@ fn read(
 ) -> bool {
     let (mut fields, mut again) = (FieldBlock::default(), FieldBlock::default());
     let result = decoder.decode(stream as u64, section, &mut fields);
-    let same = in_octets.decode(stream as u64, section, &mut again);
+    let same = in_bytes.decode(stream as u64, section, &mut again);
     assert_eq!(result, same);
     match result {
         Ok(Decoded::Blocked) => {
@@ -102,8 +102,8 @@ fn read(
             true
         }
         Ok(Decoded::Fields) | Err(Error::SectionTooLarge) => {
-            let size = fields.octets().0 + 32 * fields.len() as u64;
-            assert!(size <= SECTION, "a section of {size} octets");
+            let size = fields.bytes().0 + 32 * fields.len() as u64;
+            assert!(size <= SECTION, "a section of {size} bytes");
             assert!(fields.iter().eq(again.iter()));
             pair.round_trip(&fields);
             true

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::field_block::FieldBlock;
 
-fn octets(hexadecimal: &str) -> Vec<u8> {
+fn bytes(hexadecimal: &str) -> Vec<u8> {
     let digits: Vec<u8> = hexadecimal
         .chars()
         .filter_map(|c| Some(c.to_digit(16)? as u8))
@@ -18,12 +18,12 @@ fn octets(hexadecimal: &str) -> Vec<u8> {
 
 fn decode(decoder: &mut Decoder, stream: u64, section: &str) -> Result<Vec<String>, Error> {
     let mut fields = FieldBlock::default();
-    match decoder.decode(stream, &octets(section), &mut fields)? {
+    match decoder.decode(stream, &bytes(section), &mut fields)? {
         Decoded::Blocked => Ok(vec!["blocked".to_owned()]),
         Decoded::Fields => Ok(fields
             .iter()
             .map(|(name, value)| {
-                let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+                let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
                 format!("{}={}", text(name), text(value))
             })
             .collect()),
@@ -50,24 +50,24 @@ fn the_examples_of_the_rfc() {
     assert_eq!(decoder.unblocked(), None);
     let inserts = "3fbd01 c00f 7777 772e 6578 616d 706c 652e 636f 6d c10c 2f73 616d 706c 652f 7061
                    7468";
-    decoder.handle_instructions(&octets(inserts)).unwrap();
+    decoder.handle_instructions(&bytes(inserts)).unwrap();
     assert_eq!(decoder.unblocked(), Some(4));
     assert_eq!(decoder.unblocked(), None);
     let fields = decode(&mut decoder, 4, section).unwrap();
     assert_eq!(fields, [":authority=www.example.com", ":path=/sample/path"]);
-    assert_eq!(instructions(&mut decoder), octets("84"));
+    assert_eq!(instructions(&mut decoder), bytes("84"));
 
     let insert = "4a63 7573 746f 6d2d 6b65 790c 6375 7374 6f6d 2d76 616c 7565";
-    for octet in octets(insert) {
-        decoder.handle_instructions(&[octet]).unwrap();
+    for byte in bytes(insert) {
+        decoder.handle_instructions(&[byte]).unwrap();
     }
-    assert_eq!(instructions(&mut decoder), octets("01"));
+    assert_eq!(instructions(&mut decoder), bytes("01"));
 
     let section = "0500 80 c1 81";
     assert_eq!(decode(&mut decoder, 8, section).unwrap(), ["blocked"]);
     decoder.cancel(8);
-    assert_eq!(instructions(&mut decoder), octets("48"));
-    decoder.handle_instructions(&octets("02")).unwrap();
+    assert_eq!(instructions(&mut decoder), bytes("48"));
+    decoder.handle_instructions(&bytes("02")).unwrap();
     assert_eq!(decoder.unblocked(), None, "it was cancelled");
     let fields = decode(&mut decoder, 12, section).unwrap();
     let expected = [
@@ -78,8 +78,8 @@ fn the_examples_of_the_rfc() {
     assert_eq!(fields, expected);
 
     let insert = "810d 6375 7374 6f6d 2d76 616c 7565 32";
-    decoder.handle_instructions(&octets(insert)).unwrap();
-    assert_eq!(instructions(&mut decoder), octets("8c 01"));
+    decoder.handle_instructions(&bytes(insert)).unwrap();
+    assert_eq!(instructions(&mut decoder), bytes("8c 01"));
     // The first entry is evicted. The newest entry is found relative to a base before it and after it.
     let gone = decode(&mut decoder, 16, "0600 84");
     assert_eq!(gone, Err(Error::Section(Fault::UnknownIndex)));
@@ -114,7 +114,7 @@ fn broken_sections_are_told_apart() {
         ("0281 10", Fault::BadPrefix),
     ] {
         let mut decoder = Decoder::new(200, 1, 1 << 16);
-        let setup = octets("3fa901 41 61 01 62");
+        let setup = bytes("3fa901 41 61 01 62");
         decoder.handle_instructions(&setup).unwrap();
         let result = decode(&mut decoder, 0, section);
         assert_eq!(result, Err(Error::Section(fault)), "{section}");
@@ -141,7 +141,7 @@ fn broken_instructions_are_told_apart() {
         ("3f 8080 8080 8080 8080 8080 00", Fault::IntegerTooLarge),
     ] {
         let mut decoder = Decoder::new(200, 1, 1 << 16);
-        let result = decoder.handle_instructions(&octets(input));
+        let result = decoder.handle_instructions(&bytes(input));
         assert_eq!(result, Err(Error::EncoderStream(fault)), "{input}");
     }
     for (input, fault) in [
@@ -155,7 +155,7 @@ fn broken_instructions_are_told_apart() {
         encoder.begin(0);
         encoder.encode(b"x-a", b"b", Indexing::Yes);
         encoder.finish(&mut Vec::new());
-        let result = encoder.handle_instructions(&octets(input));
+        let result = encoder.handle_instructions(&bytes(input));
         assert_eq!(result, Err(Error::DecoderStream(fault)), "{input}");
     }
 }
@@ -186,7 +186,7 @@ fn without_risk_nothing_is_used_before_it_is_acknowledged() {
     let (second, before) = encode(&mut encoder, 8, &fields);
     assert_eq!(
         (&second[..], &before[..]),
-        (&octets("0200 80 d1")[..], &[][..])
+        (&bytes("0200 80 d1")[..], &[][..])
     );
     assert_eq!(encoder.outstanding(), 1);
 }
@@ -207,7 +207,7 @@ fn with_risk_as_many_streams_as_the_peer_permits() {
     assert_eq!(third[..2], [0, 0]);
     // Stream 4 is acknowledged: no stream can be blocked any more.
     encoder.handle_instructions(&[0x84]).unwrap();
-    assert_eq!(encode(&mut encoder, 8, &fields).0, octets("0200 80"));
+    assert_eq!(encode(&mut encoder, 8, &fields).0, bytes("0200 80"));
     // Stream 0 is cancelled, and cannot be acknowledged afterwards.
     encoder.handle_instructions(&[0x40]).unwrap();
     assert_eq!(encoder.outstanding(), 1);

@@ -172,8 +172,8 @@ impl World {
         if !self.server.wants_data() {
             return false;
         }
-        let octets = self.client.transmit();
-        let segment = octets[..octets.len().min(self.segments.0)].to_vec();
+        let bytes = self.client.transmit();
+        let segment = bytes[..bytes.len().min(self.segments.0)].to_vec();
         self.client.transmitted(segment.len(), self.now);
         if !segment.is_empty() {
             self.server.handle_data(&segment, self.now);
@@ -184,8 +184,8 @@ impl World {
     fn server_to_client(&mut self) -> bool {
         let mut slices = [IoSlice::new(&[]); 16];
         let filled = self.server.transmit(&mut slices);
-        let octets = slices[..filled].iter().flat_map(|slice| slice.iter());
-        let segment: Vec<u8> = octets.copied().take(self.segments.1).collect();
+        let bytes = slices[..filled].iter().flat_map(|slice| slice.iter());
+        let segment: Vec<u8> = bytes.copied().take(self.segments.1).collect();
         if segment.is_empty() {
             return false;
         }
@@ -261,19 +261,19 @@ fn retrieve(setting: &Setting) -> Outcome {
     assert_eq!(world.counted, served, "both sides count alike");
     if setting.client.push != Push::Refused {
         let traffic = world.client.received();
-        assert_eq!(traffic.octets(FrameType::DATA), Bytes(world.counted.body));
-        let heads = traffic.octets(FrameType::HEADERS) + traffic.octets(FrameType::CONTINUATION);
+        assert_eq!(traffic.bytes(FrameType::DATA), Bytes(world.counted.body));
+        let heads = traffic.bytes(FrameType::HEADERS) + traffic.bytes(FrameType::CONTINUATION);
         assert_eq!(heads, Bytes(world.counted.head));
     }
     let sent = world.client.sent();
     assert_eq!(
-        sent.octets(FrameType::HEADERS),
+        sent.bytes(FrameType::HEADERS),
         Bytes(world.counted.request_head)
     );
     let uploads = setting.asks.iter().filter(|&&ask| ask >= SIZES.len());
     let content = 70_000 * uploads.count() as u64;
     let frames = 9 * sent.frames(FrameType::DATA);
-    assert_eq!(sent.octets(FrameType::DATA), Bytes(content + frames));
+    assert_eq!(sent.bytes(FrameType::DATA), Bytes(content + frames));
     // The client has nothing more to request.
     world.client.finish();
     let closed = world.client.poll(&mut &[][..], world.now);
@@ -307,7 +307,7 @@ fn every_file_arrives_whatever_the_windows_are() {
         (65_535, 65_535, UpdateAt::Percent(50)),
         (1, 65_535, UpdateAt::Once),
         (1000, 65_535, UpdateAt::Percent(100)),
-        (100_000, 70_000, UpdateAt::Octets(10_000)),
+        (100_000, 70_000, UpdateAt::Bytes(10_000)),
         (MAX_WINDOW, MAX_WINDOW, UpdateAt::Percent(50)),
     ] {
         // With a window of one byte a large file would need very many frames.
@@ -376,13 +376,13 @@ fn a_server_that_leaves_answers_what_it_took() {
     loop {
         let mut slices = [IoSlice::new(&[]); 16];
         let filled = world.server.transmit(&mut slices);
-        let octets: Vec<u8> = slices[..filled].iter().flat_map(|it| it.to_vec()).collect();
-        world.server.transmitted(octets.len(), world.now);
-        let mut input = &octets[..];
+        let bytes: Vec<u8> = slices[..filled].iter().flat_map(|it| it.to_vec()).collect();
+        world.server.transmitted(bytes.len(), world.now);
+        let mut input = &bytes[..];
         while let Some(event) = world.client.poll(&mut input, world.now) {
             log.push(format!("{event:?}"));
         }
-        if octets.is_empty() && !world.client_to_server() {
+        if bytes.is_empty() && !world.client_to_server() {
             break;
         }
     }

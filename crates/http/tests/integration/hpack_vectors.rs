@@ -43,9 +43,9 @@ fn cases(story: &str) -> Vec<Case<'_>> {
                 case.tables.insert(encoder, size.parse().unwrap());
             }
             ["wire", encoder, wire] => {
-                let octet = |place| u8::from_str_radix(&wire[place..place + 2], 16).unwrap();
-                let octets = (0..wire.len()).step_by(2).map(octet).collect();
-                case.wires.push((encoder, octets));
+                let byte = |place| u8::from_str_radix(&wire[place..place + 2], 16).unwrap();
+                let bytes = (0..wire.len()).step_by(2).map(byte).collect();
+                case.wires.push((encoder, bytes));
             }
             _ => panic!("what is {line:?}?"),
         }
@@ -57,8 +57,8 @@ fn assert_fields(block: &FieldBlock, case: &Case<'_>, what: &str) {
     let expected = case.fields.iter();
     let expected = expected.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     assert!(block.iter().eq(expected), "{what}");
-    let octets: usize = case.fields.iter().map(|(n, v)| n.len() + v.len()).sum();
-    assert_eq!(block.octets().0, octets as u64, "{what}");
+    let bytes: usize = case.fields.iter().map(|(n, v)| n.len() + v.len()).sum();
+    assert_eq!(block.bytes().0, bytes as u64, "{what}");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn blocks_of_this_encoder_are_decoded_and_no_larger() {
             if max_table == 4096 && theirs > 0 {
                 assert!(
                     ours <= theirs * 7 / 6,
-                    "{story}: {ours} octets, {theirs} of nghttp2"
+                    "{story}: {ours} bytes, {theirs} of nghttp2"
                 );
             }
         }

@@ -45,7 +45,7 @@ fn sections(text: &str) -> Vec<Section<'_>> {
     sections
 }
 
-fn octets(hexadecimal: &str) -> Vec<u8> {
+fn bytes(hexadecimal: &str) -> Vec<u8> {
     (0..hexadecimal.len())
         .step_by(2)
         .map(|place| u8::from_str_radix(&hexadecimal[place..place + 2], 16).unwrap())
@@ -87,7 +87,7 @@ fn decode_all(piece: usize) -> usize {
             };
             for line in lines.lines() {
                 let (stream, wire) = line.split_once(' ').unwrap();
-                let (stream, wire) = (stream.parse().unwrap(), octets(wire));
+                let (stream, wire) = (stream.parse().unwrap(), bytes(wire));
                 if stream != 0 {
                     if !read(&mut decoder, stream, &wire) {
                         waiting.insert(stream, wire);
@@ -142,7 +142,7 @@ fn last_first(file: &str, head: &str, lines: &str, sections: &[Section<'_>]) -> 
     let mut decoded = 0;
     for line in lines.lines() {
         let (stream, wire) = line.split_once(' ').unwrap();
-        let (stream, wire) = (stream.parse().unwrap(), octets(wire));
+        let (stream, wire) = (stream.parse().unwrap(), bytes(wire));
         if stream == 0 {
             instructions.extend(wire);
             continue;
@@ -221,7 +221,7 @@ fn sections_of_this_encoder_are_decoded() {
                 300 => plain * 4 / 5,
                 _ => plain * 3 / 5,
             };
-            assert!(coded < most, "{file}, {table}: {coded} octets of {plain}");
+            assert!(coded < most, "{file}, {table}: {coded} bytes of {plain}");
         }
     }
 }

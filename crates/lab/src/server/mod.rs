@@ -552,8 +552,8 @@ mod tests {
                 if filled == 0 {
                     break;
                 }
-                let octets = slices[..filled].iter().map(|slice| slice.len()).sum();
-                connection.transmitted(octets, Instant::ZERO);
+                let bytes = slices[..filled].iter().map(|slice| slice.len()).sum();
+                connection.transmitted(bytes, Instant::ZERO);
             }
             heads += connection.poll_event().unwrap().head.0;
         }

@@ -109,20 +109,20 @@ impl Secured {
 
     fn send(&mut self) -> io::Result<()> {
         while self.session.wants_transmit() {
-            let octets = self.session.transmit();
-            self.stream.write_all(octets)?;
-            let sent = octets.len();
+            let bytes = self.session.transmit();
+            self.stream.write_all(bytes)?;
+            let sent = bytes.len();
             self.session.transmitted(sent);
         }
         Ok(())
     }
 
     fn receive(&mut self) -> io::Result<()> {
-        let mut octets = [0; READ];
-        match self.stream.read(&mut octets)? {
+        let mut bytes = [0; READ];
+        match self.stream.read(&mut bytes)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             length => {
-                let received = self.session.receive(&octets[..length], Instant::ZERO);
+                let received = self.session.receive(&bytes[..length], Instant::ZERO);
                 self.send()?;
                 received.map(drop).map_err(io::Error::other)
             }

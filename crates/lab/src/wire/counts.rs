@@ -30,7 +30,7 @@ pub struct Tally {
     /// Packets.
     pub packets: u64,
     /// Their bytes, from the IP header on.
-    pub octets: Bytes,
+    pub bytes: Bytes,
     /// Their bytes of TCP payload.
     pub payload: Bytes,
 }
@@ -38,7 +38,7 @@ pub struct Tally {
 impl AddAssign for Tally {
     fn add_assign(&mut self, other: Tally) {
         self.packets += other.packets;
-        self.octets += other.octets;
+        self.bytes += other.bytes;
         self.payload += other.payload;
     }
 }
@@ -80,7 +80,7 @@ impl Course {
         }
         self.bins[bin][Class::of(&parsed) as usize] += Tally {
             packets: 1,
-            octets: Bytes(packet.len() as u64),
+            bytes: Bytes(packet.len() as u64),
             payload: Bytes(payload),
         };
     }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_counted_by_class_with_their_octets() {
+    fn packets_are_counted_by_class_with_their_bytes() {
         let mut course = Course::new(at(0));
         for packet in [
             segment(SYN, 0),
@@ -248,7 +248,7 @@ mod tests {
         }
         let data = course.of(Class::Data);
         assert_eq!(
-            (data.packets, data.octets, data.payload),
+            (data.packets, data.bytes, data.payload),
             (2, Bytes(1640), Bytes(1560))
         );
         for class in [

@@ -254,9 +254,9 @@ impl Connections<'_> {
         let unsent = quic.client.local_losses().others;
         let datagrams = Datagrams {
             sent: now.sent.datagrams - before.sent.datagrams,
-            sent_octets: now.sent.bytes - before.sent.bytes,
+            sent_bytes: now.sent.bytes - before.sent.bytes,
             received: now.received.datagrams - before.received.datagrams,
-            received_octets: now.received.bytes - before.received.bytes,
+            received_bytes: now.received.bytes - before.received.bytes,
             lost: now.packets_lost.saturating_sub(before.packets_lost),
             overflowed: overflowed - std::mem::replace(&mut quic.overflowed, overflowed),
             unsent: unsent - std::mem::replace(&mut quic.unsent, unsent),

@@ -30,7 +30,7 @@ impl Delivery {
             Some((since, before)) if since + limits.send <= now => {
                 let after = acknowledged();
                 // The count starts again when the client moves to another path.
-                if after >= before && after.0 - before.0 < limits.stall_octets.0 {
+                if after >= before && after.0 - before.0 < limits.stall_bytes.0 {
                     return true;
                 }
                 self.since = Some((now, after));

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
-        let bodies: Vec<Body> = files.iter().map(|(_, octets)| (*octets).into()).collect();
+        let bodies: Vec<Body> = files.iter().map(|(_, bytes)| (*bytes).into()).collect();
         let members = files.iter().zip(&bodies);
         write(members.map(|((name, _), content)| Member {
             name,

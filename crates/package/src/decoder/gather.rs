@@ -3,26 +3,26 @@
 /// Collects a head. It never holds more than was requested.
 #[derive(Debug, Default)]
 pub(super) struct Gather {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl Gather {
     /// Takes bytes from `input` until there are `length`; returns whether there are.
     pub(super) fn fill(&mut self, input: &mut &[u8], length: usize) -> bool {
-        let missing = length - self.octets.len();
+        let missing = length - self.bytes.len();
         let (taken, rest) = input.split_at(missing.min(input.len()));
-        self.octets.extend_from_slice(taken);
+        self.bytes.extend_from_slice(taken);
         *input = rest;
-        self.octets.len() == length
+        self.bytes.len() == length
     }
 
     /// What was collected.
-    pub(super) fn octets(&self) -> &[u8] {
-        &self.octets
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Starts again with no bytes.
     pub(super) fn clear(&mut self) {
-        self.octets.clear();
+        self.bytes.clear();
     }
 }

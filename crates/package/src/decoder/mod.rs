@@ -191,14 +191,14 @@ impl Decoder {
             match self.state {
                 State::Identification => {
                     let identified = self.gather.fill(input, IDENTIFICATION);
-                    let octets = self.gather.octets();
-                    if !layout::MAGIC.starts_with(&octets[..octets.len().min(4)]) {
+                    let bytes = self.gather.bytes();
+                    if !layout::MAGIC.starts_with(&bytes[..bytes.len().min(4)]) {
                         return Err(DecodeError::NotAPackage);
                     }
                     if !identified {
                         return Ok(None);
                     }
-                    let number = octets[4];
+                    let number = bytes[4];
                     let version = Version::of_number(number);
                     self.version = version;
                     self.state = match version.ok_or(DecodeError::UnknownVersion(number))? {
@@ -210,7 +210,7 @@ impl Decoder {
                     if !self.gather.fill(input, HEADER_ONE) {
                         return Ok(None);
                     }
-                    let table = Table::new(self.gather.octets(), &self.limits)?;
+                    let table = Table::new(self.gather.bytes(), &self.limits)?;
                     self.table = Some(Box::new(table));
                     self.gather.clear();
                     self.state = State::Table;
@@ -231,7 +231,7 @@ impl Decoder {
                     if !self.gather.fill(input, HEADER_TWO) {
                         return Ok(None);
                     }
-                    let header = record::header(self.gather.octets(), &self.limits)?;
+                    let header = record::header(self.gather.bytes(), &self.limits)?;
                     self.gather.clear();
                     self.roll = Roll::new(header.ascending);
                     self.files = header.files;
@@ -253,7 +253,7 @@ impl Decoder {
                     if !self.gather.fill(input, 1) {
                         return Ok(None);
                     }
-                    self.state = match self.gather.octets()[0] {
+                    self.state = match self.gather.bytes()[0] {
                         layout::END => State::End,
                         layout::FILE if self.files == Some(self.roll.files()) => {
                             return Err(DecodeError::WrongCount);
@@ -266,14 +266,14 @@ impl Decoder {
                     if !self.gather.fill(input, FILE_FIXED) {
                         return Ok(None);
                     }
-                    let fixed = record::fixed(self.gather.octets(), &self.limits)?;
+                    let fixed = record::fixed(self.gather.bytes(), &self.limits)?;
                     self.state = State::Head(fixed);
                 }
                 State::Head(fixed) => {
                     if !self.gather.fill(input, fixed.head()) {
                         return Ok(None);
                     }
-                    let head = self.gather.octets();
+                    let head = self.gather.bytes();
                     record::entry(fixed, head, &self.limits, &mut self.entry)?;
                     self.gather.clear();
                     let (name, critical) = (&self.entry.name, self.entry.critical);
@@ -292,10 +292,10 @@ impl Decoder {
                     if !self.gather.fill(input, 4) {
                         return Ok(None);
                     }
-                    let length = u64::from(layout::word(self.gather.octets(), 0));
+                    let length = u64::from(layout::word(self.gather.bytes(), 0));
                     self.gather.clear();
                     // This check of every chunk keeps the sum within the limit, so that it cannot overflow.
-                    if length > self.limits.file_octets.saturating_sub(self.content.read) {
+                    if length > self.limits.file_bytes.saturating_sub(self.content.read) {
                         return Err(DecodeError::FileTooLarge);
                     }
                     self.content.left = length;
@@ -308,7 +308,7 @@ impl Decoder {
                     if !self.gather.fill(input, 4) {
                         return Ok(None);
                     }
-                    let told = layout::word(self.gather.octets(), 0);
+                    let told = layout::word(self.gather.bytes(), 0);
                     self.gather.clear();
                     let computed = std::mem::take(&mut self.content.checksum).finalize();
                     if !layout::agree(told, computed) {
@@ -328,7 +328,7 @@ impl Decoder {
                     if !self.gather.fill(input, END_LENGTH) {
                         return Ok(None);
                     }
-                    let files = record::end(self.gather.octets())?;
+                    let files = record::end(self.gather.bytes())?;
                     self.gather.clear();
                     if files != self.roll.files() || self.files.is_some_and(|told| told != files) {
                         return Err(DecodeError::WrongCount);

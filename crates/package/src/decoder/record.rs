@@ -11,13 +11,13 @@ pub(super) struct Header {
     pub(super) files: Option<u32>,
 }
 
-pub(super) fn header(octets: &[u8], limits: &Limits) -> Result<Header, DecodeError> {
-    if !layout::is_sealed(octets) {
+pub(super) fn header(bytes: &[u8], limits: &Limits) -> Result<Header, DecodeError> {
+    if !layout::is_sealed(bytes) {
         return Err(DecodeError::HeaderDamaged);
     }
-    let (flags, files) = (octets[5], word(octets, 8));
+    let (flags, files) = (bytes[5], word(bytes, 8));
     let counted = flags & COUNTED != 0;
-    if flags & !(ASCENDING | COUNTED) != 0 || octets[6..8] != [0, 0] || !counted && files != 0 {
+    if flags & !(ASCENDING | COUNTED) != 0 || bytes[6..8] != [0, 0] || !counted && files != 0 {
         return Err(DecodeError::Reserved);
     }
     if files > limits.files {
@@ -31,16 +31,16 @@ pub(super) fn header(octets: &[u8], limits: &Limits) -> Result<Header, DecodeErr
 
 /// Reads the fixed part of a file's record. Its checksum comes later, so only what would exceed memory bounds
 /// is refused here.
-pub(super) fn fixed(octets: &[u8], limits: &Limits) -> Result<Fixed, DecodeError> {
+pub(super) fn fixed(bytes: &[u8], limits: &Limits) -> Result<Fixed, DecodeError> {
     let fixed = Fixed {
-        flags: octets[1],
-        attributes: octets[2],
-        coding: octets[3],
-        name: usize::from(octets[4]) << 8 | usize::from(octets[5]),
-        media_type: usize::from(octets[6]),
-        etag: usize::from(octets[7]),
+        flags: bytes[1],
+        attributes: bytes[2],
+        coding: bytes[3],
+        name: usize::from(bytes[4]) << 8 | usize::from(bytes[5]),
+        media_type: usize::from(bytes[6]),
+        etag: usize::from(bytes[7]),
     };
-    if fixed.name > limits.name_octets {
+    if fixed.name > limits.name_bytes {
         return Err(DecodeError::NameTooLong);
     }
     Ok(fixed)
@@ -57,7 +57,7 @@ pub(super) fn entry(
         return Err(DecodeError::RecordDamaged);
     }
     let flag = |flag: u8| fixed.flags & flag != 0;
-    let attributes = Attributes::of_octet(fixed.attributes).ok_or(DecodeError::Reserved)?;
+    let attributes = Attributes::of_byte(fixed.attributes).ok_or(DecodeError::Reserved)?;
     if fixed.flags & !(CRITICAL | KEPT | SIZED | DATED) != 0 {
         return Err(DecodeError::Reserved);
     }
@@ -75,7 +75,7 @@ pub(super) fn entry(
     let (name, rest) = rest.split_at(fixed.name);
     let (media_type, rest) = rest.split_at(fixed.media_type);
     let etag = &rest[..fixed.etag];
-    if size.is_some_and(|size| size > limits.file_octets) {
+    if size.is_some_and(|size| size > limits.file_bytes) {
         return Err(DecodeError::FileTooLarge);
     }
     entry.name.clear();
@@ -99,25 +99,25 @@ pub(super) fn entry(
 }
 
 /// Sets a text, or `None` if it is empty. Reuses the allocated memory.
-fn set(text: &mut Option<String>, octets: &[u8]) -> Result<(), DecodeError> {
-    if octets.is_empty() {
+fn set(text: &mut Option<String>, bytes: &[u8]) -> Result<(), DecodeError> {
+    if bytes.is_empty() {
         *text = None;
         return Ok(());
     }
-    let octets = std::str::from_utf8(octets).map_err(|_| DecodeError::Metadata)?;
+    let bytes = std::str::from_utf8(bytes).map_err(|_| DecodeError::Metadata)?;
     let text = text.get_or_insert_default();
     text.clear();
-    text.push_str(octets);
+    text.push_str(bytes);
     Ok(())
 }
 
 /// The number of files in the end record of a package.
-pub(super) fn end(octets: &[u8]) -> Result<u32, DecodeError> {
-    if !layout::is_sealed(octets) {
+pub(super) fn end(bytes: &[u8]) -> Result<u32, DecodeError> {
+    if !layout::is_sealed(bytes) {
         return Err(DecodeError::RecordDamaged);
     }
-    if octets[1..4] != [0, 0, 0] {
+    if bytes[1..4] != [0, 0, 0] {
         return Err(DecodeError::Reserved);
     }
-    Ok(word(octets, 4))
+    Ok(word(bytes, 4))
 }

@@ -34,7 +34,7 @@ impl Table {
             return Err(DecodeError::Reserved);
         }
         let length = word(header, 8) as usize;
-        let largest = COUNT + limits.table_octets + ROW_END * limits.remembered_files;
+        let largest = COUNT + limits.table_bytes + ROW_END * limits.remembered_files;
         if length > largest {
             return Err(DecodeError::TableTooLarge);
         }
@@ -91,12 +91,12 @@ impl Table {
             return Err(DecodeError::TooManyFiles);
         }
         let (mut names, ends) = rows.split_at(rows.len() - ROW_END * self.files);
-        if names.len() > limits.table_octets {
+        if names.len() > limits.table_bytes {
             return Err(DecodeError::TableTooLarge);
         }
         for _ in 0..self.files {
             let end = memchr::memchr(0, names).ok_or(DecodeError::WrongLength)?;
-            if end > limits.name_octets {
+            if end > limits.name_bytes {
                 return Err(DecodeError::NameTooLong);
             }
             roll.admit(name::check(&names[..end])?, false, limits)?;
@@ -107,12 +107,12 @@ impl Table {
         if !names.is_empty() || sizes.clone().sum::<u64>() != self.contents {
             return Err(DecodeError::WrongLength);
         }
-        if sizes.max().unwrap_or_default() > limits.file_octets {
+        if sizes.max().unwrap_or_default() > limits.file_bytes {
             return Err(DecodeError::FileTooLarge);
         }
         match attributes
             .iter()
-            .all(|&bits| Attributes::of_octet(bits).is_some())
+            .all(|&bits| Attributes::of_byte(bits).is_some())
         {
             true => Ok(()),
             false => Err(DecodeError::Reserved),
@@ -133,7 +133,7 @@ impl Table {
             .push_str(&String::from_utf8_lossy(&rest[..length]));
         entry.size = Some(u64::from(word(ends, 4 * self.next)));
         entry.attributes =
-            Attributes::of_octet(ends[4 * self.files + self.next]).unwrap_or_default();
+            Attributes::of_byte(ends[4 * self.files + self.next]).unwrap_or_default();
         self.next += 1;
         self.next_name += length + 1;
         true

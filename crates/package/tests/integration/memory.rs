@@ -17,7 +17,7 @@ const PIECE: usize = 1 << 20;
 /// A decoder whose memory is counted.
 struct Counted {
     decoder: Decoder,
-    octets: u64,
+    bytes: u64,
     ends: u64,
 }
 
@@ -26,7 +26,7 @@ impl Counted {
         heap::reset_held();
         Counted {
             decoder: heap::counted(|| Decoder::new(Limits::default())),
-            octets: 0,
+            bytes: 0,
             ends: 0,
         }
     }
@@ -36,7 +36,7 @@ impl Counted {
             loop {
                 match self.decoder.poll(&mut input) {
                     Ok(None) => break Ok(()),
-                    Ok(Some(Event::Data { content, .. })) => self.octets += content.len() as u64,
+                    Ok(Some(Event::Data { content, .. })) => self.bytes += content.len() as u64,
                     Ok(Some(Event::End { .. })) => self.ends += 1,
                     Ok(Some(_)) => {}
                     Err(error) => break Err(error),
@@ -49,10 +49,10 @@ impl Counted {
     fn peak(self, what: &str) -> isize {
         let peak = heap::peak_held();
         println!(
-            "{what}: {} files, {} octets, peak {peak} octets",
-            self.ends, self.octets
+            "{what}: {} files, {} bytes, peak {peak} bytes",
+            self.ends, self.bytes
         );
-        assert!(peak < BAR, "{what}: {peak} octets");
+        assert!(peak < BAR, "{what}: {peak} bytes");
         peak
     }
 }
@@ -61,13 +61,13 @@ impl Counted {
 fn pass(encoder: &mut Encoder, decoder: &mut Counted, zeros: &[u8]) {
     while let Some(piece) = encoder.next() {
         match piece {
-            Piece::Octets(octets) => decoder.take(octets).unwrap(),
-            Piece::Content { octets, .. } => {
-                let length = octets.map_or(zeros.len() as u64, |octets| octets.min(PIECE as u64));
+            Piece::Bytes(bytes) => decoder.take(bytes).unwrap(),
+            Piece::Content { bytes, .. } => {
+                let length = bytes.map_or(zeros.len() as u64, |bytes| bytes.min(PIECE as u64));
                 let framing = encoder.content_passed(length).unwrap();
                 decoder.take(&framing).unwrap();
                 decoder.take(&zeros[..length as usize]).unwrap();
-                if octets.is_none_or(|octets| octets == length) {
+                if bytes.is_none_or(|bytes| bytes == length) {
                     encoder.end_of_content().unwrap();
                 }
             }
@@ -105,8 +105,8 @@ fn ten_gigabytes_of_version_2_in_less_than_a_megabyte() {
         .unwrap();
     // More files than names can be remembered; half of those with content are chunked.
     let mut files = 1;
-    let mut octets = half;
-    while octets < TEN_GIGABYTES {
+    let mut bytes = half;
+    while bytes < TEN_GIGABYTES {
         let size = if files % 4 == 0 { small } else { 0 };
         encoder
             .push(Entry {
@@ -119,7 +119,7 @@ fn ten_gigabytes_of_version_2_in_less_than_a_megabyte() {
             })
             .unwrap();
         files += 1;
-        octets += size;
+        bytes += size;
         if files % 100 == 0 {
             pass(&mut encoder, &mut decoder, &zeros);
         }
@@ -128,7 +128,7 @@ fn ten_gigabytes_of_version_2_in_less_than_a_megabyte() {
     pass(&mut encoder, &mut decoder, &zeros);
     assert!(encoder.is_complete());
     decoder.decoder.end_of_input().unwrap();
-    assert_eq!((decoder.octets, decoder.ends), (octets, files));
+    assert_eq!((decoder.bytes, decoder.ends), (bytes, files));
     // A head and the allocator's rounding; nothing that grows with the number of files or bytes.
     assert!(decoder.peak("version 2") < 10_000);
 }
@@ -148,15 +148,15 @@ fn ten_gigabytes_of_version_1_in_less_than_a_megabyte() {
     pass(&mut encoder, &mut decoder, &zeros);
     decoder.decoder.end_of_input().unwrap();
     assert_eq!(decoder.ends, files);
-    assert!(decoder.octets >= TEN_GIGABYTES);
+    assert!(decoder.bytes >= TEN_GIGABYTES);
     decoder.peak("version 1");
 }
 
 /// As many different names as can be remembered, each as long as the limits permit for all of them.
 fn worst_names(limits: &Limits) -> Vec<Entry> {
-    let octets = limits.table_octets / limits.remembered_files - 1;
+    let bytes = limits.table_bytes / limits.remembered_files - 1;
     let name = |file| Entry {
-        name: format!("{file:0octets$}"),
+        name: format!("{file:0bytes$}"),
         size: Some(0),
         ..Entry::default()
     };
@@ -172,10 +172,10 @@ fn the_worst_within_limits_takes_less_than_a_megabyte() {
         let mut decoder = Counted::new();
         // Byte by byte, too, so that buffers grow in their smallest steps.
         while let Some(piece) = encoder.next() {
-            let Piece::Octets(octets) = piece else {
+            let Piece::Bytes(bytes) = piece else {
                 panic!("there are no contents");
             };
-            for piece in octets.chunks(5) {
+            for piece in bytes.chunks(5) {
                 decoder.take(piece).unwrap();
             }
         }
@@ -212,7 +212,7 @@ fn claims_take_no_memory() {
         package.extend_from_slice(&checksum.to_be_bytes());
         package
     };
-    let largest_table = (4 + limits.table_octets + 5 * limits.remembered_files) as u32;
+    let largest_table = (4 + limits.table_bytes + 5 * limits.remembered_files) as u32;
     for (what, package, refused) in [
         ("files", one(u32::MAX, largest_table), false),
         ("a table", one(1, u32::MAX), true),
@@ -220,7 +220,7 @@ fn claims_take_no_memory() {
         ("a content", two(u64::MAX, 1), true),
         (
             "a content within limits",
-            two(limits.file_octets, 4096),
+            two(limits.file_bytes, 4096),
             false,
         ),
         ("a name", two(1, u16::MAX), true),
@@ -238,9 +238,9 @@ fn claims_take_no_memory() {
     decoder.peak("files, and the rest of the table");
 
     // A name that takes the whole table, and more names than can be remembered.
-    for octet in [b"n".as_slice(), b"\xc3\xa9"] {
+    for byte in [b"n".as_slice(), b"\xc3\xa9"] {
         let mut table = 1u32.to_be_bytes().to_vec();
-        table.extend(octet.repeat(limits.table_octets / 2));
+        table.extend(byte.repeat(limits.table_bytes / 2));
         table.resize(table.len() + 6, 0);
         let mut package = b"OBJP\x01\0\0\0".to_vec();
         package.extend_from_slice(&(table.len() as u32).to_be_bytes());
@@ -268,17 +268,17 @@ fn claims_take_no_memory() {
                 ..Entry::default()
             })
             .unwrap();
-        while let Some(Piece::Octets(octets)) = encoder.next() {
+        while let Some(Piece::Bytes(bytes)) = encoder.next() {
             if file == 0 {
                 // The flag for ascending names in the header is cleared.
-                let mut header = octets[..16].to_vec();
+                let mut header = bytes[..16].to_vec();
                 header[5] = 0;
                 let checksum = crc32fast::hash(&header[..12]);
                 header[12..].copy_from_slice(&checksum.to_be_bytes());
                 decoder.take(&header).unwrap();
-                outcome = outcome.and(decoder.take(&octets[16..]));
+                outcome = outcome.and(decoder.take(&bytes[16..]));
             } else {
-                outcome = outcome.and(decoder.take(octets));
+                outcome = outcome.and(decoder.take(bytes));
             }
         }
     }

@@ -145,22 +145,22 @@ proptest! {
             package[place] ^= 1 << bit;
             let read = read([&package[..]], Limits::default());
             package[place] ^= 1 << bit;
-            prop_assert!(read.outcome.is_err(), "bit {} of octet {}", bit, place);
+            prop_assert!(read.outcome.is_err(), "bit {} of byte {}", bit, place);
             prop_assert!(read.files.len() <= expected.len());
             let whole = &expected[..read.files.len()];
-            prop_assert_eq!(&read.files[..], whole, "bit {} of octet {}", bit, place);
+            prop_assert_eq!(&read.files[..], whole, "bit {} of byte {}", bit, place);
         }
     }
 
     #[test]
     fn anything_at_all_is_read_within_limits(
         version in 1..3_u8,
-        mut octets in proptest::collection::vec(any::<u8>(), 0..200),
+        mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         let start = [b'O', b'B', b'J', b'P', version];
-        let length = octets.len().min(start.len());
-        octets[..length].copy_from_slice(&start[..length]);
-        let read = read([&octets[..]], Limits::default());
+        let length = bytes.len().min(start.len());
+        bytes[..length].copy_from_slice(&start[..length]);
+        let read = read([&bytes[..]], Limits::default());
         prop_assert!(read.outcome.is_err());
         prop_assert_eq!(read.files, []);
     }
@@ -190,9 +190,9 @@ proptest! {
         let limits = Limits {
             files: 5,
             remembered_files: 4,
-            name_octets: 9,
-            table_octets: 30,
-            file_octets: 1 << 20,
+            name_bytes: 9,
+            table_bytes: 30,
+            file_bytes: 1 << 20,
         };
         let whole = read([&package[..]], limits);
         prop_assert_eq!(&read(package.chunks(1), limits), &whole);
@@ -219,7 +219,7 @@ fn ends(version: Version, files: &[File]) -> Vec<usize> {
                 let mut length = 0;
                 while let Some(piece) = encoder.next() {
                     match piece {
-                        Piece::Octets(octets) => length += octets.len(),
+                        Piece::Bytes(bytes) => length += bytes.len(),
                         Piece::Content { entry, .. } => {
                             for part in files[entry].1.chunks(11) {
                                 length += encoder.content(part).unwrap().len() + part.len();
@@ -246,7 +246,7 @@ fn named(name: &str, size: u64) -> Entry {
 }
 
 #[test]
-fn events_come_with_the_earliest_octet() {
+fn events_come_with_the_earliest_byte() {
     for version in [Version::One, Version::Two] {
         let contents: [&[u8]; 3] = [b"abc", b"", b"de"];
         let files: Vec<File> = contents
@@ -257,8 +257,8 @@ fn events_come_with_the_earliest_octet() {
         let package = write(encoder(version, &files), &files, 9);
         let mut decoder = Decoder::new(Limits::default());
         let mut log = Vec::new();
-        for (place, octet) in package.iter().enumerate() {
-            let mut input = std::slice::from_ref(octet);
+        for (place, byte) in package.iter().enumerate() {
+            let mut input = std::slice::from_ref(byte);
             while let Some(event) = decoder.poll(&mut input).unwrap() {
                 log.push((place + 1, format!("{event:?}")));
             }
@@ -271,11 +271,11 @@ fn events_come_with_the_earliest_octet() {
             Version::Two => (16, [37, 65, 90], [44, 69, 96]),
         };
         let content = [start[0], start[2]];
-        let data = |entry: usize, nth: usize, octet: u8| {
+        let data = |entry: usize, nth: usize, byte: u8| {
             let place = content[entry / 2] + nth + 1;
             (
                 place,
-                format!("Data {{ entry: {entry}, content: [{octet}] }}"),
+                format!("Data {{ entry: {entry}, content: [{byte}] }}"),
             )
         };
         let at = |place: usize, what: &str, entry: usize| {
@@ -312,9 +312,9 @@ fn limits_hold_for_the_writer_and_for_the_reader() {
     let limits = Limits {
         files: 3,
         remembered_files: 2,
-        name_octets: 5,
-        table_octets: 9,
-        file_octets: 10,
+        name_bytes: 5,
+        table_bytes: 9,
+        file_bytes: 10,
     };
     let cases = [
         (vec![named("sixsix", 1)], "name"),
@@ -439,8 +439,8 @@ fn content_is_counted() {
     let mut encoder = Encoder::new(Version::Two, entries, &Limits::default()).unwrap();
     assert_eq!(encoder.content(b"a"), Err(EncodeError::NoContentDue));
     assert_eq!(encoder.end_of_content(), Err(EncodeError::NoContentDue));
-    assert!(matches!(encoder.next(), Some(Piece::Octets(_))));
-    let due = |octets| Some(Piece::Content { entry: 0, octets });
+    assert!(matches!(encoder.next(), Some(Piece::Bytes(_))));
+    let due = |bytes| Some(Piece::Content { entry: 0, bytes });
     assert_eq!(encoder.next(), due(Some(3)));
     assert_eq!(encoder.content_passed(3), Err(EncodeError::ChecksumUnknown));
     assert_eq!(encoder.content(b"abcd"), Err(EncodeError::ContentTooLong));
@@ -451,13 +451,13 @@ fn content_is_counted() {
     encoder.content(b"c").unwrap();
     encoder.end_of_content().unwrap();
     // The checksum, the whole empty file and the head of the third file in one piece.
-    let Some(Piece::Octets(octets)) = encoder.next() else {
-        panic!("octets are due");
+    let Some(Piece::Bytes(bytes)) = encoder.next() else {
+        panic!("bytes are due");
     };
-    assert_eq!(octets.len(), 4 + 21 + 4 + 21);
+    assert_eq!(bytes.len(), 4 + 21 + 4 + 21);
     let third = Piece::Content {
         entry: 2,
-        octets: Some(2),
+        bytes: Some(2),
     };
     assert_eq!(encoder.next(), Some(third));
 }

@@ -30,7 +30,7 @@ pub fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limits: Limits) -> R
             assert_eq!(decoder.poll(&mut input), Err(error), "an error stays");
             break Err(error);
         }
-        assert!(input.is_empty(), "octets are left over");
+        assert!(input.is_empty(), "bytes are left over");
     };
     Read {
         version: decoder.version(),
@@ -72,7 +72,7 @@ pub fn write(mut encoder: Encoder, files: &[File], part: usize) -> Vec<u8> {
     let mut package = Vec::new();
     while let Some(piece) = encoder.next() {
         match piece {
-            Piece::Octets(octets) => package.extend_from_slice(octets),
+            Piece::Bytes(bytes) => package.extend_from_slice(bytes),
             Piece::Content { entry, .. } => {
                 for part in files[entry].1.chunks(part) {
                     let framing = encoder.content(part).unwrap();

@@ -67,8 +67,8 @@ fn lines(read: &Read) -> String {
         let digest = digest
             .as_ref()
             .iter()
-            .fold(String::new(), |mut text, octet| {
-                write!(text, "{octet:02x}").unwrap();
+            .fold(String::new(), |mut text, byte| {
+                write!(text, "{byte:02x}").unwrap();
                 text
             });
         let fields = [
@@ -206,7 +206,7 @@ fn site(version: Version) -> Vec<File> {
     let two = version == Version::Two;
     let sizes = [0, 1, 511, 16_384, 200_000, 7];
     let file = |(place, size): (usize, usize)| {
-        let content = (0..size).map(|octet| (octet * (place + 1) % 251) as u8);
+        let content = (0..size).map(|byte| (byte * (place + 1) % 251) as u8);
         let entry = Entry {
             name: format!("folder {place}/\u{e9}{size}"),
             size: (!two || place % 2 == 0).then_some(size as u64),
@@ -278,15 +278,15 @@ fn the_specification_shows_the_vectors() {
 }
 
 /// A hexadecimal listing with sixteen bytes per line.
-fn listing(octets: &[u8]) -> String {
+fn listing(bytes: &[u8]) -> String {
     let mut text = String::new();
-    for (line, octets) in octets.chunks(16).enumerate() {
-        let hex: Vec<String> = octets.iter().map(|octet| format!("{octet:02x}")).collect();
-        let shown = |&octet: &u8| match octet {
-            b' '..=b'~' => char::from(octet),
+    for (line, bytes) in bytes.chunks(16).enumerate() {
+        let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let shown = |&byte: &u8| match byte {
+            b' '..=b'~' => char::from(byte),
             _ => '.',
         };
-        let ascii: String = octets.iter().map(shown).collect();
+        let ascii: String = bytes.iter().map(shown).collect();
         writeln!(text, "{:04x}  {:<47}  {ascii}", 16 * line, hex.join(" ")).unwrap();
     }
     text

@@ -35,7 +35,7 @@ def malformed(condition):
 
 
 class Source:
-    """Octets in order, and a checksum over those since it was last asked to begin one."""
+    """Bytes in order, and a checksum over those since it was last asked to begin one."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -52,15 +52,15 @@ class Source:
                 raise Fault("truncated")
             parts.append(part)
             length -= len(part)
-        octets = b"".join(parts)
-        self.checksum = zlib.crc32(octets, self.checksum)
-        return octets
+        bytes = b"".join(parts)
+        self.checksum = zlib.crc32(bytes, self.checksum)
+        return bytes
 
     def number(self, length):
         return int.from_bytes(self.take(length), "big")
 
     def sealed(self):
-        """Takes four octets that must be the checksum of those before them."""
+        """Takes four bytes that must be the checksum of those before them."""
         computed = self.checksum
         if self.number(4) != computed:
             raise Fault("damaged")
@@ -69,9 +69,9 @@ class Source:
         malformed(self.stream.read(1) != b"")
 
 
-def checked_name(octets):
+def checked_name(bytes):
     try:
-        name = octets.decode("utf-8")
+        name = bytes.decode("utf-8")
     except UnicodeDecodeError:
         raise Fault("malformed") from None
     malformed(any(unicodedata.category(character) == "Cc" for character in name))
@@ -100,9 +100,9 @@ class Content:
             length -= len(piece)
 
 
-def attributes_of(octet):
-    malformed(octet & ~0x07)
-    return octet
+def attributes_of(byte):
+    malformed(byte & ~0x07)
+    return byte
 
 
 def version_1(source):
@@ -126,13 +126,13 @@ def version_1(source):
     malformed(len(set(names)) != count)
     malformed(len(field) - start != 5 * count)
     sizes = struct.unpack_from(f">{count}I", field, start)
-    attributes = [attributes_of(octet) for octet in field[start + 4 * count :]]
+    attributes = [attributes_of(byte) for byte in field[start + 4 * count :]]
     malformed(sum(sizes) != contents)
 
-    for name, size, octet in zip(names, sizes, attributes):
+    for name, size, byte in zip(names, sizes, attributes):
         content = Content()
         content.copy(source, size)
-        yield line(name=name, content=content, attributes=octet)
+        yield line(name=name, content=content, attributes=byte)
     source.end()
 
 

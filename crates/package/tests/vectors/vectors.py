@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the packages of this folder, octet by octet as docs/object-package.md says, and outcomes.txt:
+"""Makes the packages of this folder, byte by byte as docs/object-package.md says, and outcomes.txt:
 
     vectors.py FOLDER
 
@@ -13,12 +13,12 @@ import sys
 import zlib
 
 
-def crc(octets):
-    return struct.pack(">I", zlib.crc32(octets))
+def crc(bytes):
+    return struct.pack(">I", zlib.crc32(bytes))
 
 
-def sealed(octets):
-    return octets + crc(octets)
+def sealed(bytes):
+    return bytes + crc(bytes)
 
 
 def one(files, *, count=None, table=None, contents=None, reserved=bytes(3)):
@@ -46,10 +46,10 @@ def two(*records, ascending=False, count=None, flags=None, reserved=bytes(2), st
 
 def head(name, *, flags=0, attributes=0, coding=0, size=None, modified=None, media_type=b"", tag=b""):
     flags |= (4 if size is not None else 0) | (8 if modified is not None else 0)
-    octets = bytes([1, flags, attributes, coding])
-    octets += struct.pack(">HBB", len(name), len(media_type), len(tag))
-    octets += b"".join(struct.pack(">Q", number) for number in (size, modified) if number is not None)
-    return sealed(octets + name + media_type + tag)
+    bytes = bytes([1, flags, attributes, coding])
+    bytes += struct.pack(">HBB", len(name), len(media_type), len(tag))
+    bytes += b"".join(struct.pack(">Q", number) for number in (size, modified) if number is not None)
+    return sealed(bytes + name + media_type + tag)
 
 
 def file(name, content, **known):
@@ -66,8 +66,8 @@ def end(count, reserved=bytes(3)):
     return sealed(bytes([0]) + reserved + struct.pack(">I", count))
 
 
-def flipped(octets, place):
-    changed = bytearray(octets)
+def flipped(bytes, place):
+    changed = bytearray(bytes)
     changed[place] ^= 0x10
     return bytes(changed)
 
@@ -194,8 +194,8 @@ VECTORS = {
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    for name, (octets, _, _) in VECTORS.items():
-        (folder / f"{name}.objp").write_bytes(octets)
+    for name, (bytes, _, _) in VECTORS.items():
+        (folder / f"{name}.objp").write_bytes(bytes)
     rows = [f"{name}.objp {outcome} {whole}\n" for name, (_, outcome, whole) in VECTORS.items()]
     (folder / "outcomes.txt").write_text("".join(rows))
 

@@ -169,8 +169,8 @@ pub struct Record<'a> {
 impl<'a> Record<'a> {
     /// Whether these bytes occur anywhere in the packet's options: a fast check before [`Record::comments`].
     #[inline]
-    pub fn mentions(&self, octets: &[u8]) -> bool {
-        self.options.mention(octets)
+    pub fn mentions(&self, bytes: &[u8]) -> bool {
+        self.options.mention(bytes)
     }
 
     /// The packet's comments, in the order of the file. Comments that are not UTF-8 are left out.
@@ -195,11 +195,11 @@ pub enum Format {
 /// use fathometer_packets::capture::Capture;
 /// # use fathometer_packets::synthetic::CaptureWriter;
 /// # let mut writer = CaptureWriter::pcapng(&[("client.tx", 101)]);
-/// # writer.packet(0, 1_000, b"octets", None);
-/// # let octets = writer.into_octets();
-/// let mut capture = Capture::open(&octets[..])?;
+/// # writer.packet(0, 1_000, b"bytes", None);
+/// # let bytes = writer.into_bytes();
+/// let mut capture = Capture::open(&bytes[..])?;
 /// while let Some(record) = capture.next_record()? {
-///     assert_eq!(record.data, b"octets");
+///     assert_eq!(record.data, b"bytes");
 /// }
 /// # Ok::<(), fathometer_packets::capture::CaptureError>(())
 /// ```
@@ -249,7 +249,7 @@ impl<R: Read> Capture<R> {
         let compression = source.compression();
         let mut window = Window::new(source);
         if !fill(&mut window, 4)? {
-            let beginning = window.octets();
+            let beginning = window.bytes();
             return Err(match beginning {
                 [] => CaptureError::Empty,
                 _ => unrecognised(beginning),
@@ -262,11 +262,11 @@ impl<R: Read> Capture<R> {
             _ if pcap::is_magic(magic) => {
                 if !fill(&mut window, pcap::HEADER_LENGTH)? {
                     return Err(CaptureError::Header {
-                        offset: window.octets().len() as u64,
+                        offset: window.bytes().len() as u64,
                         what: "the file ends inside its header".to_owned(),
                     });
                 }
-                let (state, interface) = pcap::open(window.octets())
+                let (state, interface) = pcap::open(window.bytes())
                     .map_err(|what| CaptureError::Header { offset: 0, what })?;
                 window.consume(pcap::HEADER_LENGTH);
                 interfaces.push(interface);
@@ -275,7 +275,7 @@ impl<R: Read> Capture<R> {
             _ => {
                 // Read all bytes that the error quotes, even if the first read returned fewer.
                 fill(&mut window, QUOTED)?;
-                return Err(unrecognised(window.octets()));
+                return Err(unrecognised(window.bytes()));
             }
         };
         Ok(Capture {
@@ -312,15 +312,15 @@ impl<R: Read> Capture<R> {
                 self.pending = found.length;
                 let number = self.records;
                 self.records += 1;
-                let octets = self.window.octets();
+                let bytes = self.window.bytes();
                 Ok(Some(Record {
                     number,
                     interface: &self.interfaces[found.interface],
                     interface_index: found.interface,
                     time: found.time,
                     original_length: found.original_length,
-                    data: &octets[found.data],
-                    options: pcapng::Options::new(&octets[found.options], found.big_endian),
+                    data: &bytes[found.data],
+                    options: pcapng::Options::new(&bytes[found.options], found.big_endian),
                 }))
             }
             Step::End => {

@@ -77,12 +77,12 @@ impl State {
     ) -> io::Result<Step> {
         let before = self.record_header_length;
         if !window.fill(before)? {
-            return Ok(match window.octets() {
+            return Ok(match window.bytes() {
                 [] => Step::End,
                 _ => Step::Truncated,
             });
         }
-        let header = window.octets();
+        let header = window.bytes();
         let seconds = u64::from(self.u32(header, 0));
         let fraction = u64::from(self.u32(header, 4));
         let (mut kept, mut original_length) = (self.u32(header, 8), self.u32(header, 12));
@@ -116,8 +116,8 @@ impl State {
         }))
     }
 
-    fn u16(&self, octets: &[u8], at: usize) -> u16 {
-        let array = [octets[at], octets[at + 1]];
+    fn u16(&self, bytes: &[u8], at: usize) -> u16 {
+        let array = [bytes[at], bytes[at + 1]];
         match self.big_endian {
             true => u16::from_be_bytes(array),
             false => u16::from_le_bytes(array),
@@ -125,8 +125,8 @@ impl State {
     }
 
     #[inline]
-    fn u32(&self, octets: &[u8], at: usize) -> u32 {
-        super::pcapng::u32_at(octets, at, self.big_endian)
+    fn u32(&self, bytes: &[u8], at: usize) -> u32 {
+        super::pcapng::u32_at(bytes, at, self.big_endian)
     }
 }
 

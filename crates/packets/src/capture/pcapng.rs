@@ -45,7 +45,7 @@ impl State {
     ) -> io::Result<Step> {
         loop {
             if !window.fill(12)? {
-                return Ok(match window.octets() {
+                return Ok(match window.bytes() {
                     [] => Step::End,
                     _ => Step::Truncated,
                 });
@@ -91,7 +91,7 @@ impl State {
                 return Ok(Step::Truncated);
             }
             let block = Block {
-                octets: &window.octets()[..length],
+                bytes: &window.bytes()[..length],
                 big_endian: self.big_endian,
             };
             let trailer = block.u32(length - 4) as usize;
@@ -134,34 +134,34 @@ impl State {
 
 /// One complete block, from its type to its trailing length.
 struct Block<'a> {
-    octets: &'a [u8],
+    bytes: &'a [u8],
     big_endian: bool,
 }
 
 impl<'a> Block<'a> {
     #[inline]
     fn u16(&self, at: usize) -> u16 {
-        u16_at(self.octets, at, self.big_endian)
+        u16_at(self.bytes, at, self.big_endian)
     }
 
     #[inline]
     fn u32(&self, at: usize) -> u32 {
-        u32_at(self.octets, at, self.big_endian)
+        u32_at(self.bytes, at, self.big_endian)
     }
 
     /// The offset of the trailing length.
     #[inline]
     fn body_end(&self) -> usize {
-        self.octets.len() - 4
+        self.bytes.len() - 4
     }
 
     fn options(&self, at: usize) -> Options<'a> {
         let end = self.body_end();
-        Options::new(&self.octets[at.min(end)..end], self.big_endian)
+        Options::new(&self.bytes[at.min(end)..end], self.big_endian)
     }
 
     fn section(&self) -> Result<(), String> {
-        if self.octets.len() < 28 {
+        if self.bytes.len() < 28 {
             return Err("a section header that is too short".to_owned());
         }
         match self.u16(12) {
@@ -173,7 +173,7 @@ impl<'a> Block<'a> {
     }
 
     fn interface(&self) -> Result<Interface, String> {
-        if self.octets.len() < 20 {
+        if self.bytes.len() < 20 {
             return Err("an interface description that is too short".to_owned());
         }
         let mut interface = Interface {
@@ -202,7 +202,7 @@ impl<'a> Block<'a> {
     }
 
     fn statistics(&self, first_interface: usize, interfaces: &mut [Interface]) {
-        if self.octets.len() < 24 {
+        if self.bytes.len() < 24 {
             return;
         }
         let index = first_interface + self.u32(8) as usize;
@@ -226,7 +226,7 @@ impl<'a> Block<'a> {
         interfaces: &[Interface],
     ) -> Result<Found, String> {
         const START: usize = 28;
-        let Some(header) = self.octets.first_chunk::<START>() else {
+        let Some(header) = self.bytes.first_chunk::<START>() else {
             return Err(TOO_SHORT.to_owned());
         };
         let word = |n: usize| u32_at(header, 4 * n, self.big_endian);
@@ -241,7 +241,7 @@ impl<'a> Block<'a> {
         let interface = announced(index, first_interface, interfaces)?;
         let ticks = u64::from(word(3)) << 32 | u64::from(word(4));
         Ok(Found {
-            length: self.octets.len(),
+            length: self.bytes.len(),
             interface,
             time: Some(interfaces[interface].resolution.nanoseconds(ticks)),
             original_length: word(6),
@@ -258,7 +258,7 @@ impl<'a> Block<'a> {
         interfaces: &[Interface],
     ) -> Result<Found, String> {
         const START: usize = 12;
-        if self.octets.len() < START + 4 {
+        if self.bytes.len() < START + 4 {
             return Err(TOO_SHORT.to_owned());
         }
         let interface = announced(0, first_interface, interfaces)?;
@@ -270,7 +270,7 @@ impl<'a> Block<'a> {
         let end = self.body_end();
         let kept = (original_length as usize).min(limit).min(end - START);
         Ok(Found {
-            length: self.octets.len(),
+            length: self.bytes.len(),
             interface,
             time: None,
             original_length,
@@ -308,16 +308,16 @@ pub(super) struct Options<'a> {
 
 impl<'a> Options<'a> {
     #[inline]
-    pub(super) fn new(octets: &'a [u8], big_endian: bool) -> Options<'a> {
+    pub(super) fn new(bytes: &'a [u8], big_endian: bool) -> Options<'a> {
         Options {
-            left: octets,
+            left: bytes,
             big_endian,
         }
     }
 
     #[inline]
-    pub(super) fn mention(&self, octets: &[u8]) -> bool {
-        self.left.len() >= octets.len() && memchr::memmem::find(self.left, octets).is_some()
+    pub(super) fn mention(&self, bytes: &[u8]) -> bool {
+        self.left.len() >= bytes.len() && memchr::memmem::find(self.left, bytes).is_some()
     }
 
     #[inline]
@@ -349,8 +349,8 @@ impl<'a> Iterator for Options<'a> {
 }
 
 #[inline]
-fn u16_at(octets: &[u8], at: usize, big_endian: bool) -> u16 {
-    let array = [octets[at], octets[at + 1]];
+fn u16_at(bytes: &[u8], at: usize, big_endian: bool) -> u16 {
+    let array = [bytes[at], bytes[at + 1]];
     match big_endian {
         true => u16::from_be_bytes(array),
         false => u16::from_le_bytes(array),
@@ -358,18 +358,18 @@ fn u16_at(octets: &[u8], at: usize, big_endian: bool) -> u16 {
 }
 
 #[inline]
-pub(super) fn u32_at(octets: &[u8], at: usize, big_endian: bool) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize, big_endian: bool) -> u32 {
     let mut array = [0; 4];
-    array.copy_from_slice(&octets[at..at + 4]);
+    array.copy_from_slice(&bytes[at..at + 4]);
     match big_endian {
         true => u32::from_be_bytes(array),
         false => u32::from_le_bytes(array),
     }
 }
 
-fn u64_at(octets: &[u8], at: usize, big_endian: bool) -> u64 {
+fn u64_at(bytes: &[u8], at: usize, big_endian: bool) -> u64 {
     let mut array = [0; 8];
-    array.copy_from_slice(&octets[at..at + 8]);
+    array.copy_from_slice(&bytes[at..at + 8]);
     match big_endian {
         true => u64::from_be_bytes(array),
         false => u64::from_le_bytes(array),

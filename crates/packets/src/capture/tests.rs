@@ -1,7 +1,7 @@
 use super::*;
 use crate::synthetic::CaptureWriter;
 
-const PACKET: &[u8] = b"a packet of 24 octets...";
+const PACKET: &[u8] = b"a packet of 24 bytes....";
 
 /// The compared parts of a record: interface, time, original length, bytes, comments.
 type Seen = (usize, Option<u64>, u32, Vec<u8>, Vec<String>);
@@ -39,7 +39,7 @@ fn classic_captures_of_both_orders_and_resolutions_say_the_same() {
             let mut writer = CaptureWriter::pcap(101, nanoseconds, big_endian);
             writer.packet(0, 1_500_000_000_000_001_234, PACKET, None);
             writer.cut_packet(0, 1_500_000_000_000_001_234, PACKET, 10, None);
-            let (seen, integrity, interfaces) = read(writer.octets());
+            let (seen, integrity, interfaces) = read(writer.bytes());
             assert_eq!(integrity, Integrity::Whole);
             assert_eq!(interfaces[0].link, LinkType(101));
             assert_eq!(seen[0], (0, Some(stamp), 24, PACKET.to_vec(), vec![]));
@@ -57,31 +57,31 @@ fn classic(
     packets: usize,
     swapped: impl Fn(usize) -> bool,
 ) -> Vec<u8> {
-    let mut octets = Vec::new();
-    let put = |octets: &mut Vec<u8>, value: u32, length: usize| {
-        let bytes = value.to_be_bytes();
+    let mut bytes = Vec::new();
+    let put = |bytes: &mut Vec<u8>, value: u32, length: usize| {
+        let four = value.to_be_bytes();
         match big_endian {
-            true => octets.extend(&bytes[4 - length..]),
-            false => octets.extend(bytes[4 - length..].iter().rev()),
+            true => bytes.extend(&four[4 - length..]),
+            false => bytes.extend(four[4 - length..].iter().rev()),
         }
     };
-    put(&mut octets, magic, 4);
-    put(&mut octets, u32::from(version.0), 2);
-    put(&mut octets, u32::from(version.1), 2);
+    put(&mut bytes, magic, 4);
+    put(&mut bytes, u32::from(version.0), 2);
+    put(&mut bytes, u32::from(version.1), 2);
     for value in [0, 0, 96, 101] {
-        put(&mut octets, value, 4);
+        put(&mut bytes, value, 4);
     }
     for packet in 0..packets {
         let (first, second) = if swapped(packet) { (40, 20) } else { (20, 40) };
         for value in [packet as u32, 7, first, second] {
-            put(&mut octets, value, 4);
+            put(&mut bytes, value, 4);
         }
         if magic == 0xa1b2_cd34 {
-            octets.extend([0xee; 8]);
+            bytes.extend([0xee; 8]);
         }
-        octets.extend([packet as u8; 20]);
+        bytes.extend([packet as u8; 20]);
     }
-    octets
+    bytes
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn old_classic_captures_have_their_lengths_in_the_other_order() {
     ];
     for (version, order) in cases {
         for big_endian in [false, true] {
-            let octets = classic(0xa1b2_c3d4, version, big_endian, 40, order);
-            let mut capture = Capture::open(&octets[..]).unwrap();
+            let bytes = classic(0xa1b2_c3d4, version, big_endian, 40, order);
+            let mut capture = Capture::open(&bytes[..]).unwrap();
             let mut packets = 0;
             while let Some(record) = capture.next_record().unwrap() {
                 assert_eq!((record.original_length, record.data.len()), (40, 20));
@@ -110,15 +110,15 @@ fn old_classic_captures_have_their_lengths_in_the_other_order() {
         }
     }
     for version in [(1, 2), (3, 0), (543, 1)] {
-        let octets = classic(0xa1b2_c3d4, version, false, 1, |_| false);
-        assert!(Capture::open(&octets[..]).is_err(), "{version:?}");
+        let bytes = classic(0xa1b2_c3d4, version, false, 1, |_| false);
+        assert!(Capture::open(&bytes[..]).is_err(), "{version:?}");
     }
 }
 
 #[test]
 fn kuznetsovs_variant_has_more_before_each_packet() {
-    let octets = classic(0xa1b2_cd34, (2, 4), false, 40, |_| false);
-    let mut capture = Capture::open(&octets[..]).unwrap();
+    let bytes = classic(0xa1b2_cd34, (2, 4), false, 40, |_| false);
+    let mut capture = Capture::open(&bytes[..]).unwrap();
     let mut packets = 0;
     while let Some(record) = capture.next_record().unwrap() {
         assert_eq!(
@@ -142,7 +142,7 @@ fn pcapng_of_both_orders_with_sections_and_comments() {
         writer.section();
         writer.interface("eth0", 1, 6, 10);
         writer.cut_packet(0, 1_000_001, PACKET, 7, None);
-        let (seen, integrity, interfaces) = read(writer.octets());
+        let (seen, integrity, interfaces) = read(writer.bytes());
         assert_eq!(integrity, Integrity::Whole);
         let names: Vec<_> = interfaces.iter().map(|i| i.name.as_deref()).collect();
         assert_eq!(names, [Some("client.tx"), Some("client.rx"), Some("eth0")]);
@@ -157,11 +157,11 @@ fn pcapng_of_both_orders_with_sections_and_comments() {
 fn sections_may_differ_in_byte_order() {
     let mut writer = CaptureWriter::pcapng_in_order(&[("one", 101)], true);
     writer.packet(0, 1, PACKET, None);
-    let mut octets = writer.into_octets();
+    let mut bytes = writer.into_bytes();
     let mut writer = CaptureWriter::pcapng_in_order(&[("other", 101)], false);
     writer.packet(0, 2, PACKET, None);
-    octets.extend(writer.octets());
-    let (seen, integrity, interfaces) = read(&octets);
+    bytes.extend(writer.bytes());
+    let (seen, integrity, interfaces) = read(&bytes);
     assert_eq!(integrity, Integrity::Whole);
     assert_eq!(
         seen.iter().map(|s| s.1).collect::<Vec<_>>(),
@@ -184,7 +184,7 @@ fn simple_and_obsolete_packet_blocks_are_packets() {
         PACKET,
     ];
     writer.block(2, &obsolete.concat());
-    let (seen, integrity, _) = read(writer.octets());
+    let (seen, integrity, _) = read(writer.bytes());
     assert_eq!(integrity, Integrity::Whole);
     assert_eq!(seen[0], (0, None, 24, PACKET.to_vec(), vec![]));
     assert_eq!(seen[1], (0, Some(9), 30, PACKET.to_vec(), vec![]));
@@ -196,7 +196,7 @@ fn a_simple_packet_is_no_longer_than_the_snap_length() {
     let interface = [&[101, 0, 0, 0][..], &8u32.to_le_bytes()].concat();
     writer.block(1, &interface);
     writer.block(3, &[&24u32.to_le_bytes()[..], &PACKET[..8]].concat());
-    let (seen, _, _) = read(writer.octets());
+    let (seen, _, _) = read(writer.bytes());
     assert_eq!(seen[0], (0, None, 24, PACKET[..8].to_vec(), vec![]));
 }
 
@@ -207,7 +207,7 @@ fn interface_statistics_tell_what_the_capture_lost() {
     statistics[12..16].copy_from_slice(&[5, 0, 8, 0]);
     statistics[16] = 42;
     writer.block(5, &statistics);
-    let (_, integrity, interfaces) = read(writer.octets());
+    let (_, integrity, interfaces) = read(writer.bytes());
     assert_eq!((integrity, interfaces[0].lost), (Integrity::Whole, 42));
 }
 
@@ -233,16 +233,16 @@ fn every_resolution_comes_to_nanoseconds() {
 fn a_file_cut_anywhere_gives_what_was_whole() {
     let mut pcapng = CaptureWriter::pcapng(&[("eth0", 1)]);
     let mut pcap = CaptureWriter::pcap(1, true, false);
-    let mut ends = [vec![pcapng.octets().len()], vec![pcap.octets().len()]];
+    let mut ends = [vec![pcapng.bytes().len()], vec![pcap.bytes().len()]];
     for n in 0..3 {
         pcapng.packet(0, n, PACKET, Some("a comment"));
         pcap.packet(0, n, PACKET, None);
-        ends[0].push(pcapng.octets().len());
-        ends[1].push(pcap.octets().len());
+        ends[0].push(pcapng.bytes().len());
+        ends[1].push(pcap.bytes().len());
     }
-    for (octets, ends) in [pcapng.octets(), pcap.octets()].into_iter().zip(ends) {
-        for cut in ends[0]..octets.len() {
-            let (seen, integrity, _) = read(&octets[..cut]);
+    for (bytes, ends) in [pcapng.bytes(), pcap.bytes()].into_iter().zip(ends) {
+        for cut in ends[0]..bytes.len() {
+            let (seen, integrity, _) = read(&bytes[..cut]);
             let whole = ends.iter().filter(|end| **end <= cut).count() - 1;
             assert_eq!(seen.len(), whole, "cut at {cut}");
             let expected = match ends.contains(&cut) {
@@ -260,9 +260,9 @@ fn a_file_cut_anywhere_gives_what_was_whole() {
 fn damage_says_where_it_is() {
     let mut writer = CaptureWriter::pcapng(&[("eth0", 1)]);
     writer.packet(0, 1, PACKET, None);
-    let good = writer.octets().len();
+    let good = writer.bytes().len();
     writer.packet(7, 1, PACKET, None);
-    let (seen, integrity, _) = read(writer.octets());
+    let (seen, integrity, _) = read(writer.bytes());
     assert_eq!(seen.len(), 1);
     assert_eq!(
         integrity.to_string(),
@@ -270,9 +270,9 @@ fn damage_says_where_it_is() {
             "the file is damaged at byte {good}: a packet of interface 7, which was not declared"
         )
     );
-    let mut octets = writer.octets()[..good].to_vec();
-    octets[good - 4] ^= 4;
-    let (seen, integrity, _) = read(&octets);
+    let mut bytes = writer.bytes()[..good].to_vec();
+    bytes[good - 4] ^= 4;
+    let (seen, integrity, _) = read(&bytes);
     assert!(seen.is_empty());
     assert!(
         matches!(integrity, Integrity::Damaged { what, .. } if what.contains("whose trailer says"))
@@ -281,7 +281,7 @@ fn damage_says_where_it_is() {
 
 #[test]
 fn what_is_no_capture_is_refused_with_its_beginning() {
-    let error = |octets: &[u8]| Capture::open(octets).err().unwrap().to_string();
+    let error = |bytes: &[u8]| Capture::open(bytes).err().unwrap().to_string();
     assert_eq!(error(b""), "the file is empty");
     assert!(error(b"GET / HTTP/1.0").contains("47 45 54 20"));
     assert!(error(&[0x1f, 0x8b, 8, 0]).contains("compressed file is truncated"));
@@ -293,16 +293,16 @@ fn what_is_no_capture_is_refused_with_its_beginning() {
     );
 }
 
-fn gzipped(octets: &[u8]) -> Vec<u8> {
+fn gzipped(bytes: &[u8]) -> Vec<u8> {
     use std::io::Write as _;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
-    encoder.write_all(octets).unwrap();
+    encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
-fn zstandard(octets: &[u8]) -> Vec<u8> {
+fn zstandard(bytes: &[u8]) -> Vec<u8> {
     let level = ruzstd::encoding::CompressionLevel::Fastest;
-    ruzstd::encoding::compress_to_vec(octets, level)
+    ruzstd::encoding::compress_to_vec(bytes, level)
 }
 
 /// Packets that do not compress to almost nothing.
@@ -318,7 +318,7 @@ fn many() -> Vec<u8> {
         .collect();
         writer.packet(0, n, &packet, None);
     }
-    writer.into_octets()
+    writer.into_bytes()
 }
 
 #[test]
@@ -345,25 +345,25 @@ fn a_long_name_of_an_interface_is_cut() {
     let name = "n".repeat(60_000);
     let mut writer = CaptureWriter::pcapng(&[(&name, 101)]);
     writer.packet(0, 0, &[0x45; 20], None);
-    let (_, _, interfaces) = read(&writer.into_octets());
+    let (_, _, interfaces) = read(&writer.into_bytes());
     assert_eq!(interfaces[0].name.as_deref().map(str::len), Some(256));
 }
 
 #[test]
 fn compressed_captures_are_read_as_they_were() {
-    let octets = many();
-    let plain = read(&octets);
-    let half = octets.len() / 2;
+    let bytes = many();
+    let plain = read(&bytes);
+    let half = bytes.len() / 2;
     let skippable = [
         &[0x5a, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 9, 9, 9][..],
-        &zstandard(&octets),
+        &zstandard(&bytes),
     ];
     let captures = [
-        gzipped(&octets),
+        gzipped(&bytes),
         // Several members, or frames.
-        [gzipped(&octets[..half]), gzipped(&octets[half..])].concat(),
-        zstandard(&octets),
-        [zstandard(&octets[..half]), zstandard(&octets[half..])].concat(),
+        [gzipped(&bytes[..half]), gzipped(&bytes[half..])].concat(),
+        zstandard(&bytes),
+        [zstandard(&bytes[..half]), zstandard(&bytes[half..])].concat(),
         skippable.concat(),
     ];
     for capture in captures {
@@ -379,7 +379,7 @@ fn compressed_captures_are_read_as_they_were() {
         assert!((700..2_900).contains(&seen.len()), "{}", seen.len());
         assert_eq!(seen[..], plain.0[..seen.len()]);
     }
-    let mut damaged = gzipped(&octets);
+    let mut damaged = gzipped(&bytes);
     let middle = damaged.len() / 2;
     damaged[middle..middle + 64].fill(0x55);
     let (seen, integrity, _) = read(&damaged);
@@ -392,19 +392,19 @@ fn compressed_captures_are_read_as_they_were() {
 
 #[test]
 fn a_claimed_length_takes_no_memory() {
-    let mut octets = CaptureWriter::pcap(1, false, false).into_octets();
-    octets.extend([
+    let mut bytes = CaptureWriter::pcap(1, false, false).into_bytes();
+    bytes.extend([
         0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0,
     ]);
-    let mut capture = Capture::open(&octets[..]).unwrap();
+    let mut capture = Capture::open(&bytes[..]).unwrap();
     assert!(capture.next_record().unwrap().is_none());
     assert_eq!(capture.integrity(), &Integrity::Truncated { offset: 24 });
     assert!(capture.window.memory() <= 256 << 10);
 
-    let mut octets = CaptureWriter::pcapng(&[]).into_octets();
-    let offset = octets.len() as u64;
-    octets.extend([0xad, 0x0b, 0, 0, 0xfc, 0xff, 0xff, 0xff, 1, 2, 3, 4]);
-    let mut capture = Capture::open(&octets[..]).unwrap();
+    let mut bytes = CaptureWriter::pcapng(&[]).into_bytes();
+    let offset = bytes.len() as u64;
+    bytes.extend([0xad, 0x0b, 0, 0, 0xfc, 0xff, 0xff, 0xff, 1, 2, 3, 4]);
+    let mut capture = Capture::open(&bytes[..]).unwrap();
     assert!(capture.next_record().unwrap().is_none());
     assert_eq!(capture.integrity(), &Integrity::Truncated { offset });
 }
@@ -432,7 +432,7 @@ fn a_slow_reader_gives_the_same() {
     let large = vec![7; 300_000];
     writer.packet(0, 1, &large, None);
     writer.packet(0, 2, PACKET, None);
-    let mut capture = Capture::open(Dribble(writer.octets(), false)).unwrap();
+    let mut capture = Capture::open(Dribble(writer.bytes(), false)).unwrap();
     assert_eq!(capture.next_record().unwrap().unwrap().data, large);
     assert_eq!(capture.next_record().unwrap().unwrap().data, PACKET);
     assert!(capture.next_record().unwrap().is_none());
@@ -447,7 +447,7 @@ fn a_failing_reader_is_an_error_with_its_place() {
             Err(io::Error::other("the disk is gone"))
         }
     }
-    let head = CaptureWriter::pcap(1, false, false).into_octets();
+    let head = CaptureWriter::pcap(1, false, false).into_bytes();
     let mut capture = Capture::open(head.chain(Broken)).unwrap();
     let error = capture.next_record().unwrap_err();
     assert_eq!(

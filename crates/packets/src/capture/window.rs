@@ -34,7 +34,7 @@ impl<R: Read> Window<R> {
 
     /// The buffered bytes, from the current position on.
     #[inline]
-    pub(super) fn octets(&self) -> &[u8] {
+    pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
 
@@ -42,7 +42,7 @@ impl<R: Read> Window<R> {
     #[inline]
     pub(super) fn array<const N: usize>(&self, at: usize) -> [u8; N] {
         let mut array = [0; N];
-        array.copy_from_slice(&self.octets()[at..at + N]);
+        array.copy_from_slice(&self.bytes()[at..at + N]);
         array
     }
 

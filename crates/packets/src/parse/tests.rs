@@ -130,7 +130,7 @@ fn extension_headers_are_walked() {
 
 #[test]
 fn options_of_tcp_are_understood() {
-    let options = |octets: &[u8]| tcp_options(octets);
+    let options = |bytes: &[u8]| tcp_options(bytes);
     let syn = options(&[
         2, 4, 0x05, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7,
     ]);
@@ -151,8 +151,8 @@ fn options_of_tcp_are_understood() {
     );
     assert_eq!(options(&[3, 3, 200]).window_scale, Some(14));
     // The end of the list, invalid options and truncation all end the parsing.
-    for octets in [&[0, 4, 2][..], &[4, 0], &[4, 1], &[8, 10, 0], &[2]] {
-        assert_eq!(options(octets), TcpOptions::default());
+    for bytes in [&[0, 4, 2][..], &[4, 0], &[4, 1], &[8, 10, 0], &[2]] {
+        assert_eq!(options(bytes), TcpOptions::default());
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Frame {
     /// Seconds at the right edge.
     pub(super) time: f64,
     /// Bytes at the top edge.
-    pub(super) octets: f64,
+    pub(super) bytes: f64,
 }
 
 impl Frame {
@@ -22,8 +22,8 @@ impl Frame {
         self.left + seconds / self.time * (self.right - self.left)
     }
 
-    pub(super) fn y(&self, octets: f64) -> f64 {
-        self.bottom - octets / self.octets * (self.bottom - self.top)
+    pub(super) fn y(&self, bytes: f64) -> f64 {
+        self.bottom - bytes / self.bytes * (self.bottom - self.top)
     }
 }
 

@@ -78,7 +78,7 @@ impl<'a> Drawing<'a> {
     fn description(&self) -> String {
         let seconds = self.time.most;
         let (first, rest) = (self.sequences[0], self.sequences.len() - 1);
-        let octets = |direction| -> u64 {
+        let bytes = |direction| -> u64 {
             self.sequences
                 .iter()
                 .map(|s| payload(s.direction(direction)))
@@ -90,8 +90,8 @@ impl<'a> Drawing<'a> {
         };
         format!(
             "{connections}: {} B down, {} B up, {seconds:.3} s",
-            octets(Direction::Down),
-            octets(Direction::Up)
+            bytes(Direction::Down),
+            bytes(Direction::Up)
         )
     }
 
@@ -102,7 +102,7 @@ impl<'a> Drawing<'a> {
             .map(|s| s.direction(direction).end())
             .sum();
         let ticks = if bottom - top > 100.0 { 6 } else { 3 };
-        let octets = Axis::new(total.max(1) as f64, ticks);
+        let bytes = Axis::new(total.max(1) as f64, ticks);
         let frame = Frame {
             left: LEFT,
             right: RIGHT,
@@ -110,14 +110,14 @@ impl<'a> Drawing<'a> {
             bottom,
             time: self.time.span(),
             // Some room above, so that the last bar does not touch the frame.
-            octets: total.max(1) as f64 * 1.04,
+            bytes: total.max(1) as f64 * 1.04,
         };
-        self.draw_grid(canvas, &frame, &octets);
+        self.draw_grid(canvas, &frame, &bytes);
         let name = match direction {
             Direction::Down => "from server",
             Direction::Up => "from client",
         };
-        let unit = octets.unit("B", "kB", "MB");
+        let unit = bytes.unit("B", "kB", "MB");
         canvas.upright(16.0, (top + bottom) / 2.0, &format!("{name}, {unit}"));
         let mut below = 0;
         let alone = self.sequences.len() == 1;
@@ -138,8 +138,8 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    fn draw_grid(&self, canvas: &mut Canvas, frame: &Frame, octets: &Axis) {
-        for (value, label) in octets.ticks() {
+    fn draw_grid(&self, canvas: &mut Canvas, frame: &Frame, bytes: &Axis) {
+        for (value, label) in bytes.ticks() {
             let y = frame.y(value);
             if y < frame.top {
                 continue;
@@ -161,7 +161,7 @@ impl<'a> Drawing<'a> {
             top: LOWER.0,
             bottom: LOWER.1,
             time: self.time.span(),
-            octets: 1.0,
+            bytes: 1.0,
         };
         for (value, label) in self.time.ticks() {
             let x = frame.x(value);

@@ -115,7 +115,7 @@ fn connections_are_stacked_in_the_order_of_their_opening() {
 fn a_graph_of_many_segments_stays_small() {
     let svg = time_sequences(&[sequence(0, 50_000)], "long").unwrap();
     assert_well_formed(&svg);
-    assert!(svg.len() < 100_000, "{} octets", svg.len());
+    assert!(svg.len() < 100_000, "{} bytes", svg.len());
 }
 
 #[test]

@@ -245,8 +245,8 @@ impl Bed {
         Ok(Bed { setup, seed })
     }
 
-    fn with_files(mut self, count: u32, octets: u64) -> Result<Bed, SearchError> {
-        self.setup.site = Arc::new(SiteOnDisk::alike(count, octets, self.seed)?);
+    fn with_files(mut self, count: u32, bytes: u64) -> Result<Bed, SearchError> {
+        self.setup.site = Arc::new(SiteOnDisk::alike(count, bytes, self.seed)?);
         Ok(self)
     }
 

@@ -284,7 +284,7 @@ fn words(setup: &Setup) -> Vec<(String, String)> {
         (
             "window",
             or(
-                setup.window.map(|octets| format!("{octets} octets")),
+                setup.window.map(|bytes| format!("{bytes} bytes")),
                 "the kernel's choice",
             ),
         ),

@@ -47,7 +47,7 @@ pub fn observation(
         change,
         replicate,
         throughput_per_s: good as f64 / seconds,
-        goodput_octets_per_s: ended.useful.as_f64() / seconds,
+        goodput_bytes_per_s: ended.useful.as_f64() / seconds,
         latency_mean: window.latency.corrected.mean().unwrap_or_default(),
         latency_p98: window.latency.corrected.quantile(0.98).unwrap_or_default(),
         errors: share(attempts - good.min(attempts), attempts).unwrap_or(0.0),
@@ -172,7 +172,7 @@ fn of_clients(setup: &Setup, measured: &Measured) -> Signals {
 /// first window arrives together with the first byte.
 fn rate_of_window(setup: &Setup, window: &Window, transfer: &Distribution) -> Option<f64> {
     let size = f64::from(setup.window?);
-    let each = window.octets.response_bodies.as_f64() / window.counts.completed as f64;
+    let each = window.bytes.response_bodies.as_f64() / window.counts.completed as f64;
     let round_trip = setup.profile.round_trip().as_secs_f64();
     let time = transfer.mean()?.as_secs_f64();
     let share = (each - size) / time * round_trip / size;
@@ -267,7 +267,7 @@ fn of_path(signals: &mut Signals, setup: &Setup, measured: &Measured) {
     let carried = |direction: Direction| {
         let profile = setup.profile.direction(direction);
         let total = packets.direction(direction).total();
-        utilisation(profile, total.packets, total.octets, seconds)
+        utilisation(profile, total.packets, total.bytes, seconds)
     };
     signals.link_up = carried(Direction::Up);
     signals.link_down = carried(Direction::Down);
@@ -285,11 +285,11 @@ fn of_path(signals: &mut Signals, setup: &Setup, measured: &Measured) {
 fn utilisation(
     profile: &DirectionProfile,
     packets: u64,
-    octets: Bytes,
+    bytes: Bytes,
     seconds: f64,
 ) -> Option<f64> {
     let rate = profile.rate?.as_bits_per_second() as f64;
-    let each = u32::try_from(octets.0.checked_div(packets)?).ok()?;
+    let each = u32::try_from(bytes.0.checked_div(packets)?).ok()?;
     // Framing of the mean packet: exact if framing adds a constant, approximate if it pads.
     let on_link = profile.framing.on_link(each) * packets;
     Some(on_link as f64 * 8.0 / rate / seconds)

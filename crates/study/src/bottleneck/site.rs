@@ -42,12 +42,12 @@ impl SiteOnDisk {
         SiteOnDisk::write(name, &site, loaded.into_plan(), notes)
     }
 
-    /// `count` files of `octets` bytes each, with equal probability.
-    pub fn alike(count: u32, octets: u64, seed: Seed) -> Result<SiteOnDisk, SearchError> {
+    /// `count` files of `bytes` bytes each, with equal probability.
+    pub fn alike(count: u32, bytes: u64, seed: Seed) -> Result<SiteOnDisk, SearchError> {
         let lines: String = (0..count)
-            .map(|n| format!("/file{n}.bin 1 #{octets}\n"))
+            .map(|n| format!("/file{n}.bin 1 #{bytes}\n"))
             .collect();
-        let name = format!("{count} files of {}", Bytes(octets));
+        let name = format!("{count} files of {}", Bytes(bytes));
         let workload = webstone::parse(&name, &lines)?;
         let site = workload.site(fathometer_workload::synthetic::TEXT_RATIO, seed);
         SiteOnDisk::write(&name, &site, workload.plan, Vec::new())

@@ -173,7 +173,7 @@ impl Service {
         loop {
             match stream.read(&mut buffer)? {
                 0 => machine.handle_eof(now()),
-                octets => machine.handle_data(&buffer[..octets], now()),
+                bytes => machine.handle_data(&buffer[..bytes], now()),
             }
             for _ in answered..machine.requests() {
                 self.suffer();
@@ -185,8 +185,8 @@ impl Service {
                 if filled == 0 {
                     break;
                 }
-                let octets = stream.write_vectored(&slices[..filled])?;
-                machine.transmitted(octets, now());
+                let bytes = stream.write_vectored(&slices[..filled])?;
+                machine.transmitted(bytes, now());
             }
             while let Some(action) = machine.poll_action() {
                 match action {

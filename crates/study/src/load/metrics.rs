@@ -245,16 +245,16 @@ fn connections_of_clients(metrics: &mut Metrics, result: &LoadResult) {
 /// Size of heads per exchange on the wire and before compression, pages, and TLS handshakes. HTTP/1 does not
 /// compress heads: there both sizes are equal.
 fn heads_and_handshakes(metrics: &mut Metrics, window: &Window) {
-    let (octets, counts) = (&window.octets, &window.counts);
+    let (bytes, counts) = (&window.bytes, &window.counts);
     let exchanges = counts.completed as f64;
     for (name, requests, responses) in [
-        ("head", octets.request_heads, octets.response_heads),
-        ("field", octets.request_fields, octets.response_fields),
+        ("head", bytes.request_heads, bytes.response_heads),
+        ("field", bytes.request_fields, bytes.response_fields),
     ] {
-        let [requests, responses] = [requests, responses].map(|octets| octets.as_f64() / exchanges);
-        metrics.put(&format!("request_{name}_octets_per_exchange"), requests);
-        metrics.put(&format!("response_{name}_octets_per_exchange"), responses);
-        metrics.put(&format!("{name}_octets_per_exchange"), requests + responses);
+        let [requests, responses] = [requests, responses].map(|bytes| bytes.as_f64() / exchanges);
+        metrics.put(&format!("request_{name}_bytes_per_exchange"), requests);
+        metrics.put(&format!("response_{name}_bytes_per_exchange"), responses);
+        metrics.put(&format!("{name}_bytes_per_exchange"), requests + responses);
     }
     let seconds = window.duration.as_secs_f64();
     metrics.put("pages_per_s", counts.pages as f64 / seconds);
@@ -265,8 +265,8 @@ fn heads_and_handshakes(metrics: &mut Metrics, window: &Window) {
     if number > 0.0 {
         metrics.put("handshakes_per_s", number / seconds);
         metrics.put("handshake_mean_ms", mean_ms(&window.latency.tls));
-        let octets = handshakes.sent + handshakes.received;
-        metrics.put("handshake_octets", octets.as_f64() / number);
+        let bytes = handshakes.sent + handshakes.received;
+        metrics.put("handshake_bytes", bytes.as_f64() / number);
     }
 }
 
@@ -300,7 +300,7 @@ fn on_the_wire(metrics: &mut Metrics, packets: &PacketCounts, exchanges: u64) {
     metrics.put("packets_rst", count(Class::Rst));
     metrics.put("packets_per_exchange", total.packets as f64 / exchanges);
     metrics.put("data_packets_per_exchange", data.packets as f64 / exchanges);
-    metrics.put("wire_bytes_per_exchange", total.octets.as_f64() / exchanges);
+    metrics.put("wire_bytes_per_exchange", total.bytes.as_f64() / exchanges);
     metrics.put(
         "packets_per_MB",
         total.packets as f64 * 1e6 / total.payload.as_f64(),
@@ -309,7 +309,7 @@ fn on_the_wire(metrics: &mut Metrics, packets: &PacketCounts, exchanges: u64) {
         "data_bytes_per_data_packet",
         data.payload.as_f64() / data.packets as f64,
     );
-    metrics.put("wire_MB", total.octets.as_f64() / 1e6);
+    metrics.put("wire_MB", total.bytes.as_f64() / 1e6);
     metrics.put("data_MB", total.payload.as_f64() / 1e6);
 }
 

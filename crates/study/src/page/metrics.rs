@@ -288,12 +288,12 @@ pub(super) fn add(
         .filter(|connection| matches!(connection.close, CloseReason::Failed(_)))
         .count();
     put("connections_failed", failed as f64);
-    let octets = &retrieval.octets;
+    let bytes = &retrieval.bytes;
     for (name, value) in [
-        ("first_byte_received_bytes", octets.base_first_byte),
-        ("html_received_bytes", octets.base_complete),
-        ("critical_received_bytes", octets.critical_complete),
-        ("page_received_bytes", octets.page_complete),
+        ("first_byte_received_bytes", bytes.base_first_byte),
+        ("html_received_bytes", bytes.base_complete),
+        ("critical_received_bytes", bytes.critical_complete),
+        ("page_received_bytes", bytes.page_complete),
     ] {
         if let Some(value) = value {
             put(name, value.as_f64());
@@ -317,8 +317,8 @@ pub(super) fn add(
 
 /// Bytes of heads of all exchanges, on the wire and before compression. Without compression the two are equal.
 fn add_headers(put: &mut impl FnMut(&str, f64), exchanges: &[ExchangeRecord]) {
-    let sum = |octets: &dyn Fn(&ExchangeRecord) -> Bytes| -> f64 {
-        exchanges.iter().map(|e| octets(e).as_f64()).sum()
+    let sum = |bytes: &dyn Fn(&ExchangeRecord) -> Bytes| -> f64 {
+        exchanges.iter().map(|e| bytes(e).as_f64()).sum()
     };
     let up = sum(&|e| e.request_head);
     let down = sum(&|e| e.response_head);
@@ -354,8 +354,8 @@ fn add_handshakes(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
         put("ready_s", ready.as_secs_f64());
     }
     let protected: Vec<_> = connections.iter().filter_map(|c| c.tls.as_ref()).collect();
-    let sum = |octets: fn(&fathometer_model::TlsRecord) -> Bytes| -> f64 {
-        protected.iter().map(|tls| octets(tls).as_f64()).sum()
+    let sum = |bytes: fn(&fathometer_model::TlsRecord) -> Bytes| -> f64 {
+        protected.iter().map(|tls| bytes(tls).as_f64()).sum()
     };
     put("handshake_bytes_up", sum(|tls| tls.sent));
     put("handshake_bytes_down", sum(|tls| tls.received));

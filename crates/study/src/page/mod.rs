@@ -652,7 +652,7 @@ fn followed_by(mut first: Retrieval, second: Retrieval) -> Retrieval {
             service
         }));
     first.milestones.page_complete = second.milestones.page_complete;
-    first.octets.received += second.octets.received;
+    first.bytes.received += second.bytes.received;
     first.counters.requests_retried += second.counters.requests_retried;
     first
 }

@@ -111,7 +111,7 @@ impl Serving {
         let threads = self.threads();
         let read: Option<Vec<Bytes>> = threads.iter().map(|t| t.storage_read()).collect();
         let read = read.filter(|read| !read.is_empty())?;
-        Some(read.into_iter().fold(Bytes(0), |sum, octets| sum + octets))
+        Some(read.into_iter().fold(Bytes(0), |sum, bytes| sum + bytes))
     }
 
     /// Stops the server and returns its report, of both transports.

@@ -1,6 +1,6 @@
 //! What a host's processors, memory and disk make suspect.
 
-use super::super::words::{number, octets, percent};
+use super::super::words::{bytes, number, percent};
 use super::super::{Confidence, Resource, Suspicion};
 use super::{NEARLY, Seen, by_use, share, suspicion};
 
@@ -107,7 +107,7 @@ impl Seen<'_> {
         }
         let mut evidence = vec![text];
         if read >= PAGE {
-            let read = octets(read);
+            let read = bytes(read);
             evidence.push(format!("{read} a second were read from the disk"));
         }
         Some(suspicion(
@@ -132,7 +132,7 @@ impl Seen<'_> {
                 ),
             ),
             // A disk without a limit on operations, busy with small reads.
-            None if self.octets_per_read()? < SMALL_READ => self.disk_by_waits()?,
+            None if self.bytes_per_read()? < SMALL_READ => self.disk_by_waits()?,
             None => return None,
         };
         let evidence = self.disk_evidence(text);
@@ -152,13 +152,13 @@ impl Seen<'_> {
                 disk_by_use(read / limit)?,
                 format!(
                     "the disk read {} of at most {} per second ({})",
-                    octets(read),
-                    octets(limit),
+                    bytes(read),
+                    bytes(limit),
                     percent(read / limit)
                 ),
             ),
             None if signals.disk_reads_limit_per_s.is_none()
-                && self.octets_per_read()? >= SMALL_READ =>
+                && self.bytes_per_read()? >= SMALL_READ =>
             {
                 self.disk_by_waits()?
             }
@@ -177,14 +177,14 @@ impl Seen<'_> {
     fn disk_use(&self) -> Option<f64> {
         let signals = self.signals;
         let reads = share(signals.disk_reads_per_s, signals.disk_reads_limit_per_s);
-        let octets = share(
+        let bytes = share(
             signals.disk_read_bytes_per_s,
             signals.disk_bytes_limit_per_s,
         );
-        reads.into_iter().chain(octets).max_by(f64::total_cmp)
+        reads.into_iter().chain(bytes).max_by(f64::total_cmp)
     }
 
-    fn octets_per_read(&self) -> Option<f64> {
+    fn bytes_per_read(&self) -> Option<f64> {
         share(
             self.signals.disk_read_bytes_per_s,
             self.signals.disk_reads_per_s,

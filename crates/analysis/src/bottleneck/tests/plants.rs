@@ -70,7 +70,7 @@ pub(super) fn observation(
         change,
         replicate,
         throughput_per_s: throughput,
-        goodput_octets_per_s: 1e4 * throughput,
+        goodput_bytes_per_s: 1e4 * throughput,
         latency_mean: latency,
         latency_p98: 3 * latency,
         errors: 0.0,

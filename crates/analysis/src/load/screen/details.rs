@@ -214,22 +214,22 @@ fn rates(result: &LoadResult) -> String {
             three_digits(8.0 * rates::throughput(window).unwrap_or(0.0) / 1e6),
         ),
     ));
-    let octets = &window.octets;
+    let bytes = &window.bytes;
     text.push_str(&line(
         "sent",
         &format!(
             "{} B of heads, {} B of content",
-            count(octets.request_heads.0),
-            count(octets.request_bodies.0)
+            count(bytes.request_heads.0),
+            count(bytes.request_bodies.0)
         ),
     ));
     text.push_str(&line(
         "received",
         &format!(
             "{} B of heads, {} B of bodies, {} B of them content",
-            count(octets.response_heads.0),
-            count(octets.response_bodies.0),
-            count(octets.content.0)
+            count(bytes.response_heads.0),
+            count(bytes.response_bodies.0),
+            count(bytes.content.0)
         ),
     ));
     text.push_str(&protocol_screen::lines(window));

@@ -145,8 +145,10 @@ pub struct WindowSummary {
     pub duration_s: f64,
     /// Exchanges planned in it, and what became of them in whichever window they ended.
     pub counts: CountsSummary,
-    /// Octets above TCP.
-    pub octets: OctetsSummary,
+    /// Bytes above TCP.
+    // Results of older versions say octets.
+    #[serde(alias = "octets")]
+    pub bytes: ByteCountsSummary,
     /// What came to its end while it lasted, a second.
     pub rates: RatesSummary,
     /// Little's Load Factor: the sum of corrected response times over the length. How many
@@ -249,10 +251,10 @@ pub struct CountsSummary {
     pub sessions: u64,
 }
 
-/// Octets above TCP, and above TLS where there is TLS.
+/// Bytes above TCP, and above TLS where there is TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct OctetsSummary {
+pub struct ByteCountsSummary {
     /// Request heads as transferred: of HTTP/2 the frames that carry them, their own heads included.
     pub request_heads_bytes: u64,
     /// Names and values of their fields before compression; the same where nothing is compressed.
@@ -284,7 +286,7 @@ pub struct RatesSummary {
     pub offered_per_s: Option<f64>,
     /// Exchanges whose response came whole while it lasted, whenever they were planned.
     pub achieved_per_s: Option<f64>,
-    /// Response octets of those, heads and content.
+    /// Response bytes of those, heads and content.
     pub throughput_bytes_per_s: Option<f64>,
     /// Content of those with a status below 400, without transfer coding.
     pub goodput_bytes_per_s: Option<f64>,
@@ -300,23 +302,23 @@ pub struct RatesSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PhasesSummary {
-    /// From the plan's instant to the last octet.
+    /// From the plan's instant to the last byte.
     pub corrected: Option<Phase>,
-    /// From the request's first octet to the response's last.
+    /// From the request's first byte to the response's last.
     pub uncorrected: Option<Phase>,
     /// From the plan's instant until a connection was free.
     pub queue: Option<Phase>,
-    /// From then until the first octet was handed to the transport: the generator's own lateness.
+    /// From then until the first byte was handed to the transport: the generator's own lateness.
     pub send_lag: Option<Phase>,
     /// From asking for a connection to having it, TLS left out.
     pub connect: Option<Phase>,
     /// From having a connection to being able to ask over TLS on it.
     pub tls: Option<Phase>,
-    /// From the request's first octet to the response's first.
+    /// From the request's first byte to the response's first.
     pub first_byte: Option<Phase>,
-    /// From the response's first octet to its last.
+    /// From the response's first byte to its last.
     pub transfer: Option<Phase>,
-    /// From the start of a page to its last octet.
+    /// From the start of a page to its last byte.
     pub page: Option<Phase>,
     /// From the plan's instant to the failure, of those that failed.
     pub failed: Option<Phase>,
@@ -412,7 +414,7 @@ pub struct IntervalSummary {
     pub completed: u64,
     /// Exchanges that failed in it, and responses of status 400 and above.
     pub errors: u64,
-    /// Response octets in it.
+    /// Response bytes in it.
     pub received_bytes: u64,
     /// Connections open at its end.
     pub connections: u64,

@@ -8,13 +8,14 @@ use fathometer_model::Failure;
 use super::super::protocols::{DatagramsSummary, FramesSummary, HandshakesSummary};
 use super::super::server::SuspicionSummary;
 use super::super::{
-    Connections, Counts, Distribution, LoadResult, LoopKind, Numbers, Octets, Window, findings,
+    ByteCounts, Connections, Counts, Distribution, LoadResult, LoopKind, Numbers, Window, findings,
     rates, signals,
 };
 use super::{
-    ConnectionsSummary, CountsSummary, FORMAT, GeneratorSummary, IntervalSummary, LoopSummary,
-    NumbersSummary, OctetsSummary, Phase, PhasesSummary, RatesSummary, SequenceSummary,
-    SetupSummary, Summary, TargetSummary, ThreadSummary, ValiditySummary, WindowSummary,
+    ByteCountsSummary, ConnectionsSummary, CountsSummary, FORMAT, GeneratorSummary,
+    IntervalSummary, LoopSummary, NumbersSummary, Phase, PhasesSummary, RatesSummary,
+    SequenceSummary, SetupSummary, Summary, TargetSummary, ThreadSummary, ValiditySummary,
+    WindowSummary,
 };
 
 impl Summary {
@@ -135,7 +136,7 @@ fn window(window: &Window) -> WindowSummary {
     WindowSummary {
         duration_s: window.duration.as_secs_f64(),
         counts: counts(&window.counts),
-        octets: octets(&window.octets),
+        bytes: bytes(&window.bytes),
         rates: RatesSummary {
             offered_per_s: rates::offered(window),
             achieved_per_s: rates::achieved(window),
@@ -214,18 +215,18 @@ fn by_reason(failed: &BTreeMap<Failure, u64>) -> BTreeMap<String, u64> {
         .collect()
 }
 
-fn octets(octets: &Octets) -> OctetsSummary {
-    OctetsSummary {
-        request_heads_bytes: octets.request_heads.0,
-        request_fields_bytes: octets.request_fields.0,
-        request_savings_share: octets.savings().map(|(requests, _)| requests),
-        request_bodies_bytes: octets.request_bodies.0,
-        response_heads_bytes: octets.response_heads.0,
-        response_fields_bytes: octets.response_fields.0,
-        response_savings_share: octets.savings().map(|(_, responses)| responses),
-        response_bodies_bytes: octets.response_bodies.0,
-        content_bytes: octets.content.0,
-        failed_responses_bytes: octets.failed_responses.0,
+fn bytes(bytes: &ByteCounts) -> ByteCountsSummary {
+    ByteCountsSummary {
+        request_heads_bytes: bytes.request_heads.0,
+        request_fields_bytes: bytes.request_fields.0,
+        request_savings_share: bytes.savings().map(|(requests, _)| requests),
+        request_bodies_bytes: bytes.request_bodies.0,
+        response_heads_bytes: bytes.response_heads.0,
+        response_fields_bytes: bytes.response_fields.0,
+        response_savings_share: bytes.savings().map(|(_, responses)| responses),
+        response_bodies_bytes: bytes.response_bodies.0,
+        content_bytes: bytes.content.0,
+        failed_responses_bytes: bytes.failed_responses.0,
     }
 }
 

@@ -33,8 +33,8 @@ fn tables_of_comma_separated_values() {
     for line in [
         "measured.tls.resumed,16,",
         "measured.tls.cpu_per_handshake_us,250.0,us",
-        "measured.octets.response_savings_share,0.75,1",
-        "measured.http2.received.data.octets_bytes,10330000,B",
+        "measured.bytes.response_savings_share,0.75,1",
+        "measured.http2.received.data.bytes,10330000,B",
         "measured.http2.most_streams,16,",
         "measured.phases.tls.max_ms,1.54,ms",
     ] {
@@ -75,8 +75,8 @@ fn the_histogram_log_holds_the_histograms() {
         };
         assert_eq!(interval.start_timestamp(), Duration::from_secs(2));
         assert_eq!(interval.duration(), Duration::from_secs(10));
-        let octets = decoded(interval.encoded_histogram());
-        let histogram: Histogram<u64> = deserializer.deserialize(&mut octets.as_slice()).unwrap();
+        let bytes = decoded(interval.encoded_histogram());
+        let histogram: Histogram<u64> = deserializer.deserialize(&mut bytes.as_slice()).unwrap();
         found.insert(interval.tag().unwrap().as_str().to_owned(), histogram);
     }
     let tags: Vec<_> = found.keys().map(String::as_str).collect();
@@ -108,7 +108,7 @@ fn reasons_against_a_result_are_in_its_histogram_log() {
 /// Base64 with padding (RFC 4648, section 4).
 fn decoded(text: &str) -> Vec<u8> {
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     let (mut bits, mut held) = (0_u32, 0);
     for letter in text.trim_end_matches('=').bytes() {
         let value = alphabet.iter().position(|a| *a == letter).unwrap();
@@ -116,10 +116,10 @@ fn decoded(text: &str) -> Vec<u8> {
         held += 6;
         if held >= 8 {
             held -= 8;
-            octets.push((bits >> held) as u8);
+            bytes.push((bits >> held) as u8);
         }
     }
-    octets
+    bytes
 }
 
 /// A sample: its name, its labels, its value.

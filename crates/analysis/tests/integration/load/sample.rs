@@ -7,8 +7,9 @@ use fathometer_analysis::load::server::{
     MachineProbes, NetworkProbes, ProbeCost, ProgramProbes, ServerProbes,
 };
 use fathometer_analysis::load::{
-    Connections, Counts, Distribution, Ended, FrameCount, Frames, Generator, Handshakes, Interval,
-    Latency, LoadResult, LoopKind, Numbers, Octets, Setup, TargetCount, Window, WorkerHealth,
+    ByteCounts, Connections, Counts, Distribution, Ended, FrameCount, Frames, Generator,
+    Handshakes, Interval, Latency, LoadResult, LoopKind, Numbers, Setup, TargetCount, Window,
+    WorkerHealth,
 };
 use fathometer_model::{Bytes, Failure, Seed, Validity};
 
@@ -92,7 +93,7 @@ pub fn stalled() -> LoadResult {
             connected: 64,
             ..Counts::default()
         },
-        octets: Octets {
+        bytes: ByteCounts {
             request_heads: Bytes(880_000),
             request_fields: Bytes(880_000),
             request_bodies: Bytes(0),
@@ -307,7 +308,7 @@ pub fn silent() -> LoadResult {
         connected: 15,
         ..Counts::default()
     };
-    result.measured.octets = Octets::default();
+    result.measured.bytes = ByteCounts::default();
     result.measured.ended = Ended {
         failed: 10,
         ..Ended::default()
@@ -385,7 +386,7 @@ pub fn multiplexed() -> LoadResult {
     result.setup.policy = "h2-streams16".to_owned();
     let measured = &mut result.measured;
     measured.latency.tls = times((1..=64).map(|n| micros(900 + 10 * n)));
-    measured.octets = Octets {
+    measured.bytes = ByteCounts {
         request_heads: Bytes(190_000),
         request_fields: Bytes(800_000),
         request_bodies: Bytes(0),
@@ -408,9 +409,9 @@ pub fn multiplexed() -> LoadResult {
         agreed: BTreeMap::from([(agreed.to_owned(), 64)]),
     };
     let frames = |kinds: &[(&str, u64, u64)]| {
-        let counts = kinds.iter().map(|&(kind, frames, octets)| {
-            let octets = Bytes(octets);
-            (kind.to_owned(), FrameCount { frames, octets })
+        let counts = kinds.iter().map(|&(kind, frames, bytes)| {
+            let bytes = Bytes(bytes);
+            (kind.to_owned(), FrameCount { frames, bytes })
         });
         counts.collect()
     };

@@ -204,7 +204,7 @@ fn cost(samples: &Samples) -> ProbeCost {
     }
 }
 
-fn octets(bytes: Option<Bytes>) -> Option<u64> {
+fn bytes(bytes: Option<Bytes>) -> Option<u64> {
     bytes.map(|bytes| bytes.0)
 }
 
@@ -219,13 +219,13 @@ fn program(name: &str, tree: &ProcessTree, step: &Step) -> ProgramProbes {
         cpu_system_s: split(tree, tree.system),
         busiest_thread_share: busiest.and_then(|cpu| step.share(cpu)),
         resident_bytes: tree.resident.0,
-        proportional_bytes: octets(tree.proportional),
+        proportional_bytes: bytes(tree.proportional),
         major_faults: tree.major_faults,
         minor_faults: tree.minor_faults,
         voluntary_switches: tree.voluntary_switches,
         involuntary_switches: tree.involuntary_switches,
-        read_bytes: octets(tree.read),
-        written_bytes: octets(tree.written),
+        read_bytes: bytes(tree.read),
+        written_bytes: bytes(tree.written),
         descriptors: tree.descriptors,
     }
 }
@@ -259,10 +259,10 @@ fn machine(system: &System, step: &Step) -> MachineProbes {
         idle_share: of(|times| times.idle),
         iowait_share: of(|times| times.iowait),
         steal_share: times.and_then(|times| times.share(times.steal?)),
-        page_cache_bytes: octets(system.page_cache),
-        available_bytes: octets(system.available),
-        paged_in_bytes: octets(system.paging.paged_in),
-        paged_out_bytes: octets(system.paging.paged_out),
+        page_cache_bytes: bytes(system.page_cache),
+        available_bytes: bytes(system.available),
+        paged_in_bytes: bytes(system.paging.paged_in),
+        paged_out_bytes: bytes(system.paging.paged_out),
         major_faults: system.paging.major_faults,
         refaults: system.paging.file_refaults,
         disk_reads: disks(|disk| disk.reads),

@@ -416,9 +416,9 @@ fn shake_hands(
     let mut session = Session::client(settings, name, clock.now()).map_err(Unsecured::Tls)?;
     let mut buffer = vec![0; 16 * 1024];
     loop {
-        let octets = session.transmit();
-        let length = octets.len();
-        connection.write_all(octets).map_err(Unsecured::Transport)?;
+        let bytes = session.transmit();
+        let length = bytes.len();
+        connection.write_all(bytes).map_err(Unsecured::Transport)?;
         session.transmitted(length);
         if session.is_established() {
             return Ok(session);

@@ -317,7 +317,7 @@ impl ProtocolArguments {
         };
         options.early_data = self.early_data.then_some(EARLY_DATA);
         if let Some(path) = &self.client_ca {
-            let roots = Roots::from_pem(&octets(path)?, &path.display().to_string())?;
+            let roots = Roots::from_pem(&bytes(path)?, &path.display().to_string())?;
             options.client_certificates = ClientCertificates::Required(roots);
         }
         options.key_log = self.key_log()?;
@@ -355,9 +355,9 @@ impl ProtocolArguments {
             return pairs
                 .map(|(certificate, key)| {
                     Ok(Identity::from_pem(
-                        &octets(certificate)?,
+                        &bytes(certificate)?,
                         &certificate.display().to_string(),
-                        &octets(key)?,
+                        &bytes(key)?,
                         &key.display().to_string(),
                     )?)
                 })
@@ -413,7 +413,7 @@ fn names(hosts: &[String], addresses: &[SocketAddr]) -> Vec<String> {
     names
 }
 
-fn octets(path: &Path) -> Result<Vec<u8>, Failure> {
+fn bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| format!("failed to read {}: {error}", path.display()).into())
 }
 

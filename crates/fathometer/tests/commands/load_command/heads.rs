@@ -29,9 +29,9 @@ impl Heads {
                 };
                 std::thread::spawn(move || {
                     let mut text = Vec::new();
-                    let mut octets = [0; 4096];
-                    while let Ok(length @ 1..) = stream.read(&mut octets) {
-                        text.extend_from_slice(&octets[..length]);
+                    let mut bytes = [0; 4096];
+                    while let Ok(length @ 1..) = stream.read(&mut bytes) {
+                        text.extend_from_slice(&bytes[..length]);
                         if text.ends_with(b"\r\n\r\n") {
                             let head = String::from_utf8(std::mem::take(&mut text)).unwrap();
                             kept.lock().unwrap().push(head);
@@ -155,8 +155,8 @@ fn secrets_are_sent_and_neither_shown_nor_saved() {
         assert_eq!(server.values("authorization"), vec![["Bearer s3cret"]; 4]);
     }
     for name in names {
-        let octets = fs::read(folder.path().join(name)).unwrap();
-        let text = String::from_utf8_lossy(&octets);
+        let bytes = fs::read(folder.path().join(name)).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
         assert!(!text.contains("s3cret"), "{name}: {text}");
     }
     let saved = fs::read_to_string(folder.path().join("it.json")).unwrap();

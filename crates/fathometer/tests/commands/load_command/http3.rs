@@ -80,19 +80,19 @@ fn ask(place: &Place, server: &Server, arguments: &[&str]) -> Ended {
 
 /// Checks the figures of 2000 exchanges over four connections.
 fn check(summary: &Summary) {
-    let (counts, octets) = (&summary.measured.counts, &summary.measured.octets);
+    let (counts, bytes) = (&summary.measured.counts, &summary.measured.bytes);
     assert_eq!(
         (counts.planned, counts.completed, counts.failed),
         (2000, 2000, 0)
     );
-    assert_eq!(octets.content_bytes, 2000 * SIZE as u64);
+    assert_eq!(bytes.content_bytes, 2000 * SIZE as u64);
     assert!(
-        octets.response_bodies_bytes > octets.content_bytes,
+        bytes.response_bodies_bytes > bytes.content_bytes,
         "DATA frames have heads"
     );
-    assert!(octets.request_fields_bytes > 2000 * 60);
-    assert!(octets.request_heads_bytes < octets.request_fields_bytes);
-    assert!(octets.response_heads_bytes < octets.response_fields_bytes);
+    assert!(bytes.request_fields_bytes > 2000 * 60);
+    assert!(bytes.request_heads_bytes < bytes.request_fields_bytes);
+    assert!(bytes.response_heads_bytes < bytes.response_fields_bytes);
     let tls = summary.measured.tls.as_ref().unwrap();
     assert_eq!(tls.full + tls.resumed, 4);
     let agreed: Vec<&String> = tls.agreed.keys().collect();
@@ -105,7 +105,7 @@ fn check(summary: &Summary) {
     assert!(tls.sent_bytes >= 4 * 1200 && tls.cpu_s > 0.0);
     let quic = summary.measured.quic.as_ref().unwrap();
     assert_eq!(quic.most_streams, 8);
-    assert!(quic.received_bytes > octets.content_bytes && quic.sent > 100);
+    assert!(quic.received_bytes > bytes.content_bytes && quic.sent > 100);
     assert_eq!(summary.measured.http2, None);
     let phases = &summary.measured.phases;
     assert_eq!(phases.connect.as_ref().unwrap().count, 4);
@@ -130,7 +130,7 @@ fn our_origin_logs_what_was_counted() {
     };
     check(&summary);
     // QPACK's dynamic table contains the fields by then, so a request head needs only a few bytes.
-    assert!(summary.measured.octets.request_heads_bytes < 2000 * 30);
+    assert!(summary.measured.bytes.request_heads_bytes < 2000 * 30);
     let log = place.path("log");
     wait_until("the log is written", || {
         logged(&log, "GET /1k.html HTTP/3") == 2000 * runs
@@ -288,8 +288,8 @@ fn offloads_gather_datagrams_and_nothing_else_changes() {
         let server = ours(&place, &["--udp-offload", offload]);
         let arguments = ["-n", "40", "-c", "2", "--json", "--udp-offload", offload];
         let summary = ask_once(&place, &server, &arguments);
-        let octets = &summary.measured.octets;
-        assert_eq!(octets.content_bytes, 40 * 300_000);
+        let bytes = &summary.measured.bytes;
+        assert_eq!(bytes.content_bytes, 40 * 300_000);
         let quic = summary.measured.quic.as_ref().unwrap();
         // The client itself sends acknowledgements, which are seldom batched.
         assert!(quic.send_calls <= quic.sent && quic.send_calls > 0);

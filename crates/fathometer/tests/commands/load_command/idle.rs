@@ -65,7 +65,7 @@ fn idle(origin: &Origin, workload: &str, time: &str) -> (Summary, u64) {
         std::thread::sleep(Duration::from_millis(50));
     }
     let output = child.wait_with_output().unwrap();
-    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let ended = Ended {
         code: output.status.code(),
         out: text(&output.stdout),

@@ -206,7 +206,7 @@ fn all_formats_agree_on_one_load() {
     let completed = number(&measured["counts"]["completed"]);
     let failures = measured["counts"]["failures"].as_object().unwrap();
     let failed: u64 = failures.values().map(number).sum();
-    let octets = &measured["octets"];
+    let counts = &measured["bytes"];
     assert!(completed > 50 && failed > 5, "{completed} {failed}");
 
     // Rows: the phase shows which of them the summary covers, and so does the time since the start of the
@@ -249,9 +249,9 @@ fn all_formats_agree_on_one_load() {
     let broken: Vec<_> = broken.by_ref().collect();
     let partial = bytes(&mut broken.iter().copied(), "response_head_bytes")
         + bytes(&mut broken.iter().copied(), "response_body_bytes");
-    assert_eq!(heads, number(&octets["response_heads_bytes"]));
-    assert_eq!(bodies, number(&octets["response_bodies_bytes"]));
-    assert_eq!(partial, number(&octets["failed_responses_bytes"]));
+    assert_eq!(heads, number(&counts["response_heads_bytes"]));
+    assert_eq!(bodies, number(&counts["response_bodies_bytes"]));
+    assert_eq!(partial, number(&counts["failed_responses_bytes"]));
     assert!(partial >= failed * 3_000, "{partial} of {failed}");
     let statuses = &measured["counts"]["statuses"];
     assert_eq!(of_status("404"), number(&statuses["404"]));
@@ -265,8 +265,8 @@ fn all_formats_agree_on_one_load() {
         line.unwrap().split(',').next().unwrap().parse().unwrap()
     };
     assert_eq!(figure("measured.counts.completed"), completed);
-    assert_eq!(figure("measured.octets.response_bodies_bytes"), bodies);
-    assert_eq!(figure("measured.octets.failed_responses_bytes"), partial);
+    assert_eq!(figure("measured.bytes.response_bodies_bytes"), bodies);
+    assert_eq!(figure("measured.bytes.failed_responses_bytes"), partial);
 
     let samples = samples(&read("it.prom"));
     let sum = |words: &[&str]| -> u64 {
@@ -355,8 +355,8 @@ fn histograms(log: &[u8]) -> BTreeMap<String, Histogram<u64>> {
         let LogEntry::Interval(interval) = entry.unwrap() else {
             continue;
         };
-        let octets = decoded(interval.encoded_histogram());
-        let histogram = deserializer.deserialize(&mut octets.as_slice()).unwrap();
+        let bytes = decoded(interval.encoded_histogram());
+        let histogram = deserializer.deserialize(&mut bytes.as_slice()).unwrap();
         found.insert(interval.tag().unwrap().as_str().to_owned(), histogram);
     }
     found
@@ -374,8 +374,8 @@ fn decoded(text: &str) -> Vec<u8> {
         let bits = (0..4).fold(0, |bits, place| {
             bits << 6 | group.get(place).copied().unwrap_or(0)
         });
-        let [_, octets @ ..] = bits.to_be_bytes();
-        octets.into_iter().take(group.len() - 1)
+        let [_, bytes @ ..] = bits.to_be_bytes();
+        bytes.into_iter().take(group.len() - 1)
     });
     groups.collect()
 }

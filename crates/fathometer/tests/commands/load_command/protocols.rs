@@ -226,13 +226,13 @@ fn fetch(url: &str, arguments: &[&str]) -> Summary {
     assert_eq!((counts.planned, counts.completed), (ASKED, ASKED), "{url}");
     assert_eq!(counts.statuses["200"], ASKED);
     assert_eq!(counts.connected, 4);
-    assert_eq!(summary.measured.octets.content_bytes, ASKED * SIZE as u64);
+    assert_eq!(summary.measured.bytes.content_bytes, ASKED * SIZE as u64);
     let http2 = summary.measured.http2.as_ref().unwrap();
     assert_eq!(http2.received["headers"].frames, ASKED);
     assert_eq!(http2.sent["headers"].frames, ASKED);
     assert_eq!(http2.most_streams, 8);
     // Most fields of a head repeat those of the previous head.
-    let savings = summary.measured.octets.response_savings_share.unwrap();
+    let savings = summary.measured.bytes.response_savings_share.unwrap();
     assert!(savings > 0.3, "{savings}");
     summary
 }

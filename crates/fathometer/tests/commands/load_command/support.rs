@@ -49,7 +49,7 @@ pub fn load(url: &str, arguments: &[&str]) -> Ended {
 /// Runs the program to its end.
 pub fn fathometer(command: &Command) -> Ended {
     let output = run(command);
-    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Ended {
         code: output.status.code(),
         out: text(&output.stdout),

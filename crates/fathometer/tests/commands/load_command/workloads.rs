@@ -187,7 +187,7 @@ fn sessions_are_sent_as_written() {
     );
     let summary = ended.ended_with(0);
     assert_eq!(summary.measured.counts.completed, 10);
-    assert_eq!(summary.measured.octets.request_bodies_bytes, 2 * 18);
+    assert_eq!(summary.measured.bytes.request_bodies_bytes, 2 * 18);
     let requests = requests.lock().unwrap();
     let session = [
         "GET /first.html ",
@@ -315,7 +315,7 @@ fn a_har_file_is_replayed_with_its_dependencies() {
     let page = ["GET /page.html", "GET /style.css", "GET /picture.png"];
     assert_eq!(logged, page.repeat(10));
     assert_eq!(summary.measured.counts.pages, 10);
-    assert_eq!(summary.measured.octets.content_bytes, 10 * 5000);
+    assert_eq!(summary.measured.bytes.content_bytes, 10 * 5000);
 }
 
 /// As in the README: a server and a load with the same workload and without a seed agree on every file.

@@ -26,7 +26,7 @@ fn package(version: Version, files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut package = Vec::new();
     while let Some(piece) = encoder.next() {
         match piece {
-            Piece::Octets(octets) => package.extend_from_slice(octets),
+            Piece::Bytes(bytes) => package.extend_from_slice(bytes),
             Piece::Content { entry, .. } => {
                 let framing = encoder.content(files[entry].1).unwrap();
                 package.extend_from_slice(&framing);
@@ -308,7 +308,7 @@ fn two_files_for_one_place_are_refused_with_force_as_without() {
         let mut package = Vec::new();
         while let Some(piece) = encoder.next() {
             match piece {
-                Piece::Octets(octets) => package.extend_from_slice(octets),
+                Piece::Bytes(bytes) => package.extend_from_slice(bytes),
                 Piece::Content { .. } => {
                     package.extend_from_slice(&encoder.content(content).unwrap());
                     package.extend_from_slice(content);

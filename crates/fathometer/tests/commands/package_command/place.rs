@@ -95,8 +95,8 @@ pub fn tree(folder: &Path) -> Tree {
     tree
 }
 
-pub fn os(octets: &[u8]) -> &OsStr {
-    OsStr::from_bytes(octets)
+pub fn os(bytes: &[u8]) -> &OsStr {
+    OsStr::from_bytes(bytes)
 }
 
 /// Bytes that neither repeat nor compress.
@@ -124,7 +124,7 @@ pub fn package_of_coded(coding: ContentCoding, coded: &[u8]) -> Vec<u8> {
     let mut package = Vec::new();
     while let Some(piece) = encoder.next() {
         match piece {
-            Piece::Octets(octets) => package.extend_from_slice(octets),
+            Piece::Bytes(bytes) => package.extend_from_slice(bytes),
             Piece::Content { .. } => {
                 package.extend_from_slice(&encoder.content(coded).unwrap());
                 package.extend_from_slice(coded);

@@ -48,7 +48,7 @@ fn oddities(place: &Place) {
 }
 
 #[test]
-fn any_folder_comes_back_octet_by_octet() {
+fn any_folder_comes_back_byte_by_byte() {
     for format in ["1", "2"] {
         let place = Place::new();
         oddities(&place);

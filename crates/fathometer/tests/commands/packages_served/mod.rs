@@ -202,9 +202,9 @@ fn sha256(path: &Path) -> String {
     text.split(' ').next().unwrap().to_owned()
 }
 
-fn random(octets: usize, seed: u64) -> Vec<u8> {
+fn random(bytes: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
-    (0..octets)
+    (0..bytes)
         .map(|_| {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -732,8 +732,8 @@ fn a_package_has_files_before_what_is_still_being_made() {
         let mut decoder = Decoder::new(Limits::default());
         let (mut whole, mut part) = (Vec::new(), 0);
         while part < 1000 {
-            let octets = streaming.next();
-            let mut rest = &octets[..];
+            let bytes = streaming.next();
+            let mut rest = &bytes[..];
             while let Some(event) = decoder.poll(&mut rest).unwrap() {
                 match event {
                     Event::End { .. } => whole.push(decoder.entry().name.clone()),

@@ -22,7 +22,7 @@ use fathometer_sys::Clock;
 /// Files of the package that are read from descriptors, and the bytes of each. Together they are far larger
 /// than the kernel's buffers for a client that reads nothing.
 const LONG: usize = 16;
-const OCTETS: u64 = 8 << 20;
+const BYTES: u64 = 8 << 20;
 /// Files that are kept in memory after their lookup: more than one turn looks up.
 const SHORT: usize = 200;
 
@@ -62,7 +62,7 @@ fn others_are_answered_while_a_package_is_being_made() {
     let folder = tempfile::tempdir().unwrap();
     for n in 0..LONG {
         let file = File::create(folder.path().join(format!("long{n:02}"))).unwrap();
-        file.set_len(OCTETS).unwrap();
+        file.set_len(BYTES).unwrap();
     }
     for n in 0..SHORT {
         std::fs::write(folder.path().join(format!("short{n:03}")), [b's'; 3000]).unwrap();
@@ -115,7 +115,7 @@ fn others_are_answered_while_a_package_is_being_made() {
     assert_eq!(content(&mut second, b""), [b's'; 3000]);
     let Work { reads, .. } = origin.take_work();
     let of_long = reads - SHORT as u64 - 1;
-    let all = LONG as u64 * OCTETS / A_READ;
+    let all = LONG as u64 * BYTES / A_READ;
     assert!(
         of_long < all,
         "{of_long} of {all} reads before others had their turn"
@@ -124,17 +124,17 @@ fn others_are_answered_while_a_package_is_being_made() {
     let package = content(&mut first, &begun);
     assert!(of_long + origin.take_work().reads >= all);
     let mut decoder = Decoder::new(Limits::default());
-    let (mut rest, mut files, mut octets) = (&package[..], 0, 0);
+    let (mut rest, mut files, mut bytes) = (&package[..], 0, 0);
     while let Some(event) = decoder.poll(&mut rest).unwrap() {
         match event {
-            Event::Data { content, .. } => octets += content.len() as u64,
+            Event::Data { content, .. } => bytes += content.len() as u64,
             Event::End { .. } => files += 1,
             _ => {}
         }
     }
     decoder.end_of_input().unwrap();
     assert_eq!(files, LONG + SHORT);
-    assert_eq!(octets, LONG as u64 * OCTETS + SHORT as u64 * 3000);
+    assert_eq!(bytes, LONG as u64 * BYTES + SHORT as u64 * 3000);
 
     // The same over HTTP/2.
     let curl = Command::new("curl")

@@ -182,10 +182,10 @@ fn curl_gets_heads_ranges_and_validation_over_http2() {
 fn big_files_arrive_whole_whatever_carries_them() {
     let Some(program) = tool("curl") else { return };
     let folder = tempfile::tempdir().unwrap();
-    let octets: Vec<u8> = (0..12_000_000_u32)
+    let bytes: Vec<u8> = (0..12_000_000_u32)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
-    fs::write(folder.path().join("big"), &octets).unwrap();
+    fs::write(folder.path().join("big"), &bytes).unwrap();
     let clear = Server::origin(folder.path(), &[]);
     let secure = Server::secure(folder.path(), &[]);
     for (server, version) in [
@@ -195,10 +195,10 @@ fn big_files_arrive_whole_whatever_carries_them() {
     ] {
         let mut command = curl(&program, server, &[version]);
         let got = run_well(command.arg(server.url("big")));
-        assert!(got == octets, "{version}: {} octets", got.len());
+        assert!(got == bytes, "{version}: {} bytes", got.len());
         let mut command = curl(&program, server, &[version, "--range", "70000-11999999"]);
         let got = run_well(command.arg(server.url("big")));
-        assert!(got == octets[70_000..], "{version}: {} octets", got.len());
+        assert!(got == bytes[70_000..], "{version}: {} bytes", got.len());
         // Four transfers in parallel, on one connection if the version allows that. In cleartext curl 7.88
         // cannot.
         if version == "--http2-prior-knowledge" {
@@ -212,7 +212,7 @@ fn big_files_arrive_whole_whatever_carries_them() {
         }
         run_well(&command);
         for n in 0..4 {
-            assert!(fs::read(all.path().join(n.to_string())).unwrap() == octets);
+            assert!(fs::read(all.path().join(n.to_string())).unwrap() == bytes);
         }
     }
 }

@@ -79,7 +79,7 @@ fn h2load_loses_nothing() {
         (&secure, &["-m1", "--h1"]),
         (&clear, &["-m10", "--h1"]),
     ] {
-        for (file, count, octets) in [(PAGE, "300", 43_008), ("images/img00.gif", "2000", 0)] {
+        for (file, count, bytes) in [(PAGE, "300", 43_008), ("images/img00.gif", "2000", 0)] {
             let said = run_well(
                 Command::new(&h2load)
                     .args(["-n", count, "-c4", "-t1"])
@@ -92,8 +92,8 @@ fn h2load_loses_nothing() {
                  0 errored, 0 timeout"
             );
             assert!(said.contains(&expected), "{arguments:?} {file}\n{said}");
-            let content = count.parse::<u64>().unwrap() * octets;
-            if octets > 0 {
+            let content = count.parse::<u64>().unwrap() * bytes;
+            if bytes > 0 {
                 assert!(said.contains(&format!("({content}) data")), "{said}");
             }
         }

@@ -133,32 +133,32 @@ impl Client {
 
     fn flush(&mut self) {
         while self.session.wants_transmit() {
-            let octets = self.session.transmit();
-            self.stream.write_all(octets).unwrap();
-            let sent = octets.len();
+            let bytes = self.session.transmit();
+            self.stream.write_all(bytes).unwrap();
+            let sent = bytes.len();
             self.session.transmitted(sent);
         }
     }
 
-    fn send(&mut self, octets: &[u8]) {
-        assert_eq!(self.session.write(octets), octets.len());
+    fn send(&mut self, bytes: &[u8]) {
+        assert_eq!(self.session.write(bytes), bytes.len());
         self.flush();
     }
 
     /// Handles the received bytes; returns false at the end.
     fn receive(&mut self) -> bool {
-        let mut octets = [0; 16 * 1024];
-        let length = self.stream.read(&mut octets).unwrap();
+        let mut bytes = [0; 16 * 1024];
+        let length = self.stream.read(&mut bytes).unwrap();
         if length == 0 {
             return false;
         }
         self.session
-            .receive(&octets[..length], Instant::ZERO)
+            .receive(&bytes[..length], Instant::ZERO)
             .unwrap();
         loop {
-            match self.session.read(&mut octets) {
+            match self.session.read(&mut bytes) {
                 0 => break,
-                length => self.plain.extend_from_slice(&octets[..length]),
+                length => self.plain.extend_from_slice(&bytes[..length]),
             }
         }
         self.flush();
@@ -372,13 +372,13 @@ fn read_along(
     let mut said = String::new();
     let mut stderr = capturing.stderr.take().unwrap();
     while !said.contains("File:") {
-        let mut octet = [0];
-        if stderr.read(&mut octet).unwrap() == 0 {
+        let mut byte = [0];
+        if stderr.read(&mut byte).unwrap() == 0 {
             let _ = capturing.wait();
             eprintln!("SKIPPED: nothing can be captured on lo here: {said}");
             return None;
         }
-        said.push(octet[0] as char);
+        said.push(byte[0] as char);
     }
     let mut fetch = Command::new(curl);
     fetch

@@ -227,12 +227,12 @@ fn accepts_two(place: &Place) {
     }
     let mut third = Asking::new(place.connect());
     third.request(path, "");
-    let mut octet = [0];
+    let mut byte = [0];
     let stream = third.stream();
     stream
         .set_read_timeout(Some(Duration::from_millis(500)))
         .unwrap();
-    let early = stream.peek(&mut octet).map_err(|error| error.kind());
+    let early = stream.peek(&mut byte).map_err(|error| error.kind());
     assert_eq!(early, Err(ErrorKind::WouldBlock), "{}", place.name);
     stream.set_read_timeout(Some(support::PATIENCE)).unwrap();
     held.pop();

@@ -152,9 +152,9 @@ fn agreed(mut stream: TcpStream, mut session: Session, clock: Clock) -> Option<S
         let flight = session.transmit().to_vec();
         stream.write_all(&flight).unwrap();
         session.transmitted(flight.len());
-        let mut octets = [0; 16 * 1024];
-        let length = stream.read(&mut octets).unwrap_or(0);
-        if length == 0 || session.receive(&octets[..length], clock.now()).is_err() {
+        let mut bytes = [0; 16 * 1024];
+        let length = stream.read(&mut bytes).unwrap_or(0);
+        if length == 0 || session.receive(&bytes[..length], clock.now()).is_err() {
             return None;
         }
     }

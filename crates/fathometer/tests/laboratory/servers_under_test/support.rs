@@ -254,16 +254,16 @@ impl Asking {
             content: Vec::new(),
         };
         answer.content = match answer.field("content-length") {
-            Some(length) => self.octets(length.parse().unwrap()),
+            Some(length) => self.bytes(length.parse().unwrap()),
             None => self.chunks(),
         };
         Some(answer)
     }
 
-    fn octets(&mut self, number: usize) -> Vec<u8> {
-        let mut octets = vec![0; number];
-        self.0.read_exact(&mut octets).unwrap();
-        octets
+    fn bytes(&mut self, number: usize) -> Vec<u8> {
+        let mut bytes = vec![0; number];
+        self.0.read_exact(&mut bytes).unwrap();
+        bytes
     }
 
     fn chunks(&mut self) -> Vec<u8> {
@@ -272,7 +272,7 @@ impl Asking {
             let mut size = String::new();
             self.0.read_line(&mut size).unwrap();
             let size = usize::from_str_radix(size.trim_end(), 16).unwrap();
-            let mut chunk = self.octets(size + 2);
+            let mut chunk = self.bytes(size + 2);
             chunk.truncate(size);
             content.extend(chunk);
             if size == 0 {

@@ -146,11 +146,11 @@ impl Host {
     }
 
     fn write(&mut self) -> bool {
-        let octets = self.machine.transmit();
-        if octets.is_empty() {
+        let bytes = self.machine.transmit();
+        if bytes.is_empty() {
             return false;
         }
-        match self.stream.write(octets) {
+        match self.stream.write(bytes) {
             Ok(written) => {
                 let now = self.now();
                 self.machine.transmitted(written, now);
@@ -233,14 +233,14 @@ impl Host {
         }
         let received = self.machine.received();
         assert_eq!(received.total(), Bytes(self.read));
-        assert_eq!(received.octets(FrameType::DATA), self.sum.body);
-        let continued = received.octets(FrameType::CONTINUATION);
+        assert_eq!(received.bytes(FrameType::DATA), self.sum.body);
+        let continued = received.bytes(FrameType::CONTINUATION);
         assert_eq!(
-            received.octets(FrameType::HEADERS) + continued,
+            received.bytes(FrameType::HEADERS) + continued,
             self.sum.head
         );
         let sent = self.machine.sent();
-        assert_eq!(sent.octets(FrameType::HEADERS), Bytes(self.asked));
+        assert_eq!(sent.bytes(FrameType::HEADERS), Bytes(self.asked));
         let acknowledged = sent.frames(FrameType::SETTINGS) >= 2;
         assert!(acknowledged, "the server's settings were acknowledged");
     }

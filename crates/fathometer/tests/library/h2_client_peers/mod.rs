@@ -122,7 +122,7 @@ fn a_large_file(server: &Server, folder: &Folder) {
             assert_eq!(answer.status, 200, "{}", server.name);
             assert!(
                 answer.content == whole,
-                "{}: {} octets",
+                "{}: {} bytes",
                 server.name,
                 answer.content.len()
             );
@@ -170,7 +170,7 @@ fn upload(server: &Server, method: &'static str, sizes: &[usize]) -> Vec<Answer>
     let sent = host.machine.sent();
     let frames = 9 * sent.frames(FrameType::DATA);
     let whole: usize = sizes.iter().sum();
-    assert_eq!(sent.octets(FrameType::DATA), Bytes(whole as u64 + frames));
+    assert_eq!(sent.bytes(FrameType::DATA), Bytes(whole as u64 + frames));
     host.finish();
     answers
 }

@@ -2,7 +2,7 @@
 
     aioquic_client.py HOST PORT NAME CA [--keys FILE] [--qlog FOLDER] TARGET...
 
-Prints one JSON object: for each target its status, length, SHA-256, fields and the octets of the HEADERS
+Prints one JSON object: for each target its status, length, SHA-256, fields and the bytes of the HEADERS
 frames that carried them; and for the connection its protocol and whether early data was taken.
 """
 
@@ -86,7 +86,7 @@ async def run(arguments):
                     "length": len(answer["content"]),
                     "sha256": hashlib.sha256(answer["content"]).hexdigest(),
                     "fields": fields,
-                    "field_octets": sum(len(name) + len(value) for name, value in answer["fields"]),
+                    "field_bytes": sum(len(name) + len(value) for name, value in answer["fields"]),
                 }
             )
         json.dump({"answers": answers}, sys.stdout)

@@ -86,10 +86,10 @@ fn pictures() -> Site {
              `shown ${{shown}} over ${{[...new Set([page, ...over])].join('+')}}`;\
          }}</script></body>"
     );
-    let file = |path: String, content_type: &'static str, octets: &[u8]| File {
+    let file = |path: String, content_type: &'static str, bytes: &[u8]| File {
         path,
         content_type: content_type.into(),
-        body: Body::from(octets.to_vec()),
+        body: Body::from(bytes.to_vec()),
         encoded: Vec::new(),
         last_modified: 1_000_000_000,
     };

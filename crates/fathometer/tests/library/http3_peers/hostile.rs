@@ -162,9 +162,9 @@ fn what_a_client_may_send_ahead_is_bounded_for_all_its_streams_together() {
         client.receive(clock.now());
     }
     let connection = client.endpoint.get_mut(client.key).unwrap();
-    let (octets, mut taken) = (vec![0; 64 * 1024], 0);
+    let (bytes, mut taken) = (vec![0; 64 * 1024], 0);
     while let Some(stream) = connection.open(true) {
-        while let Ok(written) = connection.write(stream, &[std::io::IoSlice::new(&octets)]) {
+        while let Ok(written) = connection.write(stream, &[std::io::IoSlice::new(&bytes)]) {
             taken += written;
         }
     }

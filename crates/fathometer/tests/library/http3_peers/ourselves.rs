@@ -285,9 +285,9 @@ impl LossyPath {
                         if direction == 0 {
                             client = Some(peer);
                         }
-                        let send = |octets: &[u8]| match direction {
-                            0 => drop(far.send(octets)),
-                            _ => drop(client.map(|client| near.send_to(octets, client))),
+                        let send = |bytes: &[u8]| match direction {
+                            0 => drop(far.send(bytes)),
+                            _ => drop(client.map(|client| near.send_to(bytes, client))),
                         };
                         drawn += 1;
                         if draws.draw(drawn) % one_of == 0 {
@@ -299,8 +299,8 @@ impl LossyPath {
                             continue;
                         }
                         send(&buffer[..length]);
-                        if let Some(octets) = late[direction].take() {
-                            send(&octets);
+                        if let Some(bytes) = late[direction].take() {
+                            send(&bytes);
                         }
                     }
                 }

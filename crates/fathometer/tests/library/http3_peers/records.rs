@@ -193,7 +193,7 @@ fn count_frames(tshark: &Path) -> Result<(), String> {
     match counts == (asks.len(), asks.len(), content) && heads_agree {
         true => Ok(()),
         false => Err(format!(
-            "{counts:?} of {} asked, {content} octets; heads of {heads} and {head_lengths}: \
+            "{counts:?} of {} asked, {content} bytes; heads of {heads} and {head_lengths}: \
              {asked:?} {answered:?} {lengths:?}",
             asks.len()
         )),

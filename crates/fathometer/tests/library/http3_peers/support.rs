@@ -482,15 +482,15 @@ impl Drop for Process {
     }
 }
 
-/// The SHA-256 of `octets`, as sha256sum prints it.
-pub fn sha256(octets: &[u8]) -> String {
+/// The SHA-256 of `bytes`, as sha256sum prints it.
+pub fn sha256(bytes: &[u8]) -> String {
     use std::io::Write;
     let mut child = Command::new("sha256sum")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .expect("coreutils' sha256sum runs");
-    child.stdin.take().unwrap().write_all(octets).unwrap();
+    child.stdin.take().unwrap().write_all(bytes).unwrap();
     let output = child.wait_with_output().unwrap();
     String::from_utf8_lossy(&output.stdout)[..64].to_owned()
 }

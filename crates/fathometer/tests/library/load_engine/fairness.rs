@@ -23,12 +23,12 @@ fn taken(connections: usize) -> Vec<u64> {
             stream
         });
         let mut streams: Vec<TcpStream> = streams.collect();
-        let octets = vec![b'x'; 1 << 16];
+        let bytes = vec![b'x'; 1 << 16];
         let mut taken = vec![0; connections];
         let mut is_open = true;
         while is_open {
             for (stream, taken) in streams.iter_mut().zip(&mut taken) {
-                match stream.write(&octets) {
+                match stream.write(&bytes) {
                     Ok(written) => *taken += written as u64,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                     Err(_) => is_open = false,

@@ -26,7 +26,7 @@ pub enum Move {
     /// request is answered. Then the connection is closed.
     GoAway(u32, ErrorCode),
     /// These bytes.
-    Octets(Vec<u8>),
+    Bytes(Vec<u8>),
 }
 
 /// A request as the server received it.
@@ -153,12 +153,12 @@ impl Connection<'_> {
             write::settings(&mut out, entries.iter().copied());
         }
         self.stream.write_all(&out)?;
-        if let Some((after, octets)) = opening.later.clone() {
+        if let Some((after, bytes)) = opening.later.clone() {
             let mut stream = self.stream.try_clone()?;
             thread::spawn(move || {
                 thread::sleep(after);
                 // The client may have closed the connection.
-                let _ = stream.write_all(&octets);
+                let _ = stream.write_all(&bytes);
             });
         }
         loop {
@@ -193,9 +193,9 @@ impl Connection<'_> {
     }
 
     fn header(&mut self) -> io::Result<Header> {
-        let mut octets = [0; HEADER_LENGTH];
-        self.stream.read_exact(&mut octets)?;
-        Ok(Header::parse(&octets))
+        let mut bytes = [0; HEADER_LENGTH];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(Header::parse(&bytes))
     }
 
     /// Whether no input arrives for the gathering time.
@@ -226,8 +226,8 @@ impl Connection<'_> {
             };
             self.before += 1;
             match behaviour(asked) {
-                Move::Answer(octets) => answer(&mut out, stream, octets, true),
-                Move::Part(octets) => answer(&mut out, stream, octets, false),
+                Move::Answer(bytes) => answer(&mut out, stream, bytes, true),
+                Move::Part(bytes) => answer(&mut out, stream, bytes, false),
                 Move::Silence => {}
                 Move::Reset(code) => write::reset(&mut out, stream, code),
                 Move::GoAway(back, code) => {
@@ -240,7 +240,7 @@ impl Connection<'_> {
                     self.hang_up()?;
                     return Ok(false);
                 }
-                Move::Octets(octets) => out.extend_from_slice(&octets),
+                Move::Bytes(bytes) => out.extend_from_slice(&bytes),
             }
         }
         self.stream.write_all(&out)?;
@@ -249,13 +249,13 @@ impl Connection<'_> {
 }
 
 /// A response, complete or truncated.
-pub fn answer(out: &mut Vec<u8>, stream: StreamId, octets: usize, whole: bool) {
+pub fn answer(out: &mut Vec<u8>, stream: StreamId, bytes: usize, whole: bool) {
     let carrier = write::Carrier::Headers {
         end_stream: false,
         dependency: None,
     };
     // `:status: 200` by its index in the static table (RFC 7541 appendix A).
     write::header_block(out, stream, carrier, 16_384, |block| block.push(0x88));
-    write::data_header(out, stream, octets as u32, whole);
-    out.extend(std::iter::repeat_n(b'x', octets));
+    write::data_header(out, stream, bytes as u32, whole);
+    out.extend(std::iter::repeat_n(b'x', bytes));
 }

@@ -118,12 +118,9 @@ fn a_count_of_exchanges_is_exact_over_all_threads_and_targets() {
         (ended.completed, ended.status_errors),
         (3000, by_path["GET /missing"])
     );
-    let octets = &result.measured.octets;
-    assert_eq!(
-        octets.content,
-        Bytes(100 * (3000 - by_path["GET /missing"]))
-    );
-    assert_eq!(octets.request_heads.0, {
+    let bytes = &result.measured.bytes;
+    assert_eq!(bytes.content, Bytes(100 * (3000 - by_path["GET /missing"])));
+    assert_eq!(bytes.request_heads.0, {
         let length = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").len();
         server
             .seen()
@@ -341,7 +338,7 @@ fn scripts_are_played_as_written() {
         ]
     };
     assert_eq!(asked, [round(0), round(2)].concat());
-    assert_eq!(result.measured.octets.request_bodies, Bytes(14));
+    assert_eq!(result.measured.bytes.request_bodies, Bytes(14));
 }
 
 #[test]
@@ -426,7 +423,7 @@ fn failures_are_told_apart() {
         (Answer::End, Failure::ClosedEarly),
         (Answer::Last(cut), Failure::Truncated),
         (
-            Answer::Octets(b"garbage\r\n\r\n".to_vec()),
+            Answer::Bytes(b"garbage\r\n\r\n".to_vec()),
             Failure::BadResponse,
         ),
         (Answer::Last(huge), Failure::TooLarge),

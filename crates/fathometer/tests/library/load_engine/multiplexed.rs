@@ -47,14 +47,14 @@ fn a_user_keeps_its_streams_full_and_counts_are_exact() {
     assert_eq!(frames.most_streams, 8);
     let (sent, received) = (&frames.sent["headers"], &frames.received["headers"]);
     assert_eq!((sent.frames, received.frames), (600, 600));
-    assert_eq!(sent.octets, measured.octets.request_heads);
-    assert_eq!(received.octets, measured.octets.response_heads);
+    assert_eq!(sent.bytes, measured.bytes.request_heads);
+    assert_eq!(received.bytes, measured.bytes.response_heads);
     // One HEADERS frame with one byte of payload, which encodes `:status: 200`.
-    assert_eq!(measured.octets.response_heads, Bytes(600 * 10));
-    assert_eq!(measured.octets.response_fields, Bytes(600 * 10));
-    assert_eq!(measured.octets.response_bodies, Bytes(600 * 109));
-    assert_eq!(measured.octets.content, Bytes(600 * 100));
-    assert!(measured.octets.request_heads < measured.octets.request_fields);
+    assert_eq!(measured.bytes.response_heads, Bytes(600 * 10));
+    assert_eq!(measured.bytes.response_fields, Bytes(600 * 10));
+    assert_eq!(measured.bytes.response_bodies, Bytes(600 * 109));
+    assert_eq!(measured.bytes.content, Bytes(600 * 100));
+    assert!(measured.bytes.request_heads < measured.bytes.request_fields);
     // The client's SETTINGS, and its acknowledgement of the server's.
     assert_eq!(frames.sent["settings"].frames, 2 * 3);
     assert_eq!(measured.handshakes.count(), 0);
@@ -207,7 +207,7 @@ fn what_a_server_does_wrong_is_told_apart() {
         (
             "speaks nonsense",
             Opening::default(),
-            Move::Octets(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
+            Move::Bytes(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
             all(Failure::BadResponse),
         ),
     ];

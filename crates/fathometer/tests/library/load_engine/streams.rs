@@ -103,7 +103,7 @@ fn four_and_no_more() -> FramesServer {
             0..4 => answer(&mut out, stream, 100, true),
             _ => write::reset(&mut out, stream, ErrorCode::REFUSED_STREAM),
         }
-        Move::Octets(out)
+        Move::Bytes(out)
     })
 }
 
@@ -162,7 +162,7 @@ fn refusing_what_is_open() -> FramesServer {
             for stream in [1, 5] {
                 write::reset(&mut out, StreamId::new(stream), ErrorCode::REFUSED_STREAM);
             }
-            Move::Octets(out)
+            Move::Bytes(out)
         }
     })
 }

@@ -226,11 +226,11 @@ fn over_http3_and_a_modem_the_first_file_is_usable_long_before_the_last() {
     assert_eq!(connection.protocol.as_deref(), Some("h3"));
     let files = &retrieval.files;
     assert_eq!(files.len(), FILES);
-    let octets = Bytes(SIZE as u64);
+    let bytes = Bytes(SIZE as u64);
     assert!(
         files
             .iter()
-            .all(|file| file.by == Delivery::Bundled && file.bytes == octets)
+            .all(|file| file.by == Delivery::Bundled && file.bytes == bytes)
     );
     // Time that the line needs for one file; the files before it need as much each.
     let one = Duration::from_secs_f64(SIZE as f64 * 8.0 / 28_800.0);
@@ -250,7 +250,7 @@ fn over_http3_and_a_modem_the_first_file_is_usable_long_before_the_last() {
     // A lost datagram delays what follows it, but not everything.
     assert!(last.since(files[0].usable) > one * 2);
     assert!(files[0].read.0 * 2 < connection.received.0);
-    let Some([up, down, others, octets_up, octets_down]) = tshark(&capture) else {
+    let Some([up, down, others, bytes_up, bytes_down]) = tshark(&capture) else {
         let required = std::env::var_os("FATHOMETER_REQUIRE_TOOLS");
         assert!(
             required.is_none_or(|value| value != "1"),
@@ -264,13 +264,13 @@ fn over_http3_and_a_modem_the_first_file_is_usable_long_before_the_last() {
     assert_eq!(up, certificate.up.packets_out);
     assert_eq!(down, certificate.down.packets_out);
     // Only data sent after the end of the connection is missing in the record.
-    assert!(octets_up >= connection.sent.0 && octets_down >= connection.received.0);
+    assert!(bytes_up >= connection.sent.0 && bytes_down >= connection.received.0);
     assert!(connection.received.0 > (FILES * SIZE) as u64);
 }
 
 #[test]
-fn over_http3_a_package_has_the_files_octet_for_octet() {
-    let Some(_guard) = ground("over_http3_a_package_has_the_files_octet_for_octet") else {
+fn over_http3_a_package_has_the_files_byte_for_byte() {
+    let Some(_guard) = ground("over_http3_a_package_has_the_files_byte_for_byte") else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -291,10 +291,10 @@ fn over_http3_a_package_has_the_files_octet_for_octet() {
 }
 
 /// The files of a package. For version 2 the decoder has verified the checksum of each.
-fn unpack(mut octets: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, package::DecodeError> {
+fn unpack(mut bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, package::DecodeError> {
     let mut decoder = package::Decoder::new(package::Limits::default());
     let (mut files, mut content) = (BTreeMap::new(), Vec::new());
-    while let Some(event) = decoder.poll(&mut octets)? {
+    while let Some(event) = decoder.poll(&mut bytes)? {
         match event {
             package::Event::Data { content: part, .. } => content.extend_from_slice(part),
             package::Event::End { .. } => {

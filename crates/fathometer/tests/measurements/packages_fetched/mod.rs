@@ -38,7 +38,7 @@ const SIZE: usize = 3000;
 fn site(changed: &[usize]) -> Arc<Site> {
     let file = |place: usize| {
         let is_changed = changed.contains(&place);
-        let content = (0..SIZE).map(|octet| (octet * 7 + place + usize::from(is_changed)) as u8);
+        let content = (0..SIZE).map(|byte| (byte * 7 + place + usize::from(is_changed)) as u8);
         File {
             path: format!("/set/{place}.bin"),
             content_type: "application/octet-stream".into(),
@@ -148,19 +148,19 @@ fn first(path: &str, policy: &str, folder: &Path) -> Fetched {
     let fetched = fetch(path, policy, &site(&[]), ValidatorCache::new(), folder);
     let retrieval = &fetched.retrieval;
     assert_eq!(retrieval.failures, [], "{policy}");
-    let octets: BTreeMap<&str, Bytes> = retrieval
+    let bytes: BTreeMap<&str, Bytes> = retrieval
         .files
         .iter()
         .map(|file| (file.target.as_str(), file.bytes))
         .collect();
-    assert_eq!(octets.len(), FILES, "{policy}");
-    assert!(octets.values().all(|&octets| octets == Bytes(SIZE as u64)));
+    assert_eq!(bytes.len(), FILES, "{policy}");
+    assert!(bytes.values().all(|&bytes| bytes == Bytes(SIZE as u64)));
     fetched
 }
 
 #[test]
-fn over_a_modem_a_file_is_usable_after_its_own_octets() {
-    let Some(_guard) = ground("over_a_modem_a_file_is_usable_after_its_own_octets") else {
+fn over_a_modem_a_file_is_usable_after_its_own_bytes() {
+    let Some(_guard) = ground("over_a_modem_a_file_is_usable_after_its_own_bytes") else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -258,8 +258,8 @@ fn a_delta_brings_only_what_has_changed() {
 }
 
 #[test]
-fn packets_and_octets_are_those_that_tshark_counts() {
-    let Some(_guard) = ground("packets_and_octets_are_those_that_tshark_counts") else {
+fn packets_and_bytes_are_those_that_tshark_counts() {
+    let Some(_guard) = ground("packets_and_bytes_are_those_that_tshark_counts") else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -297,7 +297,7 @@ fn packets_and_octets_are_those_that_tshark_counts() {
             connections().map(|c| c.received.0).sum::<u64>(),
             "{policy}"
         );
-        println!("{policy}: {up} packets up, {down} down, {sent} and {received} octets");
+        println!("{policy}: {up} packets up, {down} down, {sent} and {received} bytes");
         packets.insert(policy, down);
     }
     // Small files in one response need fewer packets than in one response each. (The packets up are

@@ -54,19 +54,19 @@ fn package(version: package::Version, kept: &[&str]) -> Vec<u8> {
     let limits = package::Limits::default();
     let mut encoder = Encoder::new(version, entries(kept), &limits).unwrap();
     let files = files();
-    let mut octets = Vec::new();
+    let mut bytes = Vec::new();
     loop {
         let place = match encoder.next() {
-            None => return octets,
-            Some(Piece::Octets(piece)) => {
-                octets.extend_from_slice(piece);
+            None => return bytes,
+            Some(Piece::Bytes(piece)) => {
+                bytes.extend_from_slice(piece);
                 continue;
             }
             Some(Piece::Content { entry, .. }) => entry,
         };
         let content = &files[place].2;
-        octets.extend_from_slice(&encoder.content(content).unwrap());
-        octets.extend_from_slice(content);
+        bytes.extend_from_slice(&encoder.content(content).unwrap());
+        bytes.extend_from_slice(content);
     }
 }
 
@@ -83,9 +83,9 @@ fn archive(write: impl FnOnce(&mut dyn Iterator<Item = Member<'_>>) -> Vec<u8>) 
 
 fn tar_archive() -> Vec<u8> {
     archive(|members| {
-        let mut octets = Vec::new();
-        tar::write(members, &mut octets);
-        octets
+        let mut bytes = Vec::new();
+        tar::write(members, &mut bytes);
+        bytes
     })
 }
 
@@ -97,8 +97,8 @@ fn bundle(policy: &str) -> (&'static str, Vec<u8>) {
         "package" | "package-delta" => (two.content_type(), package(two, &[])),
         "package-v1" => (one.content_type(), package(one, &[])),
         "zip" => {
-            let octets = archive(|members| zip::write(members).unwrap());
-            ("application/zip", octets)
+            let bytes = archive(|members| zip::write(members).unwrap());
+            ("application/zip", bytes)
         }
         _ => ("application/x-tar", tar_archive()),
     }
@@ -118,8 +118,8 @@ pub(super) fn some_responses() -> Vec<Vec<u8>> {
     let mut responses: Vec<Vec<u8>> = BUNDLES
         .iter()
         .map(|policy| {
-            let (content_type, octets) = bundle(policy);
-            response(content_type, &octets)
+            let (content_type, bytes) = bundle(policy);
+            response(content_type, &bytes)
         })
         .collect();
     let two = package::Version::Two;
@@ -149,8 +149,8 @@ fn with_options(policy: &str, options: Options, visit: Visit, cache: ValidatorCa
 
 impl Script {
     /// Reads bytes in pieces, a millisecond for each byte. The time after each piece counts.
-    fn read(&mut self, octets: &[u8], piece: usize) {
-        for piece in octets.chunks(piece) {
+    fn read(&mut self, bytes: &[u8], piece: usize) {
+        for piece in bytes.chunks(piece) {
             self.now += Duration::from_millis(piece.len() as u64);
             self.driver.handle_data(ConnectionId(0), piece, self.now);
         }
@@ -189,12 +189,12 @@ fn timeless(files: &[FileArrival]) -> Vec<FileArrival> {
 }
 
 #[test]
-fn each_file_is_used_when_its_own_octets_are_there() {
+fn each_file_is_used_when_its_own_bytes_are_there() {
     for policy in BUNDLES {
-        let (content_type, octets) = bundle(policy);
+        let (content_type, bytes) = bundle(policy);
         let mut script = script(policy, Visit::First, ValidatorCache::new());
         assert_eq!(script.connect(0), "GET /index", "{policy}");
-        let response = response(content_type, &octets);
+        let response = response(content_type, &bytes);
         script.read(&response, 1);
         assert_eq!(script.serve_singly(0), "/c.gif", "{policy}");
         script.eof(0);
@@ -211,7 +211,7 @@ fn each_file_is_used_when_its_own_octets_are_there() {
             ],
             "{policy}"
         );
-        let head = response.len() - octets.len();
+        let head = response.len() - bytes.len();
         let at =
             |place: usize| (retrieval.files[place].usable - Instant::ZERO).as_millis() as usize;
         if policy.ends_with("whole") || policy.ends_with("zip") {
@@ -221,7 +221,7 @@ fn each_file_is_used_when_its_own_octets_are_there() {
         // The last byte of a content, and in version 2 the checksum behind it.
         let files = files();
         for (place, (_, _, content)) in files.iter().enumerate().take(3) {
-            let found = octets
+            let found = bytes
                 .windows(content.len())
                 .position(|here| here == content);
             let end = head + found.unwrap() + content.len();
@@ -245,8 +245,8 @@ fn each_file_is_used_when_its_own_octets_are_there() {
 #[test]
 fn pieces_of_any_size_give_the_same() {
     for policy in BUNDLES {
-        let (content_type, octets) = bundle(policy);
-        let response = response(content_type, &octets);
+        let (content_type, bytes) = bundle(policy);
+        let response = response(content_type, &bytes);
         let retrieve = |piece: usize| {
             let mut script = script(policy, Visit::First, ValidatorCache::new());
             script.connect(0);
@@ -274,11 +274,11 @@ fn pieces_of_any_size_give_the_same() {
 
 #[test]
 fn the_cache_knows_what_the_package_told() {
-    let (content_type, octets) = bundle("h1.1-package");
+    let (content_type, bytes) = bundle("h1.1-package");
     let mut script = script("package", Visit::First, ValidatorCache::new());
     let asked = {
         script.driver.handle_connected(ConnectionId(0), script.now);
-        script.octets(0)
+        script.bytes(0)
     };
     let accept = "Accept: application/vnd.fathometer.object-package;version=2, text/html;q=0.5, ";
     assert!(asked.contains(accept), "{asked}");
@@ -286,7 +286,7 @@ fn the_cache_knows_what_the_package_told() {
         !asked.contains("If-None-Match") && !asked.contains("Package-Have"),
         "{asked}"
     );
-    script.read(&response(content_type, &octets), 100);
+    script.read(&response(content_type, &bytes), 100);
     script.serve_singly(0);
     script.eof(0);
     let cache = script.end().cache;
@@ -345,10 +345,10 @@ fn a_server_without_packages_is_asked_as_ever() {
 
 /// The cache after a first visit.
 fn filled(policy: &str) -> ValidatorCache {
-    let (content_type, octets) = bundle(policy);
+    let (content_type, bytes) = bundle(policy);
     let mut script = script(policy, Visit::First, ValidatorCache::new());
     script.connect(0);
-    script.read(&response(content_type, &octets), 100);
+    script.read(&response(content_type, &bytes), 100);
     script.serve_singly(0);
     script.eof(0);
     script.end().cache
@@ -359,7 +359,7 @@ fn a_package_is_validated_as_a_whole() {
     for policy in ["h1.1-package", "h1.1-package-v1", "h1.1-tar", "h1.1-zip"] {
         let mut script = script(policy, Visit::Revalidate, filled(policy));
         script.driver.handle_connected(ConnectionId(0), script.now);
-        let asked = script.octets(0);
+        let asked = script.bytes(0);
         let tags = match policy {
             "h1.1-package" => "If-None-Match: \"p\", \"index\"\r\n",
             _ => "If-None-Match: \"p\"\r\n",
@@ -389,9 +389,9 @@ fn a_page_that_was_had_without_packages_is_validated_without() {
     let cache = first.end().cache;
     let mut script = script("package", Visit::Revalidate, cache);
     script.driver.handle_connected(ConnectionId(0), script.now);
-    assert!(script.octets(0).contains("If-None-Match: \"e\"\r\n"));
+    assert!(script.bytes(0).contains("If-None-Match: \"e\"\r\n"));
     script.answer(0, "HTTP/1.1 304 Not Modified\r\nETag: \"e\"\r\n\r\n");
-    let asked = script.octets(0);
+    let asked = script.bytes(0);
     assert!(asked.starts_with("GET /b.gif ") && asked.contains("If-None-Match: \"e\"\r\n"));
     script.answer(0, "HTTP/1.1 304 Not Modified\r\n\r\n");
     script.eof(0);
@@ -408,7 +408,7 @@ fn a_delta_brings_what_the_client_lacks() {
     let policy = "h1.1-package-delta";
     let mut script = script(policy, Visit::Revalidate, filled(policy));
     script.driver.handle_connected(ConnectionId(0), script.now);
-    let asked = script.octets(0);
+    let asked = script.bytes(0);
     let mut names = vec!["index", "a.css", "b.gif", "extra"];
     let keys = |names: &[&str]| -> have::Keys {
         let keys = names.iter().map(|name| have::key(name, &etag(name)));
@@ -459,14 +459,14 @@ fn what_a_server_says_is_kept_and_is_not_is_asked_for() {
 
 #[test]
 fn a_damaged_package_leaves_what_was_whole() {
-    let (content_type, mut octets) = bundle("h1.1-package");
-    let style = octets.windows(300).position(|here| here == [b'a'; 300]);
-    octets[style.unwrap() + 100] = b'b';
+    let (content_type, mut bytes) = bundle("h1.1-package");
+    let style = bytes.windows(300).position(|here| here == [b'a'; 300]);
+    bytes[style.unwrap() + 100] = b'b';
     let mut script = script("package", Visit::First, ValidatorCache::new());
     // With such a long handshake the connection is not aborted.
     script.now += Duration::from_secs(10);
     script.connect(0);
-    script.read(&response(content_type, &octets), 70);
+    script.read(&response(content_type, &bytes), 70);
     assert_eq!(script.serve_singly(0), "/a.css /b.gif /c.gif");
     script.eof(0);
     let retrieval = script.end();
@@ -484,10 +484,10 @@ fn a_damaged_package_leaves_what_was_whole() {
 
 #[test]
 fn the_rest_of_a_broken_bundle_is_read_only_where_that_is_quicker() {
-    let (content_type, mut octets) = bundle("h1.1-package");
-    let style = octets.windows(300).position(|here| here == [b'a'; 300]);
-    octets[style.unwrap() + 100] = b'b';
-    let response = response(content_type, &octets);
+    let (content_type, mut bytes) = bundle("h1.1-package");
+    let style = bytes.windows(300).position(|here| here == [b'a'; 300]);
+    bytes[style.unwrap() + 100] = b'b';
+    let response = response(content_type, &bytes);
     // The package takes seconds; another connection a hundredth of one, or an hour.
     for (handshake, is_given_up) in [(0.01, true), (3600.0, false)] {
         let mut script = script("package", Visit::First, ValidatorCache::new());
@@ -518,16 +518,16 @@ fn the_rest_of_a_broken_bundle_is_read_only_where_that_is_quicker() {
         assert_eq!(outcomes(&retrieval)[0], ("/index", bad));
         assert_eq!(usable(&retrieval)[0], ("/index", Delivery::Bundled));
         let read = retrieval.exchanges[0].response_body.0;
-        assert_eq!(read < octets.len() as u64, is_given_up, "{read}");
+        assert_eq!(read < bytes.len() as u64, is_given_up, "{read}");
     }
 }
 
 #[test]
 fn wherever_a_bundle_is_cut_off_the_page_comes() {
     for policy in BUNDLES {
-        let (content_type, octets) = bundle(policy);
-        let response = response(content_type, &octets);
-        let head = response.len() - octets.len();
+        let (content_type, bytes) = bundle(policy);
+        let response = response(content_type, &bytes);
+        let head = response.len() - bytes.len();
         for cut in (head..response.len()).step_by(7) {
             let mut script = script(policy, Visit::First, ValidatorCache::new());
             script.connect(0);
@@ -560,10 +560,10 @@ fn wherever_a_bundle_is_cut_off_the_page_comes() {
 #[test]
 fn a_bundle_that_ends_too_early_within_good_http_is_broken() {
     for policy in BUNDLES {
-        let (content_type, octets) = bundle(policy);
+        let (content_type, bytes) = bundle(policy);
         let mut script = script(policy, Visit::First, ValidatorCache::new());
         script.connect(0);
-        script.read(&response(content_type, &octets[..octets.len() / 2]), 97);
+        script.read(&response(content_type, &bytes[..bytes.len() / 2]), 97);
         let singly = script.serve_singly(0);
         assert!(!singly.is_empty(), "{policy}");
         script.eof(0);
@@ -644,11 +644,11 @@ fn lists_are_asked_for_at_once() {
 #[test]
 fn a_list_comes_in_a_bundle_and_the_rest_of_it_singly() {
     for policy in BUNDLES {
-        let (content_type, octets) = bundle(policy);
+        let (content_type, bytes) = bundle(policy);
         let options = list(&["/index", "/extra", "/more", "/a.css"]);
         let mut script = with_options(policy, options, Visit::First, ValidatorCache::new());
         assert_eq!(script.connect(0), "GET /set/", "{policy}");
-        script.read(&response(content_type, &octets), 64);
+        script.read(&response(content_type, &bytes), 64);
         assert_eq!(script.serve_singly(0), "/more", "{policy}");
         script.eof(0);
         let retrieval = script.end();
@@ -721,7 +721,7 @@ fn a_further_page_of_a_session_uses_what_the_first_brought() {
 
 #[test]
 fn a_folders_page_goes_by_its_own_name() {
-    let (content_type, octets) = bundle("h1.1-package");
+    let (content_type, bytes) = bundle("h1.1-package");
     let now = Instant::ZERO;
     let policy = "package-delta".parse().unwrap();
     let page = |visit, cache| {
@@ -731,14 +731,14 @@ fn a_folders_page_goes_by_its_own_name() {
     };
     let mut first = page(Visit::First, ValidatorCache::new());
     first.connect(0);
-    first.read(&response(content_type, &octets), 64);
+    first.read(&response(content_type, &bytes), 64);
     assert_eq!(first.serve_singly(0), "/c.gif");
     first.eof(0);
     let retrieval = first.end();
     assert_eq!(usable(&retrieval)[0], ("/", Delivery::Bundled));
     let mut second = page(Visit::Revalidate, retrieval.cache);
     second.driver.handle_connected(ConnectionId(0), now);
-    let asked = second.octets(0);
+    let asked = second.bytes(0);
     let value = asked.split("Package-Have: ").nth(1).unwrap();
     let keys = have::Keys::parse(value.split("\r\n").next().unwrap().as_bytes()).unwrap();
     assert!(keys.contains("index", &etag("index")) && keys.contains("b.gif", &etag("b.gif")));
@@ -746,10 +746,10 @@ fn a_folders_page_goes_by_its_own_name() {
 
 #[test]
 fn a_content_coding_around_the_whole_is_refused() {
-    let (content_type, octets) = bundle("h1.1-package");
+    let (content_type, bytes) = bundle("h1.1-package");
     let mut script = script("package", Visit::First, ValidatorCache::new());
     script.connect(0);
-    let response = response(content_type, &octets);
+    let response = response(content_type, &bytes);
     let coded = [
         &b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n"[..],
         &response[17..],

@@ -49,20 +49,20 @@ impl Script {
     }
 
     /// All bytes written to a connection.
-    fn octets(&mut self, conn: u32) -> String {
+    fn bytes(&mut self, conn: u32) -> String {
         let conn = ConnectionId(conn);
-        let mut octets = Vec::new();
+        let mut bytes = Vec::new();
         while !self.driver.transmit(conn).is_empty() {
-            octets.extend_from_slice(self.driver.transmit(conn));
+            bytes.extend_from_slice(self.driver.transmit(conn));
             let length = self.driver.transmit(conn).len();
             self.driver.transmitted(conn, length, self.now);
         }
-        String::from_utf8(octets).unwrap()
+        String::from_utf8(bytes).unwrap()
     }
 
     /// The request lines written to a connection, with the bytes of the `Range` if there is one.
     fn written(&mut self, conn: u32) -> String {
-        let text = self.octets(conn);
+        let text = self.bytes(conn);
         let lines = text.lines().filter_map(|line| {
             let request = line
                 .strip_suffix(" HTTP/1.1")

@@ -17,9 +17,9 @@ fn asked(cache: ValidatorCache) -> Script {
     let conn = ConnectionId(0);
     assert_eq!(script.driver.protocol_of(conn), Protocol::Http2);
     script.driver.handle_connected(conn, script.now);
-    let mut octets = Vec::new();
-    write::settings(&mut octets, std::iter::empty());
-    script.driver.handle_data(conn, &octets, script.now);
+    let mut bytes = Vec::new();
+    write::settings(&mut bytes, std::iter::empty());
+    script.driver.handle_data(conn, &bytes, script.now);
     while !script.driver.transmit(conn).is_empty() {
         let length = script.driver.transmit(conn).len();
         script.driver.transmitted(conn, length, script.now);
@@ -28,11 +28,11 @@ fn asked(cache: ValidatorCache) -> Script {
 }
 
 fn say(script: &mut Script, stream: u32, origin: &str, value: &str) {
-    let mut octets = Vec::new();
-    write::alt_svc(&mut octets, StreamId::new(stream), origin, value);
+    let mut bytes = Vec::new();
+    write::alt_svc(&mut bytes, StreamId::new(stream), origin, value);
     script
         .driver
-        .handle_data(ConnectionId(0), &octets, script.now);
+        .handle_data(ConnectionId(0), &bytes, script.now);
 }
 
 fn news(script: &Script) -> Vec<(ServiceEvent, Option<u16>, Option<u64>)> {

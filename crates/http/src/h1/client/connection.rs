@@ -240,10 +240,10 @@ impl Connection {
         Bytes((self.output.bytes.len() - self.output.released) as u64)
     }
 
-    /// Releases the oldest `octets` bytes that are held, or all when there are fewer.
-    pub fn release(&mut self, octets: Bytes) {
-        let octets = octets.0.min(self.held().0);
-        self.output.released += octets as usize;
+    /// Releases the oldest `bytes` bytes that are held, or all when there are fewer.
+    pub fn release(&mut self, bytes: Bytes) {
+        let bytes = bytes.0.min(self.held().0);
+        self.output.released += bytes as usize;
     }
 
     /// Releases everything written so far.
@@ -261,17 +261,17 @@ impl Connection {
         }
     }
 
-    /// Notes that the transport took the first `octets` bytes of what [`transmit`](Self::transmit) returned.
+    /// Notes that the transport took the first `bytes` bytes of what [`transmit`](Self::transmit) returned.
     ///
     /// # Panics
-    /// When `octets` is larger than that.
-    pub fn transmitted(&mut self, octets: usize, now: Instant) {
-        assert!(octets <= self.transmit().len(), "more than was offered");
-        if octets == 0 {
+    /// When `bytes` is larger than that.
+    pub fn transmitted(&mut self, bytes: usize, now: Instant) {
+        assert!(bytes <= self.transmit().len(), "more than was offered");
+        if bytes == 0 {
             return;
         }
         self.active = now;
-        self.output.taken += octets;
+        self.output.taken += bytes;
         let taken = self.output.offset_of(self.output.taken);
         while let Some(request) = self.outstanding.get(self.begun)
             && request.begin < taken

@@ -18,8 +18,8 @@ pub fn fuzz(data: &[u8]) {
     let cut = usize::from(cut).min(input.len());
     let cut = [&input[..cut], &input[cut..]];
     assert_eq!(whole, run(requests, &cut, end, Steps::Many));
-    let octets: Vec<&[u8]> = input.chunks(1).collect();
-    assert_eq!(whole, run(requests, &octets, end, Steps::Many));
+    let bytes: Vec<&[u8]> = input.chunks(1).collect();
+    assert_eq!(whole, run(requests, &bytes, end, Steps::Many));
     assert_eq!(whole, run(requests, &[input], end, Steps::Few));
     assert_eq!(whole, run(requests, &cut, end, Steps::Few));
     assert!(whole.content <= input.len());

@@ -218,7 +218,7 @@ fn a_response_that_repeats_the_head_before_it_is_taken_in_one_step() {
 }
 
 #[test]
-fn octets_are_counted_with_and_without_coding() {
+fn bytes_are_counted_with_and_without_coding() {
     let mut connection = asked(Version::Http11, &["GET"]);
     let head =
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -573,12 +573,12 @@ proptest! {
     }
 
     #[test]
-    fn any_octets_pass_the_fuzz_entry(data in prop::collection::vec(any::<u8>(), 0..100)) {
+    fn any_bytes_pass_the_fuzz_entry(data in prop::collection::vec(any::<u8>(), 0..100)) {
         fuzz(&data);
     }
 
     #[test]
-    fn written_octets_are_the_same_whatever_the_transport_takes(
+    fn written_bytes_are_the_same_whatever_the_transport_takes(
         takes in prop::collection::vec(1usize..50, 1..40),
     ) {
         let mut whole = asked(Version::Http11, &[]);

@@ -163,10 +163,10 @@ fn time_outs_have_their_reasons() {
 }
 
 #[test]
-fn a_head_that_trickles_in_is_timed_from_its_first_octet() {
+fn a_head_that_trickles_in_is_timed_from_its_first_byte() {
     let mut host = Host::new(ServerConfig::default());
-    for octet in GET.bytes().take(15) {
-        host.send([octet]);
+    for byte in GET.bytes().take(15) {
+        host.send([byte]);
         host.now += Duration::from_secs(1);
     }
     assert_eq!(host.wait(), Duration::from_secs(5));

@@ -204,13 +204,13 @@ mod tests {
         let output = host.output();
         let (_, rest) = head_and_rest(&output);
         let mut decoder = ChunkedDecoder::new(Strictness::Strict, ChunkedLimits::default());
-        let (mut rest, mut octets) = (rest.as_bytes(), 0);
+        let (mut rest, mut bytes) = (rest.as_bytes(), 0);
         while !decoder.is_done() {
             let decoded = decoder.decode(rest).unwrap();
-            octets += decoded.data.len();
+            bytes += decoded.data.len();
             rest = &rest[decoded.consumed..];
         }
-        assert_eq!((octets, rest.len()), (150, 0));
+        assert_eq!((bytes, rest.len()), (150, 0));
     }
 
     #[test]

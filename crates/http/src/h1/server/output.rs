@@ -151,7 +151,7 @@ impl Output {
         let count = count as u64;
         debug_assert!(
             count <= self.released() - self.queue.sent(),
-            "more octets sent than offered"
+            "more bytes sent than offered"
         );
         self.queue.transmitted(count);
         let sent = self.queue.sent();

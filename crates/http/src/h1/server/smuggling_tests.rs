@@ -44,8 +44,8 @@ fn check(name: &str, request: &str, status: u16, refusal: Refusal) {
 
 fn check_slowly(name: &str, request: &str, refusal: Refusal) {
     let mut host = Host::new(ServerConfig::default());
-    for octet in (request.to_owned() + SMUGGLED).bytes() {
-        host.send([octet]);
+    for byte in (request.to_owned() + SMUGGLED).bytes() {
+        host.send([byte]);
     }
     assert_eq!(
         host.connection.close_reason(),

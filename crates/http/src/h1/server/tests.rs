@@ -55,13 +55,13 @@ impl Host {
             if filled == 0 {
                 break;
             }
-            let mut octets: Vec<u8> = slices[..filled]
+            let mut bytes: Vec<u8> = slices[..filled]
                 .iter()
                 .flat_map(|slice| slice.iter().copied())
                 .collect();
-            octets.truncate(most);
-            self.connection.transmitted(octets.len(), self.now);
-            self.writes.push(octets);
+            bytes.truncate(most);
+            self.connection.transmitted(bytes.len(), self.now);
+            self.writes.push(bytes);
         }
         self.actions.extend(self.connection.poll_action());
         while let Some(served) = self.connection.poll_event() {

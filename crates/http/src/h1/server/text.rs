@@ -15,7 +15,7 @@ impl TextLengths {
 /// Texts of requests, taken in the order in which they were added.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     taken: usize,
 }
 
@@ -25,26 +25,26 @@ const COMPACT_AT: usize = 16 * 1024;
 impl Texts {
     /// Bytes that are kept.
     pub fn waiting(&self) -> u64 {
-        (self.octets.len() - self.taken) as u64
+        (self.bytes.len() - self.taken) as u64
     }
 
     pub fn keep(&mut self, texts: [&[u8]; 3]) -> TextLengths {
-        if self.taken == self.octets.len() {
-            self.octets.clear();
+        if self.taken == self.bytes.len() {
+            self.bytes.clear();
             self.taken = 0;
         } else if self.taken >= COMPACT_AT {
-            self.octets.drain(..self.taken);
+            self.bytes.drain(..self.taken);
             self.taken = 0;
         }
         for text in texts {
-            self.octets.extend_from_slice(text);
+            self.bytes.extend_from_slice(text);
         }
         TextLengths(texts.map(|text| text.len() as u32))
     }
 
     /// Removes the text added last.
     pub fn forget(&mut self, last: TextLengths) {
-        self.octets.truncate(self.octets.len() - last.total());
+        self.bytes.truncate(self.bytes.len() - last.total());
     }
 
     /// The text to be taken next.
@@ -58,7 +58,7 @@ impl Texts {
     }
 
     fn at(&self, start: usize, lengths: TextLengths) -> RequestText<'_> {
-        let mut rest = &self.octets[start..];
+        let mut rest = &self.bytes[start..];
         let [line, referer, user_agent] = lengths.0.map(|length| {
             let (text, after) = rest.split_at(length as usize);
             rest = after;
@@ -97,6 +97,6 @@ mod tests {
             texts.take(before);
             before = next;
         }
-        assert!(texts.octets.len() < 50_000);
+        assert!(texts.bytes.len() < 50_000);
     }
 }

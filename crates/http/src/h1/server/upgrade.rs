@@ -57,7 +57,7 @@ impl Connection {
 /// Decodes base64url without padding (RFC 4648 section 5); `None` for any other text, and when the last setting
 /// is incomplete.
 fn decode_base64url(text: &[u8]) -> Option<Vec<u8>> {
-    let mut octets = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
     for group in text.chunks(4) {
         let mut bits = 0_u32;
         for &digit in group {
@@ -78,10 +78,10 @@ fn decode_base64url(text: &[u8]) -> Option<Vec<u8>> {
             2 => 1,
             _ => return None,
         };
-        octets.extend_from_slice(&bits.to_be_bytes()[1..=whole]);
+        bytes.extend_from_slice(&bits.to_be_bytes()[1..=whole]);
     }
     // Each setting takes six bytes.
-    octets.len().is_multiple_of(6).then_some(octets)
+    bytes.len().is_multiple_of(6).then_some(bytes)
 }
 
 #[cfg(test)]

@@ -328,13 +328,13 @@ impl Connection {
         self.core.output.held()
     }
 
-    /// Releases the oldest `octets` bytes that are held, and the rest of the frame in which they end; all when
+    /// Releases the oldest `bytes` bytes that are held, and the rest of the frame in which they end; all when
     /// there are fewer. Returns how many bytes were released.
-    pub fn release(&mut self, octets: Bytes) -> Bytes {
-        if octets == Bytes(0) {
-            return octets;
+    pub fn release(&mut self, bytes: Bytes) -> Bytes {
+        if bytes == Bytes(0) {
+            return bytes;
         }
-        let released = self.core.output.release(octets.0);
+        let released = self.core.output.release(bytes.0);
         if self.core.output.held() == Bytes(0) {
             self.core.release_backlogs();
         }
@@ -355,14 +355,14 @@ impl Connection {
         self.core.output.transmit()
     }
 
-    /// Notes that the transport took the first `octets` bytes of what [`transmit`](Self::transmit) returned.
+    /// Notes that the transport took the first `bytes` bytes of what [`transmit`](Self::transmit) returned.
     ///
     /// # Panics
-    /// When `octets` is larger than that.
-    pub fn transmitted(&mut self, octets: usize, now: Instant) {
-        assert!(octets <= self.transmit().len(), "more than was offered");
-        if octets > 0 {
-            self.core.transmitted(octets, now);
+    /// When `bytes` is larger than that.
+    pub fn transmitted(&mut self, bytes: usize, now: Instant) {
+        assert!(bytes <= self.transmit().len(), "more than was offered");
+        if bytes > 0 {
+            self.core.transmitted(bytes, now);
         }
     }
 
@@ -523,13 +523,13 @@ impl Core {
         }
     }
 
-    fn transmitted(&mut self, octets: usize, now: Instant) {
+    fn transmitted(&mut self, bytes: usize, now: Instant) {
         self.active = now;
         if self.settings_wait && self.settings_by.is_none() {
             self.settings_by = deadline(now, self.config.settings_timeout);
         }
         let first = self.first_unsent().0;
-        let begun = self.output.transmitted(octets);
+        let begun = self.output.transmitted(bytes);
         for request in (first..first + begun).map(RequestId) {
             if let Some(stream) = self.streams.get_mut(request) {
                 stream.sent = Some(now);
@@ -547,8 +547,8 @@ impl Core {
     pub(super) fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Fault> {
         let before = self.output.ready.len();
         write(&mut self.output.ready);
-        let octets = self.output.ready.len() - before;
-        match self.output.answered(octets) > self.config.floods.waiting {
+        let bytes = self.output.ready.len() - before;
+        match self.output.answered(bytes) > self.config.floods.waiting {
             true => Err(Fault::OutputFlood),
             false => Ok(()),
         }

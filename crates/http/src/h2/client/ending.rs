@@ -66,9 +66,9 @@ impl Core {
         };
         let before = out.len();
         write::reset(out, stream, code);
-        let octets = out.len() - before;
+        let bytes = out.len() - before;
         if !behind {
-            output.answered(octets);
+            output.answered(bytes);
         }
         if self.resets.len() == MOST_RESETS {
             self.resets.pop_front();

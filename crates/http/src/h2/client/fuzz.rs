@@ -37,8 +37,8 @@ pub fn fuzz(data: &[u8]) {
     let cut = usize::from(cut) * (input.len() + 1) / 256;
     assert_eq!(whole, run(requests, &[&input[..cut], &input[cut..]], end));
     if input.len() <= 4096 {
-        let octets: Vec<&[u8]> = input.chunks(1).collect();
-        assert_eq!(whole, run(requests, &octets, end));
+        let bytes: Vec<&[u8]> = input.chunks(1).collect();
+        assert_eq!(whole, run(requests, &bytes, end));
     }
     assert!(whole.content <= input.len());
 }

@@ -109,17 +109,17 @@ impl Output {
     }
 
     /// Counts the last bytes of the released output as an answer; returns how many bytes of answers wait.
-    pub(super) fn answered(&mut self, octets: usize) -> u32 {
+    pub(super) fn answered(&mut self, bytes: usize) -> u32 {
         let end = self.before + self.ready.len() as u64;
-        let octets = octets as u32;
-        self.waiting += octets;
+        let bytes = bytes as u32;
+        self.waiting += bytes;
         match self.answers.back_mut() {
             // Adjacent answers are counted together, up to about 1024 bytes.
-            Some((last, sum)) if *last + u64::from(octets) == end && *sum < 1024 => {
+            Some((last, sum)) if *last + u64::from(bytes) == end && *sum < 1024 => {
                 *last = end;
-                *sum += octets;
+                *sum += bytes;
             }
-            _ => self.answers.push_back((end, octets)),
+            _ => self.answers.push_back((end, bytes)),
         }
         self.waiting
     }
@@ -138,11 +138,11 @@ impl Output {
         }
     }
 
-    /// Releases the frames in which the oldest `octets` bytes are; returns the size of these frames.
-    pub(super) fn release(&mut self, octets: u64) -> u64 {
+    /// Releases the frames in which the oldest `bytes` bytes are; returns the size of these frames.
+    pub(super) fn release(&mut self, bytes: u64) -> u64 {
         let end = frames(&self.held)
             .map(|(end, _)| end)
-            .find(|&end| end as u64 >= octets);
+            .find(|&end| end as u64 >= bytes);
         let end = end.unwrap_or(self.held.len());
         if end == self.held.len() {
             self.flush();
@@ -167,8 +167,8 @@ impl Output {
     }
 
     /// Removes the bytes handed over; returns the number of requests whose first byte was among them.
-    pub(super) fn transmitted(&mut self, octets: usize) -> u32 {
-        let end = self.taken + octets;
+    pub(super) fn transmitted(&mut self, bytes: usize) -> u32 {
+        let end = self.taken + bytes;
         self.counter.pass(&self.ready[self.taken..end]);
         self.taken = end;
         let passed = self.before + end as u64;
@@ -177,11 +177,11 @@ impl Output {
             self.begins.pop_front();
             begun += 1;
         }
-        while let Some(&(end, octets)) = self.answers.front()
+        while let Some(&(end, bytes)) = self.answers.front()
             && end <= passed
         {
             self.answers.pop_front();
-            self.waiting -= octets;
+            self.waiting -= bytes;
         }
         self.compact();
         begun
@@ -206,11 +206,11 @@ impl Output {
     }
 }
 
-/// The end position and the header of each frame in `octets`.
-fn frames(octets: &[u8]) -> impl Iterator<Item = (usize, Header)> {
+/// The end position and the header of each frame in `bytes`.
+fn frames(bytes: &[u8]) -> impl Iterator<Item = (usize, Header)> {
     let mut at = 0;
     std::iter::from_fn(move || {
-        let header = Header::parse(octets.get(at..)?.first_chunk()?);
+        let header = Header::parse(bytes.get(at..)?.first_chunk()?);
         at += HEADER_LENGTH + header.length as usize;
         Some((at, header))
     })

@@ -146,10 +146,10 @@ impl Core {
     }
 
     /// Reopens the receive window of a stream.
-    fn give_back(&mut self, request: RequestId, octets: u32) -> Result<(), Fault> {
+    fn give_back(&mut self, request: RequestId, bytes: u32) -> Result<(), Fault> {
         let update_at = self.config.update_at;
         let stream = self.streams.get_mut(request);
-        match stream.and_then(|stream| stream.receive.release(octets, update_at)) {
+        match stream.and_then(|stream| stream.receive.release(bytes, update_at)) {
             Some(increment) => {
                 self.answer(|out| write::window_update(out, stream_of(request), increment))
             }
@@ -189,7 +189,7 @@ impl Core {
             }
         }
         if let Err(failure) = self.decode_head(block.block)? {
-            self.count_fields(request, self.head.octets());
+            self.count_fields(request, self.head.bytes());
             let code = match failure {
                 Failure::TooLarge => ErrorCode::CANCEL,
                 _ => ErrorCode::PROTOCOL_ERROR,
@@ -197,7 +197,7 @@ impl Core {
             self.fail_stream(request, code, failure);
             return Ok(());
         }
-        self.count_fields(request, self.head.octets());
+        self.count_fields(request, self.head.bytes());
         match self.read_head(request, block.end_stream) {
             Ok(Reading::Interim) => {
                 let status = self.info.status;
@@ -260,7 +260,7 @@ impl Core {
     ) -> Result<(), Fault> {
         self.trailers.clear();
         let decoded = self.decoder.decode(block.block, &mut self.trailers);
-        self.count_fields(request, self.trailers.octets());
+        self.count_fields(request, self.trailers.bytes());
         let failure = match decoded {
             Err(error) if error.is_fatal() => return Err(Fault::Compression),
             Err(_) => Some((ErrorCode::CANCEL, Failure::TooLarge)),
@@ -326,9 +326,9 @@ impl Core {
         }
     }
 
-    fn count_fields(&mut self, request: RequestId, octets: Bytes) {
+    fn count_fields(&mut self, request: RequestId, bytes: Bytes) {
         if let Some(stream) = self.streams.get_mut(request) {
-            stream.received.fields += octets;
+            stream.received.fields += bytes;
         }
     }
 

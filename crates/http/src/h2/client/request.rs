@@ -60,7 +60,7 @@ impl<'c> RequestWriter<'c> {
         core.request.end(&opening)?;
         let request = std::mem::take(&mut core.request);
         core.note_authority(request.authority());
-        let queued = core.open(opening, request.octets(), request.iter());
+        let queued = core.open(opening, request.bytes(), request.iter());
         core.request = request;
         Ok(queued)
     }
@@ -94,7 +94,7 @@ impl Connection {
         let scheme = core.config.scheme.name();
         core.note_authority(prepared.host().as_bytes());
         let fields = prepared.iter(scheme, target);
-        Ok(core.open(prepared.opening(), prepared.octets(scheme, target), fields))
+        Ok(core.open(prepared.opening(), prepared.bytes(scheme, target), fields))
     }
 }
 
@@ -103,7 +103,7 @@ impl Core {
     fn open<'f>(
         &mut self,
         opening: Opening,
-        octets: Bytes,
+        bytes: Bytes,
         fields: impl Iterator<Item = (&'f [u8], &'f [u8], Indexing)>,
     ) -> Queued {
         let request = self.next_request;
@@ -169,7 +169,7 @@ impl Core {
         Queued {
             request,
             head: Bytes(u64::from(head)),
-            fields: octets,
+            fields: bytes,
         }
     }
 

@@ -13,7 +13,7 @@ const OTHERS: usize = KNOWN + 1;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     frames: [u64; OTHERS + 1],
-    octets: [u64; OTHERS + 1],
+    bytes: [u64; OTHERS + 1],
 }
 
 impl Traffic {
@@ -23,13 +23,13 @@ impl Traffic {
     }
 
     /// Bytes of frames of this type, with the nine bytes of each frame's header.
-    pub fn octets(&self, kind: FrameType) -> Bytes {
-        Bytes(self.octets[place(kind)])
+    pub fn bytes(&self, kind: FrameType) -> Bytes {
+        Bytes(self.bytes[place(kind)])
     }
 
     /// Bytes of all frames.
     pub fn total(&self) -> Bytes {
-        Bytes(self.octets.iter().sum())
+        Bytes(self.bytes.iter().sum())
     }
 }
 
@@ -69,30 +69,30 @@ impl Counter {
     }
 
     /// Counts these bytes.
-    pub(super) fn pass(&mut self, octets: &[u8]) {
-        let mut octets = octets;
+    pub(super) fn pass(&mut self, bytes: &[u8]) {
+        let mut bytes = bytes;
         if self.preface > 0 {
-            let skipped = self.preface.min(octets.len());
+            let skipped = self.preface.min(bytes.len());
             self.preface -= skipped;
-            octets = &octets[skipped..];
+            bytes = &bytes[skipped..];
         }
         loop {
-            let passed = self.payload.min(octets.len());
+            let passed = self.payload.min(bytes.len());
             self.payload -= passed;
-            self.traffic.octets[self.place] += passed as u64;
-            octets = &octets[passed..];
-            if octets.is_empty() {
+            self.traffic.bytes[self.place] += passed as u64;
+            bytes = &bytes[passed..];
+            if bytes.is_empty() {
                 return;
             }
-            match octets.first_chunk() {
+            match bytes.first_chunk() {
                 Some(header) if self.have == 0 => {
                     self.begin(*header);
-                    octets = &octets[HEADER_LENGTH..];
+                    bytes = &bytes[HEADER_LENGTH..];
                 }
                 _ => {
-                    self.header[self.have] = octets[0];
+                    self.header[self.have] = bytes[0];
                     self.have += 1;
-                    octets = &octets[1..];
+                    bytes = &bytes[1..];
                     if self.have == HEADER_LENGTH {
                         self.have = 0;
                         self.begin(self.header);
@@ -108,7 +108,7 @@ impl Counter {
         self.payload = header.length as usize;
         self.place = place(header.kind);
         self.traffic.frames[self.place] += 1;
-        self.traffic.octets[self.place] += HEADER_LENGTH as u64;
+        self.traffic.bytes[self.place] += HEADER_LENGTH as u64;
     }
 }
 
@@ -120,21 +120,21 @@ mod tests {
 
     #[test]
     fn any_split_is_counted_alike() {
-        let mut octets = PREFACE.to_vec();
-        write::settings(&mut octets, [(1, 2), (3, 4)].into_iter());
-        write::window_update(&mut octets, StreamId::CONNECTION, 7);
-        write::data_header(&mut octets, StreamId::new(1), 3, true);
-        octets.extend_from_slice(b"abc");
-        write::priority_update(&mut octets, StreamId::new(1), b"u=1");
-        write::alt_svc(&mut octets, StreamId::CONNECTION, "https://h", "clear");
-        octets.extend_from_slice(&[0, 0, 0, 0xfa, 0, 0, 0, 0, 0]);
-        for piece in 1..octets.len() {
+        let mut bytes = PREFACE.to_vec();
+        write::settings(&mut bytes, [(1, 2), (3, 4)].into_iter());
+        write::window_update(&mut bytes, StreamId::CONNECTION, 7);
+        write::data_header(&mut bytes, StreamId::new(1), 3, true);
+        bytes.extend_from_slice(b"abc");
+        write::priority_update(&mut bytes, StreamId::new(1), b"u=1");
+        write::alt_svc(&mut bytes, StreamId::CONNECTION, "https://h", "clear");
+        bytes.extend_from_slice(&[0, 0, 0, 0xfa, 0, 0, 0, 0, 0]);
+        for piece in 1..bytes.len() {
             let mut counter = Counter::new(PREFACE.len());
-            for piece in octets.chunks(piece) {
+            for piece in bytes.chunks(piece) {
                 counter.pass(piece);
             }
             let traffic = counter.traffic();
-            for (kind, frames, octets) in [
+            for (kind, frames, bytes) in [
                 (FrameType::SETTINGS, 1, 9 + 12),
                 (FrameType::WINDOW_UPDATE, 1, 13),
                 (FrameType::DATA, 1, 12),
@@ -144,12 +144,9 @@ mod tests {
                 (FrameType::PING, 0, 0),
             ] {
                 assert_eq!(traffic.frames(kind), frames, "{kind:?}");
-                assert_eq!(traffic.octets(kind), Bytes(octets), "{kind:?}");
+                assert_eq!(traffic.bytes(kind), Bytes(bytes), "{kind:?}");
             }
-            assert_eq!(
-                traffic.total(),
-                Bytes((octets.len() - PREFACE.len()) as u64)
-            );
+            assert_eq!(traffic.total(), Bytes((bytes.len() - PREFACE.len()) as u64));
         }
     }
 }

@@ -74,16 +74,16 @@ impl Core {
             let frame = self.peer.max_frame_size;
             let out = &mut self.output.held;
             while !rest.is_empty() || ends {
-                let octets = next_frame(rest.len(), frame, &stream.send, &self.send);
-                if octets == 0 && !rest.is_empty() {
+                let bytes = next_frame(rest.len(), frame, &stream.send, &self.send);
+                if bytes == 0 && !rest.is_empty() {
                     break;
                 }
-                let (now, later) = rest.split_at(octets as usize);
+                let (now, later) = rest.split_at(bytes as usize);
                 let is_last = ends && later.is_empty();
-                write::data_header(out, stream_of(request), octets, is_last);
+                write::data_header(out, stream_of(request), bytes, is_last);
                 out.extend_from_slice(now);
-                stream.send.take(octets);
-                self.send.take(octets);
+                stream.send.take(bytes);
+                self.send.take(bytes);
                 rest = later;
                 if is_last {
                     stream.upload.state = UploadState::Done;
@@ -140,18 +140,18 @@ impl Core {
         let upload = &mut stream.upload;
         let may_go = upload.released - upload.framed;
         let frame = self.peer.max_frame_size;
-        let octets = next_frame(may_go, frame, &stream.send, &self.send);
-        if octets == 0 {
+        let bytes = next_frame(may_go, frame, &stream.send, &self.send);
+        if bytes == 0 {
             return Turn::Waits;
         }
-        let end = upload.framed + octets as usize;
+        let end = upload.framed + bytes as usize;
         let is_whole = end == upload.backlog.len();
         let is_last = is_whole && upload.state == UploadState::Given;
         let out = &mut self.output.ready;
-        write::data_header(out, stream_of(request), octets, is_last);
+        write::data_header(out, stream_of(request), bytes, is_last);
         out.extend_from_slice(&upload.backlog[upload.framed..end]);
-        stream.send.take(octets);
-        self.send.take(octets);
+        stream.send.take(bytes);
+        self.send.take(bytes);
         self.calm.progress();
         upload.framed = end;
         if !is_whole {

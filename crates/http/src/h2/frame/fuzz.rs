@@ -54,7 +54,7 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>, limits: Limits) -> Vec<Strin
                 Err(Error::Connection(_)) => failed = true,
                 _ => {}
             }
-            assert!(told <= came, "{told} octets of {came}");
+            assert!(told <= came, "{told} bytes of {came}");
             log.push(format!("{result:?}"));
         }
         assert!(input.is_empty());

@@ -79,8 +79,8 @@ pub struct Header {
 
 impl Header {
     /// Parses a header.
-    pub fn parse(octets: &[u8; HEADER_LENGTH]) -> Header {
-        let [a, b, c, kind, flags, stream @ ..] = *octets;
+    pub fn parse(bytes: &[u8; HEADER_LENGTH]) -> Header {
+        let [a, b, c, kind, flags, stream @ ..] = *bytes;
         Header {
             length: u32::from_be_bytes([0, a, b, c]),
             kind: FrameType(kind),
@@ -90,7 +90,7 @@ impl Header {
     }
 
     /// Encodes it.
-    pub fn octets(self) -> [u8; HEADER_LENGTH] {
+    pub fn bytes(self) -> [u8; HEADER_LENGTH] {
         let [_, a, b, c] = self.length.to_be_bytes();
         let [d, e, f, g] = self.stream.number().to_be_bytes();
         [a, b, c, self.kind.0, self.flags, d, e, f, g]
@@ -115,8 +115,8 @@ pub struct Dependency {
 
 impl Dependency {
     /// Parses a dependency.
-    pub fn parse(octets: [u8; 5]) -> Dependency {
-        let [a, b, c, d, weight] = octets;
+    pub fn parse(bytes: [u8; 5]) -> Dependency {
+        let [a, b, c, d, weight] = bytes;
         Dependency {
             on: StreamId::new(u32::from_be_bytes([a, b, c, d])),
             exclusive: a & 0x80 != 0,
@@ -125,7 +125,7 @@ impl Dependency {
     }
 
     /// Encodes it.
-    pub fn octets(self) -> [u8; 5] {
+    pub fn bytes(self) -> [u8; 5] {
         let exclusive = u32::from(self.exclusive) << 31;
         let [a, b, c, d] = (self.on.number() | exclusive).to_be_bytes();
         [a, b, c, d, self.weight]

@@ -465,8 +465,8 @@ fn block_start(header: Header, mut payload: &[u8]) -> Result<(Carrier, &[u8]), F
     } else {
         let mut dependency = None;
         if header.has(flags::PRIORITY) {
-            let octets: &[u8; 5] = first(payload).map_err(|_| Fault::Padding)?;
-            dependency = Some(Dependency::parse(*octets));
+            let bytes: &[u8; 5] = first(payload).map_err(|_| Fault::Padding)?;
+            dependency = Some(Dependency::parse(*bytes));
             payload = &payload[5..];
         }
         Carrier::Headers {
@@ -493,7 +493,7 @@ fn first<const N: usize>(payload: &[u8]) -> Result<&[u8; N], Fault> {
 }
 
 fn number(payload: &[u8]) -> Result<u32, Fault> {
-    first(payload).map(|&octets| u32::from_be_bytes(octets))
+    first(payload).map(|&bytes| u32::from_be_bytes(bytes))
 }
 
 /// Takes up to `most` bytes from the input.

@@ -33,8 +33,8 @@ fn read_all<'p>(limits: Limits, pieces: impl Iterator<Item = &'p [u8]>) -> Vec<S
                         wire = 0;
                     }
                     wire += piece.wire;
-                    for octet in piece.content {
-                        joined.push(char::from(b'a' + octet % 26));
+                    for byte in piece.content {
+                        joined.push(char::from(b'a' + byte % 26));
                     }
                     if piece.last {
                         assert_eq!(wire, piece.length + 9);
@@ -49,9 +49,9 @@ fn read_all<'p>(limits: Limits, pieces: impl Iterator<Item = &'p [u8]>) -> Vec<S
     log
 }
 
-fn errors(octets: &[u8]) -> Vec<Error> {
+fn errors(bytes: &[u8]) -> Vec<Error> {
     let mut reader = Reader::new(Limits::default());
-    let mut input = octets;
+    let mut input = bytes;
     let mut errors = Vec::new();
     while let Some(result) = reader.read(&mut input) {
         errors.extend(result.err());
@@ -59,8 +59,8 @@ fn errors(octets: &[u8]) -> Vec<Error> {
     errors
 }
 
-fn connection_fault(octets: &[u8]) -> Fault {
-    match errors(octets)[..] {
+fn connection_fault(bytes: &[u8]) -> Fault {
+    match errors(bytes)[..] {
         [Error::Connection(error)] => error.why,
         ref others => panic!("{others:?}"),
     }
@@ -229,19 +229,19 @@ fn frames_have_the_lengths_and_streams_that_their_types_allow() {
         (T::DATA, 0, 1, 16_385, Fault::FrameTooLong),
         (FrameType(0xee), 0, 1, 16_385, Fault::FrameTooLong),
     ] {
-        let octets = raw(kind, flags, stream, &vec![0; length]);
-        assert_eq!(connection_fault(&octets), fault, "{kind:?} {length}");
+        let bytes = raw(kind, flags, stream, &vec![0; length]);
+        assert_eq!(connection_fault(&bytes), fault, "{kind:?} {length}");
     }
 }
 
 #[test]
 fn some_faults_end_only_their_stream() {
     let stream = StreamId::new(9);
-    let mut octets = raw(FrameType::PRIORITY, 0, 9, &[0; 4]);
-    octets.extend(raw(FrameType::WINDOW_UPDATE, 0, 9, &[0x80, 0, 0, 0]));
-    octets.extend(raw(FrameType::RST_STREAM, 0, 9, &[0]));
+    let mut bytes = raw(FrameType::PRIORITY, 0, 9, &[0; 4]);
+    bytes.extend(raw(FrameType::WINDOW_UPDATE, 0, 9, &[0x80, 0, 0, 0]));
+    bytes.extend(raw(FrameType::RST_STREAM, 0, 9, &[0]));
     assert_eq!(
-        errors(&octets),
+        errors(&bytes),
         [
             StreamError::new(stream, Fault::FrameLength).into(),
             StreamError::new(stream, Fault::ZeroIncrement).into(),
@@ -269,8 +269,8 @@ fn padding_is_taken_off_and_may_not_exceed_the_frame() {
         (T::PUSH_PROMISE, padded, &[1, 0, 0, 0, 2, 0], true),
         (T::PUSH_PROMISE, padded, &[2, 0, 0, 0, 2, 0], false),
     ] {
-        let octets = raw(kind, flags, 1, payload);
-        let errors = errors(&octets);
+        let bytes = raw(kind, flags, 1, payload);
+        let errors = errors(&bytes);
         match fits {
             true => assert_eq!(errors, [], "{kind:?} {payload:?}"),
             false => assert_eq!(errors, [Fault::Padding.into()], "{kind:?} {payload:?}"),
@@ -292,8 +292,8 @@ fn header_blocks_are_not_interrupted_and_not_endless() {
         raw(FrameType(0x42), 0, 0, b""),
         continuation(flags::END_HEADERS, 3, b"b"),
     ] {
-        let octets = join(&[headers.clone(), other]);
-        assert_eq!(connection_fault(&octets), Fault::BlockInterrupted);
+        let bytes = join(&[headers.clone(), other]);
+        assert_eq!(connection_fault(&bytes), Fault::BlockInterrupted);
     }
     let empty = continuation(0, 1, b"");
     let mut flood = vec![headers.clone()];
@@ -332,11 +332,11 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_split_gives_the_same_frames(octets in frames(), cuts in prop::collection::vec(1..20_usize, 1..20)) {
+    fn any_split_gives_the_same_frames(bytes in frames(), cuts in prop::collection::vec(1..20_usize, 1..20)) {
         let limits = Limits { frame: 30, block: 60, continuations: 3 };
-        let whole = read_all(limits, std::iter::once(&octets[..]));
-        prop_assert_eq!(&whole, &read_all(limits, octets.chunks(1)));
-        let mut rest = &octets[..];
+        let whole = read_all(limits, std::iter::once(&bytes[..]));
+        prop_assert_eq!(&whole, &read_all(limits, bytes.chunks(1)));
+        let mut rest = &bytes[..];
         let mut cuts = cuts.iter().cycle();
         let pieces = std::iter::from_fn(move || {
             let cut = rest.len().min(*cuts.next()?);

@@ -9,7 +9,7 @@ use super::{Dependency, FrameType, HEADER_LENGTH, Header, flags};
 
 /// A frame header; the caller appends `length` bytes of payload.
 pub fn header(out: &mut Vec<u8>, header: Header) {
-    out.extend_from_slice(&header.octets());
+    out.extend_from_slice(&header.bytes());
 }
 
 /// The header of a DATA frame with this many bytes of content, which come next.
@@ -71,7 +71,7 @@ pub fn reset(out: &mut Vec<u8>, stream: StreamId, code: ErrorCode) {
 /// PRIORITY
 pub fn priority(out: &mut Vec<u8>, stream: StreamId, dependency: Dependency) {
     frame(out, FrameType::PRIORITY, 0, stream, 5);
-    out.extend_from_slice(&dependency.octets());
+    out.extend_from_slice(&dependency.bytes());
 }
 
 /// PRIORITY_UPDATE with the value of a `priority` field.
@@ -139,7 +139,7 @@ pub fn header_block(
     match carrier {
         Carrier::Headers { dependency, .. } => {
             if let Some(dependency) = dependency {
-                out.extend_from_slice(&dependency.octets());
+                out.extend_from_slice(&dependency.bytes());
             }
         }
         Carrier::Push { promised } => out.extend_from_slice(&promised.number().to_be_bytes()),

@@ -219,10 +219,10 @@ pub struct Limits {
     /// Time in which the transport takes no byte; after it the connection is aborted.
     pub send: Duration,
     /// Time in which only the client's windows block responses, with less than
-    /// [`stall_octets`](Self::stall_octets) of content sent; after it the connection ends.
+    /// [`stall_bytes`](Self::stall_bytes) of content sent; after it the connection ends.
     pub stall: Duration,
     /// Content that the client must allow within [`stall`](Self::stall) so that it does not count as stalled.
-    pub stall_octets: Bytes,
+    pub stall_bytes: Bytes,
     /// From closing the sending side to closing both sides.
     pub linger: Duration,
     /// Bytes discarded while waiting for the client to close its side.
@@ -265,7 +265,7 @@ impl Default for Limits {
             settings: Duration::from_secs(20),
             send: Duration::from_secs(60),
             stall: Duration::from_secs(60),
-            stall_octets: Bytes(1024),
+            stall_bytes: Bytes(1024),
             linger: Duration::from_secs(10),
             linger_bytes: Bytes(1024 * 1024),
         }

@@ -509,11 +509,11 @@ fn serve<'p>(
 proptest! {
     #[test]
     fn any_split_gives_the_same_output(
-        octets in utterances(),
+        bytes in utterances(),
         cuts in prop::collection::vec(1..90_usize, 1..20),
     ) {
-        let whole = serve(std::iter::once(&octets[..]));
-        let mut rest = &octets[..];
+        let whole = serve(std::iter::once(&bytes[..]));
+        let mut rest = &bytes[..];
         let mut cuts = cuts.iter().cycle();
         let pieces = std::iter::from_fn(move || {
             let (piece, after) = rest.split_at(rest.len().min(*cuts.next()?));

@@ -180,8 +180,8 @@ impl Ending {
     }
 
     /// Counts bytes that arrived and were not read.
-    pub fn discard(&mut self, octets: usize) {
-        self.discarded += octets as u64;
+    pub fn discard(&mut self, bytes: usize) {
+        self.discarded += bytes as u64;
     }
 
     /// Whether to read input after the end was decided, only to discard at most `most` bytes of it.

@@ -16,8 +16,8 @@ const FEW: Allowance = Allowance {
 /// Sends until the connection is refused; returns how often.
 fn flood(host: &mut Host, mut make: impl FnMut(&mut Host, u32) -> Vec<u8>) -> u32 {
     for round in 0..100_000 {
-        let octets = make(host, round);
-        host.send(&octets);
+        let bytes = make(host, round);
+        host.send(&bytes);
         if host.connection.close_reason().is_some() {
             return round;
         }
@@ -256,9 +256,9 @@ fn what_comes_too_slowly_ends_the_connection() {
     // A frame, byte by byte.
     let mut host = Host::new(ServerConfig::default());
     let request = host.get(1, "/a");
-    for octet in request.chunks(1).take(20) {
+    for byte in request.chunks(1).take(20) {
         host.wait(second);
-        host.send(octet);
+        host.send(byte);
     }
     host.wait(second);
     assert_eq!(

@@ -389,17 +389,17 @@ mod tests {
         for round in 0..300_u64 {
             let seed = Seed(round);
             let length = 3 + 3 * (seed.draw(0) % 40);
-            let octets: Vec<u8> = (1..=length).map(|place| seed.draw(place) as u8).collect();
-            super::fuzz(&octets);
+            let bytes: Vec<u8> = (1..=length).map(|place| seed.draw(place) as u8).collect();
+            super::fuzz(&bytes);
         }
     }
 
     proptest! {
         #[test]
         fn any_input_is_served_alike_however_it_is_cut(
-            octets in prop::collection::vec(any::<u8>(), 3..160)
+            bytes in prop::collection::vec(any::<u8>(), 3..160)
         ) {
-            super::fuzz(&octets);
+            super::fuzz(&bytes);
         }
     }
 }

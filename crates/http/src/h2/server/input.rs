@@ -53,9 +53,9 @@ impl Input {
         };
         let expected = &PREFACE[matched..];
         let length = expected.len().min(input.len());
-        let (octets, rest) = input.split_at(length);
+        let (bytes, rest) = input.split_at(length);
         *input = rest;
-        if octets != &expected[..length] {
+        if bytes != &expected[..length] {
             return Err(Fault::BadPreface);
         }
         self.start = match length == expected.len() {

@@ -131,7 +131,7 @@ fn clients_leave_in_several_ways() {
 }
 
 #[test]
-fn what_was_cut_short_is_told_to_the_octet() {
+fn what_was_cut_short_is_told_to_the_byte() {
     let mut config = ServerConfig::default();
     config.framing.data = 400;
     let mut host = Host::new(config);
@@ -140,13 +140,13 @@ fn what_was_cut_short_is_told_to_the_octet() {
     host.push([request, other].concat());
     let mut slices = [IoSlice::new(&[]); 64];
     let filled = host.connection.transmit(&mut slices);
-    let octets: Vec<u8> = slices[..filled]
+    let bytes: Vec<u8> = slices[..filled]
         .iter()
         .flat_map(|slice| slice.to_vec())
         .collect();
     // All output except the last 100 bytes of the frame before the last, and the last frame.
     let rest = 209 + 100;
-    host.connection.transmitted(octets.len() - rest, host.now);
+    host.connection.transmitted(bytes.len() - rest, host.now);
     host.connection.handle_failure();
     let bodies: Vec<u64> = std::iter::from_fn(|| {
         let (served, _) = host.connection.cut_short(host.now)?;

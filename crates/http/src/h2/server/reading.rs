@@ -232,7 +232,7 @@ impl Connection {
             }
             self.streams.use_number(id);
             let (slot, early) = self.open(block, now)?;
-            self.streams[slot].served.request_fields = self.fields.octets();
+            self.streams[slot].served.request_fields = self.fields.bytes();
             self.begin(slot, early, is_too_large, now)?;
             if self.decoder.generation() == before {
                 self.remember(slot, id, block.block);
@@ -252,7 +252,7 @@ impl Connection {
         };
         let stream = &mut self.streams[slot];
         stream.served.exchange.request_head += Bytes(block.wire.into());
-        stream.served.request_fields += self.fields.octets();
+        stream.served.request_fields += self.fields.bytes();
         if let Some(dependency) = block.dependency {
             self.handle_dependency(id, dependency)?;
         }

@@ -109,7 +109,7 @@ mod tests {
         let windows = ReceiveWindows {
             stream: 200_000,
             connection: 70_000,
-            update: UpdateAt::Octets(20_000),
+            update: UpdateAt::Bytes(20_000),
         };
         let mut receiving = Receiving::new(windows, Instant::ZERO);
         assert_eq!(receiving.stream_window(), 200_000);

@@ -23,7 +23,7 @@ use crate::hpack::{Encoder, Indexing};
 use crate::message::Priority;
 use crate::origin::conditions::Lines;
 use crate::origin::dynamic::Flowed;
-use crate::origin::{Dates, FieldSink, HopField, Octets, Origin, Segment};
+use crate::origin::{Dates, FieldSink, HopField, Located, Origin, Segment};
 use crate::waiting::{ENOUGH_WAITING, ENOUGH_WAITING_TOGETHER};
 
 /// The sending side of the connection: everything that becomes frames.
@@ -169,7 +169,7 @@ impl Responses {
 
     /// Windows have blocked responses for a while. Returns whether enough content was sent nevertheless.
     pub fn outlasts_stall(&mut self, now: Instant) -> bool {
-        let least = self.config.limits.stall_octets.0;
+        let least = self.config.limits.stall_bytes.0;
         self.sending.has_moved(least, now)
     }
 
@@ -296,22 +296,22 @@ impl Responses {
             .min(self.peer.max_frame_size)
             .min(self.sending.available())
             .min(stream.send.available());
-        let octets = u64::from(most).min(left) as u32;
-        let is_last = left == u64::from(octets);
+        let bytes = u64::from(most).min(left) as u32;
+        let is_last = left == u64::from(bytes);
         let is_done = is_last && stream.flow.is_none();
         // If content has ended after its last frame, an empty DATA frame ends the stream.
-        if octets > 0 || is_done && has_head {
-            self.write_data(streams, budget, slot, octets);
+        if bytes > 0 || is_done && has_head {
+            self.write_data(streams, budget, slot, bytes);
         }
         if self.config.framing.writes != Writes::Everything {
             self.output.end_write();
         }
         let stream = &mut streams[slot];
         self.schedule
-            .turn_over(stream.id, stream.priority, octets.into());
+            .turn_over(stream.id, stream.priority, bytes.into());
         if is_done {
             self.unschedule(streams, slot);
-            self.finish_stream(streams, budget, slot, octets);
+            self.finish_stream(streams, budget, slot, bytes);
         } else if is_last {
             self.unschedule(streams, slot);
         } else if stream.send.available() == 0 {
@@ -396,10 +396,10 @@ impl Responses {
         let wire = self.output.write(|out| {
             write::header_block(out, stream.id, carrier, most, |out| {
                 if let Some(key) = key
-                    && let Some((block, octets)) = memory.head(key, before, second)
+                    && let Some((block, bytes)) = memory.head(key, before, second)
                 {
                     out.extend_from_slice(block);
-                    fields.octets = octets;
+                    fields.bytes = bytes;
                     return;
                 }
                 let start = out.len();
@@ -415,12 +415,12 @@ impl Responses {
                 if let Some(key) = key
                     && encoder.generation() == before
                 {
-                    memory.learn_head(key, &out[start..], fields.octets, before, second);
+                    memory.learn_head(key, &out[start..], fields.bytes, before, second);
                 }
             })
         });
         stream.served.exchange.head += Bytes(wire.into());
-        stream.served.head_fields += Bytes(fields.octets);
+        stream.served.head_fields += Bytes(fields.bytes);
         stream.progress = Progress::Sending;
         self.heads_due -= 1;
         if self.config.framing.writes == Writes::EachFrame {
@@ -454,20 +454,20 @@ impl Responses {
             })
         });
         stream.served.exchange.head += Bytes(wire.into());
-        stream.served.head_fields += Bytes(fields.octets);
+        stream.served.head_fields += Bytes(fields.bytes);
     }
 
-    /// Writes a DATA frame of `octets` bytes; it ends the stream if no content is left.
-    fn write_data(&mut self, streams: &mut Streams, budget: &mut Budget, slot: Slot, octets: u32) {
+    /// Writes a DATA frame of `bytes` bytes; it ends the stream if no content is left.
+    fn write_data(&mut self, streams: &mut Streams, budget: &mut Budget, slot: Slot, bytes: u32) {
         let copied = self.config.framing.copied;
         let (origin, output) = (&self.origin, &mut self.output);
         let stream = &mut streams[slot];
-        let is_last = stream.content.waiting() == u64::from(octets) && stream.flow.is_none();
-        output.write(|out| write::data_header(out, stream.id, octets, is_last));
-        stream.content.take(octets.into(), |segment| match segment {
+        let is_last = stream.content.waiting() == u64::from(bytes) && stream.flow.is_none();
+        output.write(|out| write::data_header(out, stream.id, bytes, is_last));
+        stream.content.take(bytes.into(), |segment| match segment {
             Segment::Text(text) => output.write(|out| out.extend_from_slice(text)),
-            Segment::Body(body, range) => match origin.octets(body) {
-                Octets::Memory(memory) if range.length() <= u64::from(copied) => {
+            Segment::Body(body, range) => match origin.content_of(body) {
+                Located::Memory(memory) if range.length() <= u64::from(copied) => {
                     output.write(|out| {
                         for piece in memory.pieces_of(range.first..range.end) {
                             out.extend_from_slice(piece);
@@ -477,14 +477,14 @@ impl Responses {
                 _ => output.push_body(body, range),
             },
         });
-        self.sending.take(octets);
-        stream.send.take(octets);
-        stream.served.exchange.body += Bytes(octets.into());
-        stream.served.body_frames += Bytes(u64::from(octets) + HEADER_LENGTH as u64);
+        self.sending.take(bytes);
+        stream.send.take(bytes);
+        stream.served.exchange.body += Bytes(bytes.into());
+        stream.served.body_frames += Bytes(u64::from(bytes) + HEADER_LENGTH as u64);
         budget.note_data();
         if !is_last && self.config.events {
             self.records
-                .note_frame(stream.id, octets, self.output.queued());
+                .note_frame(stream.id, bytes, self.output.queued());
         }
         if self.config.framing.writes == Writes::EachFrame {
             self.output.end_write();
@@ -642,7 +642,7 @@ impl Responses {
         });
         let stream = &mut streams[slot];
         stream.served.exchange.request_head = Bytes(wire.into());
-        stream.served.request_fields = Bytes(fields.octets);
+        stream.served.request_fields = Bytes(fields.bytes);
         slot
     }
 
@@ -686,20 +686,17 @@ fn single<'a>(lines: &Lines<'a>) -> Option<&'a [u8]> {
 struct FieldWriter {
     indexing: FieldIndexing,
     /// Bytes of names and values so far.
-    octets: u64,
+    bytes: u64,
 }
 
 impl FieldWriter {
     fn new(indexing: FieldIndexing) -> FieldWriter {
-        FieldWriter {
-            indexing,
-            octets: 0,
-        }
+        FieldWriter { indexing, bytes: 0 }
     }
 
     /// Writes a field whose name is in lower case.
     fn write(&mut self, encoder: &mut Encoder, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-        self.octets += (name.len() + value.len()) as u64;
+        self.bytes += (name.len() + value.len()) as u64;
         let indexing = match self.indexing {
             FieldIndexing::All => Indexing::Yes,
             FieldIndexing::Nothing => Indexing::No,

@@ -128,11 +128,11 @@ impl Schedule {
         self.queues.first()
     }
 
-    /// A response has had a turn of `octets` bytes. It may leave the schedule after that.
-    pub fn turn_over(&mut self, id: StreamId, priority: Priority, octets: u64) {
+    /// A response has had a turn of `bytes` bytes. It may leave the schedule after that.
+    pub fn turn_over(&mut self, id: StreamId, priority: Priority, bytes: u64) {
         self.queues.turn_over(id, self.level(priority));
         if let Some(tree) = &mut self.tree {
-            tree.charge(id, octets);
+            tree.charge(id, bytes);
         }
     }
 

@@ -48,9 +48,9 @@ impl Sending {
     }
 
     /// Counts content that was put into a frame.
-    pub fn take(&mut self, octets: u32) {
-        self.window.take(octets);
-        self.content += u64::from(octets);
+    pub fn take(&mut self, bytes: u32) {
+        self.window.take(bytes);
+        self.content += u64::from(bytes);
     }
 
     /// The window of one more stream blocks its content.

@@ -26,7 +26,7 @@ fn priority(stream: u32, on: u32) -> Vec<u8> {
         exclusive: false,
         weight: 15,
     };
-    raw(FrameType::PRIORITY, 0, stream, &dependency.octets())
+    raw(FrameType::PRIORITY, 0, stream, &dependency.bytes())
 }
 
 #[test]

@@ -133,14 +133,14 @@ impl Host {
             if filled == 0 {
                 break;
             }
-            let mut octets: Vec<u8> = slices[..filled]
+            let mut bytes: Vec<u8> = slices[..filled]
                 .iter()
                 .flat_map(|slice| slice.iter().copied())
                 .collect();
-            octets.truncate(most);
-            self.connection.transmitted(octets.len(), self.now);
-            self.read(&octets);
-            self.writes.push(octets);
+            bytes.truncate(most);
+            self.connection.transmitted(bytes.len(), self.now);
+            self.read(&bytes);
+            self.writes.push(bytes);
         }
         self.actions.extend(self.connection.poll_action());
         while let Some(served) = self.connection.poll_event() {
@@ -214,13 +214,13 @@ impl Host {
         self.headers(stream, &fields, false)
     }
 
-    fn read(&mut self, octets: &[u8]) {
-        let mut input = octets;
+    fn read(&mut self, bytes: &[u8]) {
+        let mut input = bytes;
         while let Some(frame) = self.reader.read(&mut input) {
             let mut decode = |block: &[u8]| {
                 let mut fields = FieldBlock::default();
                 self.decoder.decode(block, &mut fields).unwrap();
-                let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+                let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
                 let fields = fields.iter();
                 fields
                     .map(|(name, value)| (text(name), text(value)))
@@ -401,7 +401,7 @@ fn a_connection_starts_with_settings_and_answers_requests() {
 }
 
 #[test]
-fn what_was_served_is_counted_to_the_octet() {
+fn what_was_served_is_counted_to_the_byte() {
     let mut host = Host::new(ServerConfig::default());
     let request = host.get(1, "/b");
     host.send(&request);
@@ -423,11 +423,11 @@ fn what_was_served_is_counted_to_the_octet() {
     let Got::Head(_, fields, _) = &host.got[0] else {
         panic!("{:?}", host.got);
     };
-    let octets: usize = fields
+    let bytes: usize = fields
         .iter()
         .map(|(name, value)| name.len() + value.len())
         .sum();
-    assert_eq!(served.head_fields, Bytes(octets as u64));
+    assert_eq!(served.head_fields, Bytes(bytes as u64));
     assert_eq!(served.reset, None);
 }
 

@@ -129,12 +129,12 @@ impl Tree {
         }
     }
 
-    /// A stream had a turn of `octets` bytes.
-    pub fn charge(&mut self, id: StreamId, octets: u64) {
+    /// A stream had a turn of `bytes` bytes.
+    pub fn charge(&mut self, id: StreamId, bytes: u64) {
         let mut at = self.find(id).unwrap_or(ROOT);
         while at != ROOT {
             let node = &mut self.nodes[at];
-            node.spent += (octets + TURN_COST) * 256 / u64::from(node.weight);
+            node.spent += (bytes + TURN_COST) * 256 / u64::from(node.weight);
             at = node.parent;
         }
     }

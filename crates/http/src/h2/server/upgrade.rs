@@ -56,7 +56,7 @@ impl Connection {
         let stream = &mut self.streams[slot];
         stream.receiving = false;
         stream.served.exchange.request_head = Bytes(upgrade.head.len() as u64);
-        stream.served.request_fields = self.fields.octets();
+        stream.served.request_fields = self.fields.bytes();
         match self.begin(slot, None, false, now) {
             Ok(()) => {}
             Err(Error::Stream(error)) => self.refuse_stream(error, now),

@@ -272,35 +272,35 @@ impl Connection {
         if self.phase != Phase::Open {
             return None;
         }
-        let (stream, octets, end) = match self.critical.transmit(slices, most) {
-            Some((stream, octets)) => (stream, octets, false),
+        let (stream, bytes, end) = match self.critical.transmit(slices, most) {
+            Some((stream, bytes)) => (stream, bytes, false),
             None => {
                 let (request, stream) = self.sendable.iter().find_map(|&request| {
                     let stream = self.streams.get(request)?;
                     stream.has_something().then_some((request, stream))
                 })?;
                 let left = &stream.out[stream.taken..];
-                let octets = &left[..left.len().min(most)];
-                *slices.first_mut()? = IoSlice::new(octets);
-                let end = stream.ends && octets.len() == left.len();
-                (stream_of(request), octets.len(), end)
+                let bytes = &left[..left.len().min(most)];
+                *slices.first_mut()? = IoSlice::new(bytes);
+                let end = stream.ends && bytes.len() == left.len();
+                (stream_of(request), bytes.len(), end)
             }
         };
         Some(Transmit {
             stream,
-            slices: usize::from(octets > 0),
-            octets,
+            slices: usize::from(bytes > 0),
+            bytes,
             file: None,
             end,
         })
     }
 
-    /// The transport took the first `octets` bytes that [`transmit`](Self::transmit) offered of a stream. If
+    /// The transport took the first `bytes` bytes that [`transmit`](Self::transmit) offered of a stream. If
     /// these were all and the stream ends there, the transport also finished the stream.
-    pub fn transmitted(&mut self, stream: u64, octets: usize, now: Instant) {
+    pub fn transmitted(&mut self, stream: u64, bytes: usize, now: Instant) {
         self.active = now;
         if self.critical.is_own(stream) {
-            self.critical.transmitted(stream, octets);
+            self.critical.transmitted(stream, bytes);
             return;
         }
         let Some(request) = request_of(stream) else {
@@ -309,8 +309,8 @@ impl Connection {
         let Some(open) = self.streams.get_mut(request) else {
             return;
         };
-        open.taken = (open.taken + octets).min(open.out.len());
-        if octets > 0 {
+        open.taken = (open.taken + bytes).min(open.out.len());
+        if bytes > 0 {
             open.handed.get_or_insert(now);
         }
         if open.taken == open.out.len() {

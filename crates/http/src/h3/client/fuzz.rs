@@ -91,9 +91,9 @@ fn run(requests: u8, end: u8, script: &[u8], piece: usize) -> Log {
     host.settle();
     let mut rest = script;
     while let Some((&[what, length], after)) = rest.split_first_chunk::<2>() {
-        let (octets, after) = after.split_at(usize::from(length).min(after.len()));
+        let (bytes, after) = after.split_at(usize::from(length).min(after.len()));
         rest = after;
-        host.step(what, octets);
+        host.step(what, bytes);
     }
     match end % 4 {
         0 => host.connection.handle_failure(Failure::Reset, now),
@@ -135,18 +135,18 @@ impl Host {
         }
     }
 
-    fn step(&mut self, what: u8, octets: &[u8]) {
+    fn step(&mut self, what: u8, bytes: &[u8]) {
         let stream = STREAMS[usize::from(what & 15)];
         let now = self.now;
         match what >> 4 {
-            0..=9 => self.data(stream, octets),
+            0..=9 => self.data(stream, bytes),
             10 | 11 if !self.left.contains_key(&stream) => self.connection.handle_fin(stream, now),
             12 => self
                 .connection
-                .handle_reset(stream, 0x100 + octets.len() as u64, now),
+                .handle_reset(stream, 0x100 + bytes.len() as u64, now),
             13 => self
                 .connection
-                .handle_stop_sending(stream & !3, octets.len() as u64, now),
+                .handle_stop_sending(stream & !3, bytes.len() as u64, now),
             14 => self
                 .connection
                 .cancel(RequestId(u32::from(what & 3)), Failure::LocalAbort, now),
@@ -156,19 +156,16 @@ impl Host {
         self.settle();
     }
 
-    fn data(&mut self, stream: u64, octets: &[u8]) {
+    fn data(&mut self, stream: u64, bytes: &[u8]) {
         if let Some(left) = self.left.get_mut(&stream) {
-            left.extend_from_slice(octets);
+            left.extend_from_slice(bytes);
             return;
         }
-        for (place, piece) in octets
-            .chunks(self.piece.min(octets.len().max(1)))
-            .enumerate()
-        {
+        for (place, piece) in bytes.chunks(self.piece.min(bytes.len().max(1))).enumerate() {
             let mut input = piece;
             self.poll(stream, &mut input);
             if !input.is_empty() {
-                let rest = octets[place * self.piece..][piece.len() - input.len()..].to_vec();
+                let rest = bytes[place * self.piece..][piece.len() - input.len()..].to_vec();
                 self.left.insert(stream, rest);
                 return;
             }
@@ -214,10 +211,10 @@ impl Host {
             let Some(offer) = self.connection.transmit(&mut slices, 50) else {
                 break;
             };
-            assert!(offer.octets > 0 || offer.end);
-            assert_eq!(slices[0].len(), offer.octets);
-            let (stream, octets) = (offer.stream, offer.octets);
-            self.connection.transmitted(stream, octets, now);
+            assert!(offer.bytes > 0 || offer.end);
+            assert_eq!(slices[0].len(), offer.bytes);
+            let (stream, bytes) = (offer.stream, offer.bytes);
+            self.connection.transmitted(stream, bytes, now);
         }
         while let Some(action) = self.connection.poll_action() {
             if let Action::Close { .. } = action {

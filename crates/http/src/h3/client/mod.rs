@@ -36,7 +36,7 @@
 //! assert_eq!(connection.wants_stream(), Some(Direction::Bidirectional));
 //! connection.handle_opened(0, now);
 //!
-//! // A response: HEADERS with `:status: 200` of the static table, DATA with two octets.
+//! // A response: HEADERS with `:status: 200` of the static table, DATA with two bytes.
 //! let mut input: &[u8] = &[1, 3, 0, 0, 0xd9, 0, 2, b'h', b'i'];
 //! while let Some(event) = connection.poll(0, &mut input, now) {
 //!     match event {

@@ -192,16 +192,16 @@ impl Connection {
                         self.critical.count_idle(now)?;
                     }
                 }
-                Piece::Payload(octets) => match stream.reading {
+                Piece::Payload(bytes) => match stream.reading {
                     Reading::Skip => {}
                     Reading::Section => {
-                        stream.received.head.0 += octets.len() as u64;
-                        stream.section.extend_from_slice(octets);
+                        stream.received.head.0 += bytes.len() as u64;
+                        stream.section.extend_from_slice(bytes);
                     }
                     Reading::Data => {
-                        stream.received.body.0 += octets.len() as u64;
-                        stream.received.content.0 += octets.len() as u64;
-                        return Ok(Some(octets));
+                        stream.received.body.0 += bytes.len() as u64;
+                        stream.received.content.0 += bytes.len() as u64;
+                        return Ok(Some(bytes));
                     }
                 },
                 Piece::End if stream.reading == Reading::Section => {
@@ -237,7 +237,7 @@ impl Connection {
         }
         stream.waiting = false;
         stream.section.clear();
-        stream.received.fields += into.octets();
+        stream.received.fields += into.bytes();
         if !is_head {
             section::trailers(&self.trailers, Recipient::Http3)?;
             stream.expect = Expect::End;

@@ -60,7 +60,7 @@ impl<'c> RequestWriter<'c> {
         let connection = self.connection;
         connection.request.end(&opening)?;
         let request = std::mem::take(&mut connection.request);
-        let queued = connection.open(opening, request.octets(), request.iter());
+        let queued = connection.open(opening, request.bytes(), request.iter());
         connection.request = request;
         Ok(queued)
     }
@@ -90,7 +90,7 @@ impl Connection {
         }
         self.check_room()?;
         let fields = prepared.iter(SCHEME, target);
-        Ok(self.open(prepared.opening(), prepared.octets(SCHEME, target), fields))
+        Ok(self.open(prepared.opening(), prepared.bytes(SCHEME, target), fields))
     }
 
     /// Whether a further request can be queued; if not, the error gives the reason.
@@ -108,7 +108,7 @@ impl Connection {
     fn open<'f>(
         &mut self,
         opening: Opening,
-        octets: Bytes,
+        bytes: Bytes,
         fields: impl Iterator<Item = (&'f [u8], &'f [u8], Indexing)>,
     ) -> Queued {
         let request = self.next_request;
@@ -142,7 +142,7 @@ impl Connection {
         Queued {
             request,
             head: Bytes(header + length),
-            fields: octets,
+            fields: bytes,
         }
     }
 }

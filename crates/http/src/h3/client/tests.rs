@@ -9,7 +9,7 @@ use super::*;
 use crate::h3::{Action, ErrorCode, Fault};
 use crate::qpack;
 
-fn octets(hexadecimal: &str) -> Vec<u8> {
+fn bytes(hexadecimal: &str) -> Vec<u8> {
     let digits: Vec<u8> = hexadecimal
         .chars()
         .filter_map(|c| Some(c.to_digit(16)? as u8))
@@ -42,15 +42,15 @@ fn connection() -> Connection {
         let Some(offer) = connection.transmit(&mut slices, usize::MAX) else {
             return connection;
         };
-        let (stream, taken) = (offer.stream, offer.octets);
+        let (stream, taken) = (offer.stream, offer.bytes);
         connection.transmitted(stream, taken, NOW);
     }
 }
 
 /// Passes bytes of a stream, and returns all events.
 fn feed(connection: &mut Connection, stream: u64, hexadecimal: &str) -> Vec<String> {
-    let octets = octets(hexadecimal);
-    let mut input = &octets[..];
+    let bytes = bytes(hexadecimal);
+    let mut input = &bytes[..];
     let mut events = Vec::new();
     while let Some(event) = connection.poll(stream, &mut input, NOW) {
         events.push(format!("{event:?}"));
@@ -127,7 +127,7 @@ fn faults_end_the_connection_with_their_codes() {
     ] {
         for cut in [1, usize::MAX] {
             let mut connection = connection();
-            for piece in octets(input).chunks(cut.min(100)) {
+            for piece in bytes(input).chunks(cut.min(100)) {
                 let mut piece = piece;
                 while connection.poll(stream, &mut piece, NOW).is_some() {}
             }
@@ -491,7 +491,7 @@ proptest! {
     ) {
         let mut input = vec![requests, end];
         for (what, piece) in pieces {
-            let piece = octets(piece);
+            let piece = bytes(piece);
             input.extend([what, piece.len() as u8]);
             input.extend(piece);
         }

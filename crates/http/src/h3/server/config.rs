@@ -114,11 +114,11 @@ pub struct Limits {
     /// Slowest permitted pace of request content; a slower one gets 408.
     pub content: ContentPace,
     /// Longest time in which the transport takes no byte of a response. A host also closes the connection if
-    /// fewer than [`stall_octets`](Self::stall_octets) are acknowledged within this time while data waits for
+    /// fewer than [`stall_bytes`](Self::stall_bytes) are acknowledged within this time while data waits for
     /// acknowledgement.
     pub send: Duration,
     /// How many bytes a client must acknowledge within [`send`](Self::send).
-    pub stall_octets: Bytes,
+    pub stall_bytes: Bytes,
 }
 
 impl Default for Limits {
@@ -133,7 +133,7 @@ impl Default for Limits {
             request: Duration::from_secs(20),
             content: ContentPace::default(),
             send: Duration::from_secs(60),
-            stall_octets: Bytes(1024),
+            stall_bytes: Bytes(1024),
         }
     }
 }

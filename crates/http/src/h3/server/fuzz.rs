@@ -74,20 +74,20 @@ fn run(setup: u8, script: &[u8], piece: usize) -> Log {
     assert_eq!(own, 15);
     let mut rest = script;
     while let Some((&[what, length], after)) = rest.split_first_chunk::<2>() {
-        let (octets, after) = after.split_at(usize::from(length).min(after.len()));
+        let (bytes, after) = after.split_at(usize::from(length).min(after.len()));
         rest = after;
         let stream = STREAMS[usize::from(what & 15)];
         match what >> 4 {
             0..=8 => {
-                for octets in octets.chunks(piece.min(octets.len().max(1))) {
-                    connection.handle_data(stream, octets, now);
+                for bytes in bytes.chunks(piece.min(bytes.len().max(1))) {
+                    connection.handle_data(stream, bytes, now);
                 }
             }
             9..=11 => connection.handle_fin(stream, now),
             12 => connection.handle_reset(stream, 0x10c, now),
             13 => connection.handle_stop_sending(stream, 0x10c, now),
             14 => connection.announce_end(),
-            _ => send(&mut connection, &mut log, octets.len(), now),
+            _ => send(&mut connection, &mut log, bytes.len(), now),
         }
         act(&mut connection, &mut log);
     }
@@ -132,22 +132,22 @@ fn send(connection: &mut Connection, log: &mut Log, most: usize, now: Instant) {
         let Some(offer) = connection.transmit(&mut slices, left) else {
             break;
         };
-        assert!(offer.octets > 0 || offer.end);
+        assert!(offer.bytes > 0 || offer.end);
         assert!(offer.file.is_none(), "there are no files");
         let filled = &slices[..offer.slices];
-        let octets: usize = filled.iter().map(|slice| slice.len()).sum();
-        assert_eq!(octets, offer.octets);
+        let bytes: usize = filled.iter().map(|slice| slice.len()).sum();
+        assert_eq!(bytes, offer.bytes);
         let stream = offer.stream;
         if stream != ACKNOWLEDGEMENTS {
             let (sent, ended) = log.streams.entry(stream).or_default();
-            assert!(!*ended, "octets behind the end");
+            assert!(!*ended, "bytes behind the end");
             sent.extend(filled.iter().flat_map(|slice| slice.iter().copied()));
             *ended = offer.end;
         }
         if stream % 4 == 0 {
-            left -= octets;
+            left -= bytes;
         }
-        connection.transmitted(stream, octets, now);
+        connection.transmitted(stream, bytes, now);
     }
 }
 

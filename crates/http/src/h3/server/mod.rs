@@ -130,11 +130,11 @@ impl Connection {
         if !self.ending.is_sending() {
             return None;
         }
-        if let Some((stream, octets)) = self.critical.transmit(slices, most) {
+        if let Some((stream, bytes)) = self.critical.transmit(slices, most) {
             return Some(Transmit {
                 stream,
                 slices: 1,
-                octets,
+                bytes,
                 file: None,
                 end: false,
             });
@@ -154,19 +154,19 @@ impl Connection {
             Some(Transmit {
                 stream,
                 slices: offered.slices,
-                octets: offered.octets,
+                bytes: offered.bytes,
                 file: offered.file,
-                end: open.ends && offered.octets as u64 == left,
+                end: open.ends && offered.bytes as u64 == left,
             })
         })
     }
 
-    /// The transport took the first `octets` bytes that [`transmit`](Self::transmit) offered of a stream. If
+    /// The transport took the first `bytes` bytes that [`transmit`](Self::transmit) offered of a stream. If
     /// these were all and the stream ends there, the transport also finished the stream.
-    pub fn transmitted(&mut self, stream: u64, octets: usize, now: Instant) {
+    pub fn transmitted(&mut self, stream: u64, bytes: usize, now: Instant) {
         self.activity.note_use(now);
         if self.critical.is_own(stream) {
-            self.critical.transmitted(stream, octets);
+            self.critical.transmitted(stream, bytes);
             return;
         }
         let Some(request) = request_of(stream) else {
@@ -179,7 +179,7 @@ impl Connection {
         self.activity.note_taken(now);
         let takes_turns = open.priority.incremental || !self.config.priorities;
         let sending = &mut self.sending;
-        let is_empty = sending.transmitted(stream, open, octets as u64, takes_turns);
+        let is_empty = sending.transmitted(stream, open, bytes as u64, takes_turns);
         if is_empty && open.ends {
             self.end_response(request, stream, None, now);
         }

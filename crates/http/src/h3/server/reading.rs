@@ -252,9 +252,9 @@ impl Connection {
                         }
                     }
                 }
-                Piece::Payload(octets) => {
+                Piece::Payload(bytes) => {
                     if open.reading == Reading::Section {
-                        open.section.extend_from_slice(octets);
+                        open.section.extend_from_slice(bytes);
                     }
                 }
                 Piece::End if open.reading == Reading::Section => {
@@ -294,7 +294,7 @@ impl Connection {
         }
         open.waiting = false;
         open.section.clear();
-        open.served.request_fields += self.fields.octets();
+        open.served.request_fields += self.fields.bytes();
         if open.expect == Expect::Head {
             open.expect = Expect::Body;
             let fields = std::mem::take(&mut self.fields);

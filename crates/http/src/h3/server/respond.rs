@@ -39,7 +39,7 @@ impl Connection {
         if let Some(link) = link {
             sink.field("link", link);
         }
-        let fields = sink.octets;
+        let fields = sink.bytes;
         self.queue_section(request, fields);
         self.schedule(request);
     }
@@ -102,7 +102,7 @@ impl Connection {
         let mut sink = Sink::new(encoder, answer.status());
         let second = origin.wall_clock(now);
         origin.write_fields(&answer, second, &mut self.dates, &mut sink);
-        let fields = sink.octets;
+        let fields = sink.bytes;
         self.queue_section(request, fields);
         let Some(open) = self.streams.get_mut(request) else {
             return;
@@ -205,13 +205,13 @@ impl Connection {
 struct Sink<'a> {
     encoder: &'a mut Encoder,
     /// Bytes of names and values.
-    octets: u64,
+    bytes: u64,
 }
 
 impl<'a> Sink<'a> {
     /// Begins a field section with `:status`.
     fn new(encoder: &'a mut Encoder, status: Status) -> Sink<'a> {
-        let mut sink = Sink { encoder, octets: 0 };
+        let mut sink = Sink { encoder, bytes: 0 };
         // The status line starts with the status code.
         sink.field(":status", &status.line().as_bytes()[..3]);
         sink
@@ -240,7 +240,7 @@ impl FieldSink for Sink<'_> {
             _ => Indexing::Yes,
         };
         self.encoder.encode(name, value, indexing);
-        self.octets += (name.len() + value.len()) as u64;
+        self.bytes += (name.len() + value.len()) as u64;
     }
 
     fn hop(&mut self, _field: HopField, _name: &str) {}

@@ -12,7 +12,7 @@ use crate::h3::{Action, ErrorCode, Fault};
 use crate::origin::Method;
 use crate::qpack;
 
-fn octets(hexadecimal: &str) -> Vec<u8> {
+fn bytes(hexadecimal: &str) -> Vec<u8> {
     let digits: Vec<u8> = hexadecimal
         .chars()
         .filter_map(|c| Some(c.to_digit(16)? as u8))
@@ -40,7 +40,7 @@ fn with(config: ServerConfig) -> Connection {
 }
 
 fn feed(connection: &mut Connection, stream: u64, hexadecimal: &str) {
-    connection.handle_data(stream, &octets(hexadecimal), NOW);
+    connection.handle_data(stream, &bytes(hexadecimal), NOW);
 }
 
 /// Takes everything that is offered; returns the bytes sent on one stream and whether it ended.
@@ -57,18 +57,18 @@ fn sent(connection: &mut Connection, stream: u64) -> (Vec<u8>, bool) {
             }
             all.1 = offer.end;
         }
-        let (stream, taken) = (offer.stream, offer.octets);
+        let (stream, taken) = (offer.stream, offer.bytes);
         connection.transmitted(stream, taken, NOW);
     }
 }
 
 /// The status of the response on a stream, as its index in the static table.
 fn status(connection: &mut Connection, stream: u64) -> Option<u8> {
-    let (octets, end) = sent(connection, stream);
+    let (bytes, end) = sent(connection, stream);
     assert!(end, "the response ends");
     // Type, length (one or two bytes), prefix, and then `:status`.
-    let start = if octets[1] & 0xc0 == 0 { 4 } else { 5 };
-    (octets[start] & 0xc0 == 0xc0).then(|| octets[start] & 0x3f)
+    let start = if bytes[1] & 0xc0 == 0 { 4 } else { 5 };
+    (bytes[start] & 0xc0 == 0xc0).then(|| bytes[start] & 0x3f)
 }
 
 #[test]
@@ -79,11 +79,11 @@ fn a_request_is_answered() {
     assert_eq!(connection.requests(), 0, "it may go on");
     connection.handle_fin(0, NOW);
     assert_eq!(connection.requests(), 1);
-    let (octets, end) = sent(&mut connection, 0);
-    assert!(end && octets.ends_with(b"\x00\x05hello"));
+    let (bytes, end) = sent(&mut connection, 0);
+    assert!(end && bytes.ends_with(b"\x00\x05hello"));
     // `:status: 200` of the static table comes first.
-    assert_eq!(octets[0], 1);
-    assert!(octets.windows(3).any(|three| three == [0, 0, 0xd9]));
+    assert_eq!(bytes[0], 1);
+    assert!(bytes.windows(3).any(|three| three == [0, 0, 0xd9]));
     assert!(connection.is_idle());
     assert_eq!(connection.poll_action(), None);
 }
@@ -134,7 +134,7 @@ fn faults_end_the_connection_with_their_codes() {
     ] {
         for cut in [1, 100] {
             let mut connection = connection();
-            for piece in octets(input).chunks(cut) {
+            for piece in bytes(input).chunks(cut) {
                 connection.handle_data(stream, piece, NOW);
             }
             let reason = Some(CloseReason::Fault(fault));
@@ -273,9 +273,9 @@ fn head_that_is_refused_has_no_content() {
         for (method, token) in [("d2", Method::Head), ("d1", Method::Get)] {
             let mut connection = with(config.clone());
             feed(&mut connection, 0, &input.replace("METHOD", method));
-            let (octets, end) = sent(&mut connection, 0);
+            let (bytes, end) = sent(&mut connection, 0);
             assert!(end, "{input}");
-            let has_content = octets.ends_with(b"\n");
+            let has_content = bytes.ends_with(b"\n");
             assert_eq!(has_content, token == Method::Get, "{input}");
             let (served, text) = connection.poll_event_with_text().unwrap();
             let exchange = served.exchange;
@@ -288,8 +288,8 @@ fn head_that_is_refused_has_no_content() {
     // If the method was not read, it may have been HEAD.
     let mut connection = with(config);
     feed(&mut connection, 0, "01 412d 00");
-    let (octets, end) = sent(&mut connection, 0);
-    assert!(end && !octets.ends_with(b"\n"));
+    let (bytes, end) = sent(&mut connection, 0);
+    assert!(end && !bytes.ends_with(b"\n"));
     let (served, _) = connection.poll_event_with_text().unwrap();
     assert_eq!(
         (served.exchange.status, served.exchange.body),
@@ -316,7 +316,7 @@ fn floods_end_the_connection() {
     assert_eq!(gaps.close_reason(), flood);
     let mut control = connection();
     feed(&mut control, 2, "00 0400");
-    control.handle_data(2, &octets("800f0700 0100").repeat(10_001), NOW);
+    control.handle_data(2, &bytes("800f0700 0100").repeat(10_001), NOW);
     assert_eq!(control.close_reason(), flood);
     // A client that takes no acknowledgements: the connection closes before many pile up.
     let mut deaf = connection();
@@ -497,7 +497,7 @@ fn logs_say_what_was_asked() {
     feed(&mut connection, 4, GET);
     connection.handle_fin(4, NOW);
     let mut slices = [IoSlice::new(&[]); 4];
-    let all = connection.transmit(&mut slices, usize::MAX).unwrap().octets;
+    let all = connection.transmit(&mut slices, usize::MAX).unwrap().bytes;
     connection.transmitted(4, all - 2, NOW);
     connection.handle_failure();
     let (served, _) = connection.cut_short(NOW).unwrap();
@@ -527,7 +527,7 @@ proptest! {
     ) {
         let mut input = vec![setup];
         for (what, piece) in pieces {
-            let piece = octets(piece);
+            let piece = bytes(piece);
             input.extend([what, piece.len() as u8]);
             input.extend(piece);
         }
@@ -549,8 +549,8 @@ fn a_decided_request_whose_content_dribbles_is_answered_without_it() {
     let due = slow.poll_timeout().unwrap();
     assert!(due <= at(1_100), "{due:?}");
     slow.handle_timeout(due);
-    let (octets, end) = sent(&mut slow, 0);
-    assert!(end && String::from_utf8_lossy(&octets).contains("405"));
+    let (bytes, end) = sent(&mut slow, 0);
+    assert!(end && String::from_utf8_lossy(&bytes).contains("405"));
     let code = ErrorCode::NO_ERROR;
     assert_eq!(
         slow.poll_action(),
@@ -574,7 +574,7 @@ fn a_response_waits_for_its_turn_as_long_as_others_are_taken() {
     for step in 1..=3 {
         let mut slices = [IoSlice::new(&[]); 8];
         let offer = connection.transmit(&mut slices, 1).unwrap();
-        let (stream, taken) = (offer.stream, offer.octets);
+        let (stream, taken) = (offer.stream, offer.bytes);
         assert_eq!((stream, taken), (0, 1));
         connection.transmitted(stream, taken, at(50 * step));
         connection.handle_timeout(at(50 * step));

@@ -87,8 +87,8 @@ fn requests_are_answered_and_both_sides_count_the_same() {
         assert_eq!(served.request_fields, queued[place].fields);
         assert!(received.head.0 < received.fields.0 && received.head.0 > 10);
         let fields = exchange.fields.iter();
-        let octets: usize = fields.map(|(name, value)| name.len() + value.len()).sum();
-        assert_eq!(received.fields, Bytes(octets as u64 + 10), "with :status");
+        let bytes: usize = fields.map(|(name, value)| name.len() + value.len()).sum();
+        assert_eq!(received.fields, Bytes(bytes as u64 + 10), "with :status");
     }
     // Names and values: the pseudo-header fields, and two more.
     let text = ":methodGET:schemehttps:authorityorigin.example:path/accept*/*user-agenttest";
@@ -253,9 +253,9 @@ fn a_client_that_leaves_a_stream_leaves_the_others_alone() {
         let mut slices = [IoSlice::new(&[]); 2];
         let offer = pair.server.transmit(&mut slices, 100).unwrap();
         let stream = offer.stream;
-        let octets: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
-        pair.server.transmitted(stream, octets.len(), pair.now);
-        pair.pipes.insert(stream | DOWN, (octets, false));
+        let bytes: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
+        pair.server.transmitted(stream, bytes.len(), pair.now);
+        pair.pipes.insert(stream | DOWN, (bytes, false));
         pair.deliver_down(stream);
     }
     pair.client

@@ -168,8 +168,8 @@ impl Pair {
             let pipe = self.pipes.entry(stream).or_default();
             pipe.0.extend_from_slice(&slices[0]);
             pipe.1 = end;
-            let octets = offer.octets;
-            self.client.transmitted(stream, octets, self.now);
+            let bytes = offer.bytes;
+            self.client.transmitted(stream, bytes, self.now);
             moved = true;
             if !self.held.contains(&stream) {
                 self.deliver_up(stream);
@@ -179,10 +179,10 @@ impl Pair {
     }
 
     pub fn deliver_up(&mut self, stream: u64) {
-        let Some((octets, end)) = self.pipes.remove(&stream) else {
+        let Some((bytes, end)) = self.pipes.remove(&stream) else {
             return;
         };
-        self.server.handle_data(stream, &octets, self.now);
+        self.server.handle_data(stream, &bytes, self.now);
         if end {
             self.server.handle_fin(stream, self.now);
         }
@@ -212,8 +212,8 @@ impl Pair {
             if stream % 4 == 0 && self.order.last() != Some(&stream) {
                 self.order.push(stream);
             }
-            let octets = offer.octets;
-            self.server.transmitted(stream, octets, self.now);
+            let bytes = offer.bytes;
+            self.server.transmitted(stream, bytes, self.now);
             moved = true;
             if !self.held.contains(&stream) {
                 self.deliver_down(stream);
@@ -226,10 +226,10 @@ impl Pair {
     }
 
     pub fn deliver_down(&mut self, stream: u64) {
-        let Some((octets, end)) = self.pipes.remove(&(stream | DOWN)) else {
+        let Some((bytes, end)) = self.pipes.remove(&(stream | DOWN)) else {
             return;
         };
-        let mut input = &octets[..];
+        let mut input = &bytes[..];
         while let Some(event) = self.client.poll(stream, &mut input, self.now) {
             note(
                 &mut self.exchanges,
@@ -239,7 +239,7 @@ impl Pair {
             );
             if let Event::Head { request } = event {
                 let fields = self.client.head().fields();
-                let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+                let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
                 let fields = fields.map(|(n, v)| (text(n), text(v))).collect();
                 let exchange = self.exchanges.entry(request).or_default();
                 exchange.status = Some(self.client.head().status());

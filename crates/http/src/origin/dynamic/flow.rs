@@ -83,10 +83,10 @@ impl Ready {
     /// Adds a segment of a flow.
     pub fn push(&mut self, segment: Segment<'_>) {
         match segment {
-            Segment::Text(octets) => {
-                self.text.extend_from_slice(octets);
-                self.pieces.push(ReadyPiece::Text(octets.len()));
-                self.length += octets.len() as u64;
+            Segment::Text(bytes) => {
+                self.text.extend_from_slice(bytes);
+                self.pieces.push(ReadyPiece::Text(bytes.len()));
+                self.length += bytes.len() as u64;
             }
             Segment::Body(body, range) => {
                 self.pieces.push(ReadyPiece::Body(body.clone(), range));
@@ -106,9 +106,9 @@ impl Ready {
         for piece in &self.pieces {
             match piece {
                 ReadyPiece::Text(length) => {
-                    let (octets, after) = rest.split_at(*length);
+                    let (bytes, after) = rest.split_at(*length);
                     rest = after;
-                    sink(Segment::Text(octets));
+                    sink(Segment::Text(bytes));
                 }
                 ReadyPiece::Body(body, range) => sink(Segment::Body(body, *range)),
             }

@@ -120,7 +120,7 @@ impl Sending {
             let Some((packing, window)) = &mut self.current else {
                 match self.steps.pop_front() {
                     None => return Some(Flowed::Whole),
-                    Some(Step::Text(octets)) => sink(Segment::Text(&octets)),
+                    Some(Step::Text(bytes)) => sink(Segment::Text(&bytes)),
                     Some(Step::Content(range)) => {
                         let packing = Packing::new(origin, &self.composed)?;
                         self.current = Some((packing, Window { range, passed: 0 }));
@@ -183,9 +183,9 @@ impl Packing {
             }
             let entry = match self.encoder.next() {
                 None => return Some(Flowed::Whole),
-                Some(Piece::Octets(octets)) => {
-                    turn.pass(Segment::Text(octets));
-                    turn.spend(octets.len() as u64);
+                Some(Piece::Bytes(bytes)) => {
+                    turn.pass(Segment::Text(bytes));
+                    turn.spend(bytes.len() as u64);
                     continue;
                 }
                 Some(Piece::Content { entry, .. }) => entry,
@@ -258,13 +258,13 @@ impl Packing {
             end: left.end.min(left.first + turn.left),
         };
         let (origin, encoder) = (turn.origin, &mut self.encoder);
-        let is_read = read(origin, file, slice, &mut |octets| {
-            let Ok(framing) = encoder.content(octets) else {
+        let is_read = read(origin, file, slice, &mut |bytes| {
+            let Ok(framing) = encoder.content(bytes) else {
                 return false;
             };
             let passed = ByteRange {
                 first: left.first,
-                end: left.first + octets.len() as u64,
+                end: left.first + bytes.len() as u64,
             };
             turn.pass(Segment::Text(&framing));
             turn.pass(Segment::Body(file, passed));
@@ -288,7 +288,7 @@ impl<S: FnMut(Segment<'_>)> Turn<'_, S> {
     /// Hands over the requested bytes of a segment.
     fn pass(&mut self, segment: Segment<'_>) {
         let length = match segment {
-            Segment::Text(octets) => octets.len() as u64,
+            Segment::Text(bytes) => bytes.len() as u64,
             Segment::Body(_, range) => range.length(),
         };
         let ByteRange { first, end } = self.window.take(length);
@@ -297,7 +297,7 @@ impl<S: FnMut(Segment<'_>)> Turn<'_, S> {
         }
         (self.sink)(match segment {
             // Not above the length of the text in memory.
-            Segment::Text(octets) => Segment::Text(&octets[first as usize..end as usize]),
+            Segment::Text(bytes) => Segment::Text(&bytes[first as usize..end as usize]),
             Segment::Body(selected, range) => Segment::Body(
                 selected,
                 ByteRange {
@@ -308,8 +308,8 @@ impl<S: FnMut(Segment<'_>)> Turn<'_, S> {
         });
     }
 
-    fn spend(&mut self, octets: u64) {
-        self.left = self.left.saturating_sub(octets);
+    fn spend(&mut self, bytes: u64) {
+        self.left = self.left.saturating_sub(bytes);
     }
 }
 

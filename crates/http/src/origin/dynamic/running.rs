@@ -101,17 +101,17 @@ impl Running {
     }
 }
 
-/// Writes a part of text of exactly `octets` bytes: its number, and lines of digits.
-fn write_text(part: u32, parts: u32, octets: u32, text: &mut Vec<u8>) {
+/// Writes a part of text of exactly `bytes` bytes: its number, and lines of digits.
+fn write_text(part: u32, parts: u32, bytes: u32, text: &mut Vec<u8>) {
     const LINE: &[u8] = b"0123456789012345678901234567890123456789012345678901234567890123456789\n";
-    let octets = octets as usize;
+    let bytes = bytes as usize;
     text.clear();
     // Writing to a vector cannot fail.
     let _ = writeln!(text, "part {part} of {parts}");
-    while text.len() < octets {
+    while text.len() < bytes {
         text.extend_from_slice(LINE);
     }
-    text.truncate(octets);
+    text.truncate(bytes);
     if let Some(last) = text.last_mut() {
         *last = b'\n';
     }

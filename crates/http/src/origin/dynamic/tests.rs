@@ -7,7 +7,7 @@ use super::*;
 use crate::origin::conditions::{Lines, Preconditions, Single};
 use crate::origin::target::Target;
 use crate::origin::tests::{Response, ask};
-use crate::origin::{Answer, Method, Octets, Origin, OriginConfig, Request, Segment};
+use crate::origin::{Answer, Located, Method, Origin, OriginConfig, Request, Segment};
 
 /// A resource with text at `/text`, and one of the file at `/dir/index.html`.
 fn origin() -> Origin {
@@ -70,11 +70,11 @@ fn poll(origin: &Origin, flow: &mut Flow, now: u64) -> (Vec<u8>, Flowed) {
     let flowed = flow.poll(origin, at(now), |segment| match segment {
         Segment::Text(text) => got.extend_from_slice(text),
         Segment::Body(selected, range) => {
-            let Octets::Memory(body) = origin.octets(selected) else {
+            let Located::Memory(body) = origin.content_of(selected) else {
                 panic!("a descriptor where there is none");
             };
-            let octets = range.first as usize..range.end as usize;
-            got.extend_from_slice(&body.bytes()[octets]);
+            let bytes = range.first as usize..range.end as usize;
+            got.extend_from_slice(&body.bytes()[bytes]);
         }
     });
     (got, flowed)

@@ -10,7 +10,7 @@ use crate::origin::live::{Packed, of_unknown_state};
 use crate::origin::ranges::ByteRange;
 use crate::origin::render::Segment;
 use crate::origin::store::{FileHandle, Resource, Store};
-use crate::origin::{Described, Octets, Origin, Selected};
+use crate::origin::{Described, Located, Origin, Selected};
 use fathometer_model::Body;
 use fathometer_package::archive::{self, tar, zip};
 use fathometer_package::{
@@ -237,10 +237,10 @@ impl Composed {
             passed += length;
             match piece {
                 Piece::Text(length) => {
-                    let (octets, rest) = text.split_at(*length);
+                    let (bytes, rest) = text.split_at(*length);
                     text = rest;
                     if first < end {
-                        sink(Segment::Text(&octets[first as usize..end as usize]));
+                        sink(Segment::Text(&bytes[first as usize..end as usize]));
                     }
                 }
                 Piece::File(selected, _) if first < end => {
@@ -269,15 +269,15 @@ impl Composed {
         taken
     }
 
-    fn push_text(&mut self, octets: &[u8]) {
-        if octets.is_empty() {
+    fn push_text(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
             return;
         }
-        self.text.extend_from_slice(octets);
-        self.about.length += octets.len() as u64;
+        self.text.extend_from_slice(bytes);
+        self.about.length += bytes.len() as u64;
         match self.pieces.last_mut() {
-            Some(Piece::Text(last)) => *last += octets.len(),
-            _ => self.pieces.push(Piece::Text(octets.len())),
+            Some(Piece::Text(last)) => *last += bytes.len(),
+            _ => self.pieces.push(Piece::Text(bytes.len())),
         }
     }
 
@@ -323,7 +323,7 @@ impl Composed {
         let mut encoder = Encoder::new(version, entries, &Limits::default()).ok()?;
         while let Some(piece) = encoder.next() {
             match piece {
-                PackagePiece::Octets(octets) => self.push_text(octets),
+                PackagePiece::Bytes(bytes) => self.push_text(bytes),
                 PackagePiece::Content { entry, .. } => {
                     let length = sizes[entry];
                     let framing = encoder.content_passed(length).ok()?;
@@ -360,20 +360,20 @@ impl Composed {
         let mut contents = Vec::with_capacity(parts.len());
         for part in parts {
             let length = origin.describe_selected(&part.selected).length;
-            contents.push(match origin.octets(&part.selected) {
-                Octets::Memory(body) => body.clone(),
-                Octets::File(_) => {
+            contents.push(match origin.content_of(&part.selected) {
+                Located::Memory(body) => body.clone(),
+                Located::File(_) => {
                     left = left.checked_sub(length)?;
-                    let mut octets = Vec::with_capacity(length as usize);
+                    let mut bytes = Vec::with_capacity(length as usize);
                     let whole = ByteRange {
                         first: 0,
                         end: length,
                     };
                     let is_read = read(origin, &part.selected, whole, &mut |piece| {
-                        octets.extend_from_slice(piece);
+                        bytes.extend_from_slice(piece);
                         true
                     });
-                    is_read.then(|| Body::from(octets))?
+                    is_read.then(|| Body::from(bytes))?
                 }
             });
         }
@@ -407,7 +407,7 @@ fn modified(of: &Described<'_>) -> u64 {
 /// The package entry of a file. It has the checksum if that is known or required.
 fn entry(origin: &Origin, part: &Part, checked: Checked) -> Option<Entry> {
     let of = origin.describe_selected(&part.selected);
-    let text = |octets: &[u8]| std::str::from_utf8(octets).ok().map(str::to_owned);
+    let text = |bytes: &[u8]| std::str::from_utf8(bytes).ok().map(str::to_owned);
     Some(Entry {
         name: part.name.to_string(),
         size: Some(if part.kept { 0 } else { of.length }),
@@ -468,10 +468,10 @@ pub(in crate::origin) fn read(
     range: ByteRange,
     sink: &mut dyn FnMut(&[u8]) -> bool,
 ) -> bool {
-    match (origin.octets(selected), &origin.store) {
-        (Octets::Memory(body), _) => body.pieces_of(range.first..range.end).all(sink),
-        (Octets::File(file), Some(store)) => read_file(store.as_ref(), file, range, sink),
-        (Octets::File(_), None) => false,
+    match (origin.content_of(selected), &origin.store) {
+        (Located::Memory(body), _) => body.pieces_of(range.first..range.end).all(sink),
+        (Located::File(file), Some(store)) => read_file(store.as_ref(), file, range, sink),
+        (Located::File(_), None) => false,
     }
 }
 
@@ -487,7 +487,7 @@ pub(super) fn read_file(
     while at < range.end {
         let most = room.len().min((range.end - at) as usize);
         match store.read(file, at, &mut room[..most]) {
-            Some(octets) if octets > 0 && sink(&room[..octets]) => at += octets as u64,
+            Some(bytes) if bytes > 0 && sink(&room[..bytes]) => at += bytes as u64,
             _ => return false,
         }
     }
@@ -501,8 +501,8 @@ pub(super) fn checksum(origin: &Origin, selected: &Selected) -> Option<Checksum>
         first: 0,
         end: origin.describe_selected(selected).length,
     };
-    read(origin, selected, whole, &mut |octets| {
-        hasher.update(octets);
+    read(origin, selected, whole, &mut |bytes| {
+        hasher.update(bytes);
         true
     })
     .then(|| Checksum(hasher.finalize()))

@@ -253,7 +253,7 @@ fn cost_of(source: &Source) -> u64 {
         return 0;
     };
     let variants = resource.variants().iter();
-    let in_memory = variants.filter(|variant| matches!(variant.octets(), Stored::Memory(_)));
+    let in_memory = variants.filter(|variant| matches!(variant.bytes(), Stored::Memory(_)));
     COST_OF_A_FILE + in_memory.map(Variant::length).sum::<u64>()
 }
 

@@ -420,7 +420,7 @@ impl Origin {
             return Some(Arc::clone(&scanned.group));
         }
         let plain = &resource.variants()[0];
-        let html = match plain.octets() {
+        let html = match plain.bytes() {
             Stored::Memory(body) => body.bytes().into_owned(),
             Stored::File(_) if plain.length() > LONGEST_HTML => return None,
             Stored::File(file) => {
@@ -430,8 +430,8 @@ impl Origin {
                 };
                 let mut html = Vec::with_capacity(plain.length() as usize);
                 let store = self.store.as_deref()?;
-                read_file(store, file, whole, &mut |octets| {
-                    html.extend_from_slice(octets);
+                read_file(store, file, whole, &mut |bytes| {
+                    html.extend_from_slice(bytes);
                     true
                 })
                 .then_some(html)?
@@ -571,8 +571,8 @@ impl Origin {
     /// The same package, contiguous in memory.
     fn in_one_piece(&self, composed: &Composed) -> Arc<Composed> {
         let mut whole = Vec::with_capacity(composed.length() as usize);
-        composed.write_all(self, &mut |octets| {
-            whole.extend_from_slice(octets);
+        composed.write_all(self, &mut |bytes| {
+            whole.extend_from_slice(bytes);
             true
         });
         let about = composed.about().clone();

@@ -198,7 +198,7 @@ fn shared_files_go_into_the_first_package_alone() {
 }
 
 #[test]
-fn made_and_composed_packages_are_the_same_octets() {
+fn made_and_composed_packages_are_the_same_bytes() {
     let (made, composed) = (origin(Making::Made), origin(Making::OnTheFly));
     for accept in [PACKAGE, VERSION_ONE, "application/x-tar", "application/zip"] {
         for path in ["/next.html", "/list/"] {

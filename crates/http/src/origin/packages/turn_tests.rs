@@ -11,7 +11,7 @@ use crate::origin::conditions::{Lines, Preconditions, Single};
 use crate::origin::dynamic::{Dynamic, Flowed};
 use crate::origin::store::{EntityTag, FileHandle, Lookup, Resource, Store, Variant};
 use crate::origin::target::Target;
-use crate::origin::{Answer, Dates, FieldSink, HopField, Method, Octets, Origin, OriginConfig};
+use crate::origin::{Answer, Dates, FieldSink, HopField, Located, Method, Origin, OriginConfig};
 use crate::origin::{Request, Segment};
 use fathometer_package::Checksum;
 
@@ -33,19 +33,19 @@ impl Shelf {
     /// Files of these sizes; those of up to `in_memory` bytes are kept in memory.
     fn new(sizes: &[usize], in_memory: usize, read: &Arc<AtomicU64>) -> Shelf {
         let files = sizes.iter().enumerate().map(|(n, &size)| {
-            let octets = Arc::new(
+            let bytes = Arc::new(
                 (0..size)
                     .map(|at| Seed(n as u64).draw(at as u64) as u8)
                     .collect::<Vec<u8>>(),
             );
             let tag = EntityTag::of_metadata(&[n as u64, size as u64], true);
-            let file = FileHandle::new(Arc::clone(&octets));
+            let file = FileHandle::new(Arc::clone(&bytes));
             let variant = match size <= in_memory {
-                true => Variant::memory(None, Body::from(octets.to_vec())),
+                true => Variant::memory(None, Body::from(bytes.to_vec())),
                 false => Variant::file(None, size as u64, tag, file),
             };
             let resource = Resource::new("application/octet-stream", 784_111_777, vec![variant]);
-            (format!("/d/{n:04}"), octets, Arc::new(resource))
+            (format!("/d/{n:04}"), bytes, Arc::new(resource))
         });
         Shelf {
             files: files.collect(),
@@ -72,8 +72,8 @@ impl Store for Shelf {
     }
 
     fn read(&self, file: &FileHandle, offset: u64, room: &mut [u8]) -> Option<usize> {
-        let octets: &Vec<u8> = file.descriptor()?;
-        let rest = octets.get(offset as usize..)?;
+        let bytes: &Vec<u8> = file.descriptor()?;
+        let rest = bytes.get(offset as usize..)?;
         let length = rest.len().min(room.len());
         room[..length].copy_from_slice(&rest[..length]);
         self.read.fetch_add(length as u64, Ordering::Relaxed);
@@ -110,7 +110,7 @@ fn of_shelf(shelf: Shelf, dynamic: Vec<Dynamic>) -> Origin {
 /// Files in memory in the folder `/d/`, of which many form a package, and their bytes.
 pub(crate) fn short_files() -> (Arc<Origin>, Vec<Vec<u8>>) {
     let shelf = Shelf::new(&[3000; 200], 3000, &Arc::default());
-    let files = shelf.files.iter().map(|(_, octets, _)| octets.to_vec());
+    let files = shelf.files.iter().map(|(_, bytes, _)| bytes.to_vec());
     let files = files.collect();
     (Arc::new(of_shelf(shelf, Vec::new())), files)
 }
@@ -153,11 +153,11 @@ fn content(origin: &Origin, answer: &Answer, read: &AtomicU64) -> (Vec<u8>, Vec<
     let mut take = |segment: Segment<'_>| match segment {
         Segment::Text(text) => content.extend_from_slice(text),
         Segment::Body(selected, range) => {
-            let Octets::File(file) = origin.octets(selected) else {
+            let Located::File(file) = origin.content_of(selected) else {
                 panic!("all files are behind descriptors");
             };
-            let octets: &Vec<u8> = file.descriptor().unwrap();
-            content.extend_from_slice(&octets[range.first as usize..range.end as usize]);
+            let bytes: &Vec<u8> = file.descriptor().unwrap();
+            content.extend_from_slice(&bytes[range.first as usize..range.end as usize]);
         }
     };
     origin.write_content(answer, &mut take);
@@ -302,7 +302,7 @@ fn parts_of_a_package_are_those_of_the_whole() {
     let (parts, turns) = content(&origin, &answer, &read);
     assert_eq!(parts.len() as u64, answer.sent_length());
     assert!(turns.iter().all(|&turn| turn <= A_TURN), "{turns:?}");
-    for (range, octets) in [
+    for (range, bytes) in [
         ("300000-300099", &whole[300_000..300_100]),
         ("5-9", &whole[5..10]),
     ] {
@@ -311,7 +311,7 @@ fn parts_of_a_package_are_those_of_the_whole() {
             .windows(head.len())
             .position(|window| window == head.as_bytes())
             .unwrap();
-        assert!(parts[place + head.len()..].starts_with(octets), "{range}");
+        assert!(parts[place + head.len()..].starts_with(bytes), "{range}");
     }
 }
 

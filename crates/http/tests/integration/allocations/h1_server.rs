@@ -46,12 +46,12 @@ fn round(connection: &mut Connection, requests: &[u8], piece: usize, now: Instan
         loop {
             let mut slices = [IoSlice::new(&[]); 64];
             let filled = connection.transmit(&mut slices);
-            let octets: usize = slices[..filled].iter().map(|slice| slice.len()).sum();
-            if octets == 0 {
+            let bytes: usize = slices[..filled].iter().map(|slice| slice.len()).sum();
+            if bytes == 0 {
                 break;
             }
-            connection.transmitted(octets, now);
-            taken += octets;
+            connection.transmitted(bytes, now);
+            taken += bytes;
         }
         assert_eq!(connection.poll_action(), None);
         while connection.poll_event().is_some() {}
@@ -105,7 +105,7 @@ fn a_warm_server_connection_exchanges_without_allocating() {
                 }
                 let allocated = allocations() - before;
                 assert_eq!(taken, 10 * first);
-                assert_eq!(allocated, 0, "{coalesce:?}, pieces of {piece} octets");
+                assert_eq!(allocated, 0, "{coalesce:?}, pieces of {piece} bytes");
                 assert_eq!(connection.requests(), 12 * 9);
             }
         }

@@ -82,19 +82,19 @@ impl Client {
 }
 
 /// Passes bytes to the connection and takes all responses; returns the number of bytes taken.
-fn serve(connection: &mut Connection, octets: &[u8], piece: usize, now: Instant) -> usize {
+fn serve(connection: &mut Connection, bytes: &[u8], piece: usize, now: Instant) -> usize {
     let mut taken = 0;
-    for data in octets.chunks(piece) {
+    for data in bytes.chunks(piece) {
         connection.handle_data(data, now);
         loop {
             let mut slices = [IoSlice::new(&[]); 64];
             let filled = connection.transmit(&mut slices);
-            let octets: usize = slices[..filled].iter().map(|slice| slice.len()).sum();
-            if octets == 0 {
+            let bytes: usize = slices[..filled].iter().map(|slice| slice.len()).sum();
+            if bytes == 0 {
                 break;
             }
-            connection.transmitted(octets, now);
-            taken += octets;
+            connection.transmitted(bytes, now);
+            taken += bytes;
         }
         while connection.poll_event().is_some() {}
         assert_eq!(connection.poll_action(), None);
@@ -132,7 +132,7 @@ fn a_warm_connection_allocates_nothing_per_exchange() {
                 taken += serve(&mut connection, requests, piece, now);
             }
             let made = allocations() - before;
-            assert!(taken > 20 * 4 * 31_000, "{taken} octets");
+            assert!(taken > 20 * 4 * 31_000, "{taken} bytes");
             assert_eq!(
                 made, 0,
                 "changing {changing}, remembered {remembered}, {piece}"

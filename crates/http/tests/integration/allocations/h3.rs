@@ -17,7 +17,7 @@ const NOW: Instant = Instant::ZERO;
 struct Pair {
     client: client::Connection,
     server: server::Connection,
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     own: [u64; 2],
 }
 
@@ -47,7 +47,7 @@ impl Pair {
         Pair {
             client: client::Connection::new(config, NOW),
             server: server::Connection::new(Arc::new(origin), Arc::new(server), NOW),
-            octets: Vec::new(),
+            bytes: Vec::new(),
             own: [2, 3],
         }
     }
@@ -89,7 +89,7 @@ impl Pair {
             if end {
                 self.server.handle_fin(stream, NOW);
             }
-            let taken = offer.octets;
+            let taken = offer.bytes;
             self.client.transmitted(stream, taken, NOW);
         }
     }
@@ -106,13 +106,13 @@ impl Pair {
                 return moved;
             };
             moved = true;
-            self.octets.clear();
+            self.bytes.clear();
             for slice in &slices[..offer.slices] {
-                self.octets.extend_from_slice(slice);
+                self.bytes.extend_from_slice(slice);
             }
-            let (stream, end, taken) = (offer.stream, offer.end, offer.octets);
+            let (stream, end, taken) = (offer.stream, offer.end, offer.bytes);
             self.server.transmitted(stream, taken, NOW);
-            let mut input = &self.octets[..];
+            let mut input = &self.bytes[..];
             let mut count = |event: Event<'_>| {
                 *ends += u32::from(matches!(event, Event::End { .. }));
             };

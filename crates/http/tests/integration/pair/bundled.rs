@@ -57,9 +57,9 @@ fn changed(places: &[usize]) -> Site {
     let mut site = site();
     for &place in places {
         let file: &mut File = &mut site.files[place];
-        let mut octets = file.body.bytes().into_owned();
-        *octets.last_mut().unwrap() ^= 1;
-        file.body = octets.into();
+        let mut bytes = file.body.bytes().into_owned();
+        *bytes.last_mut().unwrap() ^= 1;
+        file.body = bytes.into();
         file.last_modified += 60;
     }
     site
@@ -81,8 +81,8 @@ fn the_page_comes_in_one_response() {
                 let whole = BundleAnswer::Whole { files };
                 assert_eq!(retrieval.bundle, Some(whole), "{policy}");
                 assert_eq!(count(retrieval, Delivery::Bundled), IMAGES + 1, "{policy}");
-                let octets: u64 = retrieval.files.iter().map(|file| file.bytes.0).sum();
-                assert_eq!(octets, total, "{policy}");
+                let bytes: u64 = retrieval.files.iter().map(|file| file.bytes.0).sum();
+                assert_eq!(bytes, total, "{policy}");
                 assert_eq!(retrieval.counters.bundled_unused, 0, "{policy}");
                 let milestones = retrieval.milestones;
                 assert!(milestones.sizes_known.is_some() && milestones.page_complete.is_some());
@@ -150,10 +150,10 @@ fn a_revisit_brings_what_has_changed_and_no_more() {
         let brought: Vec<&str> = brought.map(|file| file.target.as_str()).collect();
         assert_eq!(brought, ["/img02.gif", "/img29.gif"], "{policy}");
         assert_eq!(count(delta, Delivery::Current), IMAGES - 1, "{policy}");
-        let octets = delta.exchanges[0].response_body.0;
+        let bytes = delta.exchanges[0].response_body.0;
         assert!(
-            octets * 10 < all.exchanges[0].response_body.0,
-            "{policy}: {octets}"
+            bytes * 10 < all.exchanges[0].response_body.0,
+            "{policy}: {bytes}"
         );
         // Visits again, with the files that the delta delivered.
         let third = visit(&later, &policy, Visit::Revalidate, delta.cache.clone());
@@ -234,8 +234,8 @@ fn lists_come_whole_by_every_policy() {
         let retrieval = first.retrieval;
         assert_eq!(retrieval.failures, [], "{policy}");
         assert_eq!(retrieval.files.len(), 20, "{policy}");
-        let octets: u64 = retrieval.files.iter().map(|file| file.bytes.0).sum();
-        assert_eq!(octets, sizes, "{policy}");
+        let bytes: u64 = retrieval.files.iter().map(|file| file.bytes.0).sum();
+        assert_eq!(bytes, sizes, "{policy}");
         let asked = match retrieval.bundle {
             None => 20,
             Some(_) => 1,

@@ -83,10 +83,10 @@ fn every_policy_reads_what_has_no_length() {
         assert_eq!(retrieval.failures, [], "{policy}");
         assert_eq!(retrieval.files.len(), IMAGES + 1, "{policy}");
         let all = f64::from(PARTS) * EVERY.as_secs_f64();
-        let (usable, octets) = arrival(&retrieval, "/index.html");
-        assert!(octets == length && usable > all, "{policy}: {usable}");
-        let (usable, octets) = arrival(&retrieval, IMAGE);
-        assert_eq!(octets, u64::from(PARTS * PART), "{policy}");
+        let (usable, bytes) = arrival(&retrieval, "/index.html");
+        assert!(bytes == length && usable > all, "{policy}: {usable}");
+        let (usable, bytes) = arrival(&retrieval, IMAGE);
+        assert_eq!(bytes, u64::from(PARTS * PART), "{policy}");
         assert!(usable > all, "{policy}: {usable}");
     }
 }
@@ -104,9 +104,9 @@ fn a_package_brings_it_behind_what_need_not_wait_for_it() {
         let bundled = |by| by == Delivery::Bundled;
         assert!(retrieval.files.iter().all(|file| bundled(file.by)));
         for file in &retrieval.files {
-            let (usable, octets) = arrival(&retrieval, &file.target);
+            let (usable, bytes) = arrival(&retrieval, &file.target);
             if file.target == IMAGE {
-                assert_eq!(octets, u64::from(PARTS * PART), "{policy}");
+                assert_eq!(bytes, u64::from(PARTS * PART), "{policy}");
                 let all = f64::from(PARTS) * EVERY.as_secs_f64();
                 assert!((all..all + 1.0).contains(&usable), "{policy}: {usable}");
             } else {

@@ -86,7 +86,7 @@ fn assert_sound(outcome: &Outcome, policy: &str) {
 }
 
 #[test]
-fn every_policy_fetches_every_octet_on_the_first_visit() {
+fn every_policy_fetches_every_byte_on_the_first_visit() {
     let site = site();
     let total: u64 = site.files.iter().map(|file| file.body.len().0).sum();
     let html = site.files[0].body.bytes().into_owned();
@@ -293,7 +293,7 @@ fn compressed_html_is_read_as_it_arrives() {
 }
 
 #[test]
-fn requests_have_the_papers_size_of_190_octets() {
+fn requests_have_the_papers_size_of_190_bytes() {
     let origin = origin(site());
     let mean = |visit, cache| {
         let outcome = retrieve(&origin, Setting::new("h1.1-pipeline", visit), cache);

@@ -32,11 +32,11 @@ fn assert_sound(outcome: &Outcome) {
     ];
     assert!(order.iter().all(Option::is_some) && order.is_sorted());
     assert!(milestones.critical_complete >= milestones.base_complete);
-    let octets = retrieval.octets;
+    let bytes = retrieval.bytes;
     let order = [
-        octets.base_first_byte,
-        octets.base_complete,
-        octets.page_complete,
+        bytes.base_first_byte,
+        bytes.base_complete,
+        bytes.page_complete,
     ];
     assert!(order.iter().all(Option::is_some) && order.is_sorted());
     for exchange in &retrieval.exchanges {

@@ -179,7 +179,7 @@ pub fn retrieve(origin: &Arc<Origin>, setting: Setting, cache: ValidatorCache) -
         half_closed: 0,
     };
     world.run();
-    let text = |octets: Vec<u8>| String::from_utf8_lossy(&octets).into_owned();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Outcome {
         writes: world.writes,
         requests: world.requests.into_values().map(text).collect(),
@@ -281,16 +281,16 @@ impl World {
         for conn in open {
             let id = ConnectionId(conn);
             loop {
-                let octets = self.driver.transmit(id).to_vec();
-                if octets.is_empty() {
+                let bytes = self.driver.transmit(id).to_vec();
+                if bytes.is_empty() {
                     break;
                 }
                 assert!(self.sides[&conn].established);
-                self.driver.transmitted(id, octets.len(), self.now);
-                self.writes.push(octets.len());
-                self.requests.entry(conn).or_default().extend(&octets);
+                self.driver.transmitted(id, bytes.len(), self.now);
+                self.writes.push(bytes.len());
+                self.requests.entry(conn).or_default().extend(&bytes);
                 let at = self.now + self.setting.network.delay;
-                self.later(at, conn, Happening::ToServer(octets));
+                self.later(at, conn, Happening::ToServer(bytes));
             }
         }
     }
@@ -309,8 +309,8 @@ impl World {
                 side.established = true;
                 self.driver.handle_connected(id, now);
             }
-            Happening::ToClient(octets) if client_open => {
-                self.driver.handle_data(id, &octets, now);
+            Happening::ToClient(bytes) if client_open => {
+                self.driver.handle_data(id, &bytes, now);
             }
             Happening::ClientSeesEnd if client_open => self.driver.handle_eof(id, now),
             Happening::ClientSeesReset if client_open => {
@@ -325,8 +325,8 @@ impl World {
                 }
                 self.later(at, conn, Happening::ClientSeesReset);
             }
-            Happening::ToServer(octets) => {
-                either!(&mut side.server, server => server.handle_data(&octets, now));
+            Happening::ToServer(bytes) => {
+                either!(&mut side.server, server => server.handle_data(&bytes, now));
                 self.serve(conn);
             }
             Happening::ServerSeesEnd if side.server_open => {
@@ -350,15 +350,15 @@ impl World {
         loop {
             let mut slices = [IoSlice::new(&[]); 64];
             let filled = either!(&side.server, server => server.transmit(&mut slices));
-            let octets: Vec<u8> = slices[..filled]
+            let bytes: Vec<u8> = slices[..filled]
                 .iter()
                 .flat_map(|slice| slice.iter().copied())
                 .collect();
-            if octets.is_empty() {
+            if bytes.is_empty() {
                 break;
             }
-            either!(&mut side.server, server => server.transmitted(octets.len(), now));
-            for segment in octets.chunks(network.segment) {
+            either!(&mut side.server, server => server.transmitted(bytes.len(), now));
+            for segment in bytes.chunks(network.segment) {
                 side.arrives = side.arrives.max(now + network.delay) + network.distance;
                 deliveries.push((side.arrives, Happening::ToClient(segment.to_vec())));
             }
@@ -399,7 +399,7 @@ pub fn site() -> Site {
         let mut body = b"GIF89a".to_vec();
         body.extend_from_slice(&(n as u16 + 1).to_le_bytes());
         body.extend_from_slice(&20u16.to_le_bytes());
-        body.extend((0..size - body.len()).map(|octet| (octet * 7 + n) as u8));
+        body.extend((0..size - body.len()).map(|byte| (byte * 7 + n) as u8));
         file(&format!("/img{n:02}.gif"), "image/gif", body)
     };
     let mut html = String::from("<html><head><title>page</title></head><body>\n");

@@ -44,10 +44,10 @@ pub enum TarError {
         offset: u64,
     },
     /// The input ends before the end of the archive.
-    #[error("the archive is truncated after {octets} bytes")]
+    #[error("the archive is truncated after {bytes} bytes")]
     Truncated {
         /// How many bytes arrived.
-        octets: u64,
+        bytes: u64,
     },
 }
 
@@ -242,7 +242,7 @@ impl Reader {
             }
             State::Failed(error) => Err(error),
             _ => {
-                let error = TarError::Truncated { octets: self.taken };
+                let error = TarError::Truncated { bytes: self.taken };
                 self.state = State::Failed(error);
                 Err(error)
             }

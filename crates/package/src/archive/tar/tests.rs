@@ -51,7 +51,7 @@ fn read(pieces: &[&[u8]]) -> Outcome {
 }
 
 fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
-    let bodies: Vec<Body> = files.iter().map(|(_, octets)| (*octets).into()).collect();
+    let bodies: Vec<Body> = files.iter().map(|(_, bytes)| (*bytes).into()).collect();
     let members = files.iter().zip(&bodies);
     let mut archive = Vec::new();
     write(
@@ -113,7 +113,7 @@ fn what_is_written_reads_back_however_it_is_cut() {
 }
 
 #[test]
-fn a_file_is_whole_with_its_last_octet() {
+fn a_file_is_whole_with_its_last_byte() {
     let whole = archive(&[("a", b"four"), ("b", b"")]);
     let mut reader = Reader::new();
     let mut input = &whole[..512];
@@ -139,8 +139,8 @@ fn an_archive_that_is_cut_short_keeps_what_was_whole() {
     let end = whole.len() - 512;
     for length in 0..end {
         let (files, result) = read(&[&whole[..length]]);
-        let octets = length as u64;
-        assert_eq!(result, Err(TarError::Truncated { octets }), "{length}");
+        let bytes = length as u64;
+        assert_eq!(result, Err(TarError::Truncated { bytes }), "{length}");
         assert_eq!(
             files.len(),
             usize::from(length >= 512) + usize::from(length >= 2048)

@@ -39,8 +39,8 @@ fn what_is_said_in_its_place_is_told() {
     let received = bench.client.received();
     assert_eq!(received.frames(FrameType::ALTSVC), 4);
     let texts = 19 + VALUE.len() + 5 + 1 + 10;
-    let octets = (4 * (HEADER_LENGTH + 2) + texts) as u64;
-    assert_eq!(received.octets(FrameType::ALTSVC).0, octets);
+    let bytes = (4 * (HEADER_LENGTH + 2) + texts) as u64;
+    assert_eq!(received.bytes(FrameType::ALTSVC).0, bytes);
     assert_eq!(received.frames(FrameType(0xff)), 0);
 }
 

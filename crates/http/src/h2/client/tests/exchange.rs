@@ -147,7 +147,7 @@ fn fields_of_an_interim_answer_can_be_read() {
 }
 
 #[test]
-fn octets_are_counted_as_they_are_on_the_wire() {
+fn bytes_are_counted_as_they_are_on_the_wire() {
     let mut bench = Bench::new(Config::default());
     let mut request = bench.client.request(line("GET", "/a")).unwrap();
     request.field("Accept", "*/*").field_display("x-number", 7);
@@ -170,7 +170,7 @@ fn octets_are_counted_as_they_are_on_the_wire() {
         flags: frame::flags::PADDED,
         stream: StreamId::new(1),
     };
-    bench.wire.extend_from_slice(&header.octets());
+    bench.wire.extend_from_slice(&header.bytes());
     bench.wire.extend_from_slice(b"\x04defgh\0\0\0\0");
     let body = bench.wire.len() - start - head;
     bench.headers(1, &[("t", "u")], true);
@@ -197,7 +197,7 @@ fn octets_are_counted_as_they_are_on_the_wire() {
     let received = bench.client.received();
     assert_eq!(received.frames(FrameType::HEADERS), 3);
     assert_eq!(received.frames(FrameType::DATA), 2);
-    assert_eq!(received.octets(FrameType::DATA), Bytes(body as u64));
+    assert_eq!(received.bytes(FrameType::DATA), Bytes(body as u64));
     assert_eq!(received.frames(FrameType::SETTINGS), 2);
     let sent = bench.client.sent();
     assert_eq!(
@@ -210,7 +210,7 @@ fn octets_are_counted_as_they_are_on_the_wire() {
 }
 
 #[test]
-fn a_request_repeated_costs_a_handful_of_octets() {
+fn a_request_repeated_costs_a_handful_of_bytes() {
     for index_targets in [false, true] {
         let mut bench = Bench::new(Config {
             index_targets,

@@ -20,7 +20,7 @@ fn raw(bench: &mut Bench, kind: FrameType, flags: u8, stream: u32, payload: &[u8
         flags,
         stream: StreamId::new(stream),
     };
-    bench.wire.extend_from_slice(&header.octets());
+    bench.wire.extend_from_slice(&header.bytes());
     bench.wire.extend_from_slice(payload);
 }
 

@@ -139,16 +139,16 @@ impl Bench {
 
     /// Lets the server read what the client may transmit, and returns the frames as text.
     fn written(&mut self) -> Vec<String> {
-        let octets = self.client.transmit().to_vec();
-        self.client.transmitted(octets.len(), self.now);
-        let mut input = &octets[..];
+        let bytes = self.client.transmit().to_vec();
+        self.client.transmitted(bytes.len(), self.now);
+        let mut input = &bytes[..];
         let mut log = Vec::new();
         while let Some(frame) = self.reader.read(&mut input) {
             log.push(match frame.unwrap() {
                 Frame::Headers(block) => {
                     let mut fields = FieldBlock::default();
                     self.decoder.decode(block.block, &mut fields).unwrap();
-                    let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+                    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
                     let list = fields
                         .iter()
                         .map(|(n, v)| format!("{}={}", text(n), text(v)));
