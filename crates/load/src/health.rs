@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use fathometer_analysis::load::{Generator, LoopKind, Window};
+use fathometer_analysis::load::{Generator, LoopKind, UserTime, Window};
 use fathometer_model::{Failure, Validity};
 
 /// The default limit of the send lag's 99th percentile. The limit is [`LAG_SHARE`] of the median latency if
@@ -54,6 +54,8 @@ pub(super) struct Circumstances<'a> {
     pub(super) recorder_wait: Duration,
     /// Whether the sizes in the workload are those of the server's files.
     pub(super) sizes_are_known: bool,
+    /// What the users of a closed loop did.
+    pub(super) user_time: Option<UserTime>,
 }
 
 /// Looks for every reason to invalidate a result.
@@ -73,6 +75,18 @@ pub(super) fn examine(
         && circumstances.sizes_are_known
     {
         validity.invalidate(mismatch);
+    }
+    if let Some(time) = circumstances.user_time
+        && !time.is_kept()
+    {
+        validity.invalidate(format!(
+            "Little's law does not hold: {:.2} users were busy and {:.2} paused on average, but the test had {:.0} \
+             (tolerance {:.1} %): exchanges or times are missing from these figures. Please report this",
+            time.busy,
+            time.paused,
+            time.users,
+            100.0 * time.tolerance
+        ));
     }
     let seconds = measured.duration.as_secs_f64();
     let latency = &measured.latency;
@@ -184,6 +198,13 @@ mod tests {
     use fathometer_analysis::load::WorkerHealth;
 
     fn examined(change: impl FnOnce(&mut Window, &mut Generator)) -> Vec<String> {
+        examined_with(None, change)
+    }
+
+    fn examined_with(
+        user_time: Option<UserTime>,
+        change: impl FnOnce(&mut Window, &mut Generator),
+    ) -> Vec<String> {
         let mut window = Window {
             duration: Duration::from_secs(10),
             ..Window::default()
@@ -202,6 +223,7 @@ mod tests {
         change(&mut window, &mut generator);
         let circumstances = Circumstances {
             sizes_are_known: true,
+            user_time,
             kind: &LoopKind::Closed { users: 1 },
             lag: LAG,
             clock_source: "tsc",
@@ -278,6 +300,26 @@ mod tests {
         })));
         assert!(!of(examined(|_, generator| generator.ports_exhausted = 7)));
         assert!(!of(Vec::new()));
+    }
+
+    #[test]
+    fn users_whose_time_is_missing_invalidate_the_result() {
+        let time = |busy| UserTime {
+            users: 8.0,
+            busy,
+            paused: 0.0,
+            slots: 1,
+            tolerance: 0.02,
+        };
+        assert_eq!(
+            examined_with(Some(time(7.9)), |_, _| ()),
+            Vec::<String>::new()
+        );
+        let reasons = examined_with(Some(time(7.5)), |_, _| ());
+        assert!(
+            reasons.len() == 1 && reasons[0].contains("7.50 users were busy"),
+            "{reasons:?}"
+        );
     }
 
     #[test]

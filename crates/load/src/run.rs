@@ -5,7 +5,9 @@ use std::sync::mpsc::{self, Receiver, RecvError, RecvTimeoutError, SyncSender};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
-use fathometer_analysis::load::{Generator, LoadResult, LoopKind, Setup, TargetCount, Window};
+use fathometer_analysis::load::{
+    Generator, LoadResult, LoopKind, Setup, TargetCount, UserTime, Window,
+};
 use fathometer_model::{ExchangeRow, Instant};
 use fathometer_sys::machine::{Contention, CpuTimes, processors_online, raise_open_files};
 use fathometer_sys::usage::peak_memory;
@@ -459,7 +461,9 @@ impl Test<'_> {
         drain.duration = finished.since(edges.end);
         let machine = Machine::read();
         let setup = self.setup(edges, &machine);
+        let user_time = self.user_time(&window, &warm_up);
         let circumstances = Circumstances {
+            user_time,
             kind: &setup.kind,
             lag: self.options.send_lag,
             clock_source: &machine.clock_source,
@@ -480,9 +484,28 @@ impl Test<'_> {
             targets: self.targets(&targets),
             sequence,
             skipped: std::collections::BTreeMap::new(),
+            user_time,
             generator,
             server: None,
         }
+    }
+
+    /// What users did, where their number is constant.
+    fn user_time(&self, window: &Window, warm_up: &Window) -> Option<UserTime> {
+        let Users::Closed { users, steps, .. } = &self.options.users else {
+            return None;
+        };
+        let policy = &self.options.policy;
+        let slots = match self.crew.shared.fills {
+            true => u32::from(policy.connections.max(1)) * u32::from(self.crew.shared.depth()),
+            false => 1,
+        };
+        // Pauses count until the planned end of the window.
+        let pauses_are_known = window.paused.is_zero()
+            || matches!(self.options.limit, Limit::Time(length) if window.duration == length);
+        (steps.is_empty() && pauses_are_known)
+            .then(|| UserTime::of(window, warm_up, *users, slots))
+            .flatten()
     }
 
     fn targets(&self, counts: &[(u64, u64)]) -> Vec<TargetCount> {

@@ -94,6 +94,7 @@ pub(super) struct WindowTally {
     handshakes: Handshakes,
     frames: FrameTally,
     datagrams: Datagrams,
+    paused: Duration,
 }
 
 fn by_failure(counts: &[u64; Failure::ALL.len()]) -> BTreeMap<Failure, u64> {
@@ -194,6 +195,7 @@ impl WindowTally {
         to.handshakes.merge(&self.handshakes);
         to.frames.merge(&self.frames.frames());
         to.datagrams.merge(&self.datagrams);
+        to.paused += self.paused;
     }
 
     /// The counts in the form that results have.
@@ -401,6 +403,11 @@ impl Tally {
                 Nanos::ZERO,
             ],
         });
+    }
+
+    /// A user of a closed loop pauses, until `to` unless the window ends before.
+    pub(super) fn paused(&mut self, from: Instant, to: Instant) {
+        self.windows[MEASURED].paused += self.edges.measured_part(from, to);
     }
 
     /// An exchange was planned. `announced`: its interval has already counted it.

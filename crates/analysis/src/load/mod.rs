@@ -29,6 +29,7 @@ mod distribution;
 pub mod findings;
 pub mod hdr;
 mod lines;
+mod little;
 mod numbers;
 mod phases;
 pub mod prometheus;
@@ -46,6 +47,7 @@ pub mod summary;
 pub mod webstone;
 
 pub use distribution::Distribution;
+pub use little::UserTime;
 pub use numbers::Numbers;
 pub use protocols::{Datagrams, FrameCount, Frames, Handshakes};
 pub use result::{

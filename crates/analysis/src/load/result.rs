@@ -6,7 +6,7 @@ use std::time::Duration;
 use fathometer_model::{Bytes, Failure, Seed, Validity};
 
 use super::server::ServerProbes;
-use super::{Datagrams, Distribution, Frames, Handshakes, Numbers};
+use super::{Datagrams, Distribution, Frames, Handshakes, Numbers, UserTime};
 
 /// The result of a load test.
 #[derive(Debug, Clone)]
@@ -27,6 +27,8 @@ pub struct LoadResult {
     pub skipped: BTreeMap<String, u64>,
     /// How much of the workload's sequence of pages was requested, when it has one.
     pub sequence: Option<SequenceUse>,
+    /// What the users of a closed loop did, which must agree with their number.
+    pub user_time: Option<UserTime>,
     /// The state of the generator itself.
     pub generator: Generator,
     /// What probes measured on the server's machine, when they were requested.
@@ -114,6 +116,8 @@ pub struct Window {
     pub frames: Frames,
     /// QUIC datagrams within it.
     pub datagrams: Datagrams,
+    /// Time in it for which users of a closed loop paused: two that pause for all of it make twice its length.
+    pub paused: Duration,
 }
 
 /// Connections within a window, whenever they were established. The number established in it is

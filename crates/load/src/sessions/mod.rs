@@ -100,6 +100,7 @@ impl<'a> Sessions<'a> {
                 let timer = Timer::User(self.users.len() as u32);
                 user.stage = Stage::Pause;
                 user.deadline.set(at, timer, &mut context.timers);
+                context.tally.paused(start, at);
             }
             self.users.push(user);
         }
@@ -492,6 +493,7 @@ impl Sessions<'_> {
                 connections.shrink(connection);
             }
         }
+        connections.context.tally.paused(now, now + pause);
         self.sleep_until(&mut connections.context, place, now + pause);
     }
 

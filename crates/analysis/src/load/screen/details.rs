@@ -254,7 +254,19 @@ fn load_factor(result: &LoadResult) -> String {
     if let LoopKind::Closed { users } = result.setup.kind {
         value.push_str(&format!(", {}", counted(u64::from(users), "user")));
     }
-    line("load factor", &format!("{value} (Little's Load Factor)"))
+    let mut text = line("load factor", &format!("{value} (Little's Load Factor)"));
+    if let Some(time) = result.user_time {
+        let value = format!(
+            "{} busy and {} pausing, of {} with up to {} (Little's law, within {:.1} %)",
+            three_digits(time.busy),
+            three_digits(time.paused),
+            counted(time.users as u64, "user"),
+            counted(u64::from(time.slots), "page"),
+            100.0 * time.tolerance
+        );
+        text.push_str(&line("users", &value));
+    }
+    text
 }
 
 fn generator(result: &LoadResult) -> String {

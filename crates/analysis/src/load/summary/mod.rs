@@ -36,6 +36,9 @@ pub struct Summary {
     pub warm_up: Option<WindowSummary>,
     /// What was still under way when it ended.
     pub drain: Option<WindowSummary>,
+    /// What the users of a closed loop did, which must agree with their number by Little's law. `null` for an open loop,
+    /// for a number of users that changes, and where exchanges failed.
+    pub user_time: Option<UserTimeSummary>,
     /// The generator itself.
     pub generator: GeneratorSummary,
     /// What probes saw of the server's machine, when they were asked to look.
@@ -54,6 +57,22 @@ pub struct Summary {
     pub sequence: Option<SequenceSummary>,
     /// What was promised, and whether it was kept.
     pub promises: Vec<Verdict>,
+}
+
+/// What the users of a closed loop did in the measured window, as mean numbers of users.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UserTimeSummary {
+    /// The users that the test had.
+    pub users: f64,
+    /// Pages that were under way: by Little's law their rate times their mean time.
+    pub busy: f64,
+    /// Users that paused.
+    pub paused: f64,
+    /// The most pages that a user has under way at the same time.
+    pub slots: u32,
+    /// The largest difference between users and their sum that is valid, as a share of the users.
+    pub tolerance_share: f64,
 }
 
 /// How much of a workload's sequence of pages was requested, from the start of the warm-up on.

@@ -14,8 +14,8 @@ use super::super::{
 use super::{
     ByteCountsSummary, ConnectionsSummary, CountsSummary, FORMAT, GeneratorSummary,
     IntervalSummary, LoopSummary, NumbersSummary, Phase, PhasesSummary, RatesSummary,
-    SequenceSummary, SetupSummary, Summary, TargetSummary, ThreadSummary, ValiditySummary,
-    WindowSummary,
+    SequenceSummary, SetupSummary, Summary, TargetSummary, ThreadSummary, UserTimeSummary,
+    ValiditySummary, WindowSummary,
 };
 
 impl Summary {
@@ -32,6 +32,13 @@ impl Summary {
             measured: window(&result.measured),
             warm_up: result.warm_up.as_ref().map(window),
             drain: result.drain.as_ref().map(window),
+            user_time: result.user_time.map(|time| UserTimeSummary {
+                users: time.users,
+                busy: time.busy,
+                paused: time.paused,
+                slots: time.slots,
+                tolerance_share: time.tolerance,
+            }),
             generator: generator(result),
             server: result.server.clone(),
             suspected: signals::suspicions(result)

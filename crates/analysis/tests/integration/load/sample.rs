@@ -120,6 +120,7 @@ pub fn stalled() -> LoadResult {
         handshakes: Handshakes::default(),
         frames: Frames::default(),
         datagrams: fathometer_analysis::load::Datagrams::default(),
+        paused: Duration::ZERO,
     };
     let interval = |second: u64| Interval {
         start: Duration::from_secs(second),
@@ -172,6 +173,7 @@ pub fn stalled() -> LoadResult {
         targets: Vec::new(),
         skipped: BTreeMap::new(),
         sequence: None,
+        user_time: None,
         generator: Generator {
             cpu_user: Duration::from_millis(60),
             cpu_system: Duration::from_millis(100),

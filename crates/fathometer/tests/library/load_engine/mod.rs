@@ -53,6 +53,9 @@ fn adds_up(result: &LoadResult) {
     let latency = &result.measured.latency;
     assert_eq!(latency.corrected.count(), counts.planned);
     assert_eq!(latency.failed.count(), counts.failed() + counts.unfinished);
+    if let Some(time) = result.user_time {
+        assert!(time.is_kept(), "{time:?}");
+    }
 }
 
 /// Keeps rows for a test to inspect.

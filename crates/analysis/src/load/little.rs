@@ -1,0 +1,172 @@
+//! Little's law as a test of a closed loop's own figures.
+//!
+//! The mean number of users in a closed loop is the rate of their pages times the mean time of a page, plus the mean
+//! number that pause (J. D. C. Little, "A Proof for the Queuing Formula L = λW", Operations Research 9, 1961). The
+//! number of users is known, the rest is measured. If they differ, exchanges or times were lost, or users did not run.
+//!
+//! Over a window that is as long as `T`, users and times differ for two reasons alone:
+//!
+//! - A page counts in the window in which it began, with its whole time. For each user, the part of one page that was
+//!   under way at each edge counts in the wrong window: at most the time of the longest page, `2 longest / T` in all.
+//! - A user is neither busy nor pausing while the generator is about to start its next page. That is the generator's
+//!   own time, which must be short: [`OWN_TIME`] of the users' time.
+
+use super::Window;
+
+/// The largest share of the users' time that the generator itself may take between their pages.
+const OWN_TIME: f64 = 0.01;
+
+/// What the users of a closed loop did in the measured window, as mean numbers of users.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct UserTime {
+    /// The users that the test had.
+    pub users: f64,
+    /// Pages that were under way. A user has one at a time, or up to `slots` if it fills pipelines or streams.
+    pub busy: f64,
+    /// Users that paused.
+    pub paused: f64,
+    /// The most pages that a user has under way at the same time.
+    pub slots: u32,
+    /// The largest difference that the edges of the window and the generator's own time explain, as a share of the
+    /// users.
+    pub tolerance: f64,
+}
+
+impl UserTime {
+    /// Of the measured window of a test with this constant number of users, which have up to `slots` pages under way at
+    /// the same time, after the window of its warm-up. `None` where the law says nothing: exchanges failed or were left
+    /// unfinished (the times of users that wait to connect again are not measured), or the window is empty.
+    pub fn of(window: &Window, warm_up: &Window, users: u32, slots: u32) -> Option<UserTime> {
+        let counts = &window.counts;
+        let is_whole = counts.failed() == 0
+            && counts.unfinished == 0
+            && counts.pages_failed == 0
+            && counts.connect_failures.is_empty();
+        let seconds = window.duration.as_secs_f64();
+        if !is_whole || seconds <= 0.0 || users == 0 {
+            return None;
+        }
+        let pages = &window.latency.page;
+        let longest = pages.max().max(warm_up.latency.page.max());
+        let longest = longest.unwrap_or_default().as_secs_f64();
+        Some(UserTime {
+            users: f64::from(users),
+            busy: pages.sum().as_secs_f64() / seconds,
+            paused: window.paused.as_secs_f64() / seconds,
+            slots,
+            tolerance: OWN_TIME + 2.0 * longest / seconds,
+        })
+    }
+
+    /// Whether the figures agree with the number of users.
+    pub fn is_kept(&self) -> bool {
+        // A user that fills its slots has at least one page under way, and at most that many.
+        let most = self.busy + self.paused;
+        let least = self.busy / f64::from(self.slots.max(1)) + self.paused;
+        most >= self.users * (1.0 - self.tolerance) && least <= self.users * (1.0 + self.tolerance)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fathometer_model::Failure;
+
+    use super::*;
+
+    /// Ten seconds in which four users requested pages of 50 ms and paused for as long.
+    fn window(pages: u32) -> Window {
+        let mut window = Window {
+            duration: Duration::from_secs(10),
+            paused: Duration::from_secs(20),
+            ..Window::default()
+        };
+        for _ in 0..pages {
+            window.latency.page.record(Duration::from_millis(50));
+        }
+        window
+    }
+
+    #[test]
+    fn users_are_busy_or_pause() {
+        let time = UserTime::of(&window(400), &Window::default(), 4, 1).unwrap();
+        assert!((time.busy - 2.0).abs() < 1e-9 && time.paused == 2.0);
+        assert!((time.tolerance - 0.02).abs() < 1e-9);
+        assert!(time.is_kept());
+    }
+
+    #[test]
+    fn lost_pages_and_users_that_did_not_run_break_the_law() {
+        assert!(
+            !UserTime::of(&window(380), &Window::default(), 4, 1)
+                .unwrap()
+                .is_kept()
+        );
+        assert!(
+            !UserTime::of(&window(420), &Window::default(), 4, 1)
+                .unwrap()
+                .is_kept()
+        );
+        assert!(
+            !UserTime::of(&window(400), &Window::default(), 5, 1)
+                .unwrap()
+                .is_kept()
+        );
+        // Pages at the edges of the window: one for each user.
+        assert!(
+            UserTime::of(&window(396), &Window::default(), 4, 1)
+                .unwrap()
+                .is_kept()
+        );
+    }
+
+    #[test]
+    fn a_window_longer_than_was_measured_breaks_the_law() {
+        let mut long = window(400);
+        long.duration = Duration::from_secs(11);
+        assert!(
+            !UserTime::of(&long, &Window::default(), 4, 1)
+                .unwrap()
+                .is_kept()
+        );
+    }
+
+    #[test]
+    fn users_that_fill_their_slots_have_one_to_all_of_them_busy() {
+        let mut window = window(1600);
+        window.paused = Duration::ZERO;
+        // Eight pages are under way on average.
+        assert!(
+            UserTime::of(&window, &Window::default(), 2, 4)
+                .unwrap()
+                .is_kept()
+        );
+        assert!(
+            UserTime::of(&window, &Window::default(), 4, 4)
+                .unwrap()
+                .is_kept()
+        );
+        assert!(
+            !UserTime::of(&window, &Window::default(), 1, 4)
+                .unwrap()
+                .is_kept()
+        );
+        assert!(
+            !UserTime::of(&window, &Window::default(), 9, 4)
+                .unwrap()
+                .is_kept()
+        );
+    }
+
+    #[test]
+    fn where_something_failed_the_law_says_nothing() {
+        let mut window = window(100);
+        window.counts.failures.insert(Failure::Refused, 1);
+        assert_eq!(UserTime::of(&window, &Window::default(), 4, 1), None);
+        assert_eq!(
+            UserTime::of(&Window::default(), &Window::default(), 4, 1),
+            None
+        );
+    }
+}
