@@ -46,7 +46,7 @@ impl<'a> Digest<'a> {
     /// When the run cannot be read.
     pub fn of(run_folder: &Path, study: &'a StudyData) -> Result<Digest<'a>, Error> {
         let run = Run::load(run_folder)?;
-        let intervals = Intervals::default();
+        let intervals = run.info.intervals();
         let tables = study.table_results(&run, intervals);
         Ok(Digest {
             validity: ValiditySummary::of(&run),
@@ -88,7 +88,11 @@ impl<'a> Digest<'a> {
     }
 
     fn level_text(&self) -> String {
-        format!("{} %", (self.intervals.level * 100.0).round())
+        let percent = 100.0 * self.intervals.level;
+        match (percent - percent.round()).abs() < 0.05 {
+            true => format!("{percent:.0} %"),
+            false => format!("{percent:.1} %"),
+        }
     }
 
     /// A sentence that warns when verdicts use so few replicates that only large effects can be decided; `None`

@@ -1,6 +1,7 @@
 //! What tables, curves and claims are estimated from: a run, and the data of its study that they share.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::published::Published;
 use crate::run::{Cell, Run};
@@ -20,16 +21,44 @@ pub(crate) struct Inputs<'a> {
     pub(crate) published: &'a Published,
     /// The method of the intervals.
     pub(crate) intervals: Intervals,
+    /// Where the places in [`Run::cells`] of the cells that are looked up are noted.
+    pub(crate) used: &'a RefCell<BTreeSet<usize>>,
 }
 
 impl<'a> Inputs<'a> {
     /// The one cell that a selection matches, as [`Selection::resolve`] defines it.
     pub(crate) fn cell(&self, selection: &Selection) -> Result<&'a Cell, Unresolved> {
-        selection.resolve(self.run, self.factors)
+        let cell = selection.resolve(self.run, self.factors);
+        if let Ok(cell) = cell {
+            self.note(cell);
+        }
+        cell
     }
 
     /// Every cell that a selection matches.
     pub(crate) fn cells(&self, selection: &Selection) -> impl Iterator<Item = &'a Cell> {
-        selection.matching(self.run, self.factors)
+        let inputs = *self;
+        selection
+            .matching(self.run, self.factors)
+            .inspect(move |cell| inputs.note(cell))
+    }
+
+    fn note(&self, cell: &Cell) {
+        let place = self
+            .run
+            .cells
+            .iter()
+            .position(|other| std::ptr::eq(other, cell));
+        self.used.borrow_mut().extend(place);
+    }
+
+    /// Forgets which cells were looked up.
+    pub(crate) fn forget(&self) {
+        self.used.borrow_mut().clear();
+    }
+
+    /// The cells that were looked up since [`Inputs::forget`].
+    pub(crate) fn looked_up(&self) -> BTreeSet<usize> {
+        self.used.borrow().clone()
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::claims::{ClaimResult, EraVerdict, Part, Verdict};
 use crate::run::Run;
-use crate::statistics::{Interval, Intervals, adjusted};
+use crate::statistics::{Interval, adjusted};
 use crate::study::StudyData;
 
 /// The expected share of wrong verdicts among those that stand.
@@ -38,7 +38,7 @@ impl<'a> JudgedRun<'a> {
             name: name.to_owned(),
             study: run.info.study.clone(),
             command: command(&run.info.command),
-            claims: data.claim_results(run, Intervals::default()),
+            claims: data.claim_results(run, run.info.intervals()),
             data,
         }
     }

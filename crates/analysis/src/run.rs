@@ -17,6 +17,7 @@ use fathometer_model::{CellKey, ReplicateRecord, Seed};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::statistics::{Intervals, LEVEL, Looks};
 
 /// The content of `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,6 +71,54 @@ pub struct RunInfo {
     /// Cells of the study that are not measured.
     #[serde(default)]
     pub left_out: Vec<LeftOut>,
+    /// How the number of replicates depends on the verdicts; absent when it is fixed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopping: Option<Stopping>,
+}
+
+/// The design of a run that adds replicates where something is still undecided.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stopping {
+    /// How far the intervals of figures in tables may reach to each side, as a share of the figure; absent when only
+    /// verdicts count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision_share: Option<f64>,
+    /// After how many replicates of a cell the verdicts are looked at, in ascending order; there is at least one.
+    pub looks: Vec<u32>,
+    /// The look that the run has reached, from 0.
+    pub look: usize,
+    /// The replicates of each cell up to that look, by the cell's folder.
+    pub replicates: BTreeMap<String, u32>,
+    /// Why the run ended; absent while it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+}
+
+impl Stopping {
+    /// How many replicates there are and why, and how the intervals take it into account.
+    pub fn sentence(&self) -> String {
+        let why = match &self.ended {
+            Some(reason) => format!("the run ended because {reason}"),
+            None => "the run was interrupted".to_owned(),
+        };
+        format!(
+            "Replicates were added where something was undecided; {why}. This is look {} of at most {}: its intervals have \
+             level {:.1} %, so that all looks together err as often as one interval of level {:.0} %.",
+            self.look + 1,
+            self.looks.len(),
+            100.0 * self.level(),
+            100.0 * LEVEL
+        )
+    }
+
+    /// The level of the intervals at the look that the run has reached: all looks together have [`LEVEL`].
+    pub fn level(&self) -> f64 {
+        let last = self.looks.len().saturating_sub(1);
+        match self.looks.is_empty() {
+            true => LEVEL,
+            false => Looks::at(self.looks.clone()).level(self.look.min(last), LEVEL),
+        }
+    }
 }
 
 /// A build of the program.
@@ -117,6 +166,13 @@ pub struct LeftOut {
 }
 
 impl RunInfo {
+    /// The intervals that the run's design allows: at the stated level, whenever it ended.
+    pub fn intervals(&self) -> Intervals {
+        Intervals {
+            level: self.stopping.as_ref().map_or(LEVEL, Stopping::level),
+        }
+    }
+
     /// The format that this version writes, and the newest that it reads.
     pub const FORMAT: u32 = 1;
 }

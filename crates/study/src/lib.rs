@@ -1,6 +1,6 @@
 //! Studies: their files ([`files`]), the design ([`spec`]), the interface of a kind of study ([`experiment`])
-//! and the kinds ([`kinds`]: [`page`], [`load`]), the order of execution ([`schedule`]), the whole run ([`run`]),
-//! and resuming it after an interruption ([`past`]).
+//! and the kinds ([`kinds`]: [`page`], [`load`]), the order of execution ([`schedule`]), the whole run ([`run`]), when it ends
+//! ([`stopping`]), and resuming it after an interruption ([`past`]).
 
 pub mod bottleneck;
 mod common;
@@ -21,3 +21,4 @@ pub mod schedule;
 pub mod schemas;
 pub mod spec;
 pub mod starter;
+pub mod stopping;

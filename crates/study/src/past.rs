@@ -8,6 +8,7 @@ use fathometer_model::ReplicateRecord;
 
 use super::schedule::{Job, MOST_ATTEMPTS};
 use super::spec::{Cell, folder_of};
+use super::stopping;
 
 /// The attempts at one replicate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -172,6 +173,10 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
             },
         );
     }
+    differences.extend(stopping::difference(
+        then.stopping.as_ref(),
+        now.stopping.as_ref(),
+    ));
     // An invocation may leave out inputs of an earlier one; inputs that both have must be the same.
     for (name, found) in &now.data {
         if then.data.get(name).is_some_and(|then| then != found) {

@@ -17,19 +17,21 @@ use fathometer_sys::{Clock, Machine};
 use super::experiment::{
     Finished, Preparation, PrepareError, ReplicateError, Replicates, Setup, Shared,
 };
-use super::files::StudyFiles;
+use super::files::{FilesError, StudyFiles};
 use super::kinds;
 use super::materials::{Materials, MaterialsError, kept, wanted_cells};
 use super::past::{self, Mismatch, Past};
 use super::plots;
 use super::schedule::{self, Job, Queue};
-use super::spec::{Cell, SpecError, Study};
+use super::spec::{Cell, SpecError, Study, folder_of};
+use super::stopping::{Look, Rounds, Rule, total};
 use crate::progress::Progress;
 use crate::run_folder::{OpenError, RunFolder, WriteError};
 use fathometer_files::scratch::{Scratch, ScratchError};
 use fathometer_lab::era::Era;
 use fathometer_lab::hosts::Side;
 use fathometer_lab::leftovers;
+use fathometer_sys::stderr::say;
 
 /// Note of a run that the user has interrupted.
 const INTERRUPTED: &str = "interrupted by the user: the remaining cells are not measured";
@@ -46,6 +48,8 @@ pub struct Request {
     pub only: Vec<(String, String)>,
     /// Replicates of every cell, instead of the study's number.
     pub replicates: Option<u32>,
+    /// When the run ends, if it adds replicates where something is undecided; then `replicates` counts for nothing.
+    pub stopping: Option<Rule>,
     /// The seed of all random choices.
     pub seed: Seed,
     /// The run's folder, to be created.
@@ -85,6 +89,15 @@ pub enum RunError {
     /// The replicates could not be prepared.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
+    /// The claims and tables cannot be read, on which the end of the run depends.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    /// There are none.
+    #[error(
+        "the study has no tables and no claims, so that nothing says when it has enough replicates: use --replicates \
+         instead of --precision and --budget"
+    )]
+    NothingToDecide,
     /// The run's folder could not be created or opened: nothing was measured.
     #[error(transparent)]
     Folder(#[from] OpenError),
@@ -141,7 +154,7 @@ pub fn execute(
     let materials = Materials::load(&cells, &catalog)?;
     let mut left_out = Vec::new();
     let cells = materials.possible(cells, &mut left_out);
-    let cells = kept(
+    let mut cells = kept(
         cells,
         &mut left_out,
         experiment.needs(study, &materials.servers),
@@ -151,6 +164,13 @@ pub fn execute(
         let reasons: Vec<&str> = reasons.into_iter().collect();
         return Err(MaterialsError::Empty(reasons.join("; ")).into());
     }
+    let mut rounds = match request.stopping {
+        None => None,
+        Some(rule) => {
+            let data = request.files.data()?.ok_or(RunError::NothingToDecide)?;
+            Some(Rounds::new(rule, data, &cells))
+        }
+    };
     let scratch = Scratch::new()?;
     let prepared = experiment.prepare(&Preparation {
         cells: &cells,
@@ -163,9 +183,13 @@ pub fn execute(
     let awake = fathometer_sys::awake::in_a_guest(&fathometer_sys::Machine::read());
     notes.extend(awake.as_ref().map(|_| AWAKE.to_owned()));
     let clock = Clock::start();
+    if let Some(rounds) = &rounds {
+        rounds.apply(&mut cells);
+    }
     let planned: u32 = cells.iter().map(|cell| cell.replicates).sum();
     let mut info = info(request, &materials, &cells, notes, planned, clock);
     info.left_out = left_out;
+    info.stopping = rounds.as_ref().map(|rounds| rounds.stopping.clone());
     let (folder, past) = match request.resume {
         false => {
             let folder = RunFolder::create(request.folder.clone())?;
@@ -178,6 +202,12 @@ pub fn execute(
             let folder = RunFolder::reopen(request.folder.clone())?;
             // Read again, now that no other program can write to it.
             let earlier = Run::load(&request.folder)?;
+            if let (Some(rounds), Some(stopping)) = (&mut rounds, &earlier.info.stopping) {
+                rounds.resume(stopping.clone());
+                rounds.apply(&mut cells);
+                info.stopping = Some(rounds.stopping.clone());
+                info.replicates_planned = Some(u64::from(total(&rounds.stopping.replicates)));
+            }
             info = resumed(info, earlier.info, &cells);
             (folder, Past::of(&Run::records(&request.folder)?))
         }
@@ -189,7 +219,7 @@ pub fn execute(
 
     let failed = AtomicBool::new(false);
     let ending = || interrupted() || failed.load(Ordering::Relaxed);
-    let execution = Execution {
+    let mut execution = Execution {
         shared: Shared {
             study,
             mode: request.mode,
@@ -208,15 +238,47 @@ pub fn execute(
         recorded: AtomicU32::new(made),
         invalid: AtomicU32::new(were_invalid),
     };
-    let lanes = past.left(schedule::lanes(&cells, request.seed));
     let place = AtomicU32::new(past.next_place());
-    let turns = schedule::turns(lanes, &study.alone);
-    let result = turns.into_iter().try_for_each(|lanes| {
-        schedule::execute(lanes, &study.side_by_side, &ending, &|job, _| {
-            execution.run(job, place.fetch_add(1, Ordering::Relaxed))
-        })
-    });
-    execution.progress.finish();
+    let mut past = past;
+    let mut result;
+    loop {
+        let lanes = past.left(schedule::lanes(&cells, request.seed));
+        let turns = schedule::turns(lanes, &study.alone);
+        result = turns.into_iter().try_for_each(|lanes| {
+            schedule::execute(lanes, &study.side_by_side, &ending, &|job, _| {
+                execution.run(job, place.fetch_add(1, Ordering::Relaxed))
+            })
+        });
+        execution.progress.finish();
+        let Some(rounds) = &mut rounds else { break };
+        if result.is_err() || interrupted() {
+            break;
+        }
+        let made = execution.recorded.load(Ordering::Relaxed) - made;
+        let elapsed = clock.now().since(Instant::ZERO);
+        let unable = lock(&execution.unable)
+            .iter()
+            .map(folder_of_left_out)
+            .collect();
+        let run = Run::load(folder.path())?;
+        let look = rounds.look(&run, elapsed, elapsed / made.max(1), &unable);
+        info.stopping = Some(rounds.stopping.clone());
+        let text = match look {
+            Look::End(reason) => {
+                say(format_args!("no more replicates: {reason}"));
+                break;
+            }
+            Look::GoOn(text) => text,
+        };
+        say(format_args!("{text}"));
+        rounds.apply(&mut cells);
+        past = Past::of(&Run::records(folder.path())?);
+        let left = total(&rounds.stopping.replicates) - past.done(&cells);
+        info.replicates_planned = Some(u64::from(total(&rounds.stopping.replicates)));
+        // So that the run can be resumed in this round.
+        folder.write_json("run.json", &info)?;
+        execution.progress = Progress::new(u64::from(left), "replicates", clock, request.quiet);
+    }
 
     info.left_out.append(&mut lock(&execution.unable));
     let applied = lock(&execution.applied);
@@ -257,6 +319,11 @@ pub fn execute(
         cells_without_figures: without.count() as u32,
         interrupted: was_interrupted,
     })
+}
+
+/// The folder of a cell that is not measured.
+fn folder_of_left_out(cell: &LeftOut) -> String {
+    folder_of(&cell.block, &cell.cell)
 }
 
 /// The description of a resumed run: its original start and command, and notes about the resumption.
@@ -373,6 +440,7 @@ fn info(
             .collect(),
         notes,
         left_out: Vec::new(),
+        stopping: None,
     }
 }
 
@@ -573,6 +641,7 @@ mod tests {
             servers: Vec::new(),
             notes: Vec::new(),
             left_out: Vec::new(),
+            stopping: None,
         };
         let earlier = info.clone();
         let now = RunInfo {

@@ -1,5 +1,7 @@
 //! From replicates to verdicts.
 
+use std::collections::BTreeSet;
+
 use super::combine::{combine, groups};
 use super::decide::Bounds;
 use super::{
@@ -220,6 +222,7 @@ impl Bench<'_> {
 
     fn part(&self, test: &Test, era: &str, environment: Vec<(String, String)>) -> Part {
         let place = place_of(test, era, &environment);
+        self.inputs.forget();
         let mut part = Part {
             label: test.label.clone(),
             environment,
@@ -244,6 +247,7 @@ impl Bench<'_> {
             remark: String::new(),
             counts: test.counts,
             calibrated: false,
+            cells: BTreeSet::new(),
             basis: None,
             weaker_estimate: None,
         };
@@ -270,6 +274,7 @@ impl Bench<'_> {
                 self.decide(test, &mut part);
             }
         }
+        part.cells = self.inputs.looked_up();
         part
     }
 

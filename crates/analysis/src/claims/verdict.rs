@@ -1,5 +1,6 @@
 //! Verdicts on claims, and what they rest on.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -164,6 +165,9 @@ pub struct Part {
     pub counts: bool,
     /// Whether a model was calibrated with the published figures of these cells, so that they validate nothing.
     pub calibrated: bool,
+    /// The places in the run's list of the cells that were looked at.
+    #[serde(skip)]
+    pub cells: BTreeSet<usize>,
     /// What the interval rests on.
     #[serde(skip)]
     pub basis: Option<Basis>,
@@ -173,6 +177,11 @@ pub struct Part {
 }
 
 impl Part {
+    /// Whether more replicates could decide it.
+    pub fn is_open(&self) -> bool {
+        self.simultaneous_verdict == Verdict::Undecided
+    }
+
     /// `lan embedded-apache`, `httpd ues 140`, or an empty text. A number is shown with its factor's name,
     /// because it means nothing alone.
     pub fn environment_text(&self) -> String {

@@ -46,6 +46,7 @@ pub(super) fn certainty(digest: &Digest<'_>) -> Markup {
                 }
             }
         }
+        @if let Some(stopping) = &digest.run.info.stopping { p { (stopping.sentence()) } }
         @if let Some(caveat) = digest.coverage_caveat() { p { strong { (caveat) } } }
         p { (of_validity(digest)) " " a href="#validity" { "Validity" } }
     }

@@ -31,6 +31,18 @@ impl Looks {
         Looks { after }
     }
 
+    /// Looks after these numbers of replicates, of which there is at least one, in ascending order.
+    ///
+    /// # Panics
+    /// When they are none, or not ascending.
+    pub fn at(after: Vec<u32>) -> Looks {
+        assert!(
+            !after.is_empty() && after.is_sorted_by(|a, b| a < b),
+            "{after:?}"
+        );
+        Looks { after }
+    }
+
     /// The numbers of replicates after which verdicts are looked at, in ascending order.
     pub fn after(&self) -> &[u32] {
         &self.after

@@ -6,6 +6,8 @@
 mod check;
 mod results;
 
+pub use results::Open;
+
 use std::collections::BTreeMap;
 
 use schemars::generate::SchemaSettings;

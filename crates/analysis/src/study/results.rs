@@ -1,29 +1,39 @@
 //! The results of a study: what it defines, estimated from a run.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use super::StudyData;
-use crate::claims::{self, ClaimResult};
+use crate::claims::{self, ClaimResult, Verdict};
 use crate::closeness::{Closeness, closeness};
 use crate::inputs::Inputs;
 use crate::run::Run;
-use crate::statistics::Intervals;
+use crate::statistics::{Estimate, Intervals};
 use crate::sweep::{self, CurveResult};
 use crate::tables::{self, TableResult};
 
 impl StudyData {
     /// Every table in every era of a run.
     pub fn table_results(&self, run: &Run, intervals: Intervals) -> Vec<TableResult> {
-        tables::build(self.inputs(run, intervals), &self.tables, &self.layouts)
+        let used = RefCell::default();
+        tables::build(
+            self.inputs(run, intervals, &used),
+            &self.tables,
+            &self.layouts,
+        )
     }
 
     /// Every curve in every era of a run.
     pub fn curve_results(&self, run: &Run, intervals: Intervals) -> Vec<CurveResult> {
-        sweep::build(self.inputs(run, intervals), &self.curves)
+        let used = RefCell::default();
+        sweep::build(self.inputs(run, intervals, &used), &self.curves)
     }
 
     /// The verdicts on the claims in every era of a run.
     pub fn claim_results(&self, run: &Run, intervals: Intervals) -> Vec<ClaimResult> {
+        let used = RefCell::default();
         claims::judge(
-            self.inputs(run, intervals),
+            self.inputs(run, intervals, &used),
             &self.claims,
             &self.published_claims,
         )
@@ -34,13 +44,69 @@ impl StudyData {
         closeness(&self.acceptance, &self.explanations, tables)
     }
 
-    fn inputs<'a>(&'a self, run: &'a Run, intervals: Intervals) -> Inputs<'a> {
+    /// What is still open in a run: verdicts that are undecided, and figures of tables whose intervals are wider than
+    /// `precision` to each side, as a share of the figure.
+    pub fn open(&self, run: &Run, intervals: Intervals, precision: Option<f64>) -> Open {
+        let mut open = Open::default();
+        for claim in self.claim_results(run, intervals) {
+            let undecided = claim
+                .eras
+                .iter()
+                .filter(|era| era.verdict == Verdict::Undecided);
+            for era in undecided {
+                open.verdicts += 1;
+                let parts = era
+                    .parts
+                    .iter()
+                    .filter(|part| part.counts && part.is_open());
+                open.cells.extend(parts.flat_map(|part| &part.cells));
+            }
+        }
+        if let Some(precision) = precision {
+            let used = RefCell::default();
+            let inputs = self.inputs(run, intervals, &used);
+            for (cells, estimate) in tables::figures(inputs, &self.tables, &self.layouts) {
+                if !is_precise(&estimate, precision) {
+                    open.figures += 1;
+                    open.cells.extend(cells);
+                }
+            }
+        }
+        open
+    }
+
+    fn inputs<'a>(
+        &'a self,
+        run: &'a Run,
+        intervals: Intervals,
+        used: &'a RefCell<BTreeSet<usize>>,
+    ) -> Inputs<'a> {
         Inputs {
             run,
             factors: &self.factors,
             metrics: &self.metrics,
             published: &self.published,
             intervals,
+            used,
         }
     }
+}
+
+/// What more replicates could still decide.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Open {
+    /// The places in [`Run::cells`] of the cells on which it depends.
+    pub cells: BTreeSet<usize>,
+    /// How many verdicts on claims are undecided, counting each era.
+    pub verdicts: usize,
+    /// How many figures of tables are less precise than they are to be.
+    pub figures: usize,
+}
+
+/// Whether an estimate's interval reaches at most this share of the estimate to each side.
+fn is_precise(estimate: &Estimate, precision: f64) -> bool {
+    estimate.interval.is_some_and(|interval| {
+        let half = (interval.high - estimate.value).max(estimate.value - interval.low);
+        half <= precision * estimate.value.abs()
+    })
 }

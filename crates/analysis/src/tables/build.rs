@@ -1,5 +1,8 @@
 //! Finds a table's cells in a run, and estimates its figures.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use super::{
     Column, Datum, Layout, Measured, PublishedValue, Relative, Row, RowResult, Section, Table,
     TableResult,
@@ -14,6 +17,25 @@ use crate::statistics::{Estimate, Interval, Sides};
 /// Every table that has a layout, in every era of the run, in the order of the tables, then of the eras. A table
 /// without measured figures is included ([`TableResult::is_measured`]).
 pub(crate) fn build(inputs: Inputs<'_>, tables: &[Table], layouts: &[Layout]) -> Vec<TableResult> {
+    built(inputs, tables, layouts, &RefCell::default())
+}
+
+/// A figure, and the places in the run's list of the cells that it is estimated from.
+type Figure = (BTreeSet<usize>, Estimate);
+
+/// Every measured figure of every table.
+pub(crate) fn figures(inputs: Inputs<'_>, tables: &[Table], layouts: &[Layout]) -> Vec<Figure> {
+    let figures = RefCell::default();
+    built(inputs, tables, layouts, &figures);
+    figures.into_inner()
+}
+
+fn built(
+    inputs: Inputs<'_>,
+    tables: &[Table],
+    layouts: &[Layout],
+    figures: &RefCell<Vec<Figure>>,
+) -> Vec<TableResult> {
     let eras = inputs.run.levels("era");
     tables
         .iter()
@@ -26,6 +48,7 @@ pub(crate) fn build(inputs: Inputs<'_>, tables: &[Table], layouts: &[Layout]) ->
                 layout: table.layout_of(layouts),
                 footnotes: Vec::new(),
                 replicates: None,
+                figures,
             };
             builder.table(era)
         })
@@ -38,6 +61,7 @@ struct Builder<'a> {
     layout: &'a Layout,
     footnotes: Vec<String>,
     replicates: Option<(usize, usize)>,
+    figures: &'a RefCell<Vec<Figure>>,
 }
 
 impl Builder<'_> {
@@ -156,6 +180,7 @@ impl Builder<'_> {
         whole: Option<&Row>,
         column: &Column,
     ) -> Measured {
+        self.inputs.forget();
         let cell = match self.inputs.cell(selection) {
             Ok(cell) => cell,
             Err(Unresolved::NotMeasured) => return Measured::Missing,
@@ -203,6 +228,8 @@ impl Builder<'_> {
         let Some(estimate) = estimate else {
             return Measured::Missing;
         };
+        let figure = (self.inputs.looked_up(), estimate);
+        self.figures.borrow_mut().push(figure);
         let (fewest, most) = self.replicates.unwrap_or((estimate.n, estimate.n));
         self.replicates = Some((fewest.min(estimate.n), most.max(estimate.n)));
         Measured::Value { estimate, footnote }

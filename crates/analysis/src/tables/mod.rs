@@ -9,7 +9,7 @@ use fathometer_model::digits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use build::build;
+pub(crate) use build::{build, figures};
 
 use crate::run::Cell;
 use crate::selection::Selection;

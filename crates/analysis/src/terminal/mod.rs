@@ -426,6 +426,9 @@ fn validity(digest: &Digest<'_>) -> String {
             text.push_str(&hanging(&head, &line, WIDTH));
         }
     }
+    if let Some(stopping) = &digest.run.info.stopping {
+        text.push_str(&hanging("Replicates: ", &stopping.sentence(), WIDTH));
+    }
     for note in digest.run.info.notes.iter().chain(&digest.run.warnings) {
         text.push_str(&hanging("Note: ", note, WIDTH));
     }

@@ -2,17 +2,20 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use fathometer_analysis::run::Mode;
 use fathometer_model::{Instant, Seed, calendar};
 use fathometer_sys::{Clock, Interrupt, privilege};
 
+use super::arguments::some_time;
 use super::{Failure, report, usage};
 use fathometer_load::workload::SEED;
 use fathometer_study::files::StudyFiles;
 use fathometer_study::run::{self, Request, RunError};
 use fathometer_study::starter;
+use fathometer_study::stopping::Rule;
 use fathometer_sys::stderr::say;
 
 /// Arguments of `study`.
@@ -37,7 +40,15 @@ pub struct StudyArguments {
     /// Run only cells with this level; may be given several times, as in --only path=wan
     #[arg(long, value_name = "FACTOR=LEVEL", value_parser = level)]
     only: Vec<(String, String)>,
-    /// Number of replicates of each cell, instead of the study's own; intervals need at least two
+    /// Add replicates where a verdict is undecided, or where the interval of a figure in a table is wider than this
+    /// share of the figure to each side, as in 5%. The error of all looks together is that of one 95 % interval
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    precision: Option<f64>,
+    /// Add replicates where a verdict is undecided, as long as a round of them ends within this time
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    budget: Option<Duration>,
+    /// Number of replicates of each cell, instead of the study's own; intervals need at least two. With --precision or
+    /// --budget: the most [default: 30]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     replicates: Option<u32>,
     /// Seed of all random choices
@@ -59,6 +70,21 @@ pub struct StudyArguments {
     /// Exit with 4 if a tested claim is reversed, or a figure misses its threshold
     #[arg(long)]
     strict: bool,
+}
+
+/// The most replicates of a cell, unless another number is given.
+const MOST_REPLICATES: u32 = 30;
+
+/// Reads a share: `5%` or `0.05`.
+fn share(text: &str) -> Result<f64, String> {
+    let number = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    match number {
+        Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
+        _ => Err("write a share between 0 and 100 %, as in 5%".to_owned()),
+    }
 }
 
 fn level(text: &str) -> Result<(String, String), String> {
@@ -96,6 +122,11 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         "both" => {}
         era => only.push(("era".to_owned(), era.to_owned())),
     }
+    let rule = (arguments.precision.is_some() || arguments.budget.is_some()).then(|| Rule {
+        precision: arguments.precision,
+        budget: arguments.budget,
+        most: arguments.replicates.unwrap_or(MOST_REPLICATES),
+    });
     let folder = arguments
         .output
         .clone()
@@ -105,7 +136,11 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         files,
         mode,
         only,
-        replicates: arguments.replicates,
+        replicates: match rule {
+            Some(_) => None,
+            None => arguments.replicates,
+        },
+        stopping: rule,
         seed: Seed(arguments.seed),
         folder: folder.clone(),
         command: fathometer_load::secrets::command_line(),

@@ -49,6 +49,7 @@ pub fn run_info(mode: Mode) -> RunInfo {
         study_files: BTreeMap::new(),
         data: BTreeMap::new(),
         left_out: Vec::new(),
+        stopping: None,
         machine: [
             ("cpu", "an imaginary processor"),
             ("cores", "2"),

@@ -10,4 +10,5 @@ mod own;
 mod place;
 mod rights;
 mod sittings;
+mod stopping;
 mod studies;
