@@ -203,7 +203,7 @@ pub fn execute(
             // Read again, now that no other program can write to it.
             let earlier = Run::load(&request.folder)?;
             if let (Some(rounds), Some(stopping)) = (&mut rounds, &earlier.info.stopping) {
-                rounds.resume(stopping.clone());
+                rounds.resume(stopping);
                 rounds.apply(&mut cells);
                 info.stopping = Some(rounds.stopping.clone());
                 info.replicates_planned = Some(u64::from(total(&rounds.stopping.replicates)));

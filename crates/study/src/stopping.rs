@@ -67,7 +67,7 @@ impl Rounds {
     }
 
     /// The rounds of a run that is resumed, from where it was. Cells that it has not had begin with the first look.
-    pub(crate) fn resume(&mut self, earlier: Stopping) {
+    pub(crate) fn resume(&mut self, earlier: &Stopping) {
         let first = self.stopping.looks[0];
         for cell in std::mem::take(&mut self.stopping.replicates).into_keys() {
             let replicates = earlier.replicates.get(&cell).copied().unwrap_or(first);
@@ -320,7 +320,7 @@ mod tests {
         let mut earlier = rounds(RULE);
         open(&mut earlier, &[1], Duration::ZERO);
         let mut rounds = rounds(RULE);
-        rounds.resume(earlier.stopping.clone());
+        rounds.resume(&earlier.stopping);
         assert_eq!(replicates(&rounds), [3, 5, 3]);
         assert_eq!(rounds.stopping.look, 1);
         assert_eq!(

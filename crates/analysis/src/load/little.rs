@@ -11,26 +11,10 @@
 //! - A user is neither busy nor pausing while the generator is about to start its next page. That is the generator's
 //!   own time, which must be short: [`OWN_TIME`] of the users' time.
 
-use super::Window;
+use super::{UserTime, Window};
 
 /// The largest share of the users' time that the generator itself may take between their pages.
 const OWN_TIME: f64 = 0.01;
-
-/// What the users of a closed loop did in the measured window, as mean numbers of users.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct UserTime {
-    /// The users that the test had.
-    pub users: f64,
-    /// Pages that were under way. A user has one at a time, or up to `slots` if it fills pipelines or streams.
-    pub busy: f64,
-    /// Users that paused.
-    pub paused: f64,
-    /// The most pages that a user has under way at the same time.
-    pub slots: u32,
-    /// The largest difference that the edges of the window and the generator's own time explain, as a share of the
-    /// users.
-    pub tolerance: f64,
-}
 
 impl UserTime {
     /// Of the measured window of a test with this constant number of users, which have up to `slots` pages under way at

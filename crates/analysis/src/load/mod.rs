@@ -47,12 +47,11 @@ pub mod summary;
 pub mod webstone;
 
 pub use distribution::Distribution;
-pub use little::UserTime;
 pub use numbers::Numbers;
 pub use protocols::{Datagrams, FrameCount, Frames, Handshakes};
 pub use result::{
     ByteCounts, Connections, Counts, Ended, Generator, Interval, Latency, LoadResult, LoopKind,
-    SequenceUse, Setup, TargetCount, Window, WorkerHealth,
+    SequenceUse, Setup, TargetCount, UserTime, Window, WorkerHealth,
 };
 pub use slo::{Slo, SloError, Verdict};
 pub use summary::Summary;

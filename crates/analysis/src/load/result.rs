@@ -6,7 +6,7 @@ use std::time::Duration;
 use fathometer_model::{Bytes, Failure, Seed, Validity};
 
 use super::server::ServerProbes;
-use super::{Datagrams, Distribution, Frames, Handshakes, Numbers, UserTime};
+use super::{Datagrams, Distribution, Frames, Handshakes, Numbers};
 
 /// The result of a load test.
 #[derive(Debug, Clone)]
@@ -35,6 +35,22 @@ pub struct LoadResult {
     pub server: Option<ServerProbes>,
     /// Whether the figures are valid.
     pub validity: Validity,
+}
+
+/// What the users of a closed loop did in the measured window, as mean numbers of users.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct UserTime {
+    /// The users that the test had.
+    pub users: f64,
+    /// Pages that were under way. A user has one at a time, or up to `slots` if it fills pipelines or streams.
+    pub busy: f64,
+    /// Users that paused.
+    pub paused: f64,
+    /// The most pages that a user has under way at the same time.
+    pub slots: u32,
+    /// The largest difference that the edges of the window and the generator's own time explain, as a share of the
+    /// users.
+    pub tolerance: f64,
 }
 
 /// The settings of a load test.
