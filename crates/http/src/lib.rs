@@ -15,6 +15,8 @@ pub mod field_block;
 pub mod h1;
 pub mod h2;
 pub mod h3;
+#[cfg(test)]
+mod hexadecimal;
 pub mod hpack;
 pub mod html;
 mod huffman;

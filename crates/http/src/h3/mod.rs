@@ -30,7 +30,7 @@ mod settings;
 mod tests;
 mod varint;
 
-use crate::exchange::FilePart;
+use crate::exchange::{FilePart, RequestId};
 
 pub use crate::message::Priority;
 pub use error::{ErrorCode, Fault};
@@ -82,6 +82,17 @@ pub struct Transmit<'a> {
     pub file: Option<FilePart<'a>>,
     /// Whether the stream ends after these bytes, of which there may be none.
     pub end: bool,
+}
+
+/// The stream of a request.
+fn stream_of(request: RequestId) -> u64 {
+    u64::from(request.0) * 4
+}
+
+/// The request of a stream, which need not be open; `None` for a stream that carries no request.
+fn request_of(stream: u64) -> Option<RequestId> {
+    let number = u32::try_from(stream / 4).ok()?;
+    is_request(stream).then_some(RequestId(number))
 }
 
 /// Whether a stream ID is that of a request.

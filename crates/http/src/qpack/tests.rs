@@ -4,17 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::field_block::FieldBlock;
-
-fn bytes(hexadecimal: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hexadecimal
-        .chars()
-        .filter_map(|c| Some(c.to_digit(16)? as u8))
-        .collect();
-    digits
-        .chunks(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect()
-}
+use crate::hexadecimal::bytes;
 
 fn decode(decoder: &mut Decoder, stream: u64, section: &str) -> Result<Vec<String>, Error> {
     let mut fields = FieldBlock::default();

@@ -6,14 +6,14 @@ use std::io::IoSlice;
 use fathometer_model::{CloseReason, Failure, Instant};
 
 use super::config::Config;
-use super::stream::{Stream, Upload, request_of, stream_of};
+use super::stream::{Stream, Upload};
 use super::{Event, Head, RequestId, SendError};
 use crate::exchange::{Pending, RequestFields};
 use crate::field_block::FieldBlock;
 use crate::h3::critical::{Critical, Role};
 use crate::h3::frame::{self, FrameType};
 use crate::h3::{Action, Direction, ErrorCode, Fault, Priority, Transmit, is_bidirectional};
-use crate::h3::{is_request, varint};
+use crate::h3::{request_of, stream_of, varint};
 use crate::qpack::{Decoder, Encoder};
 
 /// The client side of one HTTP/3 connection. See the [module](super) for how to drive it.
@@ -335,10 +335,7 @@ impl Connection {
 
     fn set_blocked(&mut self, stream: u64, blocked: bool) {
         self.critical.set_blocked(stream, blocked);
-        if is_request(stream)
-            && let Some(request) = request_of(stream)
-            && let Some(open) = self.streams.get_mut(request)
-        {
+        if let Some(open) = request_of(stream).and_then(|request| self.streams.get_mut(request)) {
             open.blocked = blocked;
         }
     }
@@ -357,7 +354,7 @@ impl Connection {
         if self.critical.is_own(stream) {
             return self.fail(Fault::ClosedCriticalStream);
         }
-        let request = request_of(stream).filter(|_| is_request(stream));
+        let request = request_of(stream);
         if let Some(open) = request.and_then(|request| self.streams.get_mut(request))
             && !open.finished
             && !open.stopped

@@ -3,10 +3,10 @@
 use fathometer_model::{CloseReason, Failure, Instant};
 
 use super::connection::{Connection, Phase};
-use super::stream::{Expect, Stream, request_of, stream_of};
+use super::stream::{Expect, Stream};
 use super::{Event, RequestId};
 use crate::h3::critical::Told;
-use crate::h3::{Action, ErrorCode, Fault};
+use crate::h3::{Action, ErrorCode, Fault, request_of, stream_of};
 
 impl Connection {
     /// Closes the connection if the server shuts down and no response is outstanding. Called after every frame

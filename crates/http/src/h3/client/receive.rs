@@ -3,10 +3,10 @@
 use fathometer_model::{Bytes, Failure, Instant};
 
 use super::connection::{Connection, Phase};
-use super::stream::{Expect, Reading, Stream, request_of, stream_of};
+use super::stream::{Expect, Reading, Stream};
 use super::{Event, RequestId};
 use crate::h3::frame::{FrameType, Piece};
-use crate::h3::{ErrorCode, Fault, is_bidirectional, is_request};
+use crate::h3::{ErrorCode, Fault, is_bidirectional, request_of, stream_of};
 use crate::message::section::{self, Malformed, Recipient};
 use crate::qpack::{self, Decoded};
 
@@ -60,17 +60,15 @@ impl Connection {
                 }
                 continue;
             }
-            if !is_request(stream) {
+            let Some(request) = request_of(stream) else {
                 self.fail(Fault::ForbiddenStream);
                 continue;
-            }
-            let request = request_of(stream);
-            let Some(request) = request.filter(|&request| self.streams.get(request).is_some())
-            else {
+            };
+            if self.streams.get(request).is_none() {
                 // The request was cancelled.
                 *input = &[];
                 return None;
-            };
+            }
             match self.read_response(request, input, now) {
                 Ok(Some(bytes)) => return Some(Event::Content { request, bytes }),
                 Ok(None) => {}
@@ -103,7 +101,7 @@ impl Connection {
             return;
         }
         let Some(request) = request_of(stream) else {
-            return;
+            return self.fail(Fault::ForbiddenStream);
         };
         let Some(open) = self.streams.get_mut(request) else {
             return;
@@ -132,15 +130,16 @@ impl Connection {
             }
             return;
         }
-        if let Some(request) = request_of(stream) {
-            if ErrorCode(code) == ErrorCode::REQUEST_REJECTED {
-                self.reject(request, Failure::StreamReset);
-            } else {
-                let code = ErrorCode::REQUEST_CANCELLED;
-                self.give_up(request, Failure::StreamReset, code);
-            }
-            self.settle();
+        let Some(request) = request_of(stream) else {
+            return self.fail(Fault::ForbiddenStream);
+        };
+        if ErrorCode(code) == ErrorCode::REQUEST_REJECTED {
+            self.reject(request, Failure::StreamReset);
+        } else {
+            let code = ErrorCode::REQUEST_CANCELLED;
+            self.give_up(request, Failure::StreamReset, code);
         }
+        self.settle();
     }
 
     fn read_critical(&mut self, stream: u64, input: &mut &[u8], now: Instant) {

@@ -5,11 +5,12 @@ use std::fmt;
 use fathometer_model::Bytes;
 
 use super::connection::Connection;
-use super::stream::{Upload, stream_of};
+use super::stream::Upload;
 use super::{Content, Queued, RequestLine, SendError};
 pub use crate::exchange::PreparedRequest;
 use crate::exchange::{Opening, is_target};
 use crate::h3::frame::{self, FrameType};
+use crate::h3::stream_of;
 use crate::qpack::Indexing;
 
 /// Writes one request. Nothing is compressed before one of the `send` methods, so that a dropped writer leaves

@@ -2,7 +2,7 @@
 
 use fathometer_model::Instant;
 
-use super::{Received, RequestId};
+use super::Received;
 use crate::h3::frame::Frames;
 
 /// The stream of a request.
@@ -100,14 +100,4 @@ impl Stream {
             && !self.finished
             && (self.taken < self.out.len() || self.ends)
     }
-}
-
-/// The stream of a request.
-pub(super) fn stream_of(request: RequestId) -> u64 {
-    u64::from(request.0) * 4
-}
-
-/// The request of a stream; no request with this number need exist.
-pub(super) fn request_of(stream: u64) -> Option<RequestId> {
-    u32::try_from(stream / 4).ok().map(RequestId)
 }

@@ -7,18 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::h3::{Action, ErrorCode, Fault};
+use crate::hexadecimal::bytes;
 use crate::qpack;
-
-fn bytes(hexadecimal: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hexadecimal
-        .chars()
-        .filter_map(|c| Some(c.to_digit(16)? as u8))
-        .collect();
-    digits
-        .chunks(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect()
-}
 
 const NOW: Instant = Instant::ZERO;
 
@@ -149,6 +139,21 @@ fn faults_end_the_connection_with_their_codes() {
         feed(&mut connection, 7, second);
         assert_eq!(connection.fault(), Some(Fault::RepeatedStream));
     }
+}
+
+#[test]
+fn a_bidirectional_stream_of_the_server_ends_the_connection_however_it_ends() {
+    let ended = |end: fn(&mut Connection)| {
+        let mut connection = connection();
+        end(&mut connection);
+        connection.fault()
+    };
+    let fault = Some(Fault::ForbiddenStream);
+    assert_eq!(ended(|connection| connection.handle_fin(1, NOW)), fault);
+    assert_eq!(
+        ended(|connection| connection.handle_reset(1, 0, NOW)),
+        fault
+    );
 }
 
 #[test]

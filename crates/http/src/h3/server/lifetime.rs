@@ -2,11 +2,10 @@
 
 use fathometer_model::Instant;
 
-use super::streams::request_of;
 use super::{CloseReason, Connection};
 use crate::exchange::RequestId;
 use crate::h3::frame::{self, FrameType};
-use crate::h3::{Action, ErrorCode, Fault, Priority, varint};
+use crate::h3::{Action, ErrorCode, Fault, Priority, request_of, varint};
 
 /// The largest ID of a request stream.
 const LARGEST_REQUEST: u64 = varint::LARGEST - 3;

@@ -44,10 +44,10 @@ use self::ending::Ending;
 use self::records::Records;
 use self::sending::Sending;
 use self::stream::{Expect, Stream};
-use self::streams::{Streams, request_of};
+use self::streams::Streams;
 use self::timing::Activity;
 use super::critical::{Critical, Role};
-use super::{Action, Direction, ErrorCode, Fault, Priority, Transmit, is_request};
+use super::{Action, Direction, ErrorCode, Fault, Priority, Transmit, is_request, request_of};
 use crate::exchange::{RequestId, WorkQueue};
 use crate::field_block::FieldBlock;
 use crate::origin::{Dates, Origin};
@@ -197,18 +197,14 @@ impl Connection {
 
     fn set_blocked(&mut self, stream: u64, blocked: bool) {
         self.critical.set_blocked(stream, blocked);
-        if is_request(stream)
-            && let Some(request) = request_of(stream)
-            && let Some(open) = self.streams.get_mut(request)
-        {
+        if let Some(open) = request_of(stream).and_then(|request| self.streams.get_mut(request)) {
             open.blocked = blocked;
         }
     }
 
     /// The send priority of a stream. Critical streams have the highest one.
     pub fn priority(&self, stream: u64) -> Priority {
-        let open = request_of(stream).filter(|_| is_request(stream));
-        match open.and_then(|request| self.streams.get(request)) {
+        match request_of(stream).and_then(|request| self.streams.get(request)) {
             Some(open) => open.priority,
             None => Priority {
                 urgency: 0,

@@ -4,13 +4,12 @@ use fathometer_model::{Bytes, Instant};
 
 use super::Connection;
 use super::stream::{Expect, Reading};
-use super::streams::{request_of, stream_of};
 use crate::exchange::RequestId;
 use crate::exchange::request_head::{self, Rejection};
 use crate::field_block::FieldBlock;
 use crate::h3::critical::Told;
 use crate::h3::frame::{FrameType, Piece};
-use crate::h3::{Action, ErrorCode, Fault, is_bidirectional, is_request};
+use crate::h3::{Action, ErrorCode, Fault, is_bidirectional, is_request, request_of, stream_of};
 use crate::message::section::{self, Malformed, Recipient};
 use crate::origin::{Method, Status};
 use crate::pace::Paid;
@@ -57,9 +56,7 @@ impl Connection {
         if !is_bidirectional(stream) {
             self.read_critical(stream, bytes, now);
             self.follow(now);
-        } else if is_request(stream)
-            && let Some(request) = self.open(stream, now)
-        {
+        } else if let Some(request) = self.open(stream, now) {
             self.read(request, bytes, now);
         }
         self.settle();
@@ -75,8 +72,7 @@ impl Connection {
             if let Err(fault) = self.critical.ended(stream) {
                 self.fail(fault);
             }
-        } else if is_request(stream)
-            && let Some(request) = self.open(stream, now)
+        } else if let Some(request) = self.open(stream, now)
             && let Some(open) = self.streams.get_mut(request)
             && open.expect != Expect::Nothing
         {

@@ -4,11 +4,10 @@ use fathometer_model::{Bytes, Instant};
 
 use super::flowing::Flowing;
 use super::stream::Stream;
-use super::streams::stream_of;
 use super::{CloseReason, Connection};
 use crate::exchange::RequestId;
-use crate::h3::ErrorCode;
 use crate::h3::frame::{self, FrameType};
+use crate::h3::{ErrorCode, stream_of};
 use crate::origin::{Answer, FieldSink, HopField, NEXT_TURN, Status};
 use crate::qpack::{Encoder, Indexing};
 

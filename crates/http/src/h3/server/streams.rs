@@ -4,6 +4,7 @@ use fathometer_model::Instant;
 
 use super::stream::Stream;
 use crate::exchange::{Pending, RequestId};
+use crate::h3::stream_of;
 
 /// How many closed streams are kept at most, so that others reuse their memory.
 const MOST_SPARE: usize = 32;
@@ -79,16 +80,6 @@ impl Streams {
     }
 }
 
-/// The request of a stream.
-pub(super) fn request_of(stream: u64) -> Option<RequestId> {
-    u32::try_from(stream / 4).ok().map(RequestId)
-}
-
-/// The stream of a request.
-pub(super) fn stream_of(request: RequestId) -> u64 {
-    u64::from(request.0) * 4
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,12 +115,5 @@ mod tests {
         assert_eq!(streams.spare.len(), MOST_SPARE);
         streams.rest();
         assert_eq!(streams.spare.len(), 0);
-    }
-
-    #[test]
-    fn requests_and_streams_correspond() {
-        assert_eq!(request_of(12), Some(RequestId(3)));
-        assert_eq!(stream_of(RequestId(3)), 12);
-        assert_eq!(request_of(u64::MAX), None);
     }
 }

@@ -9,19 +9,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::h3::{Action, ErrorCode, Fault};
+use crate::hexadecimal::bytes;
 use crate::origin::Method;
 use crate::qpack;
-
-fn bytes(hexadecimal: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hexadecimal
-        .chars()
-        .filter_map(|c| Some(c.to_digit(16)? as u8))
-        .collect();
-    digits
-        .chunks(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect()
-}
 
 const NOW: Instant = Instant::ZERO;
 /// `GET https://h/`.

@@ -3,10 +3,9 @@
 use fathometer_model::Instant;
 
 use super::stream::{Expect, Stream};
-use super::streams::stream_of;
 use super::{CloseReason, Connection, Limits};
 use crate::exchange::RequestId;
-use crate::h3::ErrorCode;
+use crate::h3::{ErrorCode, stream_of};
 use crate::origin::Status;
 
 /// When the connection was last used.

@@ -15,6 +15,15 @@ use crate::origin::packages::turn_tests;
 use crate::qpack::EncoderPolicy;
 
 #[test]
+fn only_client_initiated_bidirectional_streams_carry_requests() {
+    assert_eq!(super::request_of(12), Some(RequestId(3)));
+    assert_eq!(super::stream_of(RequestId(3)), 12);
+    for stream in [1, 2, 3, 13, u64::MAX] {
+        assert_eq!(super::request_of(stream), None, "{stream}");
+    }
+}
+
+#[test]
 fn a_package_takes_its_turns() {
     let (origin, files) = turn_tests::short_files();
     let mut pair = Pair::of(origin);

@@ -1,0 +1,13 @@
+//! Bytes of tests, written as the RFCs' examples write them.
+
+/// The bytes of hexadecimal digits; spaces and line ends between digits are ignored.
+pub(crate) fn bytes(hexadecimal: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hexadecimal
+        .chars()
+        .filter_map(|c| Some(c.to_digit(16)? as u8))
+        .collect();
+    digits
+        .chunks(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect()
+}
