@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_servers_say_is_read() {
+    fn alternatives_are_parsed_with_their_parameters() {
         let told = offers(&[r#"h3=":443"; ma=3600, h2="alt.example.com:8000"; ma=60; persist=1"#]);
         assert_eq!(told.len(), 2);
         assert_eq!(
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn clear_takes_all_back_and_nothing_else_does() {
+    fn only_clear_withdraws_all_alternatives() {
         assert_eq!(AltSvc::parse([" clear "]), Some(AltSvc::Clear));
         assert_eq!(AltSvc::parse([r#"h3=":1""#, "clear"]), Some(AltSvc::Clear));
         for nothing in ["", "Clear", "clear, x", ","] {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_left_out_alone() {
+    fn only_malformed_alternatives_are_skipped() {
         for wrong in [
             "h3=:443",
             "h3=\":0\"",

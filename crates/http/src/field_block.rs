@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_abandoned_leaves_no_trace() {
+    fn an_abandoned_field_is_removed() {
         let mut block = FieldBlock::default();
         block.push(b"a", b"b");
         block.text_mut().extend_from_slice(b"half a na");

@@ -84,7 +84,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn bytes_earn_time_and_never_more_than_a_silence() {
+    fn received_bytes_extend_the_deadline_up_to_the_idle_limit() {
         let pace = ContentPace::default();
         let mut now = Instant::ZERO;
         let mut paid = Paid::new(&pace, true, 60 * SECOND, now);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_found_in_every_coding_and_piece_size() {
+    fn references_are_found_in_every_coding_and_chunk_size() {
         let html = page();
         let mut deflate = ZlibEncoder::new(Vec::new(), Compression::default());
         deflate.write_all(&html).unwrap();

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bundle_is_asked_for_before_all_else() {
+    fn a_bundle_has_the_highest_quality_in_accept() {
         let package = Bundle::Package(package::Version::One);
         assert_eq!(
             package.accept(Some("text/html, image/gif, */*;q=0.3")),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_is_known_by_its_type() {
+    fn a_bundle_is_recognised_by_its_media_type() {
         let package = Bundle::Package(package::Version::One);
         let given = Some("Application/Vnd.Fathometer.Object-Package ; version=2");
         assert!(package.is_brought_by(given) && Bundle::PackageDelta.is_brought_by(given));

@@ -181,7 +181,7 @@ mod tests {
     });
 
     #[test]
-    fn dimensions_are_known_with_the_first_bytes_that_tell_them() {
+    fn dimensions_are_found_as_soon_as_their_bytes_arrive() {
         for (image, needed) in [(GIF, 10), (PNG, 24), (JPEG, JPEG.len() - 1)] {
             assert_eq!(Sizer::new().push(&image[..needed]), EXPECTED);
             assert_eq!(Sizer::new().push(&image[..needed - 1]), None);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_has_no_dimensions() {
+    fn data_that_is_not_an_image_has_no_dimensions() {
         for file in [
             &b"<html>"[..],
             b"GIF90a\x0a\x01\x14\0",
@@ -204,7 +204,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_split_is_read_alike(cut in 0usize..50, which in 0usize..3) {
+        fn any_split_gives_the_same_dimensions(cut in 0usize..50, which in 0usize..3) {
             let image = [GIF, PNG, JPEG][which];
             let (before, after) = image.split_at(cut.min(image.len()));
             let mut sizer = Sizer::new();

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urgencies_are_written_as_structured_fields_and_defaults_left_out() {
+    fn urgencies_are_written_as_structured_fields_without_defaults() {
         let field = |priorities: Priorities, kind| priorities.of(kind).to_string();
         assert_eq!(field(Priorities::Browser, FileKind::Document), "u=0, i");
         assert_eq!(field(Priorities::Browser, FileKind::Font), "u=1");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn priorities_read_what_they_write() {
+    fn written_priorities_are_parsed_back() {
         for text in ["none", "browser", "round-robin"] {
             assert_eq!(text.parse::<Priorities>().unwrap().to_string(), text);
         }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn media_types_tell_kinds() {
+    fn media_types_determine_kinds() {
         for (content_type, kind) in [
             ("text/css", FileKind::StyleSheet),
             ("text/html; charset=utf-8", FileKind::Frame),

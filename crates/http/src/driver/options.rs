@@ -58,7 +58,7 @@ pub struct Options {
     pub limits: Limits,
     /// Time limits of exchanges.
     pub timeouts: Timeouts,
-    /// The longest time to establish a connection; `None` waits for ever.
+    /// The longest time to establish a connection; `None` sets no limit.
     pub connect_timeout: Option<Duration>,
     /// The same for a connection to an alternative service; after it the origin itself is used.
     pub service_timeout: Duration,
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flush_policies_read_what_they_write() {
+    fn written_flush_policies_are_parsed_back() {
         for text in [
             "explicit",
             "buffer",

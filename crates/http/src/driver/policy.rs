@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policies_read_what_they_write() {
+    fn written_policies_are_parsed_back() {
         for text in [
             "h1.0",
             "h1.0x4",
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_answered_with_the_list() {
+    fn the_error_for_an_unknown_policy_lists_the_policies() {
         for text in [
             "",
             "h4",

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pseudo_fields_are_no_fields_and_names_are_found_in_any_case() {
+    fn pseudo_fields_are_excluded_and_names_match_in_any_case() {
         let mut block = FieldBlock::default();
         block.push(b":status", b"206");
         block.push(b"etag", b"\"a\"");

@@ -31,7 +31,7 @@ impl Default for Limits {
 }
 
 /// How long a client waits. When a time-out expires the connection fails with
-/// [`Failure::TimedOut`](fathometer_model::Failure::TimedOut); `None` waits for ever.
+/// [`Failure::TimedOut`](fathometer_model::Failure::TimedOut); `None` sets no limit.
 ///
 /// The clock of an exchange starts with its *turn*: when it is the oldest one without a response and the first
 /// byte of its request has been handed to the transport. The time that a response queues behind others in a

@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_stays_does_not_make_it_grow() {
+    fn one_long_request_does_not_make_the_table_grow() {
         let mut pending = Pending::default();
         pending.insert(RequestId(0), 0);
         for number in 1..10_000 {
@@ -257,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(steps in prop::collection::vec((any::<bool>(), 0u32..40, any::<bool>()), 0..200)) {
+        fn the_table_behaves_as_a_map(steps in prop::collection::vec((any::<bool>(), 0u32..40, any::<bool>()), 0..200)) {
             let mut pending = Pending::default();
             let mut model = BTreeMap::new();
             for (place, (adds, number, pushed)) in steps.into_iter().enumerate() {

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_in_lower_case_and_not_about_connections() {
+    fn invalid_names_values_and_connection_fields_are_refused() {
         for field in [
             ("A", "b"),
             ("", "b"),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_or_unknown_is_answered() {
+    fn oversized_or_unsupported_requests_have_their_status() {
         let long = format!("/{}", "a".repeat(9000));
         let fields = [GET[0], GET[1], GET[2], (":path", &long)];
         assert_eq!(rejection(&fields), Some(Refused(Status::URI_TOO_LONG)));

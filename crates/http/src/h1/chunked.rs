@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_extensions_and_trailers_are_taken_off() {
+    fn chunk_heads_extensions_and_trailers_are_removed() {
         let coded = b"4;a=\"b\"\r\nWiki\r\n0006\r\npedia \r\n0;z\r\nX: y\r\nZ:\r\n\r\nGET";
         let (body, consumed, done) = strict(coded).unwrap();
         assert_eq!(body, b"Wikipedia ");
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn tricks_with_sizes_and_line_ends_are_refused() {
+    fn ambiguous_sizes_and_line_ends_are_refused() {
         let cases: [(&[u8], ChunkedError); 15] = [
             (b"\r\n", ChunkedError::BadSize),
             (b" 4\r\n", ChunkedError::BadSize),
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_are_held_to_their_grammar() {
+    fn extensions_must_match_their_grammar() {
         let extensions: [(&str, bool); 34] = [
             ("", true),
             (";a", true),
@@ -538,7 +538,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded_at_any_split(
+        fn encoded_content_is_decoded_at_any_split(
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..30), 0..6),
             cuts in prop::collection::vec(0usize..200, 0..10),
         ) {
@@ -565,7 +565,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_judged_alike_at_any_split(
+        fn any_bytes_give_the_same_result_at_any_split(
             bytes in prop::collection::vec(prop::sample::select(&b"0123a;:=\"\\\r\n \tX"[..]), 0..40),
             cut in 0usize..40,
         ) {

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn strict_heads_refuse_what_lenient_heads_forgive() {
+    fn strict_parsing_refuses_faults_that_lenient_parsing_accepts() {
         let cases: [(&[u8], SyntaxError, &str); 6] = [
             (b"A\nb: c\r\n\r\n", SyntaxError::BareLineFeed, "c"),
             (b"A\r\nb: c\n\r\n", SyntaxError::BareLineFeed, "c"),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_strictness_accepts_what_changes_the_framing() {
+    fn strict_and_lenient_parsing_refuse_faults_that_change_the_framing() {
         let cases: [(&[u8], SyntaxError); 10] = [
             (b"A\r\nb:\rc\r\n\r\n", SyntaxError::BareCarriageReturn),
             (b"A\r\nb: c\0\r\n\r\n", SyntaxError::ControlInValue),

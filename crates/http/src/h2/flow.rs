@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_is_held_to_its_window_and_told_in_time() {
+    fn the_peer_must_respect_its_window_and_gets_updates_in_time() {
         for (when, updates) in [
             (UpdateAt::Once, vec![Some(30), Some(30), Some(30)]),
             (UpdateAt::Bytes(60), vec![None, Some(60), None]),

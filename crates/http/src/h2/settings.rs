@@ -127,7 +127,7 @@ mod tests {
     use crate::h2::error::ErrorCode;
 
     #[test]
-    fn values_are_bounded_as_the_standard_says() {
+    fn values_have_the_bounds_of_the_rfc() {
         for (id, value, code) in [
             (id::ENABLE_PUSH, 2, ErrorCode::PROTOCOL_ERROR),
             (id::NO_RFC7540_PRIORITIES, 2, ErrorCode::PROTOCOL_ERROR),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_what_differs_and_reads_back() {
+    fn only_settings_that_differ_from_defaults_are_sent() {
         let wanted = Settings {
             enable_push: false,
             max_concurrent_streams: Some(100),

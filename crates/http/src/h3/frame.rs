@@ -174,7 +174,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_split_does_not_matter(input in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40) {
+        fn any_split_gives_the_same_frames(input in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..40) {
             let whole = read([&input[..]].into_iter());
             prop_assert_eq!(&whole, &read(input.chunks(cut)));
             prop_assert_eq!(&whole, &read(input.chunks(1)));

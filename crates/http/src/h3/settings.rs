@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_come_out_as_they_went_in() {
+    fn written_settings_are_read_back() {
         for settings in [
             Settings::default(),
             Settings {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_be_are_refused() {
+    fn invalid_settings_are_refused() {
         for (payload, fault) in [
             (&[1][..], Fault::MalformedFrame),
             (&[0x40], Fault::MalformedFrame),

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers_come_out_as_they_went_in() {
+    fn written_integers_are_read_back() {
         let edges = [
             0,
             0x3f,

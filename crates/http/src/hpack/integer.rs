@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_have_an_end_and_a_bound() {
+    fn endless_and_oversized_integers_are_refused() {
         assert_eq!(decode(&[], 5), Ok(None));
         assert_eq!(decode(&[0x1f], 5), Ok(None));
         assert_eq!(decode(&[0x1f, 0x80, 0x80], 5), Ok(None));
@@ -92,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(value in 0..=LARGEST, prefix in 1u32..=8, shift in 0u32..62) {
+        fn encoded_integers_are_decoded_back(value in 0..=LARGEST, prefix in 1u32..=8, shift in 0u32..62) {
             let value = value >> shift;
             let mut out = Vec::new();
             encode(value, prefix, 0, &mut out);

@@ -343,7 +343,7 @@ mod tests {
     proptest! {
         /// Compares with a search without an index.
         #[test]
-        fn what_is_there_is_found(
+        fn inserted_entries_are_found(
             steps in prop::collection::vec((0u8..40, 0u8..4, 0u8..20), 1..400),
             capacity in 0u64..4000,
         ) {

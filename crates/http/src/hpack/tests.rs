@@ -155,7 +155,7 @@ fn requests_with_huffman_code() {
 
 /// Appendix C.5.
 #[test]
-fn responses_without_huffman_code_push_each_other_out() {
+fn responses_without_huffman_code_evict_entries() {
     let mut decoder = Decoder::new(256, 1 << 16);
     decode(&mut decoder, &bytes("3fe101")).unwrap();
     let blocks = [
@@ -175,7 +175,7 @@ fn responses_without_huffman_code_push_each_other_out() {
 
 /// Appendix C.6, both ways.
 #[test]
-fn responses_with_huffman_code_push_each_other_out() {
+fn responses_with_huffman_code_evict_entries() {
     let mut decoder = Decoder::new(256, 1 << 16);
     let mut encoder = Encoder::new(256);
     let update = encode(&mut encoder, &[], Indexing::Yes);
@@ -196,7 +196,7 @@ fn responses_with_huffman_code_push_each_other_out() {
 }
 
 #[test]
-fn broken_blocks_are_told_apart() {
+fn each_fault_of_a_block_has_its_error() {
     for (block, expected) in [
         ("80", Error::UnknownIndex),
         ("be", Error::UnknownIndex),
@@ -221,7 +221,7 @@ fn broken_blocks_are_told_apart() {
 }
 
 #[test]
-fn a_smaller_table_is_asked_for_and_comes() {
+fn a_smaller_table_is_signalled_and_applied() {
     let mut decoder = plain();
     let mut encoder = Encoder::new(4096);
     let fields = [("x-a", "1"), ("x-b", "2")];
@@ -250,7 +250,7 @@ fn a_smaller_table_is_asked_for_and_comes() {
 }
 
 #[test]
-fn no_table_at_all() {
+fn a_table_of_size_zero_works() {
     let mut encoder = Encoder::new(0);
     let mut decoder = Decoder::new(0, 1 << 16);
     let fields = [("x-a", "1"), (":status", "200"), ("x-a", "1")];
@@ -262,7 +262,7 @@ fn no_table_at_all() {
 }
 
 #[test]
-fn a_bomb_costs_no_more_than_a_section() {
+fn a_decompression_bomb_is_bounded_by_the_section_limit() {
     let mut decoder = Decoder::new(4096, 20_000);
     let value = "v".repeat(4000);
     let mut encoder = Encoder::new(4096);
@@ -298,7 +298,7 @@ fn any_field() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
 
 proptest! {
     #[test]
-    fn sections_come_out_as_they_went_in(
+    fn encoded_sections_are_decoded_back(
         sections in prop::collection::vec(prop::collection::vec((any_field(), 0u8..3), 0..12), 1..20),
         limits in prop::collection::vec((0usize..20, 0u32..9000), 0..6),
         max_table in prop_oneof![Just(0u32), Just(4096), 0u32..9000],
@@ -325,7 +325,7 @@ proptest! {
     }
 
     #[test]
-    fn anything_is_decoded_or_refused(input in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn any_bytes_are_decoded_or_refused(input in prop::collection::vec(any::<u8>(), 0..600)) {
         fuzz(&input);
     }
 }

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_told_apart() {
+    fn origins_are_distinguished() {
         let resolver = Resolver::new("Example.org:80", "/a/");
         for same in [
             "http://example.ORG/x",
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_written_by_hand_are_repaired() {
+    fn malformed_urls_are_repaired() {
         let resolver = Resolver::new("a", "/b/c");
         assert_eq!(resolver.resolve(b" x y.gif\n"), target("/b/x%20y.gif"));
         assert_eq!(resolver.resolve(b"..\\x\\y?a\\b"), target("/x/y?a%5Cb"));

@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_that_hold_up_nothing_are_told_from_the_others() {
+    fn non_blocking_scripts_are_distinguished() {
         let html = b"<script src=a></script><script defer src=b></script><script src=c async>\
             </script><script async='' src=d></script><script data-async src=e></script>\
             <script src=\"defer\"></script><img defer src=f>";

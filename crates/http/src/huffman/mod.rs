@@ -191,12 +191,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_coded_is_decoded(text in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn encoded_text_is_decoded_back(text in prop::collection::vec(any::<u8>(), 0..200)) {
             prop_assert_eq!(decoded(&coded(&text)).unwrap(), text);
         }
 
         #[test]
-        fn anything_is_decoded_or_refused(code in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_decoded_or_refused(code in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Ok(text) = decoded(&code) {
                 prop_assert!(text.len() <= code.len() * 8 / 5);
                 prop_assert_eq!(coded(&text), code);

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_priorities_are_parsed_back() {
         for urgency in 0..=7 {
             for incremental in [false, true] {
                 let priority = Priority {

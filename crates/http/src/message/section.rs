@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_are_held_to_the_rules() {
+    fn responses_must_follow_the_rules_of_the_rfc() {
         let good = block(&[(":status", "200"), ("content-length", "5"), ("x", "")]);
         let info = ResponseInfo {
             status: 200,

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_names_what_goes_with_a_page() {
+    fn a_plan_names_the_companions_of_a_page() {
         let push = plan(
             "# all of them\n/a%62c.html\t/x.css /y?z  # styles\n\n/other /x.css\n/abc.html /z\n",
         );
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plan_is_told_with_its_line() {
+    fn an_invalid_plan_is_an_error_with_its_line() {
         for (text, line) in [
             ("/a /b\nc /d", 2),
             ("/a b", 1),

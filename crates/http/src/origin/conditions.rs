@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn entity_tags_go_before_dates() {
+    fn entity_tags_take_precedence_over_dates() {
         let own = "\"0123456789abcdef\"";
         assert_eq!(
             verdict(&[("none-match", "\"x\""), ("modified", LATER)]),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weak_tag_of_ours_serves_caches_and_nothing_else() {
+    fn a_weak_etag_matches_only_for_cache_validation() {
         let current = Validators {
             etag: ETAG,
             weak: true,
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_date_only_tags_decide() {
+    fn without_a_modification_date_only_etags_decide() {
         let current = Validators {
             etag: ETAG,
             weak: false,

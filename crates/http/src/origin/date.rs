@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_read_what_they_write_in_all_three_formats() {
+    fn dates_of_all_three_formats_are_parsed_back() {
         let second = 784_111_777;
         assert_eq!(&format_date(second), b"Sun, 06 Nov 1994 08:49:37 GMT");
         for text in [

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_are_pinned_and_tell_content_and_coding_apart() {
+    fn digests_are_stable_and_depend_on_content_and_coding() {
         let cases = [
             digest(None, b""),
             digest(None, b"\0"),

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn more_ranges_than_anyone_needs_are_ignored() {
+    fn too_many_ranges_are_ignored() {
         let set = |count: usize| {
             let ranges: Vec<String> = (0..count)
                 .map(|n| format!("{}-{}", n * 1000, n * 1000))
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lies_within_an_empty_representation() {
+    fn no_range_is_satisfiable_in_an_empty_representation() {
         for field in ["bytes=0-", "bytes=-5", "bytes=0-0"] {
             assert_eq!(selected(field, 0), Some(Vec::new()), "{field}");
         }
@@ -221,7 +221,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn joined_ranges_cover_what_was_asked_and_never_overlap(
+        fn joined_ranges_cover_the_request_and_never_overlap(
             asked in prop::collection::vec((0u64..3000, 0u64..200), 1..MAX_RANGES),
             length in 1u64..3000,
         ) {

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn methods_are_case_sensitive_and_read_what_they_write() {
+    fn methods_are_case_sensitive_and_parsed_back() {
         for token in [
             "GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH", "TRACE", "CONNECT",
         ] {

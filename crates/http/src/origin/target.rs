@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_four_forms_are_told_apart() {
+    fn the_four_forms_are_distinguished() {
         let parse = |method, text: &'static str| Target::parse(method, text.as_bytes());
         let path = |text: &'static str| Ok(Target::Path(text.as_bytes()));
         assert_eq!(parse(Method::Get, "/a?b=/c"), path("/a"));

@@ -210,7 +210,7 @@ fn dates_follow_the_wall_clock_when_it_is_stepped() {
 }
 
 #[test]
-fn ranges_are_promised_where_there_is_a_representation() {
+fn accept_ranges_is_sent_where_a_representation_exists() {
     let config = OriginConfig {
         persona: Persona::verbose(),
         discard: Some("/discard".to_owned()),
@@ -231,7 +231,7 @@ fn ranges_are_promised_where_there_is_a_representation() {
 }
 
 #[test]
-fn a_file_at_the_root_goes_before_the_first_page() {
+fn a_file_at_the_root_takes_precedence_over_the_first_page() {
     let mut files = site().files.clone();
     files[0].path = "/".to_owned();
     let site = Site {
@@ -290,7 +290,7 @@ fn each_representation_has_its_own_validator() {
 }
 
 #[test]
-fn preconditions_are_for_files_that_are_there() {
+fn preconditions_apply_only_to_existing_files() {
     let origin = origin();
     let since = [("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT")];
     assert_eq!(ask(&origin, "GET /page.html", &since).status, 304);
@@ -386,7 +386,7 @@ fn several_ranges_make_a_multipart() {
 }
 
 #[test]
-fn a_persona_decides_what_is_optional_and_nothing_else() {
+fn a_persona_changes_only_optional_fields() {
     let field = |name: &str, value, on| PersonaField {
         name: name.to_owned(),
         value,
@@ -450,7 +450,7 @@ fn ask_raw(origin: &Origin, fields: &[(&str, &str)]) -> Response {
 }
 
 #[test]
-fn sites_that_no_request_could_name_are_refused() {
+fn sites_with_unrequestable_files_are_refused() {
     let with = |path: &str, content_type: &str| {
         let mut files = site().files.clone();
         files[0].path = path.to_owned();

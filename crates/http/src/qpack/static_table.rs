@@ -113,7 +113,7 @@ mod tests {
     use crate::hpack::hash;
 
     #[test]
-    fn every_field_is_found_where_it_is() {
+    fn every_field_is_found_at_its_index() {
         for place in 0..99 {
             let (name, value) = FIELDS.field(place).unwrap();
             let hash = hash::of(name.as_bytes());

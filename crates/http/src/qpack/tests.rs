@@ -80,7 +80,7 @@ fn the_examples_of_the_rfc() {
 }
 
 #[test]
-fn broken_sections_are_told_apart() {
+fn each_fault_of_a_section_has_its_error() {
     for (section, fault) in [
         ("", Fault::Truncated),
         ("00", Fault::Truncated),
@@ -117,7 +117,7 @@ fn broken_sections_are_told_apart() {
 }
 
 #[test]
-fn broken_instructions_are_told_apart() {
+fn each_fault_of_an_instruction_has_its_error() {
     for (input, fault) in [
         ("3faa01", Fault::TableTooLarge),
         ("c0 01 61", Fault::EntryTooLarge),
@@ -163,7 +163,7 @@ fn encode(encoder: &mut Encoder, stream: u64, fields: &[(&str, &str)]) -> (Vec<u
 }
 
 #[test]
-fn without_risk_nothing_is_used_before_it_is_acknowledged() {
+fn without_blocking_entries_are_used_only_once_acknowledged() {
     let mut encoder = Encoder::new(EncoderPolicy::default());
     encoder.handle_settings(4096, 100);
     let fields = [("x-key", "value"), (":method", "GET")];
@@ -182,7 +182,7 @@ fn without_risk_nothing_is_used_before_it_is_acknowledged() {
 }
 
 #[test]
-fn with_risk_as_many_streams_as_the_peer_permits() {
+fn with_blocking_at_most_the_permitted_streams_can_block() {
     let mut encoder = Encoder::new(EncoderPolicy {
         may_block: true,
         ..EncoderPolicy::default()
@@ -206,7 +206,7 @@ fn with_risk_as_many_streams_as_the_peer_permits() {
 }
 
 #[test]
-fn what_a_section_refers_to_is_not_evicted() {
+fn entries_referenced_by_a_section_are_not_evicted() {
     let mut encoder = Encoder::new(EncoderPolicy {
         may_block: true,
         ..EncoderPolicy::default()
@@ -225,7 +225,7 @@ fn what_a_section_refers_to_is_not_evicted() {
 }
 
 #[test]
-fn secrets_stay_out_of_the_tables() {
+fn never_indexed_fields_do_not_use_the_tables() {
     let mut encoder = Encoder::new(EncoderPolicy {
         may_block: true,
         ..EncoderPolicy::default()
@@ -258,7 +258,7 @@ fn secrets_stay_out_of_the_tables() {
 proptest! {
     /// Field sections and instructions arrive in any order that QUIC permits.
     #[test]
-    fn sections_come_out_as_they_went_in(
+    fn encoded_sections_are_decoded_back(
         sections in prop::collection::vec(prop::collection::vec((0u8..12, 0u8..6, 0u8..6), 0..10), 1..30),
         delays in prop::collection::vec(0usize..4, 30),
         capacity in 0u32..600,
@@ -323,7 +323,7 @@ proptest! {
     }
 
     #[test]
-    fn anything_is_decoded_or_refused(input in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn any_bytes_are_decoded_or_refused(input in prop::collection::vec(any::<u8>(), 0..600)) {
         fuzz(&input);
     }
 }

@@ -360,7 +360,7 @@ fn pushed_files_arrive_with_the_page_or_not_at_all() {
 }
 
 #[test]
-fn a_server_that_leaves_answers_what_it_took() {
+fn a_server_that_shuts_down_answers_accepted_requests() {
     let setting = Setting {
         asks: vec![3; 4],
         client: client(65_535, 65_535, UpdateAt::Percent(50)),

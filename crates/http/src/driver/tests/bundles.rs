@@ -243,7 +243,7 @@ fn each_file_is_used_when_its_own_bytes_are_there() {
 }
 
 #[test]
-fn pieces_of_any_size_give_the_same() {
+fn chunks_of_any_size_give_the_same_retrieval() {
     for policy in BUNDLES {
         let (content_type, bytes) = bundle(policy);
         let response = response(content_type, &bytes);
@@ -273,7 +273,7 @@ fn pieces_of_any_size_give_the_same() {
 }
 
 #[test]
-fn the_cache_knows_what_the_package_told() {
+fn the_cache_stores_the_validators_of_the_package() {
     let (content_type, bytes) = bundle("h1.1-package");
     let mut script = script("package", Visit::First, ValidatorCache::new());
     let asked = {
@@ -309,7 +309,7 @@ fn the_cache_knows_what_the_package_told() {
 }
 
 #[test]
-fn a_server_without_packages_is_asked_as_ever() {
+fn a_server_without_packages_gets_ordinary_requests() {
     let mut script = script("h1.1-pipeline-package", Visit::First, ValidatorCache::new());
     script.connect(0);
     script.answer(0, &ok("<img src=/b.gif><img src=/c.gif>"));
@@ -380,7 +380,7 @@ fn a_package_is_validated_as_a_whole() {
 }
 
 #[test]
-fn a_page_that_was_had_without_packages_is_validated_without() {
+fn a_page_cached_without_packages_is_validated_without_packages() {
     let mut first = script("package", Visit::First, ValidatorCache::new());
     first.connect(0);
     first.answer(0, &ok("<img src=/b.gif>"));
@@ -404,7 +404,7 @@ fn a_page_that_was_had_without_packages_is_validated_without() {
 }
 
 #[test]
-fn a_delta_brings_what_the_client_lacks() {
+fn a_delta_contains_the_files_that_the_client_lacks() {
     let policy = "h1.1-package-delta";
     let mut script = script(policy, Visit::Revalidate, filled(policy));
     script.driver.handle_connected(ConnectionId(0), script.now);
@@ -442,7 +442,7 @@ fn a_delta_brings_what_the_client_lacks() {
 }
 
 #[test]
-fn what_a_server_says_is_kept_and_is_not_is_asked_for() {
+fn files_listed_as_kept_but_missing_are_requested() {
     let two = package::Version::Two;
     let delta = package(two, &["index", "b.gif"]);
     let mut script = script("package-delta", Visit::First, ValidatorCache::new());
@@ -458,7 +458,7 @@ fn what_a_server_says_is_kept_and_is_not_is_asked_for() {
 }
 
 #[test]
-fn a_damaged_package_leaves_what_was_whole() {
+fn complete_files_of_a_damaged_package_are_used() {
     let (content_type, mut bytes) = bundle("h1.1-package");
     let style = bytes.windows(300).position(|here| here == [b'a'; 300]);
     bytes[style.unwrap() + 100] = b'b';
@@ -483,7 +483,7 @@ fn a_damaged_package_leaves_what_was_whole() {
 }
 
 #[test]
-fn the_rest_of_a_broken_bundle_is_read_only_where_that_is_quicker() {
+fn the_rest_of_a_broken_bundle_is_read_only_if_a_new_connection_is_slower() {
     let (content_type, mut bytes) = bundle("h1.1-package");
     let style = bytes.windows(300).position(|here| here == [b'a'; 300]);
     bytes[style.unwrap() + 100] = b'b';
@@ -523,7 +523,7 @@ fn the_rest_of_a_broken_bundle_is_read_only_where_that_is_quicker() {
 }
 
 #[test]
-fn wherever_a_bundle_is_cut_off_the_page_comes() {
+fn the_page_completes_wherever_a_bundle_is_truncated() {
     for policy in BUNDLES {
         let (content_type, bytes) = bundle(policy);
         let response = response(content_type, &bytes);
@@ -558,7 +558,7 @@ fn wherever_a_bundle_is_cut_off_the_page_comes() {
 }
 
 #[test]
-fn a_bundle_that_ends_too_early_within_good_http_is_broken() {
+fn a_truncated_bundle_in_a_complete_response_is_broken() {
     for policy in BUNDLES {
         let (content_type, bytes) = bundle(policy);
         let mut script = script(policy, Visit::First, ValidatorCache::new());
@@ -577,7 +577,7 @@ fn a_bundle_that_ends_too_early_within_good_http_is_broken() {
 }
 
 #[test]
-fn nobody_there_fails_a_list_file_by_file() {
+fn a_refused_connection_fails_each_file_of_a_list() {
     for (policy, connections) in [("h1.1-package", 3), ("h1.1", 2)] {
         let options = list(&["/a", "/b"]);
         let mut script = with_options(policy, options, Visit::First, ValidatorCache::new());
@@ -606,7 +606,7 @@ fn list(files: &[&str]) -> Options {
 }
 
 #[test]
-fn lists_are_asked_for_at_once() {
+fn all_files_of_a_list_are_requested_at_once() {
     for (policy, first) in [
         ("h1.0", "GET /a"),
         ("h1.1", "GET /a"),
@@ -642,7 +642,7 @@ fn lists_are_asked_for_at_once() {
 }
 
 #[test]
-fn a_list_comes_in_a_bundle_and_the_rest_of_it_singly() {
+fn files_of_a_list_that_the_bundle_lacks_are_requested_singly() {
     for policy in BUNDLES {
         let (content_type, bytes) = bundle(policy);
         let options = list(&["/index", "/extra", "/more", "/a.css"]);
@@ -665,7 +665,7 @@ fn a_list_comes_in_a_bundle_and_the_rest_of_it_singly() {
 }
 
 #[test]
-fn a_list_without_a_bundle_is_asked_for_singly() {
+fn files_of_a_list_without_a_bundle_are_requested_singly() {
     for answer in [
         ok("<html>a listing</html>"),
         "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_owned(),
@@ -685,7 +685,7 @@ fn a_list_without_a_bundle_is_asked_for_singly() {
 }
 
 #[test]
-fn a_further_page_of_a_session_uses_what_the_first_brought() {
+fn a_later_page_of_a_session_uses_the_files_of_the_first() {
     let cache = filled("h1.1-package");
     let options = Options::default();
     let driver = PageDriver::new(

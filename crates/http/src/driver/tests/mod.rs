@@ -123,7 +123,7 @@ fn outcomes(retrieval: &Retrieval) -> Vec<(&str, Outcome)> {
 const COMPLETE: Outcome = Outcome::Complete;
 
 #[test]
-fn a_response_that_breaks_off_is_asked_for_again() {
+fn a_truncated_response_is_requested_again() {
     let mut script = Script::new("h1.1", Options::default());
     assert_eq!(script.actions(), "connect 0");
     assert_eq!(script.connect(0), "GET /");
@@ -159,7 +159,7 @@ fn a_response_that_breaks_off_is_asked_for_again() {
 }
 
 #[test]
-fn a_file_is_not_asked_for_for_ever() {
+fn retries_of_a_file_are_limited() {
     let mut script = Script::new("h1.1", Options::default());
     for conn in 0..=3 {
         assert_eq!(script.connect(conn), "GET /", "{conn}");
@@ -175,7 +175,7 @@ fn a_file_is_not_asked_for_for_ever() {
 }
 
 #[test]
-fn nobody_there_is_no_reason_to_ask_again() {
+fn refused_connections_and_tls_failures_are_not_retried() {
     for failure in [Failure::Refused, Failure::TlsFailed] {
         let mut script = Script::new("h1.0x4", Options::default());
         script.fail(0, failure);
@@ -189,7 +189,7 @@ fn nobody_there_is_no_reason_to_ask_again() {
 }
 
 #[test]
-fn a_broken_response_fails_its_file_alone() {
+fn a_broken_response_fails_only_its_file() {
     let mut script = Script::new("h1.1-pipeline", Options::default());
     script.connect(0);
     script.answer(0, &ok("<img src=a><img src=b>"));
@@ -261,7 +261,7 @@ fn a_full_pipeline_leaves_and_goes_on_answer_by_answer() {
 }
 
 #[test]
-fn the_timer_is_what_an_explicit_client_falls_back_on() {
+fn a_client_with_explicit_flushes_also_flushes_by_timer() {
     let mut script = Script::new("h1.1-pipeline", Options::default());
     script.connect(0);
     let page = ok("<img src=a><img src=b>");
@@ -277,7 +277,7 @@ fn the_timer_is_what_an_explicit_client_falls_back_on() {
 }
 
 #[test]
-fn parts_follow_what_the_server_says_of_them() {
+fn ranges_follow_the_servers_answers() {
     let options = || Options {
         first_range: fathometer_model::Bytes(4),
         ..Options::default()
@@ -327,7 +327,7 @@ fn parts_follow_what_the_server_says_of_them() {
 }
 
 #[test]
-fn a_part_that_stays_short_is_not_asked_for_for_ever() {
+fn retries_of_a_short_part_are_limited() {
     let mut script = Script::new("h1.1-pipeline-ranges", Options::default());
     script.connect(0);
     script.answer(0, &ok("<img src=a>"));
@@ -360,7 +360,7 @@ fn cache() -> ValidatorCache {
 }
 
 #[test]
-fn heads_find_out_what_has_changed() {
+fn head_requests_find_changed_files() {
     for (head, after) in [
         (
             "HTTP/1.1 200 OK\r\nETag: \"e\"\r\nContent-Length: 9\r\n\r\n",
@@ -387,7 +387,7 @@ fn heads_find_out_what_has_changed() {
 }
 
 #[test]
-fn a_304_nobody_asked_for_is_not_believed() {
+fn an_unrequested_304_is_a_bad_response() {
     let mut script = Script::new("h1.1", Options::default());
     for _ in 0..=3 {
         assert_eq!(script.connect(0), "GET /");
@@ -401,7 +401,7 @@ fn a_304_nobody_asked_for_is_not_believed() {
 }
 
 #[test]
-fn a_base_file_without_references_is_a_page() {
+fn a_base_file_without_references_completes_the_page() {
     for response in [
         "HTTP/1.1 404 Not Found\r\nContent-Length: 11\r\n\r\n<img src=a>",
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 11\r\n\r\n<img src=a>",
@@ -465,7 +465,7 @@ fn a_persistent_connection_that_the_server_ends_is_replaced() {
 }
 
 #[test]
-fn a_retrieval_cut_short_says_so() {
+fn unfinished_requests_of_a_stopped_retrieval_fail_as_local_aborts() {
     let mut script = Script::new("h1.1", Options::default());
     script.connect(0);
     script.answer(0, "HTTP/1.1 200 OK\r\n");
@@ -480,7 +480,7 @@ fn a_retrieval_cut_short_says_so() {
 }
 
 #[test]
-fn options_that_no_request_can_be_made_of_fail_at_once() {
+fn options_that_make_no_valid_request_fail_at_once() {
     let options = Options {
         headers: vec![("Bad Name".to_owned(), "x".to_owned())],
         ..Options::default()
@@ -569,7 +569,7 @@ fn a_response_without_a_length_is_not_ended_by_a_cut() {
 }
 
 #[test]
-fn pushes_without_end_are_not_all_kept() {
+fn the_number_of_pushes_kept_is_bounded() {
     let mut script = Script::new("h2c-push", Options::default());
     let conn = ConnectionId(0);
     script.driver.handle_connected(conn, script.now);

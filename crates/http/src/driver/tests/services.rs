@@ -45,7 +45,7 @@ fn news(script: &Script) -> Vec<(ServiceEvent, Option<u16>, Option<u64>)> {
 const VALUE: &str = "h3=\":8443\"; ma=60";
 
 #[test]
-fn a_service_told_of_in_a_frame_is_connected_to() {
+fn a_service_announced_in_a_frame_is_connected_to() {
     for (stream, origin) in [
         (0, "https://www.example.test"),
         (0, "https://WWW.example.test:443"),
@@ -65,7 +65,7 @@ fn a_service_told_of_in_a_frame_is_connected_to() {
 }
 
 #[test]
-fn who_speaks_for_others_or_says_nothing_is_not_listened_to() {
+fn alternatives_for_other_origins_or_without_an_origin_are_ignored() {
     for (stream, origin, value) in [
         (0, "https://other.example.test", VALUE),
         (0, "https://www.example.test:8443", VALUE),

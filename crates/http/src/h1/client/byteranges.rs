@@ -275,7 +275,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_split_reads_alike(cut in 0usize..160) {
+        fn any_split_gives_the_same_parts(cut in 0usize..160) {
             let limits = Limits::default();
             let (before, after) = BODY.split_at(cut.min(BODY.len()));
             prop_assert_eq!(read(&[before, after], &limits), read(&[BODY], &limits));

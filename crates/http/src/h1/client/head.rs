@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found_in_any_case() {
+    fn field_names_match_in_any_case() {
         let head = parse(
             "HTTP/1.0 206\r\nETAG: W/\"a\"\r\ncontent-Range: bytes 0-4/9\r\nX:  \r\nx: b\r\n\r\n",
         )
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn doubtful_framing_is_refused() {
+    fn ambiguous_framing_is_refused() {
         assert_eq!(framing("Content-Length: 5\r\n"), Ok(Framing::Length(5)));
         assert_eq!(
             framing("Content-Length: 5, 5\r\nContent-Length: 5\r\n"),

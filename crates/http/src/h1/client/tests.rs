@@ -123,7 +123,7 @@ fn requests_are_written_as_asked_and_held_until_released() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_and_leaves_nothing_behind() {
+fn invalid_requests_are_refused_and_write_nothing() {
     let mut connection = Connection::new(Config::default());
     let good = line("GET", Version::Http11);
     let error = |connection: &mut Connection, line: RequestLine<'_>, name: &str, value: &str| {
@@ -316,7 +316,7 @@ fn a_plain_http10_connection_takes_one_request() {
 }
 
 #[test]
-fn unanswered_requests_are_told_from_broken_ones() {
+fn unanswered_requests_are_distinguished_from_broken_ones() {
     let whole = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na";
     let mut early = asked(Version::Http11, &["GET", "GET", "POST"]);
     assert_eq!(poll(&mut early, whole.as_bytes()), "0<200 =a 0.");
@@ -352,7 +352,7 @@ fn unanswered_requests_are_told_from_broken_ones() {
 }
 
 #[test]
-fn a_client_that_is_done_says_so() {
+fn a_finished_client_closes_and_unanswered_requests_fail() {
     let mut connection = asked(Version::Http11, &["GET"]);
     poll(
         &mut connection,
@@ -370,7 +370,7 @@ fn a_client_that_is_done_says_so() {
 }
 
 #[test]
-fn malformed_responses_are_the_servers_fault() {
+fn malformed_responses_are_reported_as_server_faults() {
     for input in [
         "SSH-2.0-x\r\n",
         "HTTP/2 200\r\n\r\n",
@@ -395,14 +395,14 @@ fn malformed_responses_are_the_servers_fault() {
 }
 
 #[test]
-fn harmless_faults_are_forgiven() {
+fn harmless_faults_are_tolerated() {
     let mut connection = asked(Version::Http11, &["GET", "GET"]);
     let input = b"HTTP/1.1 200\nContent-Length : 1\nX: a\n b\n\na\r\nHTTP/1.1 204\r\n\r\n\r\n";
     assert_eq!(poll(&mut connection, input), "0<200 =a 0. 1<204 1.");
 }
 
 #[test]
-fn what_is_too_large_is_refused() {
+fn oversized_responses_are_refused() {
     let limits = Limits {
         head: Bytes(60),
         fields: 3,
@@ -450,7 +450,7 @@ fn what_is_too_large_is_refused() {
 }
 
 #[test]
-fn content_waits_for_the_servers_consent() {
+fn content_waits_for_100_continue() {
     let mut connection = Connection::new(Config::default());
     let request = connection.request(line("POST", Version::Http11)).unwrap();
     request.send_with(Content::Chunked, true).unwrap();
@@ -498,7 +498,7 @@ fn content_waits_for_the_servers_consent() {
 }
 
 #[test]
-fn clocks_start_with_a_requests_turn() {
+fn timeouts_start_when_a_request_is_first_in_the_pipeline() {
     let after = |seconds| NOW + Duration::from_secs(seconds);
     let timeouts = Timeouts {
         head: Some(Duration::from_secs(10)),
@@ -605,7 +605,7 @@ proptest! {
 }
 
 #[test]
-fn a_prepared_request_is_the_one_that_would_have_been_written() {
+fn a_prepared_request_equals_the_written_one() {
     let fields = [("Accept".to_owned(), "*/*".to_owned())];
     for (method, version, content) in [
         ("GET", Version::Http11, None),

@@ -6,7 +6,7 @@ use super::tests::{GET, Host, buffered};
 use super::*;
 
 #[test]
-fn each_response_goes_in_a_write_of_its_own() {
+fn each_response_has_its_own_write() {
     let mut host = Host::new(buffered(Coalesce::EachResponse, 50));
     host.send(GET.repeat(3));
     assert_eq!(host.writes.len(), 3);
@@ -67,7 +67,7 @@ fn host_head(output: &str) -> usize {
 }
 
 #[test]
-fn a_write_cut_short_keeps_the_pieces_apart() {
+fn a_partial_write_keeps_the_write_boundaries() {
     let mut host = Host::new(buffered(Coalesce::EachResponse, 0));
     host.push(GET.repeat(2));
     host.write(7);
@@ -174,7 +174,7 @@ fn a_head_that_trickles_in_is_timed_from_its_first_byte() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_is_cut_off() {
+fn a_client_that_reads_nothing_is_disconnected() {
     let mut host = Host::new(ServerConfig::default());
     host.push("GET /big HTTP/1.1\r\nHost: h\r\n\r\n");
     let at = host.connection.poll_timeout().unwrap();
@@ -195,7 +195,7 @@ fn a_client_that_takes_nothing_is_cut_off() {
 }
 
 #[test]
-fn after_the_last_response_the_half_is_closed_and_the_rest_drained() {
+fn after_the_last_response_the_sending_side_is_closed_and_input_drained() {
     let config = ServerConfig {
         max_requests_per_connection: Some(5),
         ..ServerConfig::default()
@@ -228,7 +228,7 @@ fn after_the_last_response_the_half_is_closed_and_the_rest_drained() {
 }
 
 #[test]
-fn a_careless_close_takes_no_more_input_and_closes_both_halves() {
+fn a_full_close_reads_no_more_input_and_closes_both_sides() {
     let config = ServerConfig {
         max_requests_per_connection: Some(5),
         close: CloseManner::Full,
@@ -244,7 +244,7 @@ fn a_careless_close_takes_no_more_input_and_closes_both_halves() {
 }
 
 #[test]
-fn the_client_may_close_its_half_first() {
+fn the_client_may_close_its_side_first() {
     let mut host = Host::new(ServerConfig::default());
     host.push(GET.repeat(3));
     host.eof();
@@ -268,7 +268,7 @@ fn a_failed_transport_ends_everything() {
 }
 
 #[test]
-fn a_client_that_sends_and_never_reads_is_pushed_back() {
+fn a_client_that_sends_and_never_reads_gets_back_pressure() {
     let limits = Limits {
         backlog: Bytes(1000),
         ..Limits::default()
@@ -291,7 +291,7 @@ fn a_client_that_sends_and_never_reads_is_pushed_back() {
 }
 
 #[test]
-fn work_takes_its_time_and_one_request_after_another() {
+fn work_is_done_for_one_request_at_a_time() {
     let mut host = Host::new(ServerConfig {
         service_time: Duration::from_millis(10),
         connection_time: Duration::from_millis(5),
@@ -325,7 +325,7 @@ fn requests_that_wait_for_work_count_as_complete() {
 }
 
 #[test]
-fn a_client_that_has_finished_still_gets_what_is_being_worked_on() {
+fn a_half_closed_client_gets_the_response_in_progress() {
     let mut host = Host::new(ServerConfig {
         service_time: Duration::from_millis(10),
         ..buffered(Coalesce::EachResponse, 0)
@@ -343,7 +343,7 @@ fn a_client_that_has_finished_still_gets_what_is_being_worked_on() {
 }
 
 #[test]
-fn the_end_is_announced_with_the_last_write_and_no_other() {
+fn only_the_last_write_announces_the_end() {
     let mut host = Host::new(buffered(Coalesce::UntilInputWouldBlock, 4096));
     host.push("GET /30000-0 HTTP/1.0\r\nHost: h\r\n\r\n");
     let mut announced = Vec::new();
@@ -363,7 +363,7 @@ fn the_end_is_announced_with_the_last_write_and_no_other() {
 }
 
 #[test]
-fn a_server_that_ends_answers_what_has_begun_and_closes_what_is_idle() {
+fn a_shutdown_answers_started_requests_and_closes_idle_connections() {
     let mut idle = Host::new(ServerConfig::default());
     idle.send(GET);
     idle.connection.end(idle.now);
@@ -390,7 +390,7 @@ fn a_server_that_ends_answers_what_has_begun_and_closes_what_is_idle() {
 }
 
 #[test]
-fn texts_of_requests_come_with_their_events_and_in_part_when_cut_short() {
+fn events_have_the_text_of_their_requests_even_if_truncated() {
     let mut host = Host::new(ServerConfig {
         request_text: true,
         ..ServerConfig::default()
@@ -422,7 +422,7 @@ fn texts_of_requests_come_with_their_events_and_in_part_when_cut_short() {
 }
 
 #[test]
-fn content_that_dribbles_is_given_up_and_what_is_decided_is_answered_without_it() {
+fn slow_content_is_abandoned_and_decided_requests_are_answered() {
     let second = Duration::from_secs(1);
     // A byte every five seconds, for ever.
     let post = |path: &str| {
@@ -467,7 +467,7 @@ fn content_that_dribbles_is_given_up_and_what_is_decided_is_answered_without_it(
 }
 
 #[test]
-fn unwanted_content_that_comes_at_once_leaves_the_connection_open() {
+fn unwanted_content_that_arrives_at_once_keeps_the_connection_open() {
     let mut host = Host::new(ServerConfig::default());
     host.send("POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello");
     host.send(GET);
@@ -498,7 +498,7 @@ fn the_slowest_client_has_waited_longest() {
 }
 
 #[test]
-fn empty_lines_do_not_keep_a_connection() {
+fn empty_lines_do_not_keep_a_connection_alive() {
     let mut host = Host::new(ServerConfig::default());
     host.send("\r\n".repeat(4) + GET);
     assert_eq!(host.statuses(), [200]);

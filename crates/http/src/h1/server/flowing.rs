@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_leave_as_they_are_ready() {
+    fn chunks_are_sent_as_soon_as_they_are_ready() {
         let mut host = host(50);
         host.send(GET);
         let output = host.output();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_behind_wait_and_are_answered() {
+    fn later_requests_wait_and_are_answered() {
         let mut host = host(50);
         host.send(GET.to_owned() + "GET /none HTTP/1.1\r\nHost: h\r\n\r\n" + GET);
         assert_eq!(host.output().matches("HTTP/1.1").count(), 1);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_connection_ends_the_content_for_clients_that_know_no_chunks() {
+    fn the_end_of_the_connection_ends_the_content_for_http_1_0() {
         let mut host = host(50);
         host.send("GET /feed HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n");
         for _ in 0..3 {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_while_the_client_takes_nothing() {
+    fn no_content_is_made_while_the_client_reads_nothing() {
         let mut host = host(100_000);
         host.push(GET);
         for _ in 0..3 {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_has_no_content() {
+    fn a_response_to_head_has_no_content() {
         let mut host = host(50);
         host.send("HEAD /feed HTTP/1.1\r\nHost: h\r\n\r\n");
         let output = host.output();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_short_is_told_with_what_was_sent() {
+    fn an_interrupted_response_is_reported_with_the_bytes_sent() {
         let mut host = host(50);
         host.send(GET);
         host.wait();

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found_in_any_case() {
+    fn field_names_match_in_any_case() {
         let text = "GET /a HTTP/1.1\r\nHOST: a\r\nhost2: b\r\nif-NONE-match: \"x\"\r\n\
                     If-None-Match: \"y\"\r\naccept-encoding: gzip\r\nRange: bytes=0-\r\n\
                     X-Other: z\r\n\r\n";
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_persist_as_each_version_says() {
+    fn persistence_follows_the_http_version() {
         for (version, connection, expected) in [
             ("1.0", "", false),
             ("1.0", "Keep-Alive", true),

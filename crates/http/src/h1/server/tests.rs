@@ -327,7 +327,7 @@ fn request_content_is_read_whatever_its_framing() {
 }
 
 #[test]
-fn expectations_are_met_before_the_content_is_read() {
+fn expectations_are_answered_before_the_content_is_read() {
     let expect = |target: &str, length: usize| {
         format!(
             "POST {target} HTTP/1.1\r\nHost: h\r\nExpect: 100-Continue\r\nContent-Length: {length}\r\n\r\n"
@@ -364,7 +364,7 @@ fn expectations_are_met_before_the_content_is_read() {
 }
 
 #[test]
-fn limits_have_their_statuses() {
+fn each_limit_has_its_status() {
     let limits = Limits {
         head: Bytes(500),
         target: Bytes(100),
@@ -440,7 +440,7 @@ fn limits_have_their_statuses() {
 }
 
 #[test]
-fn an_old_client_is_told_how_long_it_may_stay() {
+fn http_1_0_clients_get_keep_alive_parameters() {
     let config = ServerConfig {
         max_requests_per_connection: Some(3),
         ..ServerConfig::default()
@@ -457,7 +457,7 @@ fn an_old_client_is_told_how_long_it_may_stay() {
 }
 
 #[test]
-fn whoever_asks_in_http_1_1_is_sent_too_where_the_persona_sends_it() {
+fn http_1_1_clients_get_keep_alive_parameters_if_the_persona_sends_them() {
     let sent = |persona: Persona, field: &str| {
         let mut config = ServerConfig {
             max_requests_per_connection: Some(2),

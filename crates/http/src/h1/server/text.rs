@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_that_were_taken_are_removed_even_if_one_always_waits() {
+    fn taken_texts_are_removed_even_while_one_waits() {
         let line = [b'x'; 1000];
         let mut texts = Texts::default();
         let mut before = texts.keep([&line[..], &[], &[]]);

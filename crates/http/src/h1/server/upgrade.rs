@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_http2_is_handed_on_with_what_follows_it() {
+    fn an_upgrade_to_http2_passes_on_the_bytes_that_follow() {
         for cut in 1..ASKS.len() {
             let mut host = host();
             host.push(&ASKS[..cut]).push(&ASKS[cut..]).push("PRI * ");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preface_gone_wrong_is_logged_and_not_answered_in_http1() {
+    fn an_invalid_http2_preface_is_logged_and_not_answered_in_http1() {
         let input = "INVALID CONNECTION PREFACE\r\n\r\n";
         let mut wrong = host();
         wrong.send(input);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_granted_is_answered_in_http1() {
+    fn upgrades_that_cannot_be_granted_are_answered_in_http1() {
         let without = |part: &str| ASKS.replace(part, "");
         for request in [
             without("Upgrade, "),

@@ -399,7 +399,7 @@ mod tests {
 
     /// A short search; the fuzzer's own search is longer and guided by coverage.
     #[test]
-    fn scripts_of_chance_are_understood_alike_however_they_are_cut() {
+    fn random_scripts_give_the_same_events_at_any_split() {
         for number in 0..4000 {
             let seed = Seed(number);
             let length = 4 + seed.draw(0) % 120;

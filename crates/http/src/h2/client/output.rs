@@ -227,7 +227,7 @@ mod tests {
     use crate::h2::frame::write;
 
     #[test]
-    fn whole_frames_are_released_and_frames_of_the_connection_go_between() {
+    fn connection_frames_are_sent_between_released_whole_frames() {
         let mut output = Output {
             counter: Counter::new(0),
             ..Output::default()

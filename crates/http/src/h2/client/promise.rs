@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn only_safe_and_complete_requests_are_promised() {
+    fn only_safe_and_complete_requests_can_be_promised() {
         let get = [
             (":method", "GET"),
             (":scheme", "https"),

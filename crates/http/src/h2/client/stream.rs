@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_and_requests_are_the_same_in_other_words() {
+    fn stream_ids_and_request_ids_convert_both_ways() {
         for (number, request) in [
             (1, RequestId(0)),
             (3, RequestId(1)),

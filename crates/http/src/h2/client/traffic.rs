@@ -119,7 +119,7 @@ mod tests {
     use crate::h2::{PREFACE, StreamId};
 
     #[test]
-    fn any_split_is_counted_alike() {
+    fn any_split_gives_the_same_counts() {
         let mut bytes = PREFACE.to_vec();
         write::settings(&mut bytes, [(1, 2), (3, 4)].into_iter());
         write::window_update(&mut bytes, StreamId::CONNECTION, 7);

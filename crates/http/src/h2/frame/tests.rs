@@ -67,7 +67,7 @@ fn connection_fault(bytes: &[u8]) -> Fault {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_frames_are_read_back() {
     let mut out = Vec::new();
     let stream = StreamId::new(5);
     let dependency = Dependency {
@@ -168,7 +168,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn long_header_blocks_are_cut_and_joined() {
+fn long_header_blocks_are_split_and_joined() {
     let block: Vec<u8> = (0..100).collect();
     for size in [1, 7, 33, 50, 99, 100, 101] {
         let mut out = Vec::new();
@@ -251,7 +251,7 @@ fn some_faults_end_only_their_stream() {
 }
 
 #[test]
-fn padding_is_taken_off_and_may_not_exceed_the_frame() {
+fn padding_is_removed_and_may_not_exceed_the_frame() {
     use FrameType as T;
     let padded = flags::PADDED | flags::END_HEADERS;
     for (kind, flags, payload, fits) in [
@@ -279,7 +279,7 @@ fn padding_is_taken_off_and_may_not_exceed_the_frame() {
 }
 
 #[test]
-fn header_blocks_are_not_interrupted_and_not_endless() {
+fn header_blocks_must_not_be_interrupted_and_are_bounded() {
     use FrameType as T;
     let headers = raw(T::HEADERS, 0, 1, b"a");
     let join = |parts: &[Vec<u8>]| parts.concat();

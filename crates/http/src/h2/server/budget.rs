@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_used_up_and_time_and_work_give_back() {
+    fn time_and_useful_work_refill_the_budget() {
         let allowance = Allowance {
             burst: 3,
             per_second: 10,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_frame_has_its_own_fault_and_its_own_work_that_gives_back() {
+    fn each_kind_of_frame_has_its_own_fault_and_refill() {
         let once = Allowance {
             burst: 1,
             per_second: 0,

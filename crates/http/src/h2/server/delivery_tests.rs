@@ -48,7 +48,7 @@ fn lengths(host: &Host) -> Vec<usize> {
 }
 
 #[test]
-fn a_small_response_is_one_piece_of_memory() {
+fn a_small_response_is_in_one_slice() {
     let mut host = Host::new(ServerConfig::default());
     let request = host.get(1, "/b");
     host.push(&request);
@@ -63,7 +63,7 @@ fn a_small_response_is_one_piece_of_memory() {
 }
 
 #[test]
-fn frames_are_as_long_as_the_setting_and_the_client_say() {
+fn frame_lengths_follow_the_setting_and_the_client() {
     let mut host = framed(|framing| framing.data = 400);
     let request = host.get(1, "/b");
     host.send(&request);
@@ -84,7 +84,7 @@ fn frames_are_as_long_as_the_setting_and_the_client_say() {
 }
 
 #[test]
-fn writes_end_where_they_are_told() {
+fn writes_end_as_configured() {
     for (writes, count) in [
         (Writes::Everything, 1),
         (Writes::EachTurn, 3 + 1),
@@ -102,7 +102,7 @@ fn writes_end_where_they_are_told() {
 }
 
 #[test]
-fn heads_go_with_their_content_or_at_once() {
+fn heads_are_sent_with_their_content_or_at_once() {
     for (heads, streams) in [
         (Heads::WithContent, [1, 1, 3, 3]),
         (Heads::AtOnce, [1, 3, 1, 3]),
@@ -123,7 +123,7 @@ fn heads_go_with_their_content_or_at_once() {
 }
 
 #[test]
-fn the_urgent_come_first_and_the_incremental_by_turns() {
+fn urgent_responses_are_first_and_incremental_ones_take_turns() {
     let mut host = framed(|framing| framing.data = 500);
     ask(
         &mut host,
@@ -135,7 +135,7 @@ fn the_urgent_come_first_and_the_incremental_by_turns() {
 }
 
 #[test]
-fn a_priority_may_be_told_before_and_changed_later() {
+fn a_priority_may_precede_its_request_and_change_later() {
     let mut host = framed(|framing| {
         framing.data = 500;
         framing.ahead = Bytes(1);
@@ -152,7 +152,7 @@ fn a_priority_may_be_told_before_and_changed_later() {
 }
 
 #[test]
-fn dependencies_are_heeded_where_nothing_newer_is_spoken() {
+fn dependencies_are_used_without_rfc_9218_priorities() {
     let mut host = framed(|framing| framing.data = 500);
     host.send(raw(FrameType::PRIORITY, 0, 1, &[0, 0, 0, 3, 15]));
     host.send(raw(FrameType::PRIORITY, 0, 3, &[0, 0, 0, 0, 15]));
@@ -170,7 +170,7 @@ fn dependencies_are_heeded_where_nothing_newer_is_spoken() {
 }
 
 #[test]
-fn what_is_made_ahead_is_bounded_and_gives_way_to_the_urgent() {
+fn queued_output_is_bounded_and_yields_to_urgent_responses() {
     let mut host = framed(|framing| framing.ahead = Bytes(20_000));
     open(&mut host);
     let request = host.get(1, "/long");
@@ -191,7 +191,7 @@ fn what_is_made_ahead_is_bounded_and_gives_way_to_the_urgent() {
 }
 
 #[test]
-fn a_cancelled_response_stops_and_is_told_of() {
+fn a_cancelled_response_stops_and_is_reported() {
     let mut host = framed(|framing| framing.ahead = Bytes(20_000));
     open(&mut host);
     let request = host.get(1, "/long");
@@ -212,7 +212,7 @@ fn a_cancelled_response_stops_and_is_told_of() {
 }
 
 #[test]
-fn a_request_that_comes_again_is_answered_alike() {
+fn repeated_requests_get_the_same_response() {
     let answers = |remembered| {
         let config = ServerConfig {
             remembered,
@@ -274,7 +274,7 @@ fn pushing(config: ServerConfig, settings: &[(u16, u32)]) -> Host {
 }
 
 #[test]
-fn what_goes_with_a_page_is_promised_before_it_and_sent_behind_it() {
+fn companions_are_promised_before_the_page_and_sent_after_it() {
     let config = ServerConfig {
         early_hints: false,
         ..ServerConfig::default()
@@ -312,7 +312,7 @@ fn what_goes_with_a_page_is_promised_before_it_and_sent_behind_it() {
 }
 
 #[test]
-fn a_page_goes_before_all_that_is_promised_with_it() {
+fn a_page_is_sent_before_its_pushes() {
     let dependency = raw(FrameType::PRIORITY, 0, 1, &[0, 0, 0, 0, 0]);
     for (field, before) in [
         ("u=3", &[][..]),
@@ -356,7 +356,7 @@ fn a_page_goes_before_all_that_is_promised_with_it() {
 }
 
 #[test]
-fn nothing_is_pushed_to_those_who_do_not_want_it() {
+fn clients_limit_or_disable_push_by_settings() {
     for (settings, count) in [
         (&[(id::ENABLE_PUSH, 0)][..], 0),
         (&[(id::MAX_CONCURRENT_STREAMS, 1)], 1),
@@ -380,7 +380,7 @@ fn nothing_is_pushed_to_those_who_do_not_want_it() {
 }
 
 #[test]
-fn a_push_can_be_cancelled_and_takes_nothing() {
+fn a_push_can_be_cancelled() {
     let mut host = pushing(ServerConfig::default(), &[(id::INITIAL_WINDOW_SIZE, 1)]);
     let request = host.get(1, "/index.html");
     host.send(&request);
@@ -411,7 +411,7 @@ fn a_push_can_be_cancelled_and_takes_nothing() {
 }
 
 #[test]
-fn hints_come_before_the_answer_even_while_it_is_worked_on() {
+fn early_hints_precede_the_response_even_during_its_work() {
     let config = ServerConfig {
         push: false,
         service_time: Duration::from_millis(30),

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_close_at_once_if_so_configured_or_if_the_client_has_closed_its_own() {
+    fn both_sides_close_at_once_if_configured_or_half_closed_by_the_client() {
         for (manner, peer_finished) in [(CloseManner::Full, false), (DRAIN, true)] {
             let mut ending = Ending::new();
             if peer_finished {

@@ -32,7 +32,7 @@ fn limited(limit: impl FnOnce(&mut Limits)) -> Host {
 }
 
 #[test]
-fn streams_are_not_opened_to_be_reset() {
+fn rapid_resets_are_bounded() {
     let mut host = limited(|limits| limits.resets = FEW);
     let rounds = flood(&mut host, |host, round| {
         let request = host.get(2 * round + 1, "/long");
@@ -53,7 +53,7 @@ fn streams_are_not_opened_to_be_reset() {
 }
 
 #[test]
-fn responses_that_are_served_make_up_for_resets() {
+fn served_responses_offset_resets() {
     let mut host = limited(|limits| limits.resets = FEW);
     for round in 0..100 {
         let id = 4 * round + 1;
@@ -65,7 +65,7 @@ fn responses_that_are_served_make_up_for_resets() {
 }
 
 #[test]
-fn the_server_is_not_made_to_reset() {
+fn resets_provoked_from_the_server_are_bounded() {
     // CVE-2025-8671: a client that provokes a reset leaves the work of its request to the server.
     for frame in [
         |id: u32| window(id, 0),
@@ -84,7 +84,7 @@ fn the_server_is_not_made_to_reset() {
 }
 
 #[test]
-fn what_wants_an_answer_is_bounded() {
+fn frames_that_require_an_answer_are_bounded() {
     for frame in [
         raw(FrameType::PING, 0, 0, &[0; 8]),
         raw(FrameType::SETTINGS, 0, 0, &[]),
@@ -98,7 +98,7 @@ fn what_wants_an_answer_is_bounded() {
 }
 
 #[test]
-fn frames_that_carry_nothing_are_bounded() {
+fn empty_frames_are_bounded() {
     for frame in [
         data(1, b"", false),
         raw(FrameType::DATA, flags::PADDED, 1, &[0]),
@@ -122,7 +122,7 @@ fn frames_that_carry_nothing_are_bounded() {
 }
 
 #[test]
-fn padding_alone_is_nothing() {
+fn frames_of_padding_alone_count_as_empty() {
     let mut host = limited(|limits| limits.idle_frames = FEW);
     let request = host.post(1, &[]);
     host.send(&request);
@@ -153,7 +153,7 @@ fn header_blocks_are_bounded() {
 }
 
 #[test]
-fn a_small_block_of_many_fields_is_told_to_be_too_large() {
+fn a_small_block_of_many_fields_is_too_large() {
     // One long field in the table, and a thousand references to it: 4 kB that would be 4 MB.
     let mut host = Host::new(ServerConfig::default());
     let long = "x".repeat(3900);
@@ -176,7 +176,7 @@ fn a_small_block_of_many_fields_is_told_to_be_too_large() {
 }
 
 #[test]
-fn output_that_is_not_taken_stops_the_reading() {
+fn unread_output_stops_reading() {
     let mut host = Host::new(ServerConfig::default());
     let mut pings = 0;
     while host.connection.wants_data() {
@@ -192,7 +192,7 @@ fn output_that_is_not_taken_stops_the_reading() {
 }
 
 #[test]
-fn windows_that_stay_shut_end_the_connection() {
+fn windows_that_stay_closed_end_the_connection() {
     for trickle in [false, true] {
         let mut host = Host::new(ServerConfig::default());
         let request = host.get(1, "/long");
@@ -242,7 +242,7 @@ fn a_transport_that_takes_nothing_is_aborted() {
 }
 
 #[test]
-fn what_comes_too_slowly_ends_the_connection() {
+fn input_that_is_too_slow_ends_the_connection() {
     let second = Duration::from_secs(1);
     // No preface.
     let mut host = Host::fresh(ServerConfig::default(), origin());
@@ -293,7 +293,7 @@ fn what_comes_too_slowly_ends_the_connection() {
 }
 
 #[test]
-fn content_that_dribbles_is_given_up_and_what_is_decided_is_answered_without_it() {
+fn slow_content_is_abandoned_and_decided_requests_are_answered() {
     let second = Duration::from_secs(1);
     // A byte on each of ten streams, and a PING, every five seconds.
     let mut host = Host::new(ServerConfig::default());

@@ -385,7 +385,7 @@ mod tests {
 
     /// A short fuzzing run with fixed seeds.
     #[test]
-    fn seeded_inputs_are_served_alike_however_they_are_cut() {
+    fn seeded_inputs_give_the_same_output_at_any_split() {
         for round in 0..300_u64 {
             let seed = Seed(round);
             let length = 3 + 3 * (seed.draw(0) % 40);
@@ -396,7 +396,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_input_is_served_alike_however_it_is_cut(
+        fn any_input_gives_the_same_output_at_any_split(
             bytes in prop::collection::vec(any::<u8>(), 3..160)
         ) {
             super::fuzz(&bytes);

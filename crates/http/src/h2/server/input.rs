@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_preface_is_read_in_any_pieces() {
+    fn the_preface_is_read_at_any_split() {
         let bytes = [&PREFACE[..], b"rest"].concat();
         for cut in 0..bytes.len() {
             let mut input = input();

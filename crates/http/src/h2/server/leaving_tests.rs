@@ -9,7 +9,7 @@ use crate::h2::error::Fault;
 use crate::h2::frame::FrameType;
 
 #[test]
-fn the_end_is_announced_and_what_is_on_its_way_is_answered() {
+fn shutdown_is_announced_and_requests_in_flight_are_answered() {
     let mut host = Host::new(ServerConfig::default());
     let request = host.get(1, "/a");
     host.send(&request).take();
@@ -77,7 +77,7 @@ fn a_connection_ends_at_its_limit_of_requests() {
 }
 
 #[test]
-fn clients_leave_in_several_ways() {
+fn each_way_a_client_leaves_has_its_close_reason() {
     let mut host = Host::new(ServerConfig::default());
     host.eof();
     assert_eq!(
@@ -131,7 +131,7 @@ fn clients_leave_in_several_ways() {
 }
 
 #[test]
-fn what_was_cut_short_is_told_to_the_byte() {
+fn interrupted_responses_are_reported_to_the_byte() {
     let mut config = ServerConfig::default();
     config.framing.data = 400;
     let mut host = Host::new(config);
@@ -157,7 +157,7 @@ fn what_was_cut_short_is_told_to_the_byte() {
 }
 
 #[test]
-fn texts_of_requests_come_with_their_events() {
+fn events_have_the_text_of_their_requests() {
     let config = ServerConfig {
         request_text: true,
         events: true,

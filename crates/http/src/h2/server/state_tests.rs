@@ -30,7 +30,7 @@ fn priority(stream: u32, on: u32) -> Vec<u8> {
 }
 
 #[test]
-fn idle_streams_bear_priorities_alone() {
+fn idle_streams_accept_only_priorities() {
     for frame in [
         data(1, b"x", false),
         reset(1, ErrorCode::CANCEL),
@@ -183,7 +183,7 @@ fn clients_do_not_push() {
 }
 
 #[test]
-fn malformed_requests_end_their_stream_alone() {
+fn malformed_requests_end_only_their_stream() {
     let mut host = host();
     let request = host.headers(1, &[(":method", "GET"), (":path", "/")], true);
     host.send(&request)
@@ -243,7 +243,7 @@ fn trailers_end_a_request_and_have_no_pseudo_fields() {
 }
 
 #[test]
-fn content_is_as_long_as_it_says() {
+fn content_must_have_its_announced_length() {
     for (announced, sent, fits) in [
         ("7", "content", true),
         ("6", "content", false),
@@ -265,7 +265,7 @@ fn content_is_as_long_as_it_says() {
 }
 
 #[test]
-fn content_is_thrown_away_and_its_room_given_back() {
+fn discarded_content_returns_its_window() {
     let config = ServerConfig {
         receive: ReceiveWindows {
             stream: 100,
@@ -307,7 +307,7 @@ fn content_is_thrown_away_and_its_room_given_back() {
 }
 
 #[test]
-fn a_smaller_window_holds_once_the_client_knows() {
+fn a_smaller_window_applies_once_acknowledged() {
     let mut config = ServerConfig::default();
     config.receive.stream = 10;
     let mut host = Host::fresh(config, origin());
@@ -353,7 +353,7 @@ fn windows_do_not_overflow_and_follow_settings() {
 }
 
 #[test]
-fn the_client_asks_before_it_sends_much() {
+fn expect_continue_gets_100_before_the_content() {
     let mut host = host();
     let request = host.post(1, &[("expect", "100-continue")]);
     host.send(&request);
@@ -381,7 +381,7 @@ fn the_client_asks_before_it_sends_much() {
 }
 
 #[test]
-fn who_wants_a_tunnel_is_not_kept_waiting() {
+fn connect_is_refused_at_once() {
     let mut host = host();
     let connect = host.headers(1, &[(":method", "CONNECT"), (":authority", "a:1")], false);
     host.send(&connect);
@@ -390,7 +390,7 @@ fn who_wants_a_tunnel_is_not_kept_waiting() {
 }
 
 #[test]
-fn too_much_is_answered_and_not_read_on() {
+fn oversized_content_is_answered_and_no_longer_read() {
     let mut config = ServerConfig::default();
     config.limits.body = Bytes(10);
     let mut host = Host::new(config);

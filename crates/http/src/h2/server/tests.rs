@@ -401,7 +401,7 @@ fn a_connection_starts_with_settings_and_answers_requests() {
 }
 
 #[test]
-fn what_was_served_is_counted_to_the_byte() {
+fn responses_are_counted_to_the_byte() {
     let mut host = Host::new(ServerConfig::default());
     let request = host.get(1, "/b");
     host.send(&request);

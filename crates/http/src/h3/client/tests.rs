@@ -189,7 +189,7 @@ fn critical_streams_do_not_end() {
 }
 
 #[test]
-fn what_means_nothing_is_passed_over() {
+fn unknown_streams_and_frames_are_ignored() {
     let mut connection = connection();
     let events = feed(
         &mut connection,
@@ -221,7 +221,7 @@ fn what_means_nothing_is_passed_over() {
 }
 
 #[test]
-fn malformed_responses_end_their_stream_alone() {
+fn malformed_responses_end_only_their_stream() {
     // `:status: 200` with `content-length: 5` and one of 0; `:status: 20`; a name in capitals.
     let length = "01 06 0000d9 540135";
     for (stream, input, fin) in [
@@ -261,7 +261,7 @@ fn malformed_responses_end_their_stream_alone() {
 }
 
 #[test]
-fn streams_that_end_early() {
+fn a_stream_that_ends_early_is_a_failure() {
     let mut connection = connection();
     connection.handle_fin(0, NOW);
     let nothing = Event::Unanswered {
@@ -290,7 +290,7 @@ fn streams_that_end_early() {
 }
 
 #[test]
-fn resets_say_whether_a_request_may_be_asked_again() {
+fn resets_determine_whether_a_request_may_be_retried() {
     let mut connection = connection();
     connection.handle_reset(0, ErrorCode::REQUEST_REJECTED.0, NOW);
     connection.handle_reset(4, ErrorCode::INTERNAL_ERROR.0, NOW);
@@ -306,7 +306,7 @@ fn resets_say_whether_a_request_may_be_asked_again() {
 }
 
 #[test]
-fn goaway_gives_back_what_was_not_processed() {
+fn goaway_returns_unprocessed_requests() {
     let mut connection = connection();
     let events = feed(&mut connection, 3, "00 0400 070104");
     assert!(
@@ -336,7 +336,7 @@ fn goaway_gives_back_what_was_not_processed() {
 }
 
 #[test]
-fn how_the_server_closes() {
+fn close_codes_of_the_server_give_close_reasons() {
     for (code, reason) in [
         (0x100, CloseReason::ServerEarly),
         (0x1f * 9 + 0x21, CloseReason::ServerEarly),
@@ -480,13 +480,13 @@ fn requests_are_checked_and_bounded() {
 
 proptest! {
     #[test]
-    fn anything_is_borne(input in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn any_input_passes_the_fuzz_entry(input in prop::collection::vec(any::<u8>(), 0..400)) {
         fuzz(&input);
     }
 
     /// Starts with well-formed frames, so that more than the first frame is parsed.
     #[test]
-    fn anything_is_borne_behind_a_good_start(
+    fn any_input_after_a_valid_start_passes_the_fuzz_entry(
         requests in any::<u8>(),
         end in any::<u8>(),
         pieces in prop::collection::vec((0u8..=255, prop::sample::select(vec![

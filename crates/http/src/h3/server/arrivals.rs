@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_arrives_once_in_any_order() {
+    fn each_stream_arrives_once_in_any_order() {
         let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.arrive(8), Ok(true));
         assert_eq!(arrivals.next(), 12);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_are_off_cost_no_hash() {
+    fn disabled_records_compute_no_hash() {
         let mut records = Records::new(false, false);
         assert_eq!(records.target_hash(b"/"), 0);
         records.note_end(REQUEST, (&served(), [0; 3]), 33, None, Instant::ZERO);

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_urgent_come_first_and_turns_go_round() {
+    fn urgent_streams_go_first_and_incremental_ones_take_turns() {
         let mut schedule = Schedule::default();
         for (stream, level) in [(0, 3), (4, 3), (8, 1), (12, 7), (16, 3)] {
             schedule.add(stream, urgency(level));

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_that_reuses_memory_is_as_a_new_one() {
+    fn a_stream_that_reuses_memory_is_like_a_new_one() {
         let mut streams = Streams::default();
         let open = streams.open(RequestId(1), Instant::ZERO).unwrap();
         open.output.write(|text| text.extend_from_slice(b"rest"));

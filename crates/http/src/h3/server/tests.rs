@@ -158,7 +158,7 @@ fn faults_end_the_connection_with_their_codes() {
 }
 
 #[test]
-fn what_is_no_request_is_reset() {
+fn malformed_requests_are_reset() {
     // No `:path`; capitals; a wrong length; an empty stream.
     for (input, code) in [
         ("01 07 0000 d1 d7 500168", ErrorCode::MESSAGE_ERROR),
@@ -195,7 +195,7 @@ fn what_is_no_request_is_reset() {
 }
 
 #[test]
-fn what_is_too_much_is_refused() {
+fn oversized_requests_are_refused() {
     let limits = Limits {
         section: Bytes(300),
         fields: 6,
@@ -351,7 +351,7 @@ fn a_priority_may_come_before_its_request() {
 }
 
 #[test]
-fn time_limits() {
+fn time_limits_end_requests_and_connections() {
     let limits = Limits {
         idle: Duration::from_secs(30),
         request: Duration::from_secs(5),
@@ -457,7 +457,7 @@ fn a_client_that_reads_nothing_is_not_read() {
 }
 
 #[test]
-fn logs_say_what_was_asked() {
+fn records_have_the_text_of_requests() {
     let config = ServerConfig {
         events: true,
         request_text: true,
@@ -501,13 +501,13 @@ fn logs_say_what_was_asked() {
 
 proptest! {
     #[test]
-    fn anything_is_borne(input in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn any_input_passes_the_fuzz_entry(input in prop::collection::vec(any::<u8>(), 0..400)) {
         super::fuzz(&input);
     }
 
     /// Starts with well-formed frames, so that more than the first frame is parsed.
     #[test]
-    fn anything_is_borne_behind_a_good_start(
+    fn any_input_after_a_valid_start_passes_the_fuzz_entry(
         setup in any::<u8>(),
         pieces in prop::collection::vec((0u8..=255, prop::sample::select(vec![
             GET, "01 09 0000 d1 d7 510261 62 500168", "0002 6869", "00 0400", "00 0404 0140 64 0705",
@@ -526,7 +526,7 @@ proptest! {
 }
 
 #[test]
-fn a_decided_request_whose_content_dribbles_is_answered_without_it() {
+fn a_decided_request_with_slow_content_is_answered_without_it() {
     let at = |milliseconds| NOW + Duration::from_millis(milliseconds);
     let mut slow = connection();
     // `POST https://h/`, which is not allowed, and the head of a DATA frame of 60 000 bytes.

@@ -24,7 +24,7 @@ fn only_client_initiated_bidirectional_streams_carry_requests() {
 }
 
 #[test]
-fn a_package_takes_its_turns() {
+fn a_package_is_composed_over_several_turns() {
     let (origin, files) = turn_tests::short_files();
     let mut pair = Pair::of(origin);
     pair.get("/d/", &[("accept", turn_tests::ACCEPT)]);
@@ -124,7 +124,7 @@ fn requests_are_answered_and_both_sides_count_the_same() {
 }
 
 #[test]
-fn the_size_of_pieces_changes_nothing() {
+fn any_transfer_size_gives_the_same_exchanges() {
     let mut logs = Vec::new();
     for at_once in [1, 7, 1000, usize::MAX] {
         let mut pair = Pair::plain();
@@ -184,7 +184,7 @@ fn upload(pair: &mut Pair, target: &str, content: Content, expect: bool) -> Requ
 }
 
 #[test]
-fn content_goes_up_when_it_is_wanted() {
+fn request_content_waits_for_100_continue() {
     let mut pair = Pair::plain();
     let sized = upload(&mut pair, "/discard", Content::Sized(1000), false);
     let chunked = upload(&mut pair, "/discard", Content::Chunked, false);
@@ -217,7 +217,7 @@ fn content_goes_up_when_it_is_wanted() {
 }
 
 #[test]
-fn the_urgent_go_first_and_the_incremental_by_turns() {
+fn urgent_responses_are_first_and_incremental_ones_take_turns() {
     let mut pair = Pair::plain();
     pair.at_once = 5000;
     pair.run();
@@ -246,7 +246,7 @@ fn the_urgent_go_first_and_the_incremental_by_turns() {
 }
 
 #[test]
-fn a_client_that_leaves_a_stream_leaves_the_others_alone() {
+fn a_cancelled_request_does_not_affect_others() {
     let mut pair = Pair::plain();
     pair.at_once = 5000;
     for _ in 0..3 {
@@ -288,7 +288,7 @@ fn a_client_that_leaves_a_stream_leaves_the_others_alone() {
 }
 
 #[test]
-fn a_server_that_ends_answers_what_has_come() {
+fn a_shutdown_answers_requests_that_have_arrived() {
     let mut pair = Pair::plain();
     pair.get("/big", &[]);
     pair.up();
@@ -346,7 +346,7 @@ fn risky() -> Qpack {
 }
 
 #[test]
-fn streams_wait_for_the_table_and_go_on() {
+fn streams_wait_for_the_qpack_table_and_continue() {
     let config = client::Config {
         qpack: risky(),
         ..client::Config::default()
@@ -393,7 +393,7 @@ fn streams_wait_for_the_table_and_go_on() {
 }
 
 #[test]
-fn without_any_table_everything_is_said_in_full() {
+fn without_a_dynamic_table_fields_are_sent_in_full() {
     let config = client::Config {
         qpack: Qpack::STATIC,
         ..client::Config::default()
@@ -411,7 +411,7 @@ fn without_any_table_everything_is_said_in_full() {
 }
 
 #[test]
-fn a_prepared_request_is_the_written_one() {
+fn a_prepared_request_equals_the_written_one() {
     let mut pair = Pair::plain();
     let written = pair.get("/a", &[("x-custom", "value")]);
     let fields = [("X-Custom".to_owned(), "value".to_owned())];

@@ -102,7 +102,7 @@ fn parts_are_ready_at_their_times() {
 }
 
 #[test]
-fn a_file_is_handed_on_in_parts() {
+fn a_file_is_sent_in_parts() {
     let origin = origin();
     let answer = decide(&origin, "/dir/index.html");
     let mut flow = origin.flow(&answer, at(0)).unwrap();
@@ -119,7 +119,7 @@ fn a_file_is_handed_on_in_parts() {
 }
 
 #[test]
-fn what_is_not_known_is_not_said() {
+fn responses_omit_fields_that_are_unknown() {
     let origin = origin();
     let names = |response: &Response| -> Vec<String> {
         let fields = response.fields.iter();
@@ -152,7 +152,7 @@ fn what_is_not_known_is_not_said() {
 }
 
 #[test]
-fn what_could_not_be_served_is_refused() {
+fn invalid_dynamic_resources_are_refused() {
     let good = Dynamic {
         path: "/a.txt".to_owned(),
         content_type: Some("text/html; charset=utf-8".to_owned()),

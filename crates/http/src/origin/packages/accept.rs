@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_goes_to_those_who_name_it_and_want_it_no_less_than_the_page() {
+    fn a_package_is_chosen_if_named_and_not_less_preferred_than_the_page() {
         let table = [
             ("", None),
             ("*/*", None),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_offered_is_not_chosen() {
+    fn formats_that_are_not_offered_are_not_chosen() {
         let tar = Formats::only(Format::Tar);
         assert_eq!(
             chosen("PACKAGE, application/x-tar;q=0.1", tar),

@@ -92,7 +92,7 @@ fn get(origin: &Origin, path: &str, accept: &str) -> Response {
 }
 
 #[test]
-fn a_page_is_a_package_to_those_who_ask_for_one() {
+fn a_page_is_sent_as_a_package_if_accepted() {
     for making in [Making::Made, Making::OnTheFly] {
         let origin = origin(making);
         let response = get(&origin, "/home.html", PACKAGE);
@@ -131,7 +131,7 @@ fn a_page_is_a_package_to_those_who_ask_for_one() {
 }
 
 #[test]
-fn others_get_the_page_and_are_told_that_it_varies() {
+fn without_acceptance_the_page_is_sent_with_vary() {
     let made = origin(Making::Made);
     let plain = origin(Making::None);
     for accept in [
@@ -156,7 +156,7 @@ fn others_get_the_page_and_are_told_that_it_varies() {
 }
 
 #[test]
-fn the_page_at_the_root_says_where_it_is() {
+fn the_package_of_the_root_page_has_a_content_location() {
     let origin = origin(Making::OnTheFly);
     let response = get(&origin, "/", PACKAGE);
     assert_eq!(response.field("Content-Location"), Some("/home.html"));
@@ -353,7 +353,7 @@ fn have(origin: &Origin, names: &[&str]) -> String {
 }
 
 #[test]
-fn a_delta_has_what_the_client_lacks_and_names_the_rest() {
+fn a_delta_has_the_files_the_client_lacks_and_names_the_rest() {
     for making in [Making::Made, Making::OnTheFly] {
         let before = origin(making);
         let config = OriginConfig {

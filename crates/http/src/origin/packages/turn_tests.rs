@@ -198,7 +198,7 @@ fn field(origin: &Origin, answer: &Answer, name: &'static str) -> Option<String>
 }
 
 #[test]
-fn files_are_looked_up_some_a_turn() {
+fn files_are_looked_up_over_several_turns() {
     // 200 short files, 30 of 64 KB that are kept in memory, and one that is missing.
     let sizes: Vec<usize> = [100; 200].into_iter().chain([65_536; 30]).collect();
     let mut shelf = Shelf::new(&sizes, 65_536, &Arc::default());
@@ -225,7 +225,7 @@ fn files_are_looked_up_some_a_turn() {
 }
 
 #[test]
-fn what_is_no_package_in_the_end_is_answered_as_it_is_by_itself() {
+fn a_package_that_cannot_be_composed_gets_the_response_without_packages() {
     let mut shelf = Shelf::new(&[1; 100], 0, &Arc::default());
     // A name too long for a package is detected when all files are looked up.
     shelf.files[99].0 = format!("/d/{}", "x".repeat(9000));
@@ -238,7 +238,7 @@ fn what_is_no_package_in_the_end_is_answered_as_it_is_by_itself() {
 }
 
 #[test]
-fn files_are_read_a_slice_a_turn_and_once() {
+fn each_file_is_read_once_one_slice_a_turn() {
     let read = Arc::default();
     let origin = origin(&read, Vec::new());
     let answer = decided(&origin, None);
@@ -316,7 +316,7 @@ fn parts_of_a_package_are_those_of_the_whole() {
 }
 
 #[test]
-fn what_is_dynamic_takes_turns_too() {
+fn packages_with_dynamic_resources_take_turns() {
     let dynamic = |path: &str, parts| Dynamic {
         path: path.to_owned(),
         content_type: None,

@@ -99,7 +99,7 @@ fn the_page_comes_in_one_response() {
 }
 
 #[test]
-fn pieces_of_any_size_give_the_same_page() {
+fn chunks_of_any_size_give_the_same_page() {
     let origin = packing(site(), Making::OnTheFly);
     for policy in ["h1.1-package", "h1.0-package-v1", "h2c-tar", "h2c-zip"] {
         let mut first: Option<Retrieval> = None;
@@ -121,7 +121,7 @@ fn pieces_of_any_size_give_the_same_page() {
 }
 
 #[test]
-fn a_revisit_brings_what_has_changed_and_no_more() {
+fn a_revisit_transfers_only_changed_files() {
     let origin = packing(site(), Making::OnTheFly);
     for carrier in CARRIERS {
         for bundle in ["package", "package-v1", "tar"] {
@@ -213,7 +213,7 @@ fn folder() -> (Site, PageList) {
 }
 
 #[test]
-fn lists_come_whole_by_every_policy() {
+fn lists_complete_by_every_policy() {
     let (site, list) = folder();
     let sizes: u64 = (1..=20).map(|n| site.file(FileId(n)).body.len().0).sum();
     let origin = packing(site, Making::OnTheFly);
@@ -248,7 +248,7 @@ fn lists_come_whole_by_every_policy() {
 }
 
 #[test]
-fn a_bundle_that_is_broken_is_not_read_to_its_end() {
+fn a_broken_bundle_is_not_read_to_its_end() {
     let (mut site, list) = folder();
     let list = Arc::new(list);
     // The folder's response is labelled as a package, but is not one.

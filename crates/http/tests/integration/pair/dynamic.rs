@@ -75,7 +75,7 @@ fn arrival(retrieval: &Retrieval, target: &str) -> (f64, u64) {
 }
 
 #[test]
-fn every_policy_reads_what_has_no_length() {
+fn every_policy_reads_content_without_a_length() {
     let origin = origin(Making::None, vec![page(), image()]);
     let length = site().files[0].body.len().0;
     for policy in CARRIERS {

@@ -169,7 +169,7 @@ fn the_papers_http10_client_revalidates_by_one_get_and_42_heads() {
 }
 
 #[test]
-fn what_has_changed_is_fetched_and_nothing_else() {
+fn only_changed_files_are_fetched() {
     let old = origin(site());
     let cache = filled_cache(&old);
     let mut changed = site();
@@ -324,7 +324,7 @@ fn flushed(flush: &str, visit: Visit, cache: ValidatorCache) -> Outcome {
 }
 
 #[test]
-fn an_explicit_client_flushes_by_what_it_knows() {
+fn an_explicit_client_flushes_once_all_references_are_known() {
     let outcome = flushed("explicit", Visit::Revalidate, filled_cache(&origin(site())));
     let counters = outcome.retrieval.counters;
     // Flushes: after the base file's request, when buffers are full, and for the rest once all references are
@@ -380,7 +380,7 @@ fn a_buffer_alone_still_flushes_at_the_end() {
 }
 
 #[test]
-fn a_server_that_serves_five_requests_a_connection_makes_the_client_come_back() {
+fn a_limit_of_five_requests_a_connection_makes_the_client_reconnect() {
     let origin = origin(site());
     for close in [
         server::CloseManner::HalfThenDrain,
@@ -468,7 +468,7 @@ fn a_careful_client_ends_its_side_first() {
 }
 
 #[test]
-fn idle_connections_are_kept_as_long_as_told() {
+fn idle_connections_are_kept_as_configured() {
     let mut setting = Setting::new("h1.1x2", Visit::First);
     setting.options.idle_wait = Duration::from_secs(7);
     let outcome = retrieve(&origin(site()), setting, ValidatorCache::new());
@@ -483,7 +483,7 @@ fn idle_connections_are_kept_as_long_as_told() {
 }
 
 #[test]
-fn pipelining_needs_fewer_round_trips_and_connections_fewer_still() {
+fn pipelining_is_faster_than_four_connections_and_these_than_one() {
     let origin = origin(site());
     let elapsed = |policy| {
         let outcome = retrieve(
@@ -517,7 +517,7 @@ fn summary(outcome: &Outcome) -> Vec<(String, u32, Option<u16>, u64, u64, Bytes)
 }
 
 #[test]
-fn how_responses_are_cut_changes_nothing_but_times() {
+fn segmentation_of_responses_changes_only_times() {
     let origin = origin(site());
     let cut = |policy, segment, accept_encoding| {
         let mut setting = Setting::new(policy, Visit::First);

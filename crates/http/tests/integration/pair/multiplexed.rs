@@ -61,7 +61,7 @@ fn assert_sound(outcome: &Outcome) {
 }
 
 #[test]
-fn every_file_comes_whole_over_one_connection() {
+fn every_file_is_complete_over_one_connection() {
     let site = site();
     let total: u64 = site.files.iter().map(|file| file.body.len().0).sum();
     let html = site.files[0].body.bytes().into_owned();
@@ -89,7 +89,7 @@ fn every_file_comes_whole_over_one_connection() {
 }
 
 #[test]
-fn all_that_is_known_is_asked_for_at_once_as_far_as_streams_allow() {
+fn known_files_are_requested_at_once_within_the_stream_limit() {
     let origin = origin(site());
     let elapsed = |policy: &str| {
         let outcome = retrieve(&origin, first(policy), ValidatorCache::new());
@@ -159,7 +159,7 @@ fn a_revisit_validates_everything_over_one_connection() {
 }
 
 #[test]
-fn pushes_are_matched_with_the_page_and_given_up_when_cached() {
+fn pushes_are_matched_with_the_page_and_cancelled_if_cached() {
     let all: Vec<String> = (0..IMAGES).map(|n| format!("/img{n:02}.gif")).collect();
     let plan = format!("/index.html {} /nobody.gif\n", all.join(" "));
     let mut with_more = site();
@@ -195,7 +195,7 @@ fn pushes_are_matched_with_the_page_and_given_up_when_cached() {
 }
 
 #[test]
-fn a_file_that_was_asked_for_before_its_promise_is_not_taken_twice() {
+fn a_file_requested_before_its_promise_is_not_fetched_twice() {
     // The page is read in pieces, and its push promise comes with its second half.
     let origin = origin_with(site(), "/img00.gif /img01.gif /img41.gif\n", "");
     let outcome = retrieve(&origin, first("h2c-push"), ValidatorCache::new());
@@ -246,7 +246,7 @@ fn of(outcome: &Outcome, target: &str) -> ExchangeRecord {
 }
 
 #[test]
-fn a_file_is_asked_for_when_the_one_that_names_it_is_there() {
+fn a_file_is_requested_once_the_file_that_names_it_has_arrived() {
     let site = deep();
     let graph = Arc::new(PageGraph::of(&site, &site.pages[0]));
     let origin = origin(site);
@@ -297,7 +297,7 @@ fn scripts_that_take_time_are_executed_one_after_another() {
 }
 
 #[test]
-fn early_hints_make_files_known_before_the_page_comes() {
+fn early_hints_name_files_before_the_page_arrives() {
     let site = deep();
     let graph = Arc::new(PageGraph::of(&site, &site.pages[0]));
     let hints = "/index.html /a.css /b.js /c.woff2\n";
@@ -326,7 +326,7 @@ fn early_hints_make_files_known_before_the_page_comes() {
 }
 
 #[test]
-fn the_more_urgent_goes_first() {
+fn more_urgent_responses_are_first() {
     let site = deep();
     let mut graph = PageGraph::default();
     // Known with the HTML: six images, and a font last.
@@ -357,7 +357,7 @@ fn the_more_urgent_goes_first() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_come_back_to() {
+fn the_client_reconnects_after_goaway() {
     let origin = origin(site());
     let mut setting = first("h2c");
     setting.http2.max_requests_per_connection = Some(10);
@@ -377,7 +377,7 @@ fn a_server_that_goes_away_is_come_back_to() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
-    fn how_responses_are_cut_changes_nothing_but_times(
+    fn segmentation_of_responses_changes_only_times(
         // With small segments the page takes longer than the server's time limit.
         segment in 30usize..3000,
         distance in 0u64..2000,
@@ -404,7 +404,7 @@ proptest! {
 }
 
 #[test]
-fn a_small_window_holds_a_large_file_up() {
+fn a_small_window_delays_a_large_file() {
     let origin = origin(site());
     let elapsed = |window: u32| {
         let mut setting = first("h2c");

@@ -11,7 +11,7 @@ fn say(bench: &mut Bench, stream: u32, origin: &str, value: &str) {
 }
 
 #[test]
-fn what_is_said_in_its_place_is_told() {
+fn valid_altsvc_frames_are_reported() {
     let mut bench = Bench::new(Config::default());
     bench.get("/");
     say(&mut bench, 0, "https://example.org", VALUE);
@@ -45,7 +45,7 @@ fn what_is_said_in_its_place_is_told() {
 }
 
 #[test]
-fn what_is_out_of_place_or_malformed_is_ignored() {
+fn misplaced_or_malformed_altsvc_frames_are_ignored() {
     let mut bench = Bench::new(Config::default());
     bench.get("/");
     say(&mut bench, 0, "", VALUE);
@@ -75,7 +75,7 @@ fn what_is_out_of_place_or_malformed_is_ignored() {
 }
 
 #[test]
-fn nobody_is_kept_busy_with_them() {
+fn a_flood_of_altsvc_frames_ends_the_connection() {
     let config = Config::default();
     let most = config.floods.idle;
     let mut bench = Bench::new(config);
@@ -92,7 +92,7 @@ fn nobody_is_kept_busy_with_them() {
 }
 
 #[test]
-fn before_the_settings_nothing_is_in_place() {
+fn an_altsvc_frame_before_the_settings_is_a_fault() {
     let mut bench = Bench::silent(Config::default());
     say(&mut bench, 0, "https://example.org", VALUE);
     bench.deliver();

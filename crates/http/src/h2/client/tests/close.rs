@@ -8,7 +8,7 @@ use super::*;
 use crate::h2::settings::id;
 
 #[test]
-fn what_the_server_refused_may_be_asked_again() {
+fn refused_streams_may_be_retried() {
     let mut bench = Bench::new(Config::default());
     for target in ["/a", "/b", "/c"] {
         bench.get(target);
@@ -32,7 +32,7 @@ fn what_the_server_refused_may_be_asked_again() {
 }
 
 #[test]
-fn a_reset_behind_the_whole_answer_changes_nothing() {
+fn a_reset_after_a_complete_response_is_ignored() {
     let mut bench = Bench::new(Config::default());
     bench.get("/a");
     bench.headers(1, &[(":status", "204")], true);
@@ -71,7 +71,7 @@ fn the_connection_drains_after_goaway() {
 }
 
 #[test]
-fn goaway_with_an_error_and_nothing_done() {
+fn goaway_with_an_error_leaves_all_requests_unanswered() {
     let mut bench = Bench::new(Config::default());
     bench.get("/a");
     bench.get("/b");
@@ -127,7 +127,7 @@ fn the_end_of_the_connection_ends_every_request_once() {
 }
 
 #[test]
-fn a_client_that_is_done_says_so_if_it_is_to() {
+fn a_finished_client_sends_goaway_if_configured() {
     for say_goodbye in [false, true] {
         let mut bench = Bench::new(Config {
             say_goodbye,
@@ -151,7 +151,7 @@ fn a_client_that_is_done_says_so_if_it_is_to() {
 }
 
 #[test]
-fn one_request_can_be_given_up() {
+fn one_request_can_be_cancelled() {
     let mut bench = Bench::new(Config::default());
     let (first, second) = (bench.get("/a"), bench.get("/b"));
     bench.headers(1, &[(":status", "200")], false);
@@ -172,7 +172,7 @@ fn one_request_can_be_given_up() {
 }
 
 #[test]
-fn a_request_given_up_before_it_left_is_reset_behind_its_head() {
+fn a_request_cancelled_before_it_was_sent_is_reset_after_its_head() {
     let mut bench = Bench::new(Config::default());
     let request = bench
         .client
@@ -191,7 +191,7 @@ fn a_request_given_up_before_it_left_is_reset_behind_its_head() {
 }
 
 #[test]
-fn requests_that_are_late_end_alone() {
+fn a_timeout_ends_only_its_request() {
     let timeouts = Timeouts {
         head: Some(Duration::from_secs(5)),
         idle: None,
@@ -259,7 +259,7 @@ fn silence_ends_the_connection() {
 }
 
 #[test]
-fn settings_are_to_be_acknowledged_in_time() {
+fn settings_must_be_acknowledged_in_time() {
     let mut bench = Bench::silent(Config::default());
     bench.settings(&[(id::MAX_CONCURRENT_STREAMS, 5)]);
     bench.deliver();

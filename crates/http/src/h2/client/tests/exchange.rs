@@ -9,7 +9,7 @@ use crate::h2::frame::FrameType;
 use crate::h2::settings::{Settings, id};
 
 #[test]
-fn preface_settings_and_the_first_requests_leave_together() {
+fn preface_settings_and_first_requests_are_sent_together() {
     let mut bench = Bench::silent(Config {
         settings: Settings {
             initial_window_size: MAX_WINDOW,
@@ -58,7 +58,7 @@ fn requests_may_wait_for_the_servers_settings() {
 }
 
 #[test]
-fn answers_come_in_any_order_and_interleaved() {
+fn responses_may_be_in_any_order_and_interleaved() {
     let mut bench = Bench::new(Config::default());
     bench.get("/a");
     bench.get("/b");
@@ -100,7 +100,7 @@ fn a_stream_that_ends_makes_room_for_the_next() {
 }
 
 #[test]
-fn interim_answers_trailers_and_answers_without_content() {
+fn interim_responses_trailers_and_responses_without_content() {
     let mut bench = Bench::new(Config::default());
     bench.get("/a");
     bench.headers(1, &[(":status", "103"), ("link", "</style>")], false);
@@ -137,7 +137,7 @@ fn interim_answers_trailers_and_answers_without_content() {
 }
 
 #[test]
-fn fields_of_an_interim_answer_can_be_read() {
+fn fields_of_an_interim_response_can_be_read() {
     let mut bench = Bench::new(Config::default());
     bench.get("/a");
     bench.headers(1, &[(":status", "103"), ("link", "</style>")], false);
@@ -210,7 +210,7 @@ fn bytes_are_counted_as_they_are_on_the_wire() {
 }
 
 #[test]
-fn a_request_repeated_costs_a_handful_of_bytes() {
+fn a_repeated_request_takes_few_bytes() {
     for index_targets in [false, true] {
         let mut bench = Bench::new(Config {
             index_targets,
@@ -246,7 +246,7 @@ fn a_request_repeated_costs_a_handful_of_bytes() {
 }
 
 #[test]
-fn what_a_request_cannot_have_is_refused_and_leaves_no_trace() {
+fn invalid_requests_are_refused_and_write_nothing() {
     let mut bench = Bench::new(Config::default());
     for (method, target, host, name, value, error) in [
         ("G T", "/", "h", "x", "y", SendError::BadMethod),
@@ -301,7 +301,7 @@ fn what_a_request_cannot_have_is_refused_and_leaves_no_trace() {
 }
 
 #[test]
-fn frames_of_the_connection_overtake_what_is_held() {
+fn connection_frames_overtake_held_requests() {
     let mut bench = Bench::new(Config::default());
     bench
         .client
@@ -332,7 +332,7 @@ fn frames_of_the_connection_overtake_what_is_held() {
 }
 
 #[test]
-fn a_smaller_table_is_kept_to() {
+fn a_smaller_header_table_is_respected() {
     let mut bench = Bench::new(Config::default());
     bench.get("/a");
     bench.settings(&[(id::HEADER_TABLE_SIZE, 0)]);
@@ -345,7 +345,7 @@ fn a_smaller_table_is_kept_to() {
 }
 
 #[test]
-fn priorities_and_pings_leave_with_a_flush() {
+fn priorities_and_pings_are_sent_by_a_flush() {
     let mut bench = Bench::new(Config::default());
     let request = bench.get("/a");
     bench.client.update_priority(request, "u=1, i");
@@ -385,7 +385,7 @@ fn heads_repeated_by_reference_are_read_once_and_counted_each_time() {
 }
 
 #[test]
-fn a_connection_renewed_is_a_new_one() {
+fn a_renewed_connection_is_like_a_new_one() {
     let mut bench = Bench::new(Config::default());
     bench.get("/a");
     bench.settings(&[

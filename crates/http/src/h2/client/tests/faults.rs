@@ -25,7 +25,7 @@ fn raw(bench: &mut Bench, kind: FrameType, flags: u8, stream: u32, payload: &[u8
 }
 
 #[test]
-fn a_malformed_answer_ends_its_stream_and_no_other() {
+fn a_malformed_response_ends_only_its_stream() {
     let offences: [(&str, Offence); 14] = [
         ("no status", |b| b.headers(1, &[("a", "b")], true)),
         ("capitals", |b| {
@@ -102,7 +102,7 @@ fn a_malformed_answer_ends_its_stream_and_no_other() {
 }
 
 #[test]
-fn content_before_a_head_is_no_answer() {
+fn content_before_a_head_is_a_bad_response() {
     let mut bench = Bench::new(Config::default());
     bench.get("/a");
     bench.data(1, b"a", false);
@@ -303,7 +303,7 @@ fn floods_end_the_connection() {
 }
 
 #[test]
-fn answers_that_nobody_takes_are_bounded() {
+fn unsent_control_frames_are_bounded() {
     let mut bench = Bench::new(Config {
         floods: Floods {
             waiting: 200,
@@ -426,7 +426,7 @@ fn content_is_bounded() {
 }
 
 #[test]
-fn a_fault_of_one_stream_that_the_reader_finds_ends_that_stream() {
+fn a_stream_fault_found_by_the_frame_reader_ends_only_that_stream() {
     let mut bench = Bench::new(Config::default());
     bench.get("/a");
     raw(&mut bench, FrameType::WINDOW_UPDATE, 0, 1, &[0; 4]);

@@ -16,7 +16,7 @@ fn windows(stream: u32, update_at: UpdateAt) -> Config {
 }
 
 #[test]
-fn windows_are_given_back_when_the_setting_says() {
+fn windows_are_updated_as_configured() {
     for (update_at, expected) in [
         (
             UpdateAt::Once,
@@ -42,7 +42,7 @@ fn windows_are_given_back_when_the_setting_says() {
 }
 
 #[test]
-fn what_ends_needs_no_window() {
+fn completed_streams_get_no_window_update() {
     let mut bench = Bench::new(windows(1000, UpdateAt::Once));
     bench.get("/a");
     bench.get("/b");
@@ -55,7 +55,7 @@ fn what_ends_needs_no_window() {
 }
 
 #[test]
-fn a_server_is_held_to_its_windows() {
+fn a_server_that_exceeds_its_windows_is_a_fault() {
     let mut bench = Bench::new(windows(1000, UpdateAt::Never));
     bench.get("/a");
     bench.get("/b");
@@ -147,7 +147,7 @@ fn uploads_share_the_connections_window() {
 }
 
 #[test]
-fn content_that_is_not_released_does_not_leave_with_a_window() {
+fn a_window_update_does_not_send_unreleased_content() {
     let mut bench = Bench::silent(Config::default());
     bench.settings(&[(id::INITIAL_WINDOW_SIZE, 4)]);
     bench.deliver();
@@ -183,7 +183,7 @@ fn content_of_unknown_length_ends_with_an_empty_frame() {
 }
 
 #[test]
-fn content_waits_for_leave_and_not_for_ever() {
+fn content_waits_for_100_continue_with_a_timeout() {
     let mut bench = Bench::new(Config::default());
     for _ in 0..2 {
         let request = bench.client.request(line("POST", "/form")).unwrap();
@@ -212,7 +212,7 @@ fn content_waits_for_leave_and_not_for_ever() {
 }
 
 #[test]
-fn an_answer_before_the_content_was_sent_ends_the_upload() {
+fn an_early_response_ends_the_upload() {
     let mut bench = Bench::new(Config::default());
     let request = bench.post(Content::Sized(100));
     bench.client.send_content(request, b"abc").unwrap();

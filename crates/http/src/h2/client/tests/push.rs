@@ -21,7 +21,7 @@ fn accepting() -> Config {
 }
 
 #[test]
-fn a_push_is_an_answer_of_its_own() {
+fn a_push_is_a_response_of_its_own() {
     let mut bench = Bench::new(accepting());
     bench.get("/a");
     bench.promise(1, 2, &STYLE);
@@ -77,7 +77,7 @@ fn pushes_can_be_refused_by_setting_and_by_hand() {
 }
 
 #[test]
-fn promises_that_may_not_be_made_are_reset() {
+fn forbidden_promises_are_reset() {
     let with = |place: usize, name: &'static str, value: &'static str| {
         let mut fields = STYLE.to_vec();
         fields[place] = (name, value);
@@ -137,7 +137,7 @@ fn promises_are_bounded() {
 }
 
 #[test]
-fn promises_come_in_order_and_on_requests() {
+fn promises_must_be_in_order_and_on_requests() {
     for (fault, on, promised) in [
         (Fault::BadStreamNumber, 1, 3),
         (Fault::BadStreamNumber, 1, 2),
@@ -161,7 +161,7 @@ fn promises_come_in_order_and_on_requests() {
 }
 
 #[test]
-fn a_promise_on_a_request_that_was_given_up_is_cancelled() {
+fn a_promise_on_a_cancelled_request_is_cancelled() {
     let mut bench = Bench::new(accepting());
     let request = bench.get("/a");
     bench.client.cancel(request, Failure::LocalAbort, bench.now);
@@ -172,7 +172,7 @@ fn a_promise_on_a_request_that_was_given_up_is_cancelled() {
 }
 
 #[test]
-fn a_drained_connection_waits_for_what_was_promised() {
+fn a_draining_connection_waits_for_promised_responses() {
     let mut bench = Bench::new(accepting());
     bench.get("/a");
     bench.promise(1, 2, &STYLE);

@@ -75,7 +75,7 @@ impl Bench {
 }
 
 #[test]
-fn the_urgent_go_first_and_equals_in_order() {
+fn urgent_streams_go_first_and_equal_ones_in_order() {
     let mut bench = Bench::new(Scheduling::Urgency);
     bench
         .add(1, urgency(3), 2)
@@ -87,7 +87,7 @@ fn the_urgent_go_first_and_equals_in_order() {
 }
 
 #[test]
-fn the_incremental_take_turns() {
+fn incremental_streams_take_turns() {
     let mut bench = Bench::new(Scheduling::Urgency);
     bench
         .add(1, incremental(3), 3)
@@ -102,7 +102,7 @@ fn the_incremental_take_turns() {
 }
 
 #[test]
-fn one_that_was_held_up_goes_back_to_its_place() {
+fn a_late_stream_takes_its_place_in_order() {
     let mut bench = Bench::new(Scheduling::Urgency);
     bench
         .add(5, urgency(3), 1)
@@ -112,7 +112,7 @@ fn one_that_was_held_up_goes_back_to_its_place() {
 }
 
 #[test]
-fn other_kinds_ignore_what_clients_ask_for() {
+fn other_schedules_ignore_the_clients_priorities() {
     let mut bench = Bench::new(Scheduling::InOrder);
     bench
         .depend(3, 1, 7)
@@ -125,7 +125,7 @@ fn other_kinds_ignore_what_clients_ask_for() {
 }
 
 #[test]
-fn the_tree_counts_only_for_those_who_speak_of_nothing_newer() {
+fn the_tree_is_used_only_without_rfc_9218_priorities() {
     let mut bench = Bench::new(Scheduling::AsAsked);
     bench
         .add(1, urgency(3), 1)
@@ -178,7 +178,7 @@ fn weights_share_and_parents_go_first() {
 }
 
 #[test]
-fn an_exclusive_stream_comes_between_and_cycles_are_undone() {
+fn exclusive_dependencies_are_inserted_and_cycles_resolved() {
     let mut bench = Bench::new(Scheduling::Tree);
     bench.depend(1, 0, 15).depend(3, 1, 15).depend(5, 1, 15);
     let exclusive = Dependency {
@@ -213,7 +213,7 @@ fn a_tree_is_bounded_and_forgets_the_idle() {
 }
 
 #[test]
-fn what_was_promised_goes_behind_what_was_asked_for() {
+fn promised_streams_follow_requested_ones() {
     // For any priority of the page, and any order.
     for page in [urgency(3), incremental(3)] {
         let mut bench = Bench::new(Scheduling::AsAsked);
@@ -229,7 +229,7 @@ fn what_was_promised_goes_behind_what_was_asked_for() {
 }
 
 #[test]
-fn what_was_promised_depends_on_what_it_was_promised_with() {
+fn promised_streams_depend_on_their_page() {
     for tree_first in [true, false] {
         let mut bench = Bench::new(Scheduling::Tree);
         if tree_first {
