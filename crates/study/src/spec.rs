@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::quantities;
-use fathometer_lab::nearest::with_suggestion;
+use fathometer_lab::nearest::{suggestion, with_suggestion};
 
 /// Factors that are part of every cell's key, whether or not its block varies them.
 pub const KEY_FACTORS: [&str; 6] = ["policy", "coding", "visit", "path", "era", "server"];
@@ -373,8 +373,9 @@ impl Study {
             for (factor, levels) in &block.factors {
                 if !study.defaults.contains_key(factor) {
                     return Err(nonsense(format!(
-                        "block {:?} varies {factor:?}, which has no level in [defaults]",
-                        block.name
+                        "block {:?} varies {factor:?}, which has no level in [defaults]{}",
+                        block.name,
+                        study.nearest_factor(factor)
                     )));
                 }
                 if levels.is_empty() {
@@ -396,8 +397,9 @@ impl Study {
             for factor in excluded.flat_map(BTreeMap::keys) {
                 if !study.defaults.contains_key(factor) {
                     return Err(nonsense(format!(
-                        "block {:?} excludes by {factor:?}, which has no level in [defaults]",
-                        block.name
+                        "block {:?} excludes by {factor:?}, which has no level in [defaults]{}",
+                        block.name,
+                        study.nearest_factor(factor)
                     )));
                 }
             }
@@ -433,6 +435,27 @@ impl Study {
             )));
         }
         Ok(study)
+    }
+
+    /// `; did you mean "policy"?` for a misspelt factor, or nothing.
+    fn nearest_factor(&self, factor: &str) -> String {
+        suggestion(factor, self.defaults.keys().map(String::as_str))
+    }
+
+    /// Replicates of a cell on this path, where its block sets none.
+    fn replicates_on(&self, path: &str, mode: &str) -> Result<u32, SpecError> {
+        let by_path = self.replicates.get(mode);
+        if let Some(&n) = by_path.and_then(|by_path| by_path.get(path)) {
+            return Ok(n);
+        }
+        let known = by_path.into_iter().flat_map(BTreeMap::keys);
+        Err(SpecError::Nonsense {
+            study: self.name.clone(),
+            reason: format!(
+                "[replicates] has no number for path {path:?} in {mode}{}",
+                suggestion(path, known.map(String::as_str))
+            ),
+        })
     }
 
     /// How the load of a block's cells is measured; `None` for a study of another kind.
@@ -474,14 +497,7 @@ impl Study {
                 let path = &levels["path"];
                 let replicates = match block.replicates.get(name) {
                     Some(&n) => n,
-                    None => *self
-                        .replicates
-                        .get(name)
-                        .and_then(|by_path| by_path.get(path))
-                        .ok_or_else(|| SpecError::Nonsense {
-                            study: self.name.clone(),
-                            reason: format!("[replicates.{name}] does not say how often a cell on path {path:?} is run"),
-                        })?,
+                    None => self.replicates_on(path, name)?,
                 };
                 let key = levels
                     .iter()
@@ -700,6 +716,18 @@ mod tests {
             let error = study.cells(Mode::Quick).unwrap_err().to_string();
             assert!(error.contains("defined twice"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_misspelt_factor_or_path_is_refused_with_the_nearest() {
+        let text = STUDY.replace("factors = { nodelay", "factors = { nodelai");
+        let error = Study::parse(&text).unwrap_err().to_string();
+        assert!(error.contains("did you mean \"nodelay\"?"), "{error}");
+        let text = STUDY.replace("lan = 2, wan = 1", "lann = 2, wan = 1");
+        let study = Study::parse(&text).unwrap();
+        let error = study.cells(Mode::Quick).unwrap_err().to_string();
+        assert!(error.contains("path \"lan\""), "{error}");
+        assert!(error.contains("did you mean \"lann\"?"), "{error}");
     }
 
     #[test]
