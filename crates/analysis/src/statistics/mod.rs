@@ -10,13 +10,14 @@
 //! - [`quantile_interval`]: medians and percentiles, by order statistics
 //! - [`simultaneous_level`], [`benjamini_yekutieli`]: several intervals, or several verdicts, at once
 //! - [`Looks`]: looking at verdicts while replicates are still added
-//! - [`simulation`]: what the intervals cover
+//! - [`simulation`]: what the intervals cover; [`designs`]: what stopping and ledgers keep
 //! - [`Bootstrap`]: resampling, for samples that are large enough for it; [`coverage`]: what it covers
 //! - `distributions`: the normal distribution and Student's t, as far as the intervals need them
 
 mod basis;
 mod bootstrap;
 mod coverage;
+pub mod designs;
 mod distributions;
 mod interval;
 mod multiple;

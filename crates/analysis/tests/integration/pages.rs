@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fathometer_analysis::claims::Verdict;
-use fathometer_analysis::ledger::{JudgedRun, Ledger};
+use fathometer_analysis::ledger::{FALSE_DISCOVERIES, JudgedRun, Ledger};
 use fathometer_analysis::real_cells::{real_cells, run_folders};
 use fathometer_analysis::run::Run;
+use fathometer_analysis::statistics::designs::DesignTables;
 use fathometer_analysis::statistics::simulation::CoverageTable;
 use fathometer_analysis::study::{StudyData, StudySources};
 use fathometer_model::Seed;
@@ -142,19 +143,26 @@ fn a_figure_that_is_changed_in_a_copied_run_changes_the_verdict() {
 }
 
 #[test]
-fn the_page_has_the_table_that_the_command_prints() {
+fn the_page_has_the_tables_that_the_command_prints() {
     let cells = real_cells(&root().join("runs/published")).unwrap();
     let table = CoverageTable::simulate(Seed(1908), 2_000, &cells).markdown();
+    let designs = DesignTables::simulate(Seed(1908), 2_000, FALSE_DISCOVERIES).markdown();
     let path = root().join("docs/statistics.md");
     let mut page = fs::read_to_string(&path).unwrap();
-    if std::env::var_os("FATHOMETER_UPDATE_PAGES").is_some() {
-        let (head, rest) = page.split_once("<!-- coverage -->\n").unwrap();
-        let (_, tail) = rest.split_once("<!-- /coverage -->\n").unwrap();
-        page = format!("{head}<!-- coverage -->\n{table}<!-- /coverage -->\n{tail}");
-        fs::write(&path, &page).unwrap();
+    for (option, table) in [("coverage", table), ("stopping", designs)] {
+        if std::env::var_os("FATHOMETER_UPDATE_PAGES").is_some() {
+            let (open, close) = (
+                format!("<!-- {option} -->\n"),
+                format!("<!-- /{option} -->\n"),
+            );
+            let (head, rest) = page.split_once(&open).unwrap();
+            let (_, tail) = rest.split_once(&close).unwrap();
+            page = format!("{head}{open}{table}{close}{tail}");
+            fs::write(&path, &page).unwrap();
+        }
+        assert!(
+            page.contains(&table),
+            "docs/statistics.md is stale: its table is the output of fathometer statistics --{option}"
+        );
     }
-    assert!(
-        page.contains(&table),
-        "docs/statistics.md is stale: its table is the output of fathometer statistics --coverage"
-    );
 }

@@ -1,10 +1,12 @@
-//! `fathometer statistics`: what the intervals of this program cover.
+//! `fathometer statistics`: what the intervals of this program cover, and what its designs find.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
+use fathometer_analysis::ledger::FALSE_DISCOVERIES;
 use fathometer_analysis::real_cells::real_cells;
+use fathometer_analysis::statistics::designs::DesignTables;
 use fathometer_analysis::statistics::simulation::CoverageTable;
 use fathometer_model::Seed;
 
@@ -12,12 +14,17 @@ use super::Failure;
 
 /// Arguments of `statistics`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("table").required(true))]
 pub struct StatisticsArguments {
     /// Print how often 95 % intervals contain the true value, by simulation
-    #[arg(long, required = true)]
+    #[arg(long, group = "table")]
     coverage: bool,
-    /// Samples for each figure
-    #[arg(long, default_value_t = 2_000)]
+    /// Print how often planned looks and fixed numbers of replicates find planted effects, how often they are wrong,
+    /// and how many wrong verdicts stand in a ledger without a true claim, by simulation
+    #[arg(long, group = "table")]
+    stopping: bool,
+    /// Samples for each figure, or trials of each design
+    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
     trials: u32,
     /// Seed of the simulation
     #[arg(long, default_value_t = 1908)]
@@ -32,11 +39,16 @@ pub struct StatisticsArguments {
 
 /// Prints the table.
 pub fn run(arguments: &StatisticsArguments) -> Result<ExitCode, Failure> {
-    let table = CoverageTable::simulate(
-        Seed(arguments.seed),
-        arguments.trials,
-        &real_cells(&arguments.runs)?,
-    );
+    let seed = Seed(arguments.seed);
+    if arguments.stopping {
+        let tables = DesignTables::simulate(seed, arguments.trials, FALSE_DISCOVERIES);
+        match arguments.json {
+            true => println!("{}", serde_json::to_string_pretty(&tables)?),
+            false => print!("{}", tables.markdown()),
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let table = CoverageTable::simulate(seed, arguments.trials, &real_cells(&arguments.runs)?);
     match arguments.json {
         true => println!("{}", serde_json::to_string_pretty(&table)?),
         false => print!("{}", table.markdown()),
