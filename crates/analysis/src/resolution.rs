@@ -32,6 +32,11 @@ pub(crate) fn resolution(metric: &str) -> Resolution {
     }
 }
 
+/// Whether a metric counts packets, bytes, connections or requests: its readings are whole and have no rounding error.
+pub(crate) fn is_count(metric: &str) -> bool {
+    resolution(metric).absolute == 1.0
+}
+
 /// The resolution of a figure that is made from several values of several metrics.
 pub(crate) fn quotient() -> Resolution {
     Resolution {
@@ -48,6 +53,7 @@ mod tests {
     fn units_say_what_a_reading_resolves() {
         assert_eq!(resolution("packets").absolute, 1.0);
         assert_eq!(resolution("payload_bytes").absolute, 1.0);
+        assert!(is_count("packets") && !is_count("elapsed_s") && !is_count("cwnd_mean"));
         assert_eq!(resolution("elapsed_s").absolute, 0.05 / 1e3);
         assert_eq!(resolution("response_mean_ms").absolute, 0.05);
         assert_eq!(resolution("overhead_pct").absolute, 0.1);

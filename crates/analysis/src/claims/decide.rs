@@ -6,6 +6,7 @@
 //! Biopharmaceutics 15, 1987), here at the interval's own level, which is stricter than theirs.
 
 use super::{Bound, Kind, Position, Relation, Test, Verdict};
+use crate::resolution::is_count;
 use crate::statistics::{Basis, Interval, Resolution};
 
 /// Ratios within this of 1 count as equal, if the test says nothing else.
@@ -24,10 +25,14 @@ pub(super) struct Bounds<'a> {
 
 impl<'a> Bounds<'a> {
     /// The bounds of a test without the weaker one, whose estimate is not known yet.
-    pub(super) fn of(test: &Test, resolution: Resolution) -> Bounds<'a> {
+    pub(super) fn of(test: &Test, resolution: Resolution, basis: Option<Basis>) -> Bounds<'a> {
+        let is_exact = basis.is_some_and(|basis| basis.error == 0.0 && basis.floor == 0.0);
         Bounds {
-            // A count equals a number when it is less than one from it: `= 0` means none.
-            holds: test.holds.resolved(resolution),
+            holds: match is_exact {
+                true => test.holds.clone(),
+                // A count equals a number when it is less than one from it: `= 0` means none.
+                false => test.holds.resolved(resolution),
+            },
             weaker: None,
             equal: equal(test),
         }
@@ -132,6 +137,31 @@ impl<'a> Bounds<'a> {
             .map(|(basis, value)| basis.replicates_to_exclude(*value, level));
         needed.collect::<Option<Vec<u64>>>()?.into_iter().max()
     }
+}
+
+/// Whether a count contradicts a claimed number (`= 0`) exactly: it is another whole number in every replicate.
+///
+/// A count has no rounding error, so each of these replicates contradicts the claim. Replicates that agree with the
+/// claim do not prove it, and ordered bounds (`>= 1`) concern a mean of which few replicates show little: both keep
+/// the resolution as a floor.
+pub(super) fn contradicts_exactly(test: &Test, basis: Basis) -> bool {
+    let (holds, kind) = (&test.holds, test.relation.kind);
+    let metric = match &test.relation {
+        Relation {
+            kind: Kind::Level,
+            left,
+            metric,
+            ..
+        } => left.metric.as_ref().unwrap_or(metric),
+        relation => &relation.metric,
+    };
+    matches!(kind, Kind::Level | Kind::Difference)
+        && test.relation.sweep.is_none()
+        && is_count(metric)
+        && holds.low == holds.high
+        && basis.error == 0.0
+        && basis.centre.fract() == 0.0
+        && basis.centre != holds.low
 }
 
 /// The end of a bound that an interval outside of it excludes.

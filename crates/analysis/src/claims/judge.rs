@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::combine::{combine, groups};
-use super::decide::Bounds;
+use super::decide::{Bounds, contradicts_exactly};
 use super::{
     Calibrated, Claim, ClaimResult, EraVerdict, Kind, Levels, Part, Relation, Side, Test,
     VariantResult, Verdict, Weaker,
@@ -233,7 +233,7 @@ impl Bench<'_> {
                 Some(Weaker::Bound(bound)) => Some(bound.clone()),
                 _ => None,
             },
-            equal: Bounds::of(test, resolution(&test.relation.metric)).equal,
+            equal: Bounds::of(test, resolution(&test.relation.metric), None).equal,
             n: 0,
             sides: Sides::Independent,
             value: None,
@@ -265,6 +265,12 @@ impl Bench<'_> {
                 part.value = Some(inference.estimate.value);
                 part.interval = inference.estimate.interval;
                 part.basis = inference.basis;
+                if let Some(basis) = &mut part.basis
+                    && contradicts_exactly(test, *basis)
+                {
+                    basis.floor = 0.0;
+                    part.interval = Some(basis.interval(self.inputs.intervals.level));
+                }
                 part.remark = remark;
                 if let Some(Weaker::Relation(relation, _)) = &test.weaker
                     && let Measured::Estimate(inference, ..) = self.measure(relation, &place)
@@ -280,7 +286,7 @@ impl Bench<'_> {
 
     /// The bounds of a test, with the estimates that a part has.
     fn bounds<'t>(&self, test: &'t Test, part: &Part) -> Bounds<'t> {
-        let mut bounds = Bounds::of(test, resolution(&test.relation.metric));
+        let mut bounds = Bounds::of(test, resolution(&test.relation.metric), part.basis);
         bounds.weaker = test.weaker.as_ref().map(|weaker| match weaker {
             Weaker::Bound(bound) => (bound, part.value.map(|value| (part.basis, value))),
             Weaker::Relation(_, bound) => (bound, part.weaker_estimate),

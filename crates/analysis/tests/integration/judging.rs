@@ -212,6 +212,39 @@ fn one_buffer_that_stalls_is_enough_and_none_may_without_nagle() {
 }
 
 #[test]
+fn a_count_that_is_one_in_every_replicate_is_not_none() {
+    let study = common::study();
+    let judged = |without_nagle: &dyn Fn(u32) -> f64| {
+        let mut fixture = Fixture::whole(Mode::Full, 3);
+        fixture.keep(|r| r.block == "nagle" && r.cell.level("era") == Some("1997"));
+        set(&mut fixture, "stalls", |r| {
+            let with_nagle = r.cell.level("nodelay") == Some("off");
+            Some(if with_nagle {
+                3.0
+            } else {
+                without_nagle(r.replicate)
+            })
+        });
+        let verdict = verdict_of(&fixture, &study, "N11");
+        let is_without = |part: &&Part| part.label == "stalls without Nagle";
+        verdict.parts.iter().find(is_without).unwrap().clone()
+    };
+    // The claim is `= 0`. A constant count has no rounding error: each replicate contradicts it.
+    let one = judged(&|_| 1.0);
+    assert_eq!(one.verdict, Verdict::Reversed);
+    assert_eq!(one.simultaneous_verdict, Verdict::Reversed);
+    assert_eq!(one.interval.map(|i| (i.low, i.high)), Some((1.0, 1.0)));
+    assert_eq!(one.p_value, Some(0.0));
+    // Replicates that agree do not prove it: the resolution stays the floor.
+    let none = judged(&|_| 0.0);
+    assert_eq!(none.verdict, Verdict::Holds);
+    assert!(none.interval.unwrap().high > 0.5 && none.p_value.unwrap() > 0.0);
+    // Nor is a count exact that differs between replicates.
+    let some = judged(&|replicate| f64::from(replicate % 2));
+    assert_eq!(some.verdict, Verdict::Undecided);
+}
+
+#[test]
 fn a_ratio_of_two_metrics_and_a_difference_are_as_told() {
     let study = common::study();
     let html = verdict_of(&main_block(), &study, "N08");
