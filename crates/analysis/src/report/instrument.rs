@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::evidence::LineCells;
 use crate::digest::Digest;
 use crate::run::Cell;
-use crate::sweep::{CurveResult, PanelResult};
+use crate::sweep::{CurvePoint, CurveResult, PanelResult};
 
 /// The metric of load studies that has the 99th percentile of the generator's send lag.
 const SEND_LAG: &str = "generator_send_lag_p99_us";
@@ -56,6 +56,22 @@ pub(super) fn seconds_of(unit: &str) -> Option<f64> {
     }
 }
 
+/// The points of a panel that lead to one cell, with that cell's error.
+fn of_points<'c>(
+    digest: &Digest<'_>,
+    curve: &'c CurveResult,
+    place: usize,
+) -> Vec<(&'c CurvePoint, InstrumentError)> {
+    let mut found = Vec::new();
+    for line in &curve.panels[place].lines {
+        if let Some(cells) = LineCells::of(digest, curve, place, &line.series) {
+            let cell = |point| Some((point, InstrumentError::of(cells.of_point(point)?)));
+            found.extend(line.points.iter().filter_map(cell));
+        }
+    }
+    found
+}
+
 /// The error at each position of a panel in the panel's unit: the worst of its lines. Empty for other units.
 pub(super) fn of_panel(digest: &Digest<'_>, curve: &CurveResult, place: usize) -> Vec<(f64, f64)> {
     let panel: &PanelResult = &curve.panels[place];
@@ -63,19 +79,11 @@ pub(super) fn of_panel(digest: &Digest<'_>, curve: &CurveResult, place: usize) -
         return Vec::new();
     };
     let mut errors: Vec<(f64, f64)> = Vec::new();
-    for line in &panel.lines {
-        let Some(cells) = LineCells::of(digest, curve, place, &line.series) else {
-            continue;
-        };
-        for point in &line.points {
-            let Some(cell) = cells.of_point(point) else {
-                continue;
-            };
-            let error = InstrumentError::of(cell).total_s() / unit;
-            match errors.iter_mut().find(|(x, _)| *x == point.x) {
-                Some((_, worst)) => *worst = worst.max(error),
-                None => errors.push((point.x, error)),
-            }
+    for (point, error) in of_points(digest, curve, place) {
+        let error = error.total_s() / unit;
+        match errors.iter_mut().find(|(x, _)| *x == point.x) {
+            Some((_, worst)) => *worst = worst.max(error),
+            None => errors.push((point.x, error)),
         }
     }
     errors.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -87,23 +95,12 @@ pub(super) fn sentence(digest: &Digest<'_>, curve: &CurveResult) -> Markup {
     let mut worst = InstrumentError::default();
     let mut share: Option<f64> = None;
     for (place, panel) in curve.panels.iter().enumerate() {
-        for line in &panel.lines {
-            let Some(cells) = LineCells::of(digest, curve, place, &line.series) else {
-                continue;
-            };
-            for point in &line.points {
-                let Some(cell) = cells.of_point(point) else {
-                    continue;
-                };
-                let error = InstrumentError::of(cell);
-                worst = worst.worst(error);
-                let mean = point.estimate.map(|estimate| estimate.value);
-                if let (Some(unit), Some(mean)) =
-                    (seconds_of(&panel.unit), mean.filter(|m| *m > 0.0))
-                {
-                    let of_mean = error.total_s() / (mean * unit);
-                    share = Some(share.unwrap_or(0.0).max(of_mean));
-                }
+        for (point, error) in of_points(digest, curve, place) {
+            worst = worst.worst(error);
+            let mean = point.estimate.map(|estimate| estimate.value);
+            if let (Some(unit), Some(mean)) = (seconds_of(&panel.unit), mean.filter(|m| *m > 0.0)) {
+                let of_mean = error.total_s() / (mean * unit);
+                share = Some(share.unwrap_or(0.0).max(of_mean));
             }
         }
     }
