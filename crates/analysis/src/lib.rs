@@ -43,6 +43,7 @@ pub mod selection;
 pub mod statistics;
 pub mod study;
 pub mod summary;
+mod svg;
 pub mod sweep;
 pub mod tables;
 pub mod terminal;

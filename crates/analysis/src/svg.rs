@@ -2,7 +2,7 @@
 
 /// Maps values to positions on a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Scale {
+pub(crate) struct Scale {
     low: f64,
     high: f64,
     start: f64,
@@ -12,7 +12,7 @@ pub(super) struct Scale {
 
 impl Scale {
     /// A linear scale: values from `low` to `high` at positions from `start` to `end`.
-    pub(super) fn linear(low: f64, high: f64, start: f64, end: f64) -> Scale {
+    pub(crate) fn linear(low: f64, high: f64, start: f64, end: f64) -> Scale {
         let high = if high > low { high } else { low + 1.0 };
         Scale {
             low,
@@ -24,15 +24,21 @@ impl Scale {
     }
 
     /// The same with a logarithmic scale. Both values are above zero.
-    pub(super) fn logarithmic(low: f64, high: f64, start: f64, end: f64) -> Scale {
+    pub(crate) fn logarithmic(low: f64, high: f64, start: f64, end: f64) -> Scale {
         Scale {
             logarithmic: true,
             ..Scale::linear(low, high, start, end)
         }
     }
 
+    /// A logarithmic scale with a margin of a tenth at both ends, that spans at least a factor of two. The least value
+    /// is above zero.
+    pub(crate) fn logarithmic_around(least: f64, most: f64, start: f64, end: f64) -> Scale {
+        Scale::logarithmic(0.9 * least, (1.1 * most).max(2.0 * least), start, end)
+    }
+
     /// The position of a value; values beyond an end get the position of that end.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    pub(crate) fn place(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         let share = if self.logarithmic {
             (value / self.low).ln() / (self.high / self.low).ln()
@@ -43,12 +49,12 @@ impl Scale {
     }
 
     /// Whether a value lies beyond an end.
-    pub(super) fn is_beyond(&self, value: f64) -> bool {
+    pub(crate) fn is_beyond(&self, value: f64) -> bool {
         value < self.low || value > self.high
     }
 
     /// About `count` round values between the ends.
-    pub(super) fn ticks(&self, count: usize) -> Vec<f64> {
+    pub(crate) fn ticks(&self, count: usize) -> Vec<f64> {
         if self.logarithmic {
             return self.logarithmic_ticks(count);
         }
@@ -94,12 +100,12 @@ impl Scale {
 }
 
 /// A coordinate in tenths, which are finer than a screen can show.
-pub(super) fn xy(value: f64) -> String {
+pub(crate) fn xy(value: f64) -> String {
     format!("{value:.1}")
 }
 
 /// The width for the rows' labels before the bars: the width of the longest label, and a gap.
-pub(super) fn label_width<'a>(labels: impl Iterator<Item = &'a str>) -> f64 {
+pub(crate) fn label_width<'a>(labels: impl Iterator<Item = &'a str>) -> f64 {
     /// The average width of a character of the report's sans serif at the size of labels, rounded up
     /// generously.
     const CHARACTER: f64 = 6.7;
@@ -108,7 +114,7 @@ pub(super) fn label_width<'a>(labels: impl Iterator<Item = &'a str>) -> f64 {
 }
 
 /// The style of a picture of this width. It keeps the text about as large as the text around it.
-pub(super) fn natural_width(width: f64) -> String {
+pub(crate) fn natural_width(width: f64) -> String {
     format!(
         "max-width:{:.0}px;min-width:{:.0}px",
         width * 1.2,

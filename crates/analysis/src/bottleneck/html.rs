@@ -8,6 +8,7 @@ use super::words::{elasticity, factor};
 use super::{Basis, Confusion, Effect, Outcome, Ranked, Response, Suspicion, Verdict};
 use crate::page;
 use crate::statistics::Estimate;
+use crate::svg::xy;
 
 const WIDTH: f64 = 300.0;
 const HEIGHT: f64 = 16.0;
@@ -180,9 +181,4 @@ fn place(value: f64) -> f64 {
     let (low, high) = SHOWN;
     let share = (value.clamp(low, high) - low) / (high - low);
     MARGIN + share * (WIDTH - 2.0 * MARGIN)
-}
-
-/// A coordinate in tenths, which are finer than a screen can show.
-fn xy(value: f64) -> String {
-    format!("{value:.1}")
 }

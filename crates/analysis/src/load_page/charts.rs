@@ -5,9 +5,9 @@ use std::time::Duration;
 use fathometer_model::digits::{grouped, trimmed};
 use maud::{Markup, html};
 
-use super::axis::Axis;
 use crate::load::summary::IntervalSummary;
 use crate::load::{Distribution, Summary};
+use crate::svg::{Scale, xy};
 
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 60.0;
@@ -85,10 +85,10 @@ fn panel(title: &str, summary: &Summary, lines: &[Line], is_log: bool) -> Markup
         return html! {};
     };
     let end = last.start_s + last.length_s;
-    let x = Axis::linear(end, LEFT, WIDTH - RIGHT);
+    let x = Scale::linear(0.0, end, LEFT, WIDTH - RIGHT);
     let y = match is_log {
-        true => Axis::logarithmic(least, most, bottom, top),
-        false => Axis::linear(1.05 * most, bottom, top),
+        true => Scale::logarithmic_around(least, most, bottom, top),
+        false => Scale::linear(0.0, 1.05 * most, bottom, top),
     };
     let start = summary
         .warm_up
@@ -129,7 +129,7 @@ fn legend(lines: &[Line]) -> Markup {
     }
 }
 
-fn path(points: &[(f64, f64)], x: &Axis, y: &Axis) -> String {
+fn path(points: &[(f64, f64)], x: &Scale, y: &Scale) -> String {
     let mut text = String::new();
     for (place, (at, value)) in points.iter().enumerate() {
         text.push(if place == 0 { 'M' } else { 'L' });
@@ -138,14 +138,14 @@ fn path(points: &[(f64, f64)], x: &Axis, y: &Axis) -> String {
     text
 }
 
-fn grid(x: &Axis, y: &Axis, (top, bottom): (f64, f64), unit: &str) -> Markup {
+fn grid(x: &Scale, y: &Scale, (top, bottom): (f64, f64), unit: &str) -> Markup {
     html! {
-        @for tick in y.ticks() {
+        @for tick in y.ticks(6) {
             @let at = y.place(tick);
             line.grid x1=(LEFT) x2=(WIDTH - RIGHT) y1=(xy(at)) y2=(xy(at)) {}
             text.tick x=(LEFT - 6.0) y=(xy(at + 3.5)) text-anchor="end" { (label(tick)) }
         }
-        @for tick in x.ticks() {
+        @for tick in x.ticks(8) {
             @let at = x.place(tick);
             line.grid x1=(xy(at)) x2=(xy(at)) y1=(top) y2=(bottom) {}
             text.tick x=(xy(at)) y=(bottom + 15.0) text-anchor="middle" { (label(tick)) (unit) }
@@ -169,7 +169,7 @@ pub(super) fn distribution(times: &Distribution) -> Markup {
     };
     let (least, most) = (millis(least).max(1e-6), millis(most).max(1e-6));
     let (top, bottom) = (30.0, HEIGHT - 26.0);
-    let x = Axis::logarithmic(least, most, LEFT, WIDTH - RIGHT);
+    let x = Scale::logarithmic_around(least, most, LEFT, WIDTH - RIGHT);
     let mut classes = [0u64; CLASSES];
     let width = (WIDTH - RIGHT - LEFT) / CLASSES as f64;
     for (nanos, number) in times.recorded() {
@@ -179,7 +179,7 @@ pub(super) fn distribution(times: &Distribution) -> Markup {
     let share = |number: u64| 100.0 * number as f64 / times.count() as f64;
     let highest = share(classes.iter().copied().max().unwrap_or(0));
     // A logarithmic axis of shares shows one exchange of many.
-    let y = Axis::logarithmic(share(1).min(highest), highest, bottom, top);
+    let y = Scale::logarithmic_around(share(1).min(highest), highest, bottom, top);
     html! {
         figure.curve.chart style=(SCROLLS) {
             h3 { "Share of exchanges by latency, % (both scales logarithmic)" }
@@ -211,7 +211,7 @@ pub(super) fn bars(title: &str, counts: &[(String, u64)]) -> Markup {
     const ROW: f64 = 20.0;
     const NAMES: f64 = 130.0;
     let most = counts.iter().map(|(_, number)| *number).max().unwrap_or(0);
-    let x = Axis::linear(most as f64, NAMES, WIDTH - 130.0);
+    let x = Scale::linear(0.0, most as f64, NAMES, WIDTH - 130.0);
     html! {
         figure.chart style=(SCROLLS) {
             h3 { (title) }
@@ -238,9 +238,4 @@ fn label(value: f64) -> String {
         small if small > 0.0 && small < 0.001 => format!("{small:.0e}"),
         value => trimmed(value),
     }
-}
-
-/// A coordinate in tenths, which are finer than a screen can show.
-fn xy(value: f64) -> String {
-    format!("{value:.1}")
 }

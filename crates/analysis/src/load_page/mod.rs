@@ -4,7 +4,6 @@
 //! outcomes by status and URL, the connections, and what the generator and the server spent. Everything is a
 //! function of the [`LoadResult`].
 
-mod axis;
 mod charts;
 
 use maud::{Markup, html};

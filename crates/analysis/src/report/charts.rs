@@ -6,11 +6,11 @@ use maud::{Markup, html};
 
 use super::evidence;
 use super::stacked;
-use super::svg::{Scale, label_width, natural_width, xy};
 use crate::digest::Digest;
 use crate::run::Cell;
 use crate::statistics::Estimate;
 use crate::study::Figure;
+use crate::svg::{Scale, label_width, natural_width, xy};
 use crate::tables::{Column, Datum, Measured, PublishedValue, RowResult, TableResult};
 
 const PANEL: f64 = 276.0;

@@ -3,9 +3,9 @@
 use fathometer_model::digits::{significant, trimmed};
 use maud::{Markup, html};
 
-use super::svg::{Scale, xy};
 use crate::claims::{Bound, ClaimResult, Kind, Part, Verdict};
 use crate::digest::Digest;
+use crate::svg::{Scale, xy};
 
 const WIDTH: f64 = 260.0;
 const LANE: f64 = 9.0;

@@ -3,9 +3,9 @@
 use fathometer_model::digits::{significant, trimmed};
 use maud::{Markup, html};
 
-use super::svg::{Scale, xy};
 use crate::closeness::{Closeness, Comparison};
 use crate::digest::Digest;
+use crate::svg::{Scale, xy};
 
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 16.0;

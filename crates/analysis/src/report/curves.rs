@@ -6,9 +6,9 @@ use maud::{Markup, html};
 use super::evidence::{self, LineCells};
 use super::instrument;
 use super::live;
-use super::svg::{Scale, xy};
 use crate::digest::Digest;
 use crate::run::Cell;
+use crate::svg::{Scale, xy};
 use crate::sweep::{CurveResult, Line, PanelResult};
 
 const PANEL: f64 = 300.0;

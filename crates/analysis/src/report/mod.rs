@@ -16,7 +16,6 @@ mod header;
 mod instrument;
 mod live;
 mod stacked;
-mod svg;
 mod tables;
 mod waterfalls;
 

@@ -3,9 +3,9 @@
 use fathometer_model::digits::trimmed;
 use maud::{Markup, html};
 
-use super::svg::{Scale, label_width, natural_width, xy};
 use crate::digest::Digest;
 use crate::study::Figure;
+use crate::svg::{Scale, label_width, natural_width, xy};
 use crate::tables::{Measured, RowResult, TableResult};
 
 const PANEL: f64 = 250.0;

@@ -9,10 +9,10 @@ use serde::Deserialize;
 
 use super::embed::reference;
 use super::evidence;
-use super::svg::{Scale, xy};
 use crate::Error;
 use crate::digest::Digest;
 use crate::retrieval_trace::{Retrieval, retrievals};
+use crate::svg::{Scale, xy};
 use crate::waterfall::sender::{self, Sender};
 use crate::waterfall::{Cause, Path, Segment, SenderGaps, blame, page_time};
 
