@@ -32,13 +32,14 @@ pub fn render(result: &LoadResult, promises: &[Verdict]) -> String {
     .filter(|(_, _, body)| !body.0.is_empty())
     .collect();
     let body = html! {
+        a.skip href="#main" { "Skip to the results" }
         (header(result, &summary, promises))
         nav aria-label="Contents" {
             ol {
                 @for (id, title, _) in &sections { li { a href={ "#" (id) } { (title) } } }
             }
         }
-        main {
+        main id="main" {
             @for (id, title, body) in &sections {
                 section id=(id) { h2 { (title) } (body) }
             }

@@ -83,7 +83,7 @@ const undrawn = async page => {
       await until(() => canvases.every(painted));
       if (!canvases.every(painted)) problems.push(`an empty canvas: ${name}`);
     }
-    for (const svg of figure.querySelectorAll(".scroll > svg")) {
+    for (const svg of figure.querySelectorAll(":scope > svg, .scroll > svg")) {
       if (svg.querySelectorAll("path, rect, circle, polyline, line").length === 0) problems.push(`an empty drawing: ${name}`);
     }
     for (const image of figure.querySelectorAll("img")) {
@@ -98,7 +98,7 @@ const FOCUSABLE = "a[href], button, input, select, summary, [tabindex]:not([tabi
 const keyboard = (view, page) => {
   const problems = [];
   const all = [...page.querySelectorAll(FOCUSABLE)];
-  if (!all[0]?.matches(".skip")) problems.push("the first stop is not the skip link");
+  if (all.length > 0 && !all[0].matches(".skip")) problems.push("the first stop is not the skip link");
   if (all.some(element => element.tabIndex > 0)) problems.push("an element changes the order of focus");
   const kinds = new Map(all.map(element => [`${element.tagName}.${element.className}`, element]));
   for (const [kind, element] of kinds) {

@@ -9,11 +9,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use fathometer_analysis::bottleneck::{self, Change, Observation, Resource, Signals, judge};
+use fathometer_analysis::load::Slo;
+use fathometer_analysis::load_page;
 use fathometer_analysis::study::{StudyData, StudySources};
+use fathometer_model::{Seed, Validity};
 use serde::Deserialize;
 
 use crate::common::write_report;
+use crate::load::sample;
 
 /// Chromium, if installed. Without it a test passes, unless `FATHOMETER_REQUIRE_TOOLS` is set.
 pub fn chromium() -> Option<PathBuf> {
@@ -114,8 +120,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Checks reports in the light and in the dark scheme.
-fn check(chromium: &Path, folder: &Path, names: &[String]) {
+/// Checks reports in the light and in the dark scheme. Together they have more than `least` figures.
+fn check(chromium: &Path, folder: &Path, names: &[String], least: usize) {
     let checks = include_str!("checks.js");
     let list = serde_json::to_string(names).unwrap();
     let page = format!(
@@ -131,7 +137,7 @@ fn check(chromium: &Path, folder: &Path, names: &[String]) {
         let seen: Vec<Seen> = serde_json::from_slice(&from_base64(&seen)).unwrap();
         assert_eq!(seen.len(), names.len());
         let figures: usize = seen.iter().map(|report| report.figures).sum();
-        assert!(figures > 50, "{figures} figures in all reports");
+        assert!(figures > least, "{figures} figures in all reports");
         for report in &seen {
             let name = &report.name;
             assert_eq!(report.dark, is_dark, "the scheme of the browser");
@@ -153,7 +159,60 @@ fn reports_of_all_published_runs_are_whole_in_a_browser() {
     let folder = kept.as_deref().map_or(scratch.path(), Path::new);
     let names = publish(folder);
     assert!(names.len() >= 10, "{names:?}");
-    check(&chromium, folder, &names);
+    check(&chromium, folder, &names, 50);
+}
+
+#[test]
+fn pages_of_load_tests_and_bottlenecks_are_whole_in_a_browser() {
+    let Some(chromium) = chromium() else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let kept = std::env::var_os("FATHOMETER_PAGES_FOLDER");
+    let folder = kept.as_deref().map_or(scratch.path(), Path::new);
+    let slo: Slo = "p98<100ms,errors<0.1%".parse().unwrap();
+    let mut pages: Vec<(String, String)> = sample::all()
+        .iter()
+        .map(|(name, result)| {
+            let page = load_page::render(result, &slo.judge(result));
+            (format!("load-{name}"), page)
+        })
+        .collect();
+    let verdict = judge(&limited_by_workers(), Seed(1));
+    assert_eq!(verdict.named(), Some(Resource::Workers), "{verdict:#?}");
+    let verdicts = [("workers".to_owned(), &verdict)];
+    let page = bottleneck::html::page("What limited", &verdicts, None);
+    pages.push(("bottleneck".to_owned(), page));
+    for (name, page) in &pages {
+        fs::create_dir_all(folder.join(name)).unwrap();
+        fs::write(folder.join(name).join("report.html"), page).unwrap();
+    }
+    let names: Vec<String> = pages.into_iter().map(|(name, _)| name).collect();
+    check(&chromium, folder, &names, 12);
+}
+
+/// Trials of a server whose throughput is in proportion to its workers, and independent of the offered load.
+fn limited_by_workers() -> Vec<Observation> {
+    let changes = [
+        (None, 1.0),
+        (Some((Resource::Load, 1.25)), 1.0),
+        (Some((Resource::Workers, 2.0)), 2.0),
+    ];
+    let mut all = Vec::new();
+    for replicate in 0..5u32 {
+        for (change, gain) in changes {
+            all.push(Observation {
+                change: change.map(|(resource, factor)| Change { resource, factor }),
+                replicate,
+                throughput_per_s: (100.0 + f64::from(replicate)) * gain,
+                goodput_bytes_per_s: 0.0,
+                latency_mean: Duration::from_millis(10),
+                latency_p98: Duration::from_millis(20),
+                errors: 0.0,
+                signals: Signals::default(),
+                validity: Validity::default(),
+            });
+        }
+    }
+    all
 }
 
 /// RFC 4648 section 4.

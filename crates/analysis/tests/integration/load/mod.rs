@@ -3,6 +3,6 @@
 mod formats;
 mod page;
 mod promises;
-mod sample;
+pub mod sample;
 mod schema;
 mod screen;
