@@ -201,7 +201,10 @@ pub(super) fn distribution(times: &Distribution) -> Markup {
                     }
                 }
             }
-            figcaption { "From the planned instant to the last byte. Lines mark percentiles." }
+            figcaption {
+                "From the planned instant to the last byte. "
+                (grouped(times.count())) " exchanges in " (CLASSES) " classes of latency. Lines mark percentiles."
+            }
         }
     }
 }

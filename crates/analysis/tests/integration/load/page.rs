@@ -1,6 +1,8 @@
 //! The page of a load test.
 
-use fathometer_analysis::load::{Slo, Summary};
+use std::time::Duration;
+
+use fathometer_analysis::load::{Distribution, Interval, Slo, Summary};
 use fathometer_analysis::load_page;
 
 use super::sample;
@@ -53,4 +55,30 @@ fn the_distribution_has_a_bar_for_the_slowest_exchange() {
     for mark in [">p50<", ">p99<", ">p99.9<", ">max<"] {
         assert!(page[start..end].contains(mark), "{mark}");
     }
+}
+
+/// A test of a million exchanges has the page of a short one: the distribution has a bar per class of latency, and the
+/// engine merges the seconds of a long test into at most 1024 intervals (`fathometer_load::MOST_INTERVALS`).
+#[test]
+fn the_page_of_a_million_exchanges_stays_small() {
+    let mut result = sample::stalled();
+    let latency = &mut result.measured.latency.corrected;
+    *latency = Distribution::default();
+    for n in 0..1_000_000_u64 {
+        // From 0.1 ms to 10 s, evenly on a logarithmic scale.
+        let millis = 0.1 * 1e5_f64.powf(n as f64 / 1e6);
+        latency.record(Duration::from_secs_f64(millis / 1e3));
+    }
+    let interval = result.timeline[0].clone();
+    result.timeline = (0..1024_u64)
+        .map(|second| Interval {
+            start: Duration::from_secs(second),
+            ..interval.clone()
+        })
+        .collect();
+    let page = load_page::render(&result, &[]);
+    let marks = page.matches("<rect ").count() + page.matches("<path ").count();
+    assert!(page.contains("1 000 000 exchanges in 120 classes"));
+    assert!((120..400).contains(&marks), "{marks} marks");
+    assert!(page.len() < 500_000, "{} bytes", page.len());
 }
