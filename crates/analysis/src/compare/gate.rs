@@ -141,6 +141,12 @@ impl Limit {
         }
         let mut changes = comparison.changes.iter();
         let Some(change) = changes.find(|change| change.metric == self.metric) else {
+            let mut missing = comparison.missing.iter();
+            if let Some(it) = missing.find(|it| {
+                it.what == self.metric || self.metric.starts_with(&format!("{}: ", it.what))
+            }) {
+                return undecided(&format!("{} lacks it: {}", it.side, it.reason));
+            }
             let names = comparison.changes.iter().map(|change| &*change.metric);
             let names: Vec<&str> = names.take(10).collect();
             return undecided(&format!(

@@ -8,7 +8,7 @@
 //! - [`paired`]: Student's interval of the differences of pairs.
 
 pub use crate::statistics::Interval;
-use crate::statistics::student_t_quantile;
+use crate::statistics::{normal_quantile, student_t_quantile};
 
 /// The interval of the mean of `b` minus the mean of `a`; `None` with fewer than two samples on a side.
 pub fn independent(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
@@ -35,12 +35,22 @@ pub fn paired(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
     welch(none, Moments::of(&differences, 0.0)?, level)
 }
 
-/// The interval, extended by what events that never happened leave open: on side n the mean may be higher by the
-/// resolution of that side.
+/// The interval, extended by what events that never happened leave open: the mean of a side may be higher by this.
 pub fn widened(interval: Interval, before: f64, after: f64) -> Interval {
     Interval {
-        low: interval.low.min(-before),
-        high: interval.high.max(after),
+        low: interval.low - before,
+        high: interval.high + after,
+    }
+}
+
+/// The interval, made as long as the resolution of the instrument requires. `floor` is the standard deviation that
+/// the resolution alone causes, see [`Resolution`](crate::statistics::Resolution).
+pub fn no_narrower(interval: Interval, floor: f64, level: f64) -> Interval {
+    let centre = 0.5 * (interval.low + interval.high);
+    let half = normal_quantile(0.5 + level / 2.0) * floor;
+    Interval {
+        low: interval.low.min(centre - half),
+        high: interval.high.max(centre + half),
     }
 }
 

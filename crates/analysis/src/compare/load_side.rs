@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::{Better, Metric, Scale, Side};
 use crate::load::Summary;
 use crate::load::summary::{IntervalSummary, LoopSummary};
+use crate::statistics::Resolution;
 
 /// More seconds than this are averaged over neighbours, so that blocks are longer than what correlates them.
 const MOST_BLOCKS: usize = 60;
@@ -52,8 +53,7 @@ pub fn of_load(name: &str, summary: &Summary) -> Side {
         merged(blocks.iter().filter_map(|block| share(block))),
     );
     errors.scale = Scale::Difference;
-    // The rule of three: none in n leaves a share of up to 3/n open, at 95 %.
-    errors.resolution = 3.0 / exchanges.max(1) as f64;
+    resolves(&mut errors, exchanges);
     metrics.push(errors);
     for metric in &mut metrics {
         metric.is_series = true;
@@ -103,7 +103,7 @@ pub fn of_loads(name: &str, summaries: &[Summary]) -> Side {
     let mut errors = metric("errors", "", Better::Lower, of(&|s| rates(s).errors_share));
     errors.scale = Scale::Difference;
     let exchanges: u64 = summaries.iter().map(|s| s.measured.counts.completed).sum();
-    errors.resolution = 3.0 / exchanges.max(1) as f64;
+    resolves(&mut errors, exchanges);
     metrics.push(errors);
     let mut by_name: BTreeMap<String, Metric> = BTreeMap::new();
     for cost in summaries.iter().flat_map(costs) {
@@ -174,7 +174,19 @@ fn described(name: &str, summary: &Summary) -> Side {
         settings,
         facts,
         metrics: Vec::new(),
+        without: BTreeMap::new(),
     }
+}
+
+/// Sets what a share of events in this number of exchanges can show.
+fn resolves(share: &mut Metric, exchanges: u64) {
+    let each = 1.0 / exchanges.max(1) as f64;
+    // The rule of three: none in n leaves a share of up to 3/n open, at 95 %.
+    share.resolution = 3.0 * each;
+    share.instrument = Resolution {
+        absolute: each,
+        relative: 0.0,
+    };
 }
 
 /// Processor time per exchange: of the generator, and of the server if it was probed. A result has one figure each.

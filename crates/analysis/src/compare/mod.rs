@@ -115,6 +115,20 @@ pub struct Change {
     pub reason: Option<String>,
 }
 
+/// What one side lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Missing {
+    /// A metric, or a cell with all of its metrics.
+    pub what: String,
+    /// The name of the side that lacks it.
+    pub side: String,
+    /// Whether that is the first side.
+    pub is_before: bool,
+    /// Why.
+    pub reason: String,
+}
+
 /// Two results, compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -137,6 +151,8 @@ pub struct Comparison {
     pub margin: f64,
     /// Every metric that both sides have.
     pub changes: Vec<Change>,
+    /// What is not compared because a side lacks it.
+    pub missing: Vec<Missing>,
     /// The gate's limits, when there was a gate.
     pub gate: Vec<GateVerdict>,
 }
@@ -182,6 +198,7 @@ impl Comparison {
             level: LEVEL,
             margin,
             changes,
+            missing: side::missing(before, after),
             gate: Vec::new(),
         }
     }
@@ -238,16 +255,32 @@ fn change(
     let natural = |value: f64| if is_ratio { value.exp() } else { value };
     let relative = |value: f64| if is_ratio { value.exp_m1() } else { value };
     let shift = mean(&right) - mean(&left);
-    // Samples of a share or a count may all be zero: how rare events may still be depends on the opportunities.
-    let interval = match a.scale {
-        Scale::Difference => interval.map(|i| interval::widened(i, a.resolution, b.resolution)),
-        Scale::Ratio => interval,
+    // Equal samples have an error too: readings are off by up to half the resolution of the instrument.
+    let floor = |metric: &Metric, samples: &[f64]| -> f64 {
+        let centre = natural(mean(samples));
+        let deviation = metric.instrument.deviation(centre);
+        if is_ratio {
+            deviation / centre
+        } else {
+            deviation
+        }
     };
+    let floor = floor(a, &left).hypot(floor(b, &right));
+    let interval = interval.map(|i| interval::no_narrower(i, floor, level));
+    // Samples of a share or a count may all be zero: how rare events may still be depends on the opportunities.
+    let open = |metric: &Metric, samples: &[f64]| -> f64 {
+        let never = metric.scale == Scale::Difference && samples.iter().all(|s| *s == 0.0);
+        if never { metric.resolution } else { 0.0 }
+    };
+    let interval = interval.map(|i| interval::widened(i, open(a, &left), open(b, &right)));
     let ends = interval.map(|i| (relative(i.low), relative(i.high)));
     // A share has no relative margin: it is compared with the resolution of the measurement.
     let margin = match a.scale {
         Scale::Ratio => margin,
-        Scale::Difference => margin.min(3.0 * (a.resolution + b.resolution)),
+        Scale::Difference => {
+            let unit = if a.unit == "%" { 100.0 } else { 1.0 };
+            (margin * unit).min(3.0 * (a.resolution + b.resolution))
+        }
     };
     let verdict = match ends {
         Some((low, high)) if is_valid && (low > 0.0 || high < 0.0) => match a.better {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Better, Metric, Scale, Side};
-use crate::run::Run;
+use crate::resolution::resolution;
+use crate::run::{CellState, Run};
 
 /// The metrics of a replicate that are compared: name, unit, which direction is better.
 const METRICS: [(&str, &str, Better); 11] = [
@@ -23,8 +24,17 @@ const METRICS: [(&str, &str, Better); 11] = [
 /// A side from a run's folder. A metric is named by its cell: the block, then the levels that vary in the run.
 pub fn of_run(name: &str, run: &Run) -> Side {
     let mut metrics = Vec::new();
+    let mut without = BTreeMap::new();
     for cell in &run.cells {
         let cell_name = run.name(cell);
+        if cell.state() == CellState::Invalid {
+            let reasons = match cell.replicates.is_empty() {
+                true => "it was not measured".to_owned(),
+                false => cell.reasons().join("; "),
+            };
+            without.insert(cell_name, reasons);
+            continue;
+        }
         for (metric, unit, better) in METRICS {
             let samples: Vec<f64> = cell
                 .values(metric)
@@ -44,7 +54,11 @@ pub fn of_run(name: &str, run: &Run) -> Side {
                 },
                 samples,
                 is_series: false,
-                resolution: 0.0,
+                resolution: match metric {
+                    "error_pct" => resolution(metric).absolute,
+                    _ => 0.0,
+                },
+                instrument: resolution(metric),
                 no_interval: "fewer than two valid replicates",
             });
         }
@@ -74,10 +88,11 @@ pub fn of_run(name: &str, run: &Run) -> Side {
     }
     Side {
         name: name.to_owned(),
-        // An INVALID cell has no valid replicates, and so no samples.
+        // An INVALID cell has no samples, and is listed with its reasons.
         invalid: Vec::new(),
         settings,
         facts,
         metrics,
+        without,
     }
 }

@@ -34,6 +34,7 @@ pub fn render(comparison: &Comparison) -> String {
     if !comparison.gate.is_empty() {
         text.push('\n');
     }
+    text.push_str(&missing(comparison));
     text.push_str(&differences(comparison));
     text.push_str(&hanging("method: ", &method(comparison), WIDTH));
     text
@@ -140,6 +141,23 @@ fn shift(change: &Change, shift: f64) -> String {
     let sign = if number < 0.0 { "-" } else { "+" };
     let decimals = if number.abs() < 99.95 { 2 } else { 0 };
     format!("{sign}{:.decimals$}{unit}", number.abs())
+}
+
+fn missing(comparison: &Comparison) -> String {
+    if comparison.missing.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from("not compared:\n");
+    for missing in comparison.missing.iter().take(ROWS) {
+        let of = &missing.side;
+        let entry = format!("{}: {of}: {}", missing.what, missing.reason);
+        text.push_str(&hanging("  ", &entry, WIDTH));
+    }
+    if let Some(others @ 1..) = comparison.missing.len().checked_sub(ROWS) {
+        text.push_str(&format!("  and {others} more (--json)\n"));
+    }
+    text.push('\n');
+    text
 }
 
 fn differences(comparison: &Comparison) -> String {

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Difference;
+use super::{Difference, Missing};
+use crate::resolution::quotient;
+use crate::statistics::Resolution;
 
 /// A result in the form that is compared.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -20,6 +22,8 @@ pub struct Side {
     pub facts: BTreeMap<String, String>,
     /// Its metrics.
     pub metrics: Vec<Metric>,
+    /// Cells without a valid replicate, and why.
+    pub without: BTreeMap<String, String>,
 }
 
 /// A metric with its samples.
@@ -39,6 +43,8 @@ pub struct Metric {
     pub is_series: bool,
     /// The smallest mean that the side can tell from zero, in the unit: for events that never happened.
     pub resolution: f64,
+    /// The smallest change of a sample that the instrument shows: no interval is narrower.
+    pub instrument: Resolution,
     /// Why there is no interval, if there is none.
     pub no_interval: &'static str,
 }
@@ -60,6 +66,7 @@ impl Metric {
             samples,
             is_series: false,
             resolution: 0.0,
+            instrument: quotient(),
             no_interval,
         }
     }
@@ -84,6 +91,36 @@ pub enum Scale {
     Ratio,
     /// Absolute.
     Difference,
+}
+
+/// Cells without a valid replicate, and metrics that only one side has.
+pub(super) fn missing(before: &Side, after: &Side) -> Vec<Missing> {
+    let mut found = Vec::new();
+    for (side, other, is_before) in [(before, after, false), (after, before, true)] {
+        for (cell, reason) in &other.without {
+            found.push(Missing {
+                what: cell.clone(),
+                side: other.name.clone(),
+                is_before,
+                reason: format!("no valid replicate: {reason}"),
+            });
+        }
+        for metric in &side.metrics {
+            let is_of_cell = |cell: &String| metric.name.starts_with(&format!("{cell}: "));
+            if other.metrics.iter().all(|it| it.name != metric.name)
+                && !other.without.keys().any(is_of_cell)
+            {
+                found.push(Missing {
+                    what: metric.name.clone(),
+                    side: other.name.clone(),
+                    is_before,
+                    reason: "not measured".to_owned(),
+                });
+            }
+        }
+    }
+    found.sort_by_key(|it| !it.is_before);
+    found
 }
 
 /// What the sides do not share; what makes them incomparable comes first.

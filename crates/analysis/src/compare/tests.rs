@@ -4,6 +4,7 @@ use fathometer_model::Seed;
 
 use super::interval::Interval;
 use super::*;
+use crate::statistics::Resolution;
 
 /// Draws from a standard normal distribution (Box and Muller).
 struct Normal {
@@ -81,6 +82,7 @@ fn series(name: &str, samples: Vec<f64>) -> Metric {
         samples,
         is_series: true,
         resolution: 0.0,
+        instrument: Resolution::default(),
         no_interval: "too few",
     }
 }
@@ -165,6 +167,74 @@ fn errors_that_never_happened_are_equal_and_some_are_worse() {
     let gate: Gate = "errors<=+0,p99<+5%".parse().unwrap();
     let outcomes: Vec<Outcome> = gate.judge(&none).iter().map(|v| v.outcome).collect();
     assert_eq!(outcomes, [Outcome::Kept, Outcome::Undecided]);
+}
+
+#[test]
+fn constant_samples_have_the_resolution_as_width_and_their_changes_are_found() {
+    let side = |value: f64, share: f64| {
+        let mut time = series("p50", vec![value; 10]);
+        time.instrument.relative = 1e-3;
+        let mut errors = series("errors", vec![share; 10]);
+        errors.scale = Scale::Difference;
+        errors.unit = "";
+        errors.resolution = 3e-4;
+        errors.instrument.absolute = 1e-4;
+        Side {
+            metrics: vec![time, errors],
+            ..Side::default()
+        }
+    };
+    for design in [Design::Separate, Design::Paired] {
+        let of = |after: Side| Comparison::of(&side(2.0, 0.01), &after, design, 0.03).changes;
+        let verdicts = |changes: &[Change]| changes.iter().map(|c| c.verdict).collect::<Vec<_>>();
+        let same = of(side(2.0, 0.01));
+        assert_eq!(verdicts(&same), [Verdict::Equal; 2], "{same:?}");
+        for (change, deviation) in same.iter().zip([1e-3, 1e-4]) {
+            // 97.5 % of each of two metrics: 2.24 deviations of a difference of two uniform errors.
+            let half = 2.2414 * deviation / 6f64.sqrt();
+            let (low, high) = change.low.zip(change.high).unwrap();
+            assert!((high - half).abs() < 1e-3 * half, "{change:?} {half}");
+            assert!((low + half).abs() < 1e-3 * half, "{change:?} {half}");
+        }
+        let worse = of(side(2.01, 0.02));
+        assert_eq!(verdicts(&worse), [Verdict::Worse; 2], "{worse:?}");
+        let fixed = of(side(2.0, 0.0));
+        assert_eq!(fixed[1].verdict, Verdict::Better, "{fixed:?}");
+    }
+}
+
+#[test]
+fn what_one_side_lacks_is_listed_with_the_reason() {
+    let mut normal = Normal::new(11);
+    let (mut a, mut b) = (side(&mut normal, 5.0), side(&mut normal, 5.0));
+    (a.name, b.name) = ("before".to_owned(), "after".to_owned());
+    a.metrics.push(series("server-cpu", vec![1.0; 10]));
+    b.metrics.push(series("h2: packets", vec![1.0; 10]));
+    a.without
+        .insert("h2".to_owned(), "packets were lost".to_owned());
+    let comparison = Comparison::of(&a, &b, Design::Separate, 0.03);
+    let text = screen::render(&comparison);
+    for line in [
+        "h2: before: no valid replicate: packets were lost",
+        "server-cpu: after: not measured",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert_eq!(comparison.missing.len(), 2, "{:?}", comparison.missing);
+    let gate: Gate = "server-cpu<+5%,h2: packets<+1%".parse().unwrap();
+    let reasons: Vec<_> = gate
+        .judge(&comparison)
+        .into_iter()
+        .map(|it| it.reason)
+        .collect();
+    let lacks = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        reasons,
+        [
+            lacks("after lacks it: not measured"),
+            lacks("before lacks it: no valid replicate: packets were lost")
+        ]
+    );
 }
 
 #[test]

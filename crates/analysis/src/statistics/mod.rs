@@ -30,7 +30,7 @@ pub use basis::{Basis, Inference, Resolution};
 pub use bootstrap::{Bootstrap, IntervalMethod};
 pub(crate) use bootstrap::{indices, mean_at};
 pub use coverage::{coverage, coverage_text, enough_replicates};
-pub(crate) use distributions::student_t_quantile;
+pub(crate) use distributions::{normal_quantile, student_t_quantile};
 pub use interval::{Estimate, Interval, LEVEL, Sides};
 pub use multiple::{adjusted, benjamini_yekutieli, simultaneous_level};
 pub use order::{QuantileInterval, least_for_quantile, quantile_interval};

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fathometer_analysis::compare::{Better, Comparison, Design, Metric, Scale, Side, screen};
 use fathometer_analysis::load::{LoadResult, Summary};
+use fathometer_analysis::statistics::Resolution;
 use fathometer_load::{Limit, Options};
 use fathometer_sys::{Clock, Interrupt};
 
@@ -180,6 +181,10 @@ fn metrics(pairs: &[[Vec<Slice>; 2]], side: usize) -> Vec<Metric> {
     metrics.push(Metric {
         scale: Scale::Difference,
         resolution: 3.0 / completed.max(1) as f64,
+        instrument: Resolution {
+            absolute: 1.0 / completed.max(1) as f64,
+            relative: 0.0,
+        },
         ..metric("errors", "", Better::Lower, errors.collect())
     });
     metrics
