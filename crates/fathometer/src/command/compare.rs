@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use fathometer_analysis::compare::{
@@ -10,17 +11,23 @@ use fathometer_analysis::compare::{
 };
 use fathometer_analysis::load::Summary;
 use fathometer_analysis::run::Run;
+use fathometer_sys::Clock;
 
+use super::arguments::some_time;
 use super::{Failure, usage};
+
+mod self_test;
 
 /// Arguments of `compare`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArguments {
     /// The result before: a file of load --save FILE.json, a folder of several such files, or a run's folder
-    before: PathBuf,
+    #[arg(required_unless_present = "self_test")]
+    before: Option<PathBuf>,
     /// The result after, of the same kind
-    after: PathBuf,
+    #[arg(required_unless_present = "self_test")]
+    after: Option<PathBuf>,
     #[command(flatten)]
     limits: Limits,
     /// Compare even if policy, workload, users or rate differ
@@ -29,6 +36,20 @@ pub struct CompareArguments {
     /// Print the comparison as JSON; the schema is docs/compare.schema.json
     #[arg(long)]
     json: bool,
+    /// Test load --against on two servers of this program whose CPU time per exchange differs by 0, 1, 2 and 5 %, and
+    /// print how often it finds a change
+    #[arg(long, conflicts_with_all = ["before", "after", "gate", "allow_different"])]
+    self_test: bool,
+    /// Tests of each planted change in --self-test; twice as many without a change
+    #[arg(long, value_name = "N", default_value_t = 5, requires = "self_test")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    tests: u32,
+    /// Length of each test in --self-test
+    #[arg(long, value_name = "T", default_value = "20s", value_parser = some_time, requires = "self_test")]
+    length: Duration,
+    /// Show no progress
+    #[arg(short = 'q', long, requires = "self_test")]
+    quiet: bool,
 }
 
 /// What counts as a change.
@@ -46,12 +67,16 @@ const EXAMPLES: &str = "Examples:
   fathometer compare before.json after.json
   fathometer compare before.json after.json --gate 'p99<+5%,rate>-2%,errors<=+0'
   fathometer compare runs-of-monday/ runs-of-tuesday/      several results a side: drift is in the intervals
+  fathometer compare --self-test                           does it find a change of 1 % on this machine?
 Exit codes: 0 done, 1 failed, 2 usage, or not comparable, 3 a result is INVALID, or a limit is undecided, 4 a limit is
 broken.";
 
 /// Compares and prints.
 pub fn run(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
-    let (before, after) = (side(&arguments.before)?, side(&arguments.after)?);
+    let (Some(before), Some(after)) = (&arguments.before, &arguments.after) else {
+        return test_itself(arguments);
+    };
+    let (before, after) = (side(before)?, side(after)?);
     let margin = arguments.limits.equal / 100.0;
     let mut comparison = Comparison::of(&before, &after, Design::Separate, margin);
     if !comparison.is_comparable() && !arguments.allow_different {
@@ -84,6 +109,24 @@ pub fn run(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
     };
     print!("{text}");
     Ok(exit_code(&comparison))
+}
+
+/// Prints the table of the self-test; 3 when the machine was too noisy.
+fn test_itself(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
+    let options = self_test::Options {
+        tests: arguments.tests,
+        length: arguments.length,
+        is_quiet: arguments.quiet,
+    };
+    let table = self_test::run(&options, Clock::start())?;
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(&table)?),
+        false => print!("{}", table.text()),
+    }
+    Ok(match table.is_valid() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(3),
+    })
 }
 
 /// 4 when a limit is broken, 3 when a result is INVALID or a limit is undecided.
