@@ -37,13 +37,21 @@ pub fn run_folders(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 /// # Errors
 /// When a run cannot be read.
 pub fn real_cells(folder: &Path) -> Result<Vec<Vec<f64>>, Error> {
+    cells_with(folder, &METRICS)
+}
+
+/// The same for the values of these metrics.
+///
+/// # Errors
+/// When a run cannot be read.
+pub fn cells_with(folder: &Path, metrics: &[&str]) -> Result<Vec<Vec<f64>>, Error> {
     if !folder.is_dir() {
         return Ok(Vec::new());
     }
     let mut cells = Vec::new();
     for folder in run_folders(folder)? {
         for cell in &Run::load(&folder)?.cells {
-            for metric in METRICS {
+            for metric in metrics {
                 let values: Vec<f64> = cell.values(metric).into_iter().map(|(_, v)| v).collect();
                 if values.len() >= LEAST {
                     cells.push(values);

@@ -7,11 +7,13 @@
 //! - [`of_load`], [`of_loads`], [`of_run`]: sides from saved results
 //! - [`interval`]: the intervals
 //! - [`Gate`]: limits on changes, for a CI job
+//! - [`power`]: how often a change is found, by simulation
 //! - [`screen`]: the comparison on a terminal
 
 mod gate;
 pub mod interval;
 mod load_side;
+pub mod power;
 mod run_side;
 pub mod screen;
 mod side;

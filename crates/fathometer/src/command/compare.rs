@@ -6,11 +6,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use fathometer_analysis::compare::power::{Noise, PowerTable};
 use fathometer_analysis::compare::{
     Comparison, Design, Gate, Outcome, Side, of_load, of_loads, of_run, screen,
 };
 use fathometer_analysis::load::Summary;
+use fathometer_analysis::real_cells::cells_with;
 use fathometer_analysis::run::Run;
+use fathometer_model::Seed;
 use fathometer_sys::Clock;
 
 use super::arguments::some_time;
@@ -36,15 +39,38 @@ pub struct CompareArguments {
     /// Print the comparison as JSON; the schema is docs/compare.schema.json
     #[arg(long)]
     json: bool,
-    /// Test load --against on two servers of this program whose CPU time per exchange differs by 0, 1, 2 and 5 %, and
-    /// print how often it finds a change
+    /// Print how often a comparison finds changes of 0, 1, 2, 5 and 10 %, by simulation from the noise of recorded
+    /// runs
     #[arg(long, conflicts_with_all = ["before", "after", "gate", "allow_different"])]
     self_test: bool,
-    /// Tests of each planted change in --self-test; twice as many without a change
+    /// Measure instead: load --against on two servers of this program whose CPU time per exchange differs by 0, 1, 2
+    /// and 5 %
+    #[arg(long, requires = "self_test")]
+    real: bool,
+    /// Folder of runs whose cells with at least 8 replicates are the noise of --self-test
+    #[arg(
+        long,
+        default_value = "runs/published",
+        value_name = "FOLDER",
+        requires = "self_test"
+    )]
+    runs: PathBuf,
+    /// Comparisons for each figure of --self-test
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2_000,
+        requires = "self_test"
+    )]
+    trials: u32,
+    /// Seed of --self-test
+    #[arg(long, default_value_t = 1908, requires = "self_test")]
+    seed: u64,
+    /// Tests of each planted change with --real; twice as many without a change
     #[arg(long, value_name = "N", default_value_t = 5, requires = "self_test")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     tests: u32,
-    /// Length of each test in --self-test
+    /// Length of each test with --real
     #[arg(long, value_name = "T", default_value = "20s", value_parser = some_time, requires = "self_test")]
     length: Duration,
     /// Show no progress
@@ -67,7 +93,8 @@ const EXAMPLES: &str = "Examples:
   fathometer compare before.json after.json
   fathometer compare before.json after.json --gate 'p99<+5%,rate>-2%,errors<=+0'
   fathometer compare runs-of-monday/ runs-of-tuesday/      several results a side: drift is in the intervals
-  fathometer compare --self-test                           does it find a change of 1 % on this machine?
+  fathometer compare --self-test                           false alarms and power, by simulation
+  fathometer compare --self-test --real                    does it find a change of 1 % on this machine?
 Exit codes: 0 done, 1 failed, 2 usage, or not comparable, 3 a result is INVALID, or a limit is undecided, 4 a limit is
 broken.";
 
@@ -111,8 +138,43 @@ pub fn run(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
     Ok(exit_code(&comparison))
 }
 
+/// Simulates comparisons and prints how often they find a change; 1 without recorded noise.
+fn simulate(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
+    let mut noise = Vec::new();
+    for (metric, recorded) in [
+        ("rate", "exchanges_per_s"),
+        ("cpu", "cpu_us_per_exchange"),
+        ("p50", "response_p50_ms"),
+        ("p99", "response_p99_ms"),
+    ] {
+        let mut cells = cells_with(&arguments.runs, &[recorded])?;
+        // Changes are ratios.
+        cells.retain(|cell| cell.iter().all(|value| *value > 0.0));
+        noise.push(Noise {
+            metric: metric.to_owned(),
+            cells,
+        });
+    }
+    let table = PowerTable::simulate(Seed(arguments.seed), arguments.trials, &noise);
+    if table.rows.is_empty() {
+        let folder = arguments.runs.display();
+        return Err(format!(
+            "{folder} has no cell of a load study with at least 8 replicates: name another folder with --runs"
+        )
+        .into());
+    }
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(&table)?),
+        false => print!("{}", table.markdown()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Prints the table of the self-test; 3 when the machine was too noisy.
 fn test_itself(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
+    if !arguments.real {
+        return simulate(arguments);
+    }
     let options = self_test::Options {
         tests: arguments.tests,
         length: arguments.length,

@@ -1,4 +1,4 @@
-//! `fathometer compare --self-test`: does `load --against` find a known change, and none where there is none?
+//! `fathometer compare --self-test --real`: does `load --against` find a known change, and none where there is none?
 //!
 //! Two servers of the same program do the same work for each request, except for a planted part of the CPU time per
 //! exchange. The work is calibrated first: CPU time per exchange at two amounts of work gives the time of a round of
