@@ -1,0 +1,165 @@
+//! The part `[embedded]` of a definition: our own origin as another server, in its fields and its timing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fathometer_http::origin::persona::{FieldValue, Persona, PersonaField, Responses};
+use fathometer_model::quantity::TimeSpan;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::DefinitionError;
+
+/// The server persona of our own origin.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Embedded {
+    /// When responses are sent from its output buffer.
+    pub coalesce: CoalesceRule,
+    /// Size of that buffer in bytes.
+    pub output_buffer: u64,
+    /// Service time of the original server for a request, in milliseconds, by path: it depended on the client
+    /// too. Used by cells with pace=period.
+    #[serde(default)]
+    pub service_time_ms: BTreeMap<String, f64>,
+    /// Additional time for the first request of a connection, in the same way.
+    #[serde(default)]
+    pub connection_time_ms: BTreeMap<String, f64>,
+    /// The response fields, in order.
+    pub fields: Vec<Field>,
+}
+
+/// One response field.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Field {
+    /// The name of the field.
+    name: String,
+    /// A fixed value. Either this or `from`.
+    value: Option<String>,
+    /// The source of the value. Either this or `value`.
+    from: Option<Source>,
+    /// For `expires`: seconds from the response until it expires.
+    after_s: Option<u64>,
+    /// The responses with this field.
+    on: On,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Source {
+    Date,
+    Expires,
+    LastModified,
+    Etag,
+    ContentType,
+    ContentLength,
+    ContentEncoding,
+    ContentRange,
+    Vary,
+    Allow,
+    Connection,
+    KeepAlive,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum On {
+    All,
+    Success,
+    Content,
+    NotModified,
+}
+
+/// When responses are sent from the output buffer; a full buffer is always sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CoalesceRule {
+    /// After each response.
+    EachResponse,
+    /// When no complete request is pending.
+    UntilInputWouldBlock,
+    /// When no part of a request is pending.
+    UntilInputDrained,
+}
+
+impl Embedded {
+    /// Adds an Alt-Svc field to every response that announces HTTP/3 on a port of the same host (RFC 7838).
+    pub fn announce_http3(&mut self, port: u16) {
+        self.fields.push(Field {
+            name: "Alt-Svc".to_owned(),
+            value: Some(format!("h3=\":{port}\"; ma=86400")),
+            from: None,
+            after_s: None,
+            on: On::All,
+        });
+    }
+
+    /// The service time of the period for a request on this path, and the additional time for the first request
+    /// of a connection.
+    pub fn pace(&self, path: &str) -> (Duration, Duration) {
+        let of = |times: &BTreeMap<String, f64>| {
+            times
+                .get(path)
+                // Validated when the definition was read.
+                .and_then(|ms| TimeSpan::from_milliseconds(*ms).ok())
+                .map_or(Duration::ZERO, Duration::from)
+        };
+        (of(&self.service_time_ms), of(&self.connection_time_ms))
+    }
+
+    /// Its response fields in the form that the origin uses.
+    pub fn persona(&self, name: &str) -> Result<Persona, DefinitionError> {
+        let nonsense = |reason: String| DefinitionError::Nonsense {
+            file: format!("the definition of the server {name}"),
+            reason,
+        };
+        let fields = self
+            .fields
+            .iter()
+            .map(|field| {
+                let value = match (&field.value, field.from) {
+                    (Some(value), None) => FieldValue::Static(value.clone()),
+                    (None, Some(source)) => match source {
+                        Source::Date => FieldValue::Date,
+                        Source::Expires => {
+                            FieldValue::Expires(Duration::from_secs(field.after_s.ok_or_else(
+                                || nonsense(format!("{} needs after_s", field.name)),
+                            )?))
+                        }
+                        Source::LastModified => FieldValue::LastModified,
+                        Source::Etag => FieldValue::ETag,
+                        Source::ContentType => FieldValue::ContentType,
+                        Source::ContentLength => FieldValue::ContentLength,
+                        Source::ContentEncoding => FieldValue::ContentEncoding,
+                        Source::ContentRange => FieldValue::ContentRange,
+                        Source::Vary => FieldValue::Vary,
+                        Source::Allow => FieldValue::Allow,
+                        Source::Connection => FieldValue::Connection,
+                        Source::KeepAlive => FieldValue::KeepAlive,
+                    },
+                    _ => {
+                        return Err(nonsense(format!(
+                            "the field {} needs either value or from",
+                            field.name
+                        )));
+                    }
+                };
+                Ok(PersonaField {
+                    name: field.name.clone(),
+                    value,
+                    on: match field.on {
+                        On::All => Responses::ALL,
+                        On::Success => Responses::SUCCESS,
+                        On::Content => Responses::CONTENT,
+                        On::NotModified => Responses::NOT_MODIFIED,
+                    },
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Persona {
+            name: name.to_owned(),
+            fields,
+        })
+    }
+}

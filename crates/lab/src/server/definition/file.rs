@@ -1,0 +1,104 @@
+//! The file of a definition, merged over those of the definitions that it is based on.
+
+use std::fs;
+use std::path::Path;
+
+use super::DefinitionError;
+use crate::data::{self, DataError, is_path};
+
+/// Reads a definition and merges it over the one it is based on. Adds the files to `texts`.
+pub(super) fn table(
+    name: &str,
+    texts: &mut Vec<(String, String)>,
+) -> Result<toml::Table, DefinitionError> {
+    let file = file_of(name);
+    let text = if is_path(name) {
+        fs::read_to_string(&file).map_err(|error| DataError::Unreadable {
+            path: file.clone(),
+            error,
+        })?
+    } else {
+        data::embedded(&file).map(str::to_owned).ok_or_else(|| {
+            let known = data::names("servers");
+            DataError::unknown("server", name, known.into_iter())
+        })?
+    };
+    let mut own: toml::Table = toml::from_str(&text).map_err(|error| DefinitionError::Syntax {
+        file: file.clone(),
+        error,
+    })?;
+    texts.push((file.clone(), text));
+    if is_path(name) {
+        // A later load does not know from which folder they were named.
+        if let Some(toml::Value::String(other)) = own.get_mut("based_on") {
+            *other = seen_from(&file, other);
+        }
+        if let Some(toml::Value::String(other)) = behind_of(&mut own) {
+            *other = seen_from(&file, other);
+        }
+    }
+    let Some(base) = own.get("based_on").and_then(toml::Value::as_str) else {
+        return Ok(own);
+    };
+    if texts.iter().any(|(before, _)| *before == file_of(base)) {
+        return Err(DefinitionError::Nonsense {
+            file,
+            reason: "it is based on itself".to_owned(),
+        });
+    }
+    let mut merged = table(base, texts)?;
+    overlay(&mut merged, own);
+    Ok(merged)
+}
+
+/// The file with the definition of this name.
+pub(super) fn file_of(name: &str) -> String {
+    match is_path(name) {
+        false => format!("servers/{name}/server.toml"),
+        true if Path::new(name).is_dir() => {
+            Path::new(name).join("server.toml").display().to_string()
+        }
+        true => name.to_owned(),
+    }
+}
+
+/// The name of the program behind this one.
+fn behind_of(own: &mut toml::Table) -> Option<&mut toml::Value> {
+    own.get_mut("program")?.as_table_mut()?.get_mut("behind")
+}
+
+/// The reference to another server in a definition on disk: a path relative to its folder, or the name of a
+/// server in the folder beside it. Any other name is that of a built-in server, and so is a definition's own
+/// name, whose built-in version it may change.
+fn seen_from(file: &str, other: &str) -> String {
+    let Some(folder) = Path::new(file).parent() else {
+        return other.to_owned();
+    };
+    let path = match is_path(other) {
+        true => folder.join(other),
+        false => folder.join("..").join(other).join("server.toml"),
+    };
+    // One name for one file, so that a definition that is based on itself is found.
+    let Ok(path) = path.canonicalize() else {
+        return other.to_owned();
+    };
+    let is_itself = Path::new(file)
+        .canonicalize()
+        .is_ok_and(|file| file == path);
+    match is_itself && !is_path(other) {
+        true => other.to_owned(),
+        false => path.display().to_string(),
+    }
+}
+
+/// Merges nested tables; any other value replaces the one below.
+fn overlay(below: &mut toml::Table, above: toml::Table) {
+    for (key, value) in above {
+        match (below.get_mut(&key), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(above)) => overlay(below, above),
+            (_, value) => {
+                below.insert(key, value);
+            }
+        }
+    }
+}

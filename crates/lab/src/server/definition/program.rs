@@ -1,0 +1,133 @@
+//! The part `[program]` of a definition: an installed server, how to start it and what it supports.
+
+use std::collections::BTreeMap;
+
+use fathometer_http::driver::Policy;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::generation::Generation;
+use crate::server::throttle::Capabilities;
+
+/// A program and how to start it in a host.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// The Debian packages that install it.
+    pub package: String,
+    /// Names or paths to look for; the first one found is used.
+    pub commands: Vec<String>,
+    /// Folders with its modules; the first one found is `{modules}`.
+    #[serde(default)]
+    pub modules: Vec<String>,
+    /// Its arguments. Placeholders of the configuration are filled in, and `{config}`, the path of the
+    /// configuration.
+    pub arguments: Vec<String>,
+    /// Its environment variables, with the same placeholders.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// The arguments that print its version.
+    pub version: Vec<String>,
+    /// The name of its configuration, a file beside this one. The placeholders are `{root}`, `{runtime}`,
+    /// `{address}`, `{port}`, `{modules}`, `{user}`, `{group}`, `{behind}` and its parts `{behind_address}` and
+    /// `{behind_port}`, with TLS `{certificate}`, `{key}` and `{certificate_and_key}`, those of
+    /// [`words`](Program::words) and those of [`capabilities`](Program::capabilities). Empty if the arguments
+    /// contain all settings.
+    #[serde(default)]
+    pub config: String,
+    /// Further placeholders with their values, which may contain placeholders.
+    #[serde(default)]
+    pub words: BTreeMap<String, String>,
+    /// The protocols without TLS; HTTP/2 by prior knowledge.
+    #[serde(default = "http1_alone")]
+    pub protocols: Vec<Generation>,
+    /// The differences with TLS; `None`: it does not support TLS.
+    pub tls: Option<OverTls>,
+    /// Users it may run as; the first one that exists is used. Ignored without root.
+    pub users: Vec<String>,
+    /// Whether it lacks a setting for the user: then it is started as that user, with the right to listen on
+    /// low ports.
+    #[serde(default)]
+    pub started_as_user: bool,
+    /// Another program that is started beside it, to which it forwards requests, at `{behind}`.
+    pub behind: Option<String>,
+    /// The path of the request that it must answer before it counts as started. Any status except a server
+    /// error is accepted.
+    #[serde(default = "slash")]
+    pub ready: String,
+    /// The signal that stops it.
+    pub stop: StopSignal,
+    /// How it supports limits of its connections.
+    #[serde(default)]
+    pub capabilities: Capabilities,
+    /// The supported levels of factors; other factors are not restricted.
+    #[serde(default)]
+    pub levels: BTreeMap<String, Vec<String>>,
+}
+
+fn slash() -> String {
+    "/".to_owned()
+}
+
+fn http1_alone() -> Vec<Generation> {
+    vec![Generation::HTTP1]
+}
+
+/// How a program differs when it uses TLS.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OverTls {
+    /// The protocols; the handshake selects one of them for each client.
+    pub protocols: Vec<Generation>,
+    /// Placeholders that override those of the program.
+    #[serde(default)]
+    pub words: BTreeMap<String, String>,
+}
+
+/// The signal that stops a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum StopSignal {
+    /// SIGTERM.
+    Term,
+    /// SIGQUIT.
+    Quit,
+    /// SIGINT.
+    Int,
+}
+
+impl Program {
+    /// The protocols with or without TLS; empty if it does not support TLS.
+    pub fn speaks(&self, tls: bool) -> &[Generation] {
+        match (&self.tls, tls) {
+            (_, false) => &self.protocols,
+            (Some(over), true) => &over.protocols,
+            (None, true) => &[],
+        }
+    }
+
+    /// Why it supports no protocol with, or without, TLS.
+    pub(in crate::server) fn silence(&self) -> String {
+        match self.tls {
+            Some(_) => "it supports no protocol without TLS".to_owned(),
+            None => "it does not support TLS".to_owned(),
+        }
+    }
+
+    /// Why no client with this policy can use it; `None`: one can.
+    pub(super) fn inability_of(&self, policy: Policy) -> Option<String> {
+        if self.speaks(policy.tls).is_empty() {
+            return Some(self.silence());
+        }
+        let wanted = Generation::of(policy.protocol);
+        if self.speaks(policy.tls).contains(&wanted) {
+            return None;
+        }
+        let how = if policy.tls {
+            "over TLS"
+        } else {
+            "in the clear"
+        };
+        Some(format!("it does not support {} {how}", wanted.title()))
+    }
+}
