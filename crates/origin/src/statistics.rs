@@ -1,0 +1,96 @@
+//! What an origin did, counted by each loop and summed over them.
+
+use fathometer_http::origin::Origin;
+use fathometer_sys::udp::Batches;
+
+use crate::machine::Handed;
+
+/// The work of an origin, counted over all its connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OriginStatistics {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Responses that were handed to the kernel completely.
+    pub responses: u64,
+    /// Bytes of the content of these.
+    pub content: u64,
+    /// Responses among these that were pushed.
+    pub pushed: u64,
+    /// Packages and archives that were sent as responses.
+    pub packages: u64,
+    /// Files that were opened.
+    pub disk_opens: u64,
+    /// Calls that read bytes of files, into memory or directly into a socket.
+    pub disk_reads: u64,
+    /// Connections that were, or became, HTTP/2.
+    pub http2: u64,
+    /// Handshakes of TLS that were completed.
+    pub handshakes: u64,
+    /// Those that resumed an earlier session.
+    pub resumed: u64,
+    /// Those with early data that was accepted.
+    pub early: u64,
+    /// Those that failed.
+    pub handshakes_failed: u64,
+    /// Connections that were reset when the loop ended.
+    pub reset_at_end: u64,
+    /// Connections that were reset because too many were open.
+    pub shed: u64,
+    /// Connections that had waited longest for their clients and were closed to make room for others.
+    pub yielded: u64,
+    /// Connections of HTTP/3 that were closed because their clients acknowledged too little.
+    pub stalled: u64,
+    /// Times that accepting paused because there were no descriptors.
+    pub pauses: u64,
+    /// Lines of the access log that could not be written.
+    pub log_lines_lost: u64,
+    /// Longest time from the return of a poll to the next one, in nanoseconds.
+    pub busy_max_ns: u64,
+    /// The number of system calls and buffers that carried QUIC datagrams.
+    pub datagrams: Batches,
+}
+
+impl OriginStatistics {
+    pub(crate) fn count(&mut self, handed: &Handed) {
+        if handed.whole {
+            self.responses += 1;
+            self.content += handed.exchange.body.0;
+            self.pushed += u64::from(handed.pushed);
+        }
+    }
+
+    /// Adds the counts of an origin that were not taken before: several loops may share one origin.
+    pub(crate) fn take_from(&mut self, origin: &Origin) {
+        let work = origin.take_work();
+        self.packages += origin.take_packages();
+        self.disk_opens += work.opens;
+        self.disk_reads += work.reads;
+    }
+
+    /// The sum of both.
+    #[must_use]
+    pub fn and(self, other: OriginStatistics) -> OriginStatistics {
+        OriginStatistics {
+            connections: self.connections + other.connections,
+            responses: self.responses + other.responses,
+            content: self.content + other.content,
+            pushed: self.pushed + other.pushed,
+            packages: self.packages + other.packages,
+            disk_opens: self.disk_opens + other.disk_opens,
+            disk_reads: self.disk_reads + other.disk_reads,
+            http2: self.http2 + other.http2,
+            handshakes: self.handshakes + other.handshakes,
+            resumed: self.resumed + other.resumed,
+            early: self.early + other.early,
+            handshakes_failed: self.handshakes_failed + other.handshakes_failed,
+            reset_at_end: self.reset_at_end + other.reset_at_end,
+            shed: self.shed + other.shed,
+            yielded: self.yielded + other.yielded,
+            stalled: self.stalled + other.stalled,
+            pauses: self.pauses + other.pauses,
+            log_lines_lost: self.log_lines_lost + other.log_lines_lost,
+            busy_max_ns: self.busy_max_ns.max(other.busy_max_ns),
+            datagrams: self.datagrams.and(other.datagrams),
+        }
+    }
+}
