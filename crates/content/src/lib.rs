@@ -1,0 +1,22 @@
+//! What treatments of a file save: content codings, a shared dictionary, and the case of tags in HTML.
+//!
+//! Functions of bytes alone: no files, no clocks. Each coding is decoded by the library that encoded it, under a
+//! limit; the tests decode it with the programs `gzip`, `brotli` and `zstd` too.
+//!
+//! ```
+//! use fathometer_content::Coding;
+//!
+//! let page = b"<p>one</p><p>one</p><p>one</p><p>one</p><p>one</p><p>one</p>".as_slice();
+//! let coded = Coding::Gzip(6).encode(page)?;
+//! assert!(coded.len() < page.len());
+//! assert_eq!(Coding::Gzip(6).decode(&coded, page.len())?, page);
+//! # Ok::<(), fathometer_content::CodingError>(())
+//! ```
+
+mod coding;
+mod dictionary;
+mod tag_case;
+
+pub use coding::{Coding, CodingError};
+pub use dictionary::{DCZ_HEADER_BYTES, Dictionary};
+pub use tag_case::{Unchanged, lower_case_tags};
