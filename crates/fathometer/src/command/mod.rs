@@ -18,6 +18,7 @@ pub mod arguments;
 pub mod bottleneck;
 pub mod compare;
 pub mod completions;
+pub mod content;
 pub mod doctor;
 pub mod fetch;
 pub mod ledger;
@@ -87,6 +88,8 @@ enum Command {
     Serve(Box<serve::ServeArguments>),
     /// Write a workload's site to a folder
     Site(site::SiteArguments),
+    /// Show what content codings, a shared dictionary and tags in lower case save on a site, and their CPU time
+    Content(content::ContentArguments),
     /// Build an object package: one file with all files of a folder, a page or an HTTP archive
     Pack(pack::PackArguments),
     /// Extract an object package, or list its files
@@ -124,6 +127,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Bottleneck(arguments) => bottleneck::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Site(arguments) => site::run(&arguments),
+        Command::Content(arguments) => content::run(&arguments),
         Command::Pack(arguments) => pack::run(&arguments),
         Command::Unpack(arguments) => unpack::run(&arguments),
         Command::Compare(arguments) => compare::run(&arguments),

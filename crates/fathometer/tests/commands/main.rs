@@ -4,6 +4,7 @@
 //! test of `serve` raises the limit of open files as far as permitted, which restricts no other test.
 
 mod completions;
+mod content_command;
 mod endings;
 mod h2spec;
 mod load_command;

@@ -1,0 +1,158 @@
+//! The result of `content`, as JSON and as a table.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::treatment::Sums;
+
+/// What the treatments of a site save.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The folder of the site.
+    pub folder: String,
+    /// Files that were treated.
+    pub files: u64,
+    /// Files and folders that could not be read.
+    pub files_failed: u64,
+    /// Symbolic links, and entries that are neither files nor folders.
+    pub entries_skipped: u64,
+    /// Bytes of the files as they are.
+    pub bytes: u64,
+    /// Bytes of the shared dictionary, which are part of its row.
+    pub dictionary_bytes: Option<usize>,
+    /// The treatments, with the largest saving first.
+    pub treatments: Vec<Row>,
+    /// The files with the largest savings, each with the treatment that makes it smallest.
+    pub largest_savings: Vec<FileRow>,
+    /// What is not in the result, with the reason.
+    pub notes: Vec<String>,
+}
+
+/// What one treatment saves on the whole site.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    /// Name of the treatment.
+    pub treatment: String,
+    /// Share of the site's bytes that it saves.
+    pub saved_share: f64,
+    /// Its sums.
+    #[serde(flatten)]
+    pub sums: Sums,
+}
+
+/// A file with a large saving.
+#[derive(Debug, Serialize)]
+pub struct FileRow {
+    /// Its path; bytes that are not UTF-8 are replaced.
+    pub path: String,
+    /// Its bytes as it is.
+    pub bytes: u64,
+    /// The treatment that makes it smallest.
+    pub treatment: String,
+    /// Its bytes then.
+    pub treated_bytes: u64,
+}
+
+impl Row {
+    /// A row of a site of so many bytes.
+    pub fn new(treatment: String, bytes: u64, sums: Sums) -> Row {
+        let saved_share = match bytes {
+            0 => 0.0,
+            _ => 1.0 - sums.bytes as f64 / bytes as f64,
+        };
+        Row {
+            treatment,
+            saved_share,
+            sums,
+        }
+    }
+}
+
+/// The median, the least and the greatest, in milliseconds.
+fn spread(seconds: &[f64]) -> String {
+    let mut sorted = seconds.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let ms = |at: usize| sorted[at] * 1e3;
+    let last = sorted.len() - 1;
+    format!("{:.1} [{:.1}, {:.1}]", ms(last / 2), ms(0), ms(last))
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(best) = self.treatments.first() {
+            writeln!(
+                out,
+                "The largest saving on this site is {:.1} % of {} bytes in {} files, by {}.",
+                best.saved_share * 100.0,
+                self.bytes,
+                self.files,
+                best.treatment
+            )?;
+        }
+        if let Some(usual) = self.treatments.iter().find(|row| row.treatment == "gzip 6") {
+            writeln!(
+                out,
+                "gzip 6, the usual setting, saves {:.1} %.",
+                usual.saved_share * 100.0
+            )?;
+        }
+        writeln!(
+            out,
+            "\n{:<38} {:>12} {:>7} {:>8}  {:<26} decode, ms CPU",
+            "treatment", "bytes", "saved", "smaller", "encode, ms CPU"
+        )?;
+        for row in &self.treatments {
+            writeln!(
+                out,
+                "{:<38} {:>12} {:>5.1} % {:>8}  {:<26} {}",
+                row.treatment,
+                row.sums.bytes,
+                row.saved_share * 100.0,
+                row.sums.files_smaller,
+                spread(&row.sums.encode_s),
+                spread(&row.sums.decode_s)
+            )?;
+        }
+        writeln!(
+            out,
+            "\nBytes are exact, of bodies only. A file that a treatment does not make smaller counts as it is.\n\
+             CPU times are of all files: median [least, greatest] of {} repetitions.",
+            self.treatments
+                .first()
+                .map_or(0, |row| row.sums.encode_s.len())
+        )?;
+        if let Some(bytes) = self.dictionary_bytes {
+            writeln!(
+                out,
+                "The dictionary's row contains its own {bytes} bytes once. It was trained on these files; others gain less."
+            )?;
+        }
+        if !self.largest_savings.is_empty() {
+            writeln!(out, "\nlargest savings")?;
+        }
+        for file in &self.largest_savings {
+            let (path, before, after) = (&file.path, file.bytes, file.treated_bytes);
+            writeln!(
+                out,
+                "{path}: {before} -> {after} bytes by {}",
+                file.treatment
+            )?;
+        }
+        for note in &self.notes {
+            writeln!(out, "note: {note}")?;
+        }
+        if self.entries_skipped > 0 {
+            let skipped = self.entries_skipped;
+            writeln!(out, "note: {skipped} links and special files were skipped")?;
+        }
+        if self.files_failed > 0 {
+            let failed = self.files_failed;
+            writeln!(
+                out,
+                "INCOMPLETE: {failed} files or folders could not be read"
+            )?;
+        }
+        Ok(())
+    }
+}

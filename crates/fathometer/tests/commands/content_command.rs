@@ -1,0 +1,116 @@
+//! `fathometer content`: exact sizes, the shared dictionary, and files that cannot be treated.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::programs::{FATHOMETER, run, run_well};
+
+/// A number that looks random in hexadecimal.
+fn mixed(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// A page with a menu that all pages share, a text of its own, and tags in both cases.
+fn page(number: u64) -> String {
+    let menu: String = (1..20)
+        .map(|item| {
+            format!(
+                "<LI><A HREF=/{:x}>{:x}</A>\n",
+                mixed(item),
+                mixed(item + 100)
+            )
+        })
+        .collect();
+    let own: String = (0..20)
+        .map(|word| format!("<Li><a href=x>{:x}</a>\n", mixed(number * 1000 + word)))
+        .collect();
+    format!("<HTML><TITLE>{number}</TITLE>\n{menu}{own}</HTML>\n")
+}
+
+fn bytes_of<'a>(result: &'a Value, treatment: &str) -> Option<&'a Value> {
+    let rows = result["treatments"].as_array().unwrap();
+    rows.iter().find(|row| row["treatment"] == treatment)
+}
+
+#[test]
+fn each_treatment_of_a_site_has_exact_bytes_and_a_broken_file_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = folder.path();
+    for number in 0..60 {
+        fs::write(site.join(format!("{number}.html")), page(number)).unwrap();
+    }
+    fs::write(site.join("binary.HTML"), b"\0<B>\x01\xff").unwrap();
+    fs::write(site.join("large"), vec![b'x'; 9000]).unwrap();
+    symlink(site, site.join("loop")).unwrap();
+    let mut command = Command::new(FATHOMETER);
+    command
+        .args(["content", "--json", "--repeat", "2", "--max-file", "8000"])
+        .arg(site);
+    let output = run(&command);
+    assert_eq!(output.status.code(), Some(3));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        message.contains("large: it is longer than 8000 bytes"),
+        "{message}"
+    );
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["files"], 61);
+    assert_eq!(result["files_failed"], 1);
+    assert_eq!(result["entries_skipped"], 1);
+
+    // gzip at its best level, by flate2 in this test.
+    let expected: usize = (0..60)
+        .map(|number| {
+            let mut coded = Vec::new();
+            let page = page(number);
+            let level = flate2::Compression::new(9);
+            std::io::Read::read_to_end(
+                &mut flate2::read::GzEncoder::new(page.as_bytes(), level),
+                &mut coded,
+            )
+            .unwrap();
+            coded.len()
+        })
+        .sum();
+    assert_eq!(bytes_of(&result, "gzip 9").unwrap()["bytes"], expected + 6);
+
+    let bytes = |treatment| {
+        bytes_of(&result, treatment).unwrap()["bytes"]
+            .as_u64()
+            .unwrap()
+    };
+    assert!(bytes("tags in lower case, gzip 6") < bytes("gzip 6"));
+    let shared = bytes("zstd 19 with a dictionary of the site");
+    assert!(shared > result["dictionary_bytes"].as_u64().unwrap());
+    assert!(shared < bytes("zstd 19"), "{shared}");
+    let rows = result["treatments"].as_array().unwrap();
+    assert!(rows.is_sorted_by_key(|row| row["bytes"].as_u64()));
+    assert!(
+        rows.iter()
+            .all(|row| row["encode_s"].as_array().unwrap().len() == 2)
+    );
+    assert_eq!(result["largest_savings"].as_array().unwrap().len(), 10);
+}
+
+#[test]
+fn the_table_begins_with_the_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("page.html"), page(1).repeat(3)).unwrap();
+    let table = run_well(Command::new(FATHOMETER).arg("content").arg(folder.path()));
+    let table = String::from_utf8(table).unwrap();
+    assert!(
+        table.starts_with("The largest saving on this site is "),
+        "{table}"
+    );
+    assert!(table.contains("no shared dictionary"), "{table}");
+}
+
+#[test]
+fn a_folder_without_files_is_a_usage_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(Command::new(FATHOMETER).arg("content").arg(folder.path()));
+    assert_eq!(output.status.code(), Some(2));
+}
