@@ -119,7 +119,7 @@ impl<'a> Site<'a> {
         let folder = &arguments.folder;
         let mut walk = Walk::begin(folder)
             .map_err(|error| format!("cannot read the folder {}: {error}", folder.display()))?;
-        while let Some(path) = walk.next() {
+        for path in walk.by_ref() {
             let file = path.and_then(|path| match walk::read(&path, arguments.max_file) {
                 Ok(content) => Ok((path, content)),
                 Err(error) => Err((path, error)),

@@ -90,12 +90,7 @@ impl Treatment {
 
     /// Treats the file in each repetition, compares the decoded content with the input, and adds to the sums.
     /// Returns the bytes to transfer.
-    pub fn apply(
-        &self,
-        content: &[u8],
-        is_html: bool,
-        sums: &mut Sums,
-    ) -> Result<u64, ApplyError> {
+    pub fn apply(&self, content: &[u8], is_html: bool, sums: &mut Sums) -> Result<u64, ApplyError> {
         let lower;
         let content = match self {
             // A document that cannot be changed safely is coded as it is.
