@@ -26,11 +26,11 @@ pub struct OriginStatistics {
     pub http2: u64,
     /// Handshakes of TLS that were completed.
     pub handshakes: u64,
-    /// Those that resumed an earlier session.
+    /// Handshakes that resumed an earlier session.
     pub resumed: u64,
-    /// Those with early data that was accepted.
+    /// Handshakes with early data that was accepted.
     pub early: u64,
-    /// Those that failed.
+    /// Handshakes that failed.
     pub handshakes_failed: u64,
     /// Connections that were reset when the loop ended.
     pub reset_at_end: u64,

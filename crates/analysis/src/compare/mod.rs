@@ -81,7 +81,7 @@ pub struct Difference {
     pub before: Option<String>,
     /// Its value on the second side.
     pub after: Option<String>,
-    /// Whether it makes the results incomparable.
+    /// Whether results that differ in it cannot be compared.
     pub incomparable: bool,
 }
 

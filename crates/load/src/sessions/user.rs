@@ -204,7 +204,7 @@ impl OwnConnections {
         self.places.push(place);
     }
 
-    /// Removes one, to be closed.
+    /// Removes a connection from the list; the caller closes it.
     pub(super) fn pop(&mut self) -> Option<u32> {
         self.places.pop()
     }

@@ -94,7 +94,7 @@ pub(super) enum QueueLevel {
     Path,
     /// One bandwidth-delay product.
     BandwidthDelayProduct,
-    /// This number of packets.
+    /// A fixed number of packets.
     Packets(u32),
 }
 

@@ -137,7 +137,7 @@ impl Saved {
             }
             let Some(format) = Format::of(path) else {
                 return Err(usage(format!(
-                    "{} does not say what is to be in it: end it in .json, .csv, .timeline.csv, .hlog, .prom, .txt, .html or .parquet",
+                    "the format of {} is not known: end its name in .json, .csv, .timeline.csv, .hlog, .prom, .txt, .html or .parquet",
                     path.display()
                 )));
             };
