@@ -36,7 +36,7 @@ pub(super) fn measure(place: &Place, processor: usize) -> Result<Judgement, Stri
         LARGE.1
     );
     let bars = [
-        bar("nginx", 0, 1, None),
+        bar("nginx", 0, 1, Some(1.0)),
         bar("nginx with sendfile", 0, 2, Some(0.8)),
     ];
     Ok(judged(

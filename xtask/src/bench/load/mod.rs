@@ -270,9 +270,9 @@ fn servers(place: &Place, processor: usize) -> Result<(Judgement, Judgement), St
     );
     println!("\nserver CPU per exchange, 64 connections, HTTP/1.1 keep-alive");
     let bars = [
-        bar("nginx, under wrk", 0, 1, None),
+        bar("nginx, under wrk", 0, 1, Some(0.8)),
         bar("nginx with cached files, under wrk", 0, 2, Some(0.75)),
-        bar("nginx, under fathometer", 3, 4, None),
+        bar("nginx, under fathometer", 3, 4, Some(0.8)),
         bar(
             "nginx with cached files, under fathometer",
             3,
@@ -326,7 +326,7 @@ fn http2(place: &Place, processor: usize) -> Result<[Judgement; 2], String> {
         &of_clients,
         &[
             bar("h2load, from fathometer serve", 0, 1, Some(0.42)),
-            bar("h2load, from nghttpd", 2, 3, None),
+            bar("h2load, from nghttpd", 2, 3, Some(0.9)),
         ],
     );
     let names = pairs.map(|(client, server)| {
