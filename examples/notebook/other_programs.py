@@ -34,10 +34,10 @@ def rows(folder, load):
     file = folder / "load.parquet"
     frame = pd.read_parquet(file)
     frame = frame[(frame["phase"] == "measured") & (frame["outcome"] == "complete")]
-    latency = (frame["last_byte_ns"] - frame["due_ns"]).sort_values(ignore_index=True)
+    latency = (frame["last_byte_ns"] - frame["planned_ns"]).sort_values(ignore_index=True)
     in_duckdb = duckdb.execute(
-        "select count(*), sum(response_head_bytes), min(last_byte_ns - due_ns), max(last_byte_ns - due_ns),"
-        " quantile_disc(last_byte_ns - due_ns, [0.5, 0.9, 0.99])"
+        "select count(*), sum(response_head_bytes), min(last_byte_ns - planned_ns), max(last_byte_ns - planned_ns),"
+        " quantile_disc(last_byte_ns - planned_ns, [0.5, 0.9, 0.99])"
         " from read_parquet(?) where phase = 'measured' and outcome = 'complete'",
         [str(file)],
     ).fetchone()
