@@ -134,11 +134,10 @@ impl Comparison {
     }
 }
 
-/// A saturated server: its name in the results, how nginx is tuned, and the page that it serves.
+/// A saturated server: its name in the results, and the page that nginx serves.
 struct Saturated {
     key: &'static str,
     name: &'static str,
-    tuning: Tuning,
     file: &'static str,
 }
 
@@ -146,14 +145,12 @@ const SATURATED: [Saturated; 2] = [
     Saturated {
         key: "of_a_file",
         name: "a file; clients are busy most of the time",
-        tuning: Tuning::None,
         file: FILE,
     },
     Saturated {
         key: "of_includes",
         name: "a page of server-side includes; clients wait most of the time",
-        tuning: Tuning::Includes,
-        file: "includes.html",
+        file: server::PAGE_OF_INCLUDES,
     },
 ];
 
@@ -176,8 +173,8 @@ fn measure_one(
     saturated: &Saturated,
 ) -> Result<Judgement, String> {
     server::write_site(&place.folder, &[(FILE, SIZE)])?;
-    server::write_page_of_includes(&place.folder, SATURATED[1].file)?;
-    let nginx = Server::nginx(&place.folder, processor, saturated.tuning)?;
+    server::write_page_of_includes(&place.folder)?;
+    let nginx = Server::nginx(&place.folder, processor, Tuning::None)?;
     let url = nginx.url(saturated.file);
     let mut alone: Vec<Comparison> = CLIENTS[1..]
         .iter()

@@ -24,8 +24,6 @@ pub(super) enum Tuning {
     Fast,
     /// The same, with sendfile and each file's head in one segment: the usual advice for large files.
     Sendfile,
-    /// Server-side includes, so that a file can contain work for the server: see [`write_page_of_includes`].
-    Includes,
 }
 
 /// A running server. Dropping it kills it.
@@ -72,13 +70,16 @@ pub(super) fn write_site(folder: &Path, files: &[(&str, usize)]) -> Result<(), S
     write().map_err(|error| format!("failed to write {}: {error}", site.display()))
 }
 
-/// Writes a page of 1 kB to `folder/site` for which nginx runs many commands: it costs the server several times
-/// what it costs a client.
-pub(super) fn write_page_of_includes(folder: &Path, name: &str) -> Result<(), String> {
+/// A page for which nginx runs server-side includes.
+pub(super) const PAGE_OF_INCLUDES: &str = "includes.html";
+
+/// Writes [`PAGE_OF_INCLUDES`] to `folder/site`: 1 kB for which nginx runs many commands, so that a response costs the
+/// server several times what it costs a client.
+pub(super) fn write_page_of_includes(folder: &Path) -> Result<(), String> {
     const COMMANDS: usize = 400;
     let mut page = "<!--# set var=\"a\" value=\"b\" -->".repeat(COMMANDS);
     page.push_str(&"0".repeat(super::SIZE));
-    let file = folder.join("site").join(name);
+    let file = folder.join("site").join(PAGE_OF_INCLUDES);
     fs::write(&file, page).map_err(|error| format!("failed to write {}: {error}", file.display()))
 }
 
@@ -197,7 +198,6 @@ impl Server {
                 "nginx with sendfile",
                 "open_file_cache max=1000;\nsendfile on;\ntcp_nopush on;",
             ),
-            Tuning::Includes => ("nginx with server-side includes", "ssi on;"),
         };
         let address = free_address()?;
         let runtime = folder.join(format!("nginx-{}", address.port()));
@@ -212,6 +212,7 @@ impl Server {
              scgi_temp_path {own}/scgi;\n\
              server {{\nlisten {address};\nroot {site};\n\
              location = /status {{ stub_status; }}\n\
+             location = /{PAGE_OF_INCLUDES} {{ ssi on; }}\n\
              location /slow/ {{ alias {site}/; limit_rate 100k; sendfile_max_chunk 2k; }}\n}}\n}}\n",
             site = site.display()
         );
