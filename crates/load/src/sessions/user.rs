@@ -87,7 +87,7 @@ impl SessionProgress {
     }
 
     /// Whether all of its pages have ended.
-    pub(super) fn is_through(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.pages.is_some_and(|pages| self.pages_done >= pages)
     }
 }
@@ -289,16 +289,16 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_through_when_its_pages_have_ended() {
+    fn a_session_is_complete_when_its_pages_have_ended() {
         let mut session = SessionProgress::default();
         session.begin(4, Some(2));
         assert_eq!((session.number(), session.pages_done()), (4, 0));
-        assert_eq!((session.page_done(), session.is_through()), (0, false));
-        assert_eq!((session.page_done(), session.is_through()), (1, true));
+        assert_eq!((session.page_done(), session.is_complete()), (0, false));
+        assert_eq!((session.page_done(), session.is_complete()), (1, true));
         session.abandon();
-        assert_eq!((session.pages_done(), session.is_through()), (0, false));
+        assert_eq!((session.pages_done(), session.is_complete()), (0, false));
         session.begin(5, None);
         session.page_done();
-        assert!(!session.is_through());
+        assert!(!session.is_complete());
     }
 }

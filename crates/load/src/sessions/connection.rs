@@ -1,0 +1,75 @@
+//! The connection for an exchange: one of the user's own in a closed loop, a shared one in an open loop.
+
+use fathometer_model::{Failure, Instant};
+
+use super::super::connections::{Connections, Owner};
+use super::open::OpenLoop;
+use super::user::{Choice, User};
+
+/// A connection for an exchange, or why none could be opened; `None`: none at present.
+pub(super) type Found = Option<Result<u32, Failure>>;
+
+/// A connection of a user's own to a host. `place` is the user's.
+pub(super) fn own(
+    user: &mut User,
+    place: u32,
+    connections: &mut Connections<'_>,
+    host: u16,
+) -> Found {
+    let policy = &connections.context.shared.policy;
+    let most = u32::from(policy.connections.max(1));
+    let in_turn = policy.pipeline.is_some() || policy.protocol.multiplexes();
+    let is_there = |connection| connections.host(connection) == host;
+    let has_room = |connection| connections.has_room(connection);
+    let own = &mut user.connections;
+    match own.choose(most, in_turn, is_there, has_room) {
+        Choice::Use(connection) => Some(Ok(connection)),
+        Choice::Wait => None,
+        Choice::Open => {
+            let opened = connections.open(Owner::User(place), host);
+            if let Ok(connection) = opened {
+                own.push(connection);
+            }
+            Some(opened)
+        }
+    }
+}
+
+/// One of the connections that all sessions share, for an exchange that was planned for an instant. If there is
+/// none, the session of the user at `place` waits for one.
+pub(super) fn shared(
+    open: &mut OpenLoop<'_>,
+    user: &mut User,
+    place: u32,
+    connections: &mut Connections<'_>,
+    planned: Instant,
+) -> Found {
+    let policy = &connections.context.shared.policy;
+    let most = u32::from(policy.connections.max(1)) * u32::from(connections.context.shared.depth());
+    if user.in_flight >= most {
+        return None;
+    }
+    let has_room = |connection| connections.has_room(connection);
+    let is_idle = |connection| connections.in_flight(connection) == 0;
+    let found = match open.pool.choose(has_room, is_idle) {
+        Choice::Use(connection) => Ok(connection),
+        Choice::Open => connections
+            .open(Owner::Pool, 0)
+            .inspect(|_| open.pool.opened()),
+        Choice::Wait => {
+            if !std::mem::replace(&mut user.waiting, true) {
+                open.wait(planned, place);
+            }
+            return None;
+        }
+    };
+    if let Ok(connection) = found
+        && policy.early_close
+    {
+        let used = (connection, connections.number(connection));
+        if !user.used.contains(&used) {
+            user.used.push(used);
+        }
+    }
+    Some(found)
+}
