@@ -1,13 +1,17 @@
 //! What a loop counts and times.
+//!
+//! [`edges`] divides the test into windows, [`window`] has the figures of one of them, and [`samples`] collects the
+//! times that are counted many at a time.
 
-use std::collections::BTreeMap;
+mod edges;
+mod samples;
+mod window;
+
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use fathometer_analysis::load::{
-    ByteCounts, Connections, Counts, Datagrams, Distribution, Ended, Handshakes, Latency, Window,
-};
+use fathometer_analysis::load::{Datagrams, Handshakes};
 use fathometer_http::client::Received;
 use fathometer_model::{Bytes, ExchangeRow, Failure, Instant, Outcome, TestPhase};
 
@@ -15,10 +19,12 @@ use super::exchange::Exchange;
 use super::frames::FrameTally;
 use super::nanos::Nanos;
 use super::recorder::Rows;
-use super::timeline::{Part, Spares, merge_counts};
+use super::timeline::{Part, Spares};
+use edges::MEASURED;
+use samples::{Sample, Samples};
+use window::WindowTally;
 
-/// Status codes are counted by their number.
-const STATUSES: usize = 1000;
+pub(super) use edges::Edges;
 
 /// Which side ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,218 +35,6 @@ pub(super) enum ConnectionEnd {
     Server,
     /// Neither: it failed.
     Failure,
-}
-
-/// The edges of the windows, in this order.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Edges {
-    pub(super) start: Instant,
-    /// The measured window begins.
-    pub(super) measured: Instant,
-    /// It ends; [`NEVER`](super::timers::NEVER) when that is not known beforehand.
-    pub(super) end: Instant,
-}
-
-/// The index of the measured window.
-const MEASURED: usize = 1;
-
-impl Edges {
-    /// The index of an instant's window: warm-up, measured, drain.
-    fn window(&self, at: Instant) -> usize {
-        usize::from(at >= self.measured) + usize::from(at >= self.end)
-    }
-
-    /// How much of a period lies in each window.
-    fn parts(&self, from: Instant, to: Instant) -> [Duration; 3] {
-        let warm_up = Nanos::between(from, to.min(self.measured).max(from));
-        let measured = self.measured_time(from, to);
-        let drain = Nanos::between(from, to) - warm_up - measured;
-        [warm_up, measured, drain].map(Duration::from)
-    }
-
-    /// How much of a period lies in the measured window.
-    pub(super) fn measured_part(&self, from: Instant, to: Instant) -> Duration {
-        self.measured_time(from, to).into()
-    }
-
-    fn measured_time(&self, from: Instant, to: Instant) -> Nanos {
-        let from = from.max(self.measured);
-        Nanos::between(from, to.min(self.end).max(from))
-    }
-}
-
-/// The figures of one window of one loop.
-#[derive(Default)]
-pub(super) struct WindowTally {
-    planned: u64,
-    sent: u64,
-    completed: u64,
-    unfinished: u64,
-    wrong_size: u64,
-    retried: u64,
-    connects: u64,
-    connected: u64,
-    pages: u64,
-    page_connections: u64,
-    pages_failed: u64,
-    sessions: u64,
-    statuses: Vec<u64>,
-    failures: [u64; Failure::ALL.len()],
-    connect_failures: [u64; Failure::ALL.len()],
-    bytes: ByteCounts,
-    latency: Latency,
-    ended: Ended,
-    connections: Connections,
-    handshakes: Handshakes,
-    frames: FrameTally,
-    datagrams: Datagrams,
-    paused: Duration,
-}
-
-fn by_failure(counts: &[u64; Failure::ALL.len()]) -> BTreeMap<Failure, u64> {
-    let counted = Failure::ALL.into_iter().zip(counts.iter().copied());
-    counted.filter(|&(_, count)| count > 0).collect()
-}
-
-impl WindowTally {
-    /// Allocates its memory at once: for latencies up to `longest`, and lives of connections up to
-    /// [`LONGEST_LIFE`].
-    fn with_room(longest: Duration) -> WindowTally {
-        let room = || Distribution::with_room(longest);
-        WindowTally {
-            latency: Latency {
-                corrected: room(),
-                uncorrected: room(),
-                queue: room(),
-                send_lag: room(),
-                connect: room(),
-                tls: room(),
-                first_byte: room(),
-                transfer: room(),
-                page: room(),
-                failed: room(),
-            },
-            connections: Connections {
-                life: Distribution::with_room(LONGEST_LIFE),
-                ..Connections::default()
-            },
-            statuses: vec![0; STATUSES],
-            ..WindowTally::default()
-        }
-    }
-
-    /// Adds its figures to those of a result's window.
-    pub(super) fn add_to(&self, to: &mut Window) {
-        merge_counts(&mut to.counts, self.counts());
-        let ByteCounts {
-            request_heads,
-            request_fields,
-            request_bodies,
-            response_heads,
-            response_fields,
-            response_bodies,
-            content,
-            failed_responses,
-        } = self.bytes;
-        to.bytes.request_heads += request_heads;
-        to.bytes.request_bodies += request_bodies;
-        to.bytes.request_fields += request_fields;
-        to.bytes.response_heads += response_heads;
-        to.bytes.response_fields += response_fields;
-        to.bytes.response_bodies += response_bodies;
-        to.bytes.content += content;
-        to.bytes.failed_responses += failed_responses;
-        let Latency {
-            corrected,
-            uncorrected,
-            queue,
-            send_lag,
-            connect,
-            tls,
-            first_byte,
-            transfer,
-            page,
-            failed,
-        } = &self.latency;
-        for (to, from) in [
-            (&mut to.latency.corrected, corrected),
-            (&mut to.latency.uncorrected, uncorrected),
-            (&mut to.latency.queue, queue),
-            (&mut to.latency.send_lag, send_lag),
-            (&mut to.latency.connect, connect),
-            (&mut to.latency.tls, tls),
-            (&mut to.latency.first_byte, first_byte),
-            (&mut to.latency.transfer, transfer),
-            (&mut to.latency.page, page),
-            (&mut to.latency.failed, failed),
-        ] {
-            to.merge(from);
-        }
-        let Ended {
-            completed,
-            status_errors,
-            failed,
-            received,
-            useful,
-            connected,
-            silent_from: _,
-        } = self.ended;
-        to.ended.completed += completed;
-        to.ended.status_errors += status_errors;
-        to.ended.failed += failed;
-        to.ended.received = Bytes(to.ended.received.0 + received.0);
-        to.ended.useful += useful;
-        to.ended.connected += connected;
-        to.connections.merge(&self.connections);
-        to.handshakes.merge(&self.handshakes);
-        to.frames.merge(&self.frames.frames());
-        to.datagrams.merge(&self.datagrams);
-        to.paused += self.paused;
-    }
-
-    /// The counts in the form that results have.
-    fn counts(&self) -> Counts {
-        let statuses = self.statuses.iter().copied().enumerate();
-        Counts {
-            planned: self.planned,
-            sent: self.sent,
-            completed: self.completed,
-            statuses: statuses
-                .filter(|&(_, count)| count > 0)
-                .map(|(status, count)| (status as u16, count))
-                .collect(),
-            failures: by_failure(&self.failures),
-            unfinished: self.unfinished,
-            wrong_size: self.wrong_size,
-            retried: self.retried,
-            connects: self.connects,
-            connected: self.connected,
-            connect_failures: by_failure(&self.connect_failures),
-            pages: self.pages,
-            page_connections: self.page_connections,
-            pages_failed: self.pages_failed,
-            sessions: self.sessions,
-        }
-    }
-}
-
-/// The longest life of a connection that histograms have memory for at the start; they grow for longer ones.
-const LONGEST_LIFE: Duration = Duration::from_secs(3600);
-
-/// Samples that are counted at a time.
-const SAMPLES: usize = 512;
-
-/// Times to be counted; `kind` says which ones.
-struct Sample {
-    window: u8,
-    kind: Kind,
-    times: [Nanos; 4],
-}
-
-enum Kind {
-    Sent,
-    Completed,
-    Page,
 }
 
 /// The counts and times of one loop.
@@ -255,7 +49,7 @@ pub(super) struct Tally {
     part: Part,
     part_ends: Instant,
     interval: Duration,
-    samples: Vec<Sample>,
+    samples: Samples,
     parts: Sender<Part>,
     /// Where unused parts come from and merged parts go back to.
     spares: Arc<Spares>,
@@ -313,7 +107,7 @@ impl Tally {
             part: spares.take(0),
             part_ends: Instant::ZERO,
             interval,
-            samples: Vec::with_capacity(SAMPLES),
+            samples: Samples::with_room(),
             parts,
             spares,
             rows,
@@ -393,16 +187,10 @@ impl Tally {
             }
             false => self.windows[window].pages_failed += 1,
         }
-        self.sample(Sample {
-            window: window as u8,
-            kind: Kind::Page,
-            times: [
-                Nanos::between(started, now.max(started)),
-                Nanos::ZERO,
-                Nanos::ZERO,
-                Nanos::ZERO,
-            ],
-        });
+        self.sample(Sample::page(
+            window,
+            Nanos::between(started, now.max(started)),
+        ));
     }
 
     /// A user of a closed loop pauses, until `to` unless the window ends before.
@@ -430,54 +218,18 @@ impl Tally {
         window.bytes.request_heads += Bytes(exchange.head().into());
         window.bytes.request_fields += Bytes(exchange.fields().into());
         window.bytes.request_bodies += exchange.content();
-        self.sample(Sample {
-            window: place as u8,
-            kind: Kind::Sent,
-            times: [
-                Nanos::between(planned, due),
-                Nanos::between(due, exchange.sent_at().max(due)),
-                Nanos::ZERO,
-                Nanos::ZERO,
-            ],
-        });
+        let send_lag = Nanos::between(due, exchange.sent_at().max(due));
+        self.sample(Sample::sent(place, Nanos::between(planned, due), send_lag));
     }
 
-    /// Collects times and counts many of them together: a histogram that is visited for every exchange would be
-    /// out of the processor's caches each time.
     fn sample(&mut self, sample: Sample) {
-        self.samples.push(sample);
-        if self.samples.len() == SAMPLES {
+        if self.samples.add(sample) {
             self.count_samples();
         }
     }
 
     fn count_samples(&mut self) {
-        let Tally {
-            samples,
-            windows,
-            part,
-            ..
-        } = self;
-        for sample in samples.iter() {
-            let latency = &mut windows[usize::from(sample.window)].latency;
-            let [one, two, three, four] = sample.times.map(|time| time.0);
-            match sample.kind {
-                Kind::Sent => {
-                    latency.queue.record_nanos(one);
-                    latency.send_lag.record_nanos(two);
-                    part.send_lag.record_nanos(two);
-                }
-                Kind::Completed => {
-                    latency.corrected.record_nanos(one);
-                    part.latency.record_nanos(one);
-                    latency.uncorrected.record_nanos(two);
-                    latency.first_byte.record_nanos(three);
-                    latency.transfer.record_nanos(four);
-                }
-                Kind::Page => latency.page.record_nanos(one),
-            }
-        }
-        samples.clear();
+        self.samples.count(&mut self.windows, &mut self.part);
     }
 
     /// A response is complete.
@@ -503,10 +255,7 @@ impl Tally {
         let place = self.edges.window(exchange.planned_at());
         let window = &mut self.windows[place];
         window.completed += 1;
-        if window.statuses.is_empty() {
-            window.statuses = vec![0; STATUSES];
-        }
-        window.statuses[usize::from(exchange.status())] += 1;
+        window.count_status(exchange.status());
         window.bytes.response_heads += received.head;
         window.bytes.response_fields += received.fields;
         window.bytes.response_bodies += received.body;
@@ -517,16 +266,15 @@ impl Tally {
         self.last_end = now;
         self.last_answer = now;
         let (sent, first_byte) = (exchange.sent_at(), exchange.first_byte_at());
-        self.sample(Sample {
-            window: place as u8,
-            kind: Kind::Completed,
-            times: [
-                Nanos::between(exchange.planned_at(), now),
-                Nanos::between(sent, now),
-                Nanos::between(sent, first_byte),
-                Nanos::between(first_byte, now),
-            ],
-        });
+        let latencies = (
+            Nanos::between(exchange.planned_at(), now),
+            Nanos::between(sent, now),
+        );
+        let phases = (
+            Nanos::between(sent, first_byte),
+            Nanos::between(first_byte, now),
+        );
+        self.sample(Sample::completed(place, latencies, phases));
         if place == MEASURED
             && let Some(target) = self.targets.get_mut(exchange.target() as usize)
         {
@@ -723,46 +471,12 @@ impl Tally {
 mod tests {
     use std::sync::mpsc::{Receiver, channel};
 
+    use fathometer_analysis::load::{Distribution, Window};
+
     use super::*;
 
     fn at(nanos: u64) -> Instant {
         Instant::from_nanos(nanos)
-    }
-
-    fn edges(start: u64, measured: u64, end: u64) -> Edges {
-        Edges {
-            start: at(start),
-            measured: at(measured),
-            end: at(end),
-        }
-    }
-
-    #[test]
-    fn a_period_is_divided_among_the_windows() {
-        let edges = edges(0, 10, 30);
-        for (from, to, parts) in [
-            (0, 40, [10, 20, 10]),
-            (2, 7, [5, 0, 0]),
-            (7, 12, [3, 2, 0]),
-            (10, 30, [0, 20, 0]),
-            (29, 31, [0, 1, 1]),
-            (35, 35, [0, 0, 0]),
-            (35, 39, [0, 0, 4]),
-        ] {
-            let parts = parts.map(Duration::from_nanos);
-            assert_eq!(edges.parts(at(from), at(to)), parts, "{from} to {to}");
-        }
-    }
-
-    #[test]
-    fn an_instant_belongs_to_one_window() {
-        let edges = edges(5, 10, 20);
-        let windows = [5, 9, 10, 19, 20, 99].map(|nanos| edges.window(at(nanos)));
-        assert_eq!(windows, [0, 0, 1, 1, 2, 2]);
-        let measured = |from, to| edges.measured_part(at(from), at(to)).as_nanos();
-        assert_eq!(measured(5, 12), 2);
-        assert_eq!(measured(12, 25), 8);
-        assert_eq!(measured(1, 9), 0);
     }
 
     /// A tally with a warm-up of 100 ns and a measured window of 900 ns, of which intervals last 250 ns.
@@ -771,7 +485,11 @@ mod tests {
         let spares = Spares::new(1, Duration::from_secs(1));
         let interval = Duration::from_nanos(250);
         let mut tally = Tally::new(interval, (parts, spares), None, 1);
-        tally.begin(edges(1000, 1100, 2000));
+        tally.begin(Edges {
+            start: at(1000),
+            measured: at(1100),
+            end: at(2000),
+        });
         (tally, received)
     }
 

@@ -1,0 +1,144 @@
+//! Times of exchanges and pages that are counted many at a time.
+
+use super::super::nanos::Nanos;
+use super::super::timeline::Part;
+use super::window::WindowTally;
+
+/// Samples that are counted at a time.
+const SAMPLES: usize = 512;
+
+/// Times of one event, with the window that they belong to.
+pub(super) struct Sample {
+    window: u8,
+    kind: Kind,
+    times: [Nanos; 4],
+}
+
+enum Kind {
+    Sent,
+    Completed,
+    Page,
+}
+
+impl Sample {
+    /// A request was sent.
+    pub(super) fn sent(window: usize, queue: Nanos, send_lag: Nanos) -> Sample {
+        Sample {
+            window: window as u8,
+            kind: Kind::Sent,
+            times: [queue, send_lag, Nanos::ZERO, Nanos::ZERO],
+        }
+    }
+
+    /// A response is complete: its corrected and uncorrected latency, the time to its first byte, and from there to
+    /// its end.
+    pub(super) fn completed(
+        window: usize,
+        (corrected, uncorrected): (Nanos, Nanos),
+        (first_byte, transfer): (Nanos, Nanos),
+    ) -> Sample {
+        Sample {
+            window: window as u8,
+            kind: Kind::Completed,
+            times: [corrected, uncorrected, first_byte, transfer],
+        }
+    }
+
+    /// A page has ended.
+    pub(super) fn page(window: usize, time: Nanos) -> Sample {
+        Sample {
+            window: window as u8,
+            kind: Kind::Page,
+            times: [time, Nanos::ZERO, Nanos::ZERO, Nanos::ZERO],
+        }
+    }
+}
+
+/// Samples that are not counted yet: a histogram that is visited for every exchange would be out of the processor's
+/// caches each time.
+pub(super) struct Samples(Vec<Sample>);
+
+impl Samples {
+    /// None, with memory for all that are counted at a time.
+    pub(super) fn with_room() -> Samples {
+        Samples(Vec::with_capacity(SAMPLES))
+    }
+
+    /// Adds a sample, and returns whether they must be counted now.
+    #[inline]
+    pub(super) fn add(&mut self, sample: Sample) -> bool {
+        self.0.push(sample);
+        self.0.len() == SAMPLES
+    }
+
+    /// Counts all of them, in their windows and in the current interval.
+    pub(super) fn count(&mut self, windows: &mut [WindowTally; 3], part: &mut Part) {
+        for sample in &self.0 {
+            let latency = &mut windows[usize::from(sample.window)].latency;
+            let [one, two, three, four] = sample.times.map(|time| time.0);
+            match sample.kind {
+                Kind::Sent => {
+                    latency.queue.record_nanos(one);
+                    latency.send_lag.record_nanos(two);
+                    part.send_lag.record_nanos(two);
+                }
+                Kind::Completed => {
+                    latency.corrected.record_nanos(one);
+                    part.latency.record_nanos(one);
+                    latency.uncorrected.record_nanos(two);
+                    latency.first_byte.record_nanos(three);
+                    latency.transfer.record_nanos(four);
+                }
+                Kind::Page => latency.page.record_nanos(one),
+            }
+        }
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::super::timeline::Spares;
+    use super::*;
+
+    #[test]
+    fn samples_are_counted_in_their_window_when_there_are_enough() {
+        let mut windows = [(); 3].map(|()| WindowTally::default());
+        let mut part = Spares::new(1, Duration::from_secs(1)).take(0);
+        let mut samples = Samples::with_room();
+        let mut counted = 0;
+        for number in 0..2 * SAMPLES as u64 {
+            let time = Nanos(100 + number);
+            let sample = match number % 4 {
+                0 => Sample::sent(1, time, time),
+                1 | 2 => Sample::completed(1, (time, time), (time, time)),
+                _ => Sample::page(2, time),
+            };
+            if samples.add(sample) {
+                samples.count(&mut windows, &mut part);
+                counted += 1;
+            }
+        }
+        assert_eq!(counted, 2);
+        let latency = &windows[1].latency;
+        let n = |all: &[&fathometer_analysis::load::Distribution]| -> Vec<u64> {
+            all.iter().map(|times| times.count()).collect()
+        };
+        assert_eq!(
+            n(&[&latency.queue, &latency.send_lag, &part.send_lag]),
+            [256; 3]
+        );
+        let responses = [
+            &latency.corrected,
+            &latency.uncorrected,
+            &latency.first_byte,
+        ];
+        assert_eq!(n(&responses), [512; 3]);
+        assert_eq!(n(&[&latency.transfer, &part.latency]), [512; 2]);
+        assert_eq!(n(&[&latency.page, &windows[2].latency.page]), [0, 256]);
+        samples.count(&mut windows, &mut part);
+        assert_eq!(windows[2].latency.page.count(), 256, "each is counted once");
+    }
+}
