@@ -17,66 +17,35 @@
 //! data has discarded it. Then the same bytes are sent again, on streams of the same numbers, and the machine
 //! of HTTP/3 is not affected.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, IoSlice};
+mod early;
+mod incoming;
+mod settings;
+
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use fathometer_http::client::{Event as HttpEvent, RequestId};
-use fathometer_http::h3::client::{Config, Connection as Http};
+use fathometer_http::client::Event as HttpEvent;
+use fathometer_http::h3::client::Connection as Http;
 use fathometer_http::h3::{Action, ErrorCode};
-use fathometer_http::protocol::Protocol;
 use fathometer_model::{Failure, Instant, Seed};
 use fathometer_quic::{
-    ClientTls, CloseKind, Closed, Closer, ConnectionKey, EarlyData, Endpoint, Event as QuicEvent,
-    Handshake, QlogWriter, ReadEnd, Statistics, TransportSettings,
+    CloseKind, Closed, Closer, ConnectionKey, EarlyData, Endpoint, Event as QuicEvent, Handshake,
+    QlogWriter, Statistics,
 };
 use fathometer_sys::udp::{Batches, ReceiveBuffer};
 use fathometer_sys::{UdpSocket, socket};
 
+use early::{EarlyWrites, ReducedLimit};
 use fathometer_quic_sockets::feed::{FileBuffer, feed};
 use fathometer_quic_sockets::outbox::{LocalLosses, Outbox, SendProgress};
-use fathometer_quic_sockets::{SettingsError, Sockets};
+use incoming::{Detached, Incoming};
 
-/// Bytes of one stream read before events are returned.
-const READ_AT_ONCE: usize = 64 * 1024;
+pub use settings::ClientSettings;
+
 /// Calls to receive before other connections get a turn.
 const TURN: usize = 8;
-
-/// The settings of connections. Connections that share them share their session tickets.
-#[derive(Debug, Clone)]
-pub struct ClientSettings {
-    /// Kept to update their time: with QUIC there is no TLS session that does so.
-    tls: Arc<fathometer_tls::ClientSettings>,
-    quic_tls: ClientTls,
-    transport: TransportSettings,
-    sockets: Sockets,
-    http: Config,
-}
-
-impl ClientSettings {
-    /// Settings with these TLS settings. The protocol (ALPN) is always `h3`, whatever they name.
-    pub fn new(
-        tls: &Arc<fathometer_tls::ClientSettings>,
-        transport: TransportSettings,
-        sockets: Sockets,
-        http: Config,
-    ) -> Result<ClientSettings, SettingsError> {
-        Ok(ClientSettings {
-            tls: Arc::clone(tls),
-            quic_tls: ClientTls::new(tls.quic_config(&[Protocol::Http3.alpn().as_bytes()])?)?,
-            transport,
-            sockets,
-            http,
-        })
-    }
-
-    /// Memory to receive into that suits the sockets; one per loop is enough.
-    pub fn receive_buffer(&self) -> ReceiveBuffer {
-        ReceiveBuffer::new(self.sockets.coalescing)
-    }
-}
 
 /// An event of a connection.
 #[derive(Debug)]
@@ -100,14 +69,9 @@ pub struct Http3Client {
     outbox: Outbox,
     readable: bool,
     writable: bool,
-    /// Streams that may be read further.
-    unread: VecDeque<u64>,
-    /// Bytes that were read from a stream and not handled yet.
-    input: Input,
-    /// Data of streams that wait for the peer's field table, with the streams' ends.
-    parked: BTreeMap<u64, Parked>,
+    incoming: Incoming,
     /// Data sent before the handshake was complete, in case the server rejects it.
-    early: Option<Vec<EarlyWrite>>,
+    early: Option<EarlyWrites>,
     /// All data waits for the handshake, even if early data is possible.
     is_patient: bool,
     closed: Option<Closed>,
@@ -119,51 +83,10 @@ pub struct Http3Client {
     statistics: Statistics,
 }
 
-/// The bytes of a stream that are being handled.
-#[derive(Debug, Default)]
-struct Input {
-    stream: u64,
-    bytes: Vec<u8>,
-    used: usize,
-    end: StreamEnd,
-    /// Whether the machine can still take some of it.
-    is_offered: bool,
-}
-
-/// What follows the bytes that were read from a stream.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum StreamEnd {
-    /// There may be more.
-    #[default]
-    Open,
-    /// It has ended.
-    Finished,
-    /// The peer has reset it.
-    Reset(u64),
-}
-
-#[derive(Debug)]
-struct Parked {
-    bytes: Vec<u8>,
-    end: StreamEnd,
-}
-
-#[derive(Debug)]
-struct EarlyWrite {
-    stream: u64,
-    bytes: Vec<u8>,
-    end: bool,
-}
-
 /// An event without its borrowed data.
 enum Step {
     Established,
-    Http(HttpEvent<'static>),
-    Content {
-        request: RequestId,
-        start: usize,
-        length: usize,
-    },
+    Http(Detached),
     Closed,
 }
 
@@ -224,10 +147,8 @@ impl Http3Client {
             outbox: Outbox::default(),
             readable: false,
             writable: true,
-            unread: VecDeque::new(),
-            input: Input::default(),
-            parked: BTreeMap::new(),
-            early: can_send_early.then(Vec::new),
+            incoming: Incoming::default(),
+            early: can_send_early.then(EarlyWrites::default),
             is_patient: false,
             closed: None,
             is_over: false,
@@ -308,14 +229,14 @@ impl Http3Client {
     pub fn poll_event(&mut self, now: Instant) -> Option<Event<'_>> {
         Some(match self.advance(now)? {
             Step::Established => Event::Established(self.handshake.as_ref()?),
-            Step::Http(event) => Event::Http(event),
-            Step::Content {
+            Step::Http(Detached::Event(event)) => Event::Http(event),
+            Step::Http(Detached::Content {
                 request,
                 start,
                 length,
-            } => Event::Http(HttpEvent::Content {
+            }) => Event::Http(HttpEvent::Content {
                 request,
-                bytes: &self.input.bytes[start..start + length],
+                bytes: self.incoming.content(start, length),
             }),
             Step::Closed => Event::Closed(self.closed.as_ref()?),
         })
@@ -415,14 +336,14 @@ impl Http3Client {
             return None;
         }
         loop {
-            if let Some(step) = self.poll_input(now) {
-                return Some(step);
-            }
-            if let Some(event) = self.http.poll_event(now) {
+            if let Some(event) = self.incoming.poll(&mut self.http, now) {
                 return Some(Step::Http(event));
             }
+            if let Some(event) = self.http.poll_event(now) {
+                return Some(Step::Http(Detached::Event(event)));
+            }
             self.act(now);
-            if self.take_up_parked() || self.read_next() {
+            if self.incoming.resume_parked(&mut self.http) || self.read_next() {
                 continue;
             }
             match self.endpoint.poll_event(self.key) {
@@ -440,85 +361,10 @@ impl Http3Client {
         }
     }
 
-    /// Lets the machine handle what was read, until it takes no more.
-    fn poll_input(&mut self, now: Instant) -> Option<Step> {
-        if !self.input.is_offered {
-            return None;
-        }
-        let stream = self.input.stream;
-        let mut rest = &self.input.bytes[self.input.used..];
-        let event = self.http.poll(stream, &mut rest, now);
-        self.input.used = self.input.bytes.len() - rest.len();
-        if let Some(event) = event {
-            return Some(detach(event, &self.input.bytes));
-        }
-        self.input.is_offered = false;
-        let end = std::mem::take(&mut self.input.end);
-        if self.input.used < self.input.bytes.len() {
-            let bytes = self.input.bytes.split_off(self.input.used);
-            self.parked.insert(stream, Parked { bytes, end });
-            return None;
-        }
-        match end {
-            StreamEnd::Open => {}
-            StreamEnd::Finished => self.http.handle_fin(stream, now),
-            StreamEnd::Reset(code) => self.http.handle_reset(stream, code, now),
-        }
-        None
-    }
-
-    /// Continues with a stream that need not wait any longer, from its bytes that were left.
-    fn take_up_parked(&mut self) -> bool {
-        let Some(stream) = self.http.poll_unblocked() else {
-            return false;
-        };
-        let (bytes, end) = match self.parked.remove(&stream) {
-            Some(parked) => (parked.bytes, parked.end),
-            None => (Vec::new(), StreamEnd::Open),
-        };
-        // It may have more than was read before.
-        self.unread.push_back(stream);
-        self.input = Input {
-            stream,
-            bytes,
-            used: 0,
-            end,
-            is_offered: true,
-        };
-        true
-    }
-
     /// Reads the next stream that may have data. Returns whether it had any.
     fn read_next(&mut self) -> bool {
-        while let Some(stream) = self.unread.pop_front() {
-            if self.parked.contains_key(&stream) {
-                continue;
-            }
-            let Some(connection) = self.endpoint.get_mut(self.key) else {
-                return false;
-            };
-            let input = &mut self.input;
-            input.bytes.clear();
-            input.used = 0;
-            input.stream = stream;
-            let end = connection.read(stream, READ_AT_ONCE, |bytes, _| {
-                input.bytes.extend_from_slice(bytes);
-            });
-            input.end = match end {
-                ReadEnd::Finished => StreamEnd::Finished,
-                ReadEnd::Reset(code) => StreamEnd::Reset(code),
-                ReadEnd::Blocked | ReadEnd::Closed => StreamEnd::Open,
-                ReadEnd::Full => {
-                    self.unread.push_front(stream);
-                    StreamEnd::Open
-                }
-            };
-            input.is_offered = !input.bytes.is_empty() || input.end != StreamEnd::Open;
-            if input.is_offered {
-                return true;
-            }
-        }
-        false
+        let connection = self.endpoint.get_mut(self.key);
+        connection.is_some_and(|connection| self.incoming.read_next(connection))
     }
 
     /// Handles an event of the connection.
@@ -527,13 +373,13 @@ impl Http3Client {
             QuicEvent::Established(handshake) => {
                 let early = self.early.take();
                 if handshake.early_data == EarlyData::Rejected {
-                    self.say_again(early.unwrap_or_default(), now);
+                    self.resend(early.unwrap_or_default(), now);
                 }
                 self.handshake = Some(handshake);
                 return Some(Step::Established);
             }
             QuicEvent::Opened { stream } | QuicEvent::Readable { stream } => {
-                self.unread.push_back(stream);
+                self.incoming.note_readable(stream);
             }
             QuicEvent::Writable { stream } => self.http.handle_writable(stream),
             QuicEvent::Stopped { stream, code } => {
@@ -573,7 +419,7 @@ impl Http3Client {
                 }
                 (Action::StopSending { stream, code }, Some(connection)) => {
                     connection.stop(stream, code.0);
-                    self.parked.remove(&stream);
+                    self.incoming.discard(stream);
                 }
                 (Action::Close { code }, _) => self.close_with(code, now),
                 (_, None) => {}
@@ -608,26 +454,11 @@ impl Http3Client {
     }
 
     /// Sends early data again that the server has rejected.
-    fn say_again(&mut self, early: Vec<EarlyWrite>, now: Instant) {
+    fn resend(&mut self, early: EarlyWrites, now: Instant) {
         let Some(connection) = self.endpoint.get_mut(self.key) else {
             return;
         };
-        let mut streams: Vec<u64> = early.iter().map(|write| write.stream).collect();
-        streams.sort_unstable();
-        streams.dedup();
-        let mut is_said = streams.iter().all(|&stream| {
-            let bidirectional = fathometer_quic::stream::is_bidirectional(stream);
-            connection.open(bidirectional) == Some(stream)
-        });
-        for write in early {
-            let piece = [IoSlice::new(&write.bytes)];
-            is_said = is_said
-                && connection.write(write.stream, &piece) == Ok(write.bytes.len())
-                && (!write.end || connection.finish(write.stream).is_ok());
-        }
-        if !is_said {
-            // The server allows less than when it issued the ticket, which it must not (RFC 9000 section
-            // 7.4.1).
+        if let Err(ReducedLimit) = early.resend(connection) {
             self.fail(
                 Failure::BadResponse,
                 "the server reduced a limit that it had granted",
@@ -653,12 +484,7 @@ impl Http3Client {
             now,
             |stream, pieces, taken, end| {
                 if let Some(early) = early {
-                    let mut bytes = Vec::with_capacity(taken);
-                    for piece in pieces {
-                        let room = taken - bytes.len();
-                        bytes.extend_from_slice(&piece[..piece.len().min(room)]);
-                    }
-                    early.push(EarlyWrite { stream, bytes, end });
+                    early.record(stream, pieces, taken, end);
                 }
             },
         )
@@ -697,21 +523,5 @@ impl Http3Client {
             };
             sent = self.outbox.send(&self.socket, transmit);
         }
-    }
-}
-
-/// An event without the data that it borrows from `input`.
-fn detach(event: HttpEvent<'_>, input: &[u8]) -> Step {
-    match event {
-        HttpEvent::Content { request, bytes } => Step::Content {
-            request,
-            start: bytes.as_ptr() as usize - input.as_ptr() as usize,
-            length: bytes.len(),
-        },
-        other => Step::Http(
-            other
-                .without_content()
-                .expect("content was dealt with, and nothing else borrows"),
-        ),
     }
 }

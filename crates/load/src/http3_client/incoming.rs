@@ -1,0 +1,177 @@
+//! The data of streams on its way from QUIC to the machine of HTTP/3.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fathometer_http::client::{Event as HttpEvent, RequestId};
+use fathometer_http::h3::client::Connection as Http;
+use fathometer_model::Instant;
+use fathometer_quic::{Connection, ReadEnd};
+
+/// Bytes of one stream read before events are returned.
+const READ_AT_ONCE: usize = 64 * 1024;
+
+/// The data of all streams that QUIC has received.
+///
+/// A stream is read into `current` when its turn comes, and the machine handles those bytes until it takes no
+/// more. What is left waits in `parked` until the machine has the peer's field table, and the stream is not read
+/// in the meantime. So the machine gets every byte of a stream once and in order.
+#[derive(Debug, Default)]
+pub(super) struct Incoming {
+    /// Streams that may be read further.
+    unread: VecDeque<u64>,
+    /// Bytes that were read from a stream and not handled yet.
+    current: Input,
+    /// Data of streams that wait for the peer's field table.
+    parked: BTreeMap<u64, Parked>,
+}
+
+/// The bytes of a stream that are being handled.
+#[derive(Debug, Default)]
+struct Input {
+    stream: u64,
+    bytes: Vec<u8>,
+    used: usize,
+    end: StreamEnd,
+    /// Whether the machine can still take some of it.
+    is_offered: bool,
+}
+
+/// What follows the bytes that were read from a stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum StreamEnd {
+    /// There may be more.
+    #[default]
+    Open,
+    /// It has ended.
+    Finished,
+    /// The peer has reset it.
+    Reset(u64),
+}
+
+/// The bytes of a stream that the machine did not take, and the stream's end.
+#[derive(Debug, Default)]
+struct Parked {
+    bytes: Vec<u8>,
+    end: StreamEnd,
+}
+
+/// An event of the machine without its borrowed content.
+pub(super) enum Detached {
+    /// Any event but content.
+    Event(HttpEvent<'static>),
+    /// A part of the content of a response, which [`Incoming::content`] returns.
+    Content {
+        request: RequestId,
+        start: usize,
+        length: usize,
+    },
+}
+
+impl Incoming {
+    /// A stream may have data.
+    pub(super) fn note_readable(&mut self, stream: u64) {
+        self.unread.push_back(stream);
+    }
+
+    /// The machine needs nothing more of a stream.
+    pub(super) fn discard(&mut self, stream: u64) {
+        self.parked.remove(&stream);
+    }
+
+    /// The content of a [`Detached::Content`] that was returned last.
+    pub(super) fn content(&self, start: usize, length: usize) -> &[u8] {
+        &self.current.bytes[start..start + length]
+    }
+
+    /// Lets the machine handle what was read, until it takes no more.
+    pub(super) fn poll(&mut self, http: &mut Http, now: Instant) -> Option<Detached> {
+        let input = &mut self.current;
+        if !input.is_offered {
+            return None;
+        }
+        let mut rest = &input.bytes[input.used..];
+        let event = http.poll(input.stream, &mut rest, now);
+        input.used = input.bytes.len() - rest.len();
+        if let Some(event) = event {
+            return Some(detach(event, &input.bytes));
+        }
+        input.is_offered = false;
+        let end = std::mem::take(&mut input.end);
+        if input.used < input.bytes.len() {
+            let bytes = input.bytes.split_off(input.used);
+            self.parked.insert(input.stream, Parked { bytes, end });
+            return None;
+        }
+        match end {
+            StreamEnd::Open => {}
+            StreamEnd::Finished => http.handle_fin(input.stream, now),
+            StreamEnd::Reset(code) => http.handle_reset(input.stream, code, now),
+        }
+        None
+    }
+
+    /// Continues with a stream that need not wait any longer, from its bytes that were left. Returns whether there
+    /// was one.
+    pub(super) fn resume_parked(&mut self, http: &mut Http) -> bool {
+        let Some(stream) = http.poll_unblocked() else {
+            return false;
+        };
+        let Parked { bytes, end } = self.parked.remove(&stream).unwrap_or_default();
+        // It may have more than was read before.
+        self.unread.push_back(stream);
+        self.current = Input {
+            stream,
+            bytes,
+            used: 0,
+            end,
+            is_offered: true,
+        };
+        true
+    }
+
+    /// Reads the next stream that may have data. Returns whether it had any.
+    pub(super) fn read_next(&mut self, connection: &mut Connection) -> bool {
+        while let Some(stream) = self.unread.pop_front() {
+            if self.parked.contains_key(&stream) {
+                continue;
+            }
+            let input = &mut self.current;
+            input.bytes.clear();
+            input.used = 0;
+            input.stream = stream;
+            let end = connection.read(stream, READ_AT_ONCE, |bytes, _| {
+                input.bytes.extend_from_slice(bytes);
+            });
+            input.end = match end {
+                ReadEnd::Finished => StreamEnd::Finished,
+                ReadEnd::Reset(code) => StreamEnd::Reset(code),
+                ReadEnd::Blocked | ReadEnd::Closed => StreamEnd::Open,
+                ReadEnd::Full => {
+                    self.unread.push_front(stream);
+                    StreamEnd::Open
+                }
+            };
+            input.is_offered = !input.bytes.is_empty() || input.end != StreamEnd::Open;
+            if input.is_offered {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// An event without the data that it borrows from `input`.
+fn detach(event: HttpEvent<'_>, input: &[u8]) -> Detached {
+    match event {
+        HttpEvent::Content { request, bytes } => Detached::Content {
+            request,
+            start: bytes.as_ptr() as usize - input.as_ptr() as usize,
+            length: bytes.len(),
+        },
+        other => Detached::Event(
+            other
+                .without_content()
+                .expect("content was dealt with, and nothing else borrows"),
+        ),
+    }
+}

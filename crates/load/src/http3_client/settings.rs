@@ -1,0 +1,43 @@
+//! The settings of HTTP/3 connections.
+
+use std::sync::Arc;
+
+use fathometer_http::h3::client::Config;
+use fathometer_http::protocol::Protocol;
+use fathometer_quic::{ClientTls, TransportSettings};
+use fathometer_quic_sockets::{SettingsError, Sockets};
+use fathometer_sys::udp::ReceiveBuffer;
+
+/// The settings of connections. Connections that share them share their session tickets.
+#[derive(Debug, Clone)]
+pub struct ClientSettings {
+    /// Kept to update their time: with QUIC there is no TLS session that does so.
+    pub(super) tls: Arc<fathometer_tls::ClientSettings>,
+    pub(super) quic_tls: ClientTls,
+    pub(super) transport: TransportSettings,
+    pub(super) sockets: Sockets,
+    pub(super) http: Config,
+}
+
+impl ClientSettings {
+    /// Settings with these TLS settings. The protocol (ALPN) is always `h3`, whatever they name.
+    pub fn new(
+        tls: &Arc<fathometer_tls::ClientSettings>,
+        transport: TransportSettings,
+        sockets: Sockets,
+        http: Config,
+    ) -> Result<ClientSettings, SettingsError> {
+        Ok(ClientSettings {
+            tls: Arc::clone(tls),
+            quic_tls: ClientTls::new(tls.quic_config(&[Protocol::Http3.alpn().as_bytes()])?)?,
+            transport,
+            sockets,
+            http,
+        })
+    }
+
+    /// Memory to receive into that suits the sockets; one per loop is enough.
+    pub fn receive_buffer(&self) -> ReceiveBuffer {
+        ReceiveBuffer::new(self.sockets.coalescing)
+    }
+}
