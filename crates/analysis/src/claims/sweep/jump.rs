@@ -1,0 +1,132 @@
+//! The estimates of figures that jump from one value to the next, such as a knee, which is a level: they are not
+//! normally distributed.
+
+use super::super::{Kind, Relation};
+use super::Sweep;
+use super::trace::Trace;
+use crate::statistics::{Inference, Interval, Intervals, Scale};
+
+/// How a figure that jumps from one value to the next is estimated.
+#[derive(Clone, Copy)]
+pub(super) struct Jump {
+    scale: Scale,
+    /// How far below and above it the true value may lie for certain, on that scale.
+    slack: (f64, f64),
+    range: Interval,
+}
+
+/// How a figure jumps; `None` when it is smooth.
+pub(super) fn jump(
+    relation: &Relation,
+    sweep: &Sweep,
+    xs: &[f64],
+    value: f64,
+    expected: f64,
+) -> Option<Jump> {
+    match relation.kind {
+        Kind::Knee if sweep.knee.as_ref().is_some_and(|knee| knee.rule.is_level()) => {
+            // A knee lies between its level and the one before; of a ratio of knees, each does.
+            let (scale, slack) = match relation.right {
+                None => (Scale::Linear, (back(xs, value, expected), 0.0)),
+                Some(_) => {
+                    let step = widest_ratio(xs).ln();
+                    (Scale::Logarithmic, (step, step))
+                }
+            };
+            Some(Jump {
+                scale,
+                slack,
+                range: POSITIVE,
+            })
+        }
+        Kind::Crossing => Some(Jump {
+            scale: Scale::Linear,
+            slack: (0.0, 0.0),
+            range: POSITIVE,
+        }),
+        Kind::Monotone => Some(Jump {
+            scale: Scale::Linear,
+            slack: (0.0, 0.0),
+            range: Interval {
+                low: -1.0,
+                high: 1.0,
+            },
+        }),
+        _ => None,
+    }
+}
+
+/// How far a level is above the one before, each over what is expected; 0 for the first.
+fn back(xs: &[f64], value: f64, expected: f64) -> f64 {
+    let levels = xs.iter().rev().map(|x| x / expected);
+    let before = levels
+        .filter(|x| *x < value)
+        .fold(f64::NEG_INFINITY, f64::max);
+    // Less by a rounding error, so that the interval does not reach below the level itself.
+    let gap = (value - before) * (1.0 - 1e-12);
+    if before.is_finite() { gap } else { 0.0 }
+}
+
+/// The largest ratio of a level to the one before.
+fn widest_ratio(xs: &[f64]) -> f64 {
+    let ratios = xs
+        .windows(2)
+        .filter(|pair| pair[0] > 0.0)
+        .map(|pair| pair[1] / pair[0]);
+    ratios.fold(1.0, f64::max)
+}
+
+pub(super) const POSITIVE: Interval = Interval {
+    low: 0.0,
+    high: f64::INFINITY,
+};
+
+/// The figure of all replicates, with the interval of the figures of single replicates: of those that every level
+/// of every curve has.
+pub(super) fn by_replicates(
+    intervals: Intervals,
+    traces: &[Trace<'_>],
+    jump: Jump,
+    statistic: &dyn Fn(&[&[f64]]) -> f64,
+    samples: &[&[f64]],
+) -> Inference {
+    let numbers = || traces.iter().flat_map(|trace| &trace.numbers);
+    let shared = numbers().next().into_iter().flatten().copied();
+    let shared = shared.filter(|number| numbers().all(|all| all.contains(number)));
+    let of_replicates: Vec<f64> = shared
+        .map(|number| {
+            let places: Vec<[f64; 1]> = numbers()
+                .map(|all| [all.iter().position(|own| *own == number).unwrap_or(0) as f64])
+                .collect();
+            let places: Vec<&[f64]> = places.iter().map(|place| &place[..]).collect();
+            statistic(&places)
+        })
+        .collect();
+    let value = statistic(samples);
+    intervals.replications(value, &of_replicates, jump.scale, jump.slack, jump.range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_knee_may_lie_as_far_below_its_level_as_the_level_before() {
+        let xs = [1.0, 2.0, 8.0, 16.0];
+        assert!((back(&xs, 8.0, 1.0) - 6.0).abs() < 1e-9);
+        assert!((back(&xs, 4.0, 2.0) - 3.0).abs() < 1e-9);
+        assert_eq!(
+            back(&xs, 1.0, 1.0),
+            0.0,
+            "there is no level before the first"
+        );
+    }
+
+    #[test]
+    fn the_widest_step_of_a_curve_is_a_ratio() {
+        assert_eq!(widest_ratio(&[1.0, 2.0, 8.0, 16.0]), 4.0);
+        // A step from 0 has no ratio.
+        assert_eq!(widest_ratio(&[0.0, 2.0, 3.0]), 1.5);
+        assert_eq!(widest_ratio(&[5.0]), 1.0);
+    }
+}

@@ -1,0 +1,240 @@
+//! Tests that use whole curves.
+//!
+//! [`trace`] reads the curves with all their replicates from a run, and [`figure`] computes the figure of a test from
+//! the means of some of the replicates. A figure that jumps has another interval ([`jump`]), and a ranking compares
+//! many curves pair by pair ([`ranking`]).
+
+mod figure;
+mod jump;
+mod ranking;
+mod trace;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::judge::{Bench, Measured, join};
+use super::{Kind, Relation};
+use crate::resolution::quotient;
+use crate::selection::{Selection, number};
+use crate::statistics::{Scale, Sides, indices};
+use crate::sweep::shape::{Knee, Pick, Place};
+use figure::{Drawn, figure};
+use jump::{by_replicates, jump};
+use trace::{Trace, curves_of};
+
+/// Which curve a test uses, and which part of it.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sweep {
+    /// The numeric factor: every level that was measured is a point of the curve.
+    pub along: String,
+    /// A metric that divides the test's metric, level by level.
+    pub over: Option<String>,
+    /// A metric whose values replace the levels in a `slope`: the slope is then the cost of one more of it.
+    pub per: Option<String>,
+    /// The rule for the knee.
+    pub knee: Option<Knee>,
+    /// The levels that are used.
+    #[serde(default)]
+    pub at: Place,
+    /// How the figures of several levels become one, for `at`, `identity` and `gain`.
+    #[serde(default)]
+    pub pick: Pick,
+    /// The floor for values in a `gain`, in the metric's unit; a smaller value counts as this. Without it, a
+    /// ratio to almost zero would be huge.
+    pub floor: Option<f64>,
+    /// The factors whose levels add up to the expected place of a `knee`; the estimate is the knee over that
+    /// sum.
+    #[serde(default)]
+    pub relative_to: Vec<String>,
+    /// The factor whose levels a `ranking` orders.
+    pub among: Option<String>,
+    /// Further factors. A `ranking` may also change between their levels.
+    #[serde(default)]
+    pub across: BTreeMap<String, Vec<String>>,
+}
+
+/// Whether a kind fits the description of its curves.
+pub(super) fn check(kind: Kind, metric: &str, sweep: Option<&Sweep>) -> Result<(), String> {
+    let word = format!("{kind:?}").to_lowercase();
+    let Some(sweep) = sweep else {
+        return match kind.is_sweep() {
+            true => Err(format!("{word} of {metric} needs a sweep: {{ along = … }}")),
+            false => Ok(()),
+        };
+    };
+    let refuse = |is_wrong: bool, what: &str| match is_wrong {
+        true => Err(format!("{word} of {metric} {what}")),
+        false => Ok(()),
+    };
+    refuse(!kind.is_sweep(), "is not made of curves: it has no sweep")?;
+    let needs_knee = matches!(kind, Kind::Knee | Kind::Bend) || sweep.at.needs_knee();
+    refuse(
+        needs_knee && sweep.knee.is_none(),
+        "needs a knee: { of = METRIC }",
+    )?;
+    let is_off_grid = sweep.knee.as_ref().is_some_and(|k| !k.rule.is_level());
+    refuse(
+        is_off_grid && sweep.at == Place::Knee,
+        "at the knee needs a knee that is a level, not where asymptotes cross",
+    )?;
+    refuse(
+        sweep.floor.is_some() && kind != Kind::Gain,
+        "has no floor: only a gain has",
+    )?;
+    refuse(
+        sweep.per.is_some() && kind != Kind::Slope,
+        "is not per anything: only a slope is",
+    )?;
+    refuse(
+        !sweep.relative_to.is_empty() && kind != Kind::Knee,
+        "is not relative_to anything: only a knee is",
+    )?;
+    refuse(
+        sweep.among.is_some() != (kind == Kind::Ranking),
+        "and among do not fit: a ranking, and nothing else, is among the levels of a factor",
+    )?;
+    refuse(
+        !sweep.across.is_empty() && kind != Kind::Ranking,
+        "is not across anything: only a ranking is",
+    )?;
+    let picks = matches!(kind, Kind::At | Kind::Identity | Kind::Gain);
+    refuse(
+        sweep.pick != Pick::Mean && !picks,
+        "has nothing to pick: only at, identity and gain have",
+    )
+}
+
+impl Bench<'_> {
+    /// Estimates the figure of a test from its curves.
+    pub(super) fn sweep(&self, relation: &Relation, sweep: &Sweep, place: &Selection) -> Measured {
+        if let Some(among) = &sweep.among {
+            return self.ranking(relation, sweep, among, place);
+        }
+        let mut traces = Vec::new();
+        for side in curves_of(relation) {
+            match self.trace(&side, relation, sweep, place) {
+                Ok(trace) => traces.push(trace),
+                Err(problem) => return problem,
+            }
+        }
+        let remark = traces
+            .iter()
+            .fold(String::new(), |all, trace| join(&all, &trace.remark));
+        let expected = match self.expected(sweep, &traces[0]) {
+            Ok(expected) => expected,
+            Err(reason) => return Measured::Unusable(reason),
+        };
+        // The samples are indices of replicates at each level, the same for every metric.
+        let samples: Vec<Vec<f64>> = traces
+            .iter()
+            .flat_map(|trace| &trace.numbers)
+            .map(|numbers| indices(numbers.len()))
+            .collect();
+        let samples: Vec<&[f64]> = samples.iter().map(Vec::as_slice).collect();
+        let sides = Sides::of(traces.iter().flat_map(|trace| &trace.numbers));
+        let figure = |drawn: &[&[f64]]| -> Result<f64, String> {
+            let mut rest = drawn;
+            let curves: Vec<Drawn<'_>> = traces
+                .iter()
+                .map(|trace| {
+                    let (own, others) = rest.split_at(trace.xs.len());
+                    rest = others;
+                    trace.drawn(own, sweep)
+                })
+                .collect();
+            figure(relation.kind, sweep, &curves, expected)
+        };
+        if let Err(reason) = figure(&samples) {
+            // If the test estimates the knee itself, a missing knee makes the test unusable. If another figure
+            // needs the knee, its condition did not occur.
+            return match relation.kind {
+                Kind::Knee => Measured::Unusable(reason),
+                _ => Measured::Absent(reason),
+            };
+        }
+        let statistic = |drawn: &[&[f64]]| figure(drawn).unwrap_or(f64::NAN);
+        let intervals = self.inputs.intervals;
+        let estimate = match jump(
+            relation,
+            sweep,
+            &traces[0].xs,
+            statistic(&samples),
+            expected,
+        ) {
+            None => intervals.statistic(&samples, sides, scale(relation), quotient(), &statistic),
+            Some(jump) => Some(by_replicates(
+                intervals, &traces, jump, &statistic, &samples,
+            )),
+        };
+        match estimate {
+            Some(estimate) => Measured::Estimate(Box::new(estimate), sides, remark),
+            None => Measured::Missing,
+        }
+    }
+
+    /// The levels that a test looks at, where every curve has them. Empty where they are not known, for example
+    /// because a curve has no knee.
+    pub(super) fn levels_of(
+        &self,
+        relation: &Relation,
+        sweep: &Sweep,
+        place: &Selection,
+    ) -> Vec<f64> {
+        let mut curves = Vec::new();
+        for side in curves_of(relation) {
+            let Ok(trace) = self.trace(&side, relation, sweep, place) else {
+                return Vec::new();
+            };
+            let samples: Vec<Vec<f64>> = trace.numbers.iter().map(|n| indices(n.len())).collect();
+            let samples: Vec<&[f64]> = samples.iter().map(Vec::as_slice).collect();
+            let knee = trace.drawn(&samples, sweep).knee;
+            curves.push((trace.xs, knee));
+        }
+        let knees: Vec<f64> = curves.iter().filter_map(|(_, knee)| *knee).collect();
+        if sweep.at.needs_knee() && knees.len() < curves.len() {
+            return Vec::new();
+        }
+        let ends = knees
+            .iter()
+            .copied()
+            .reduce(f64::min)
+            .zip(knees.iter().copied().reduce(f64::max));
+        let Some((first, others)) = curves.split_first() else {
+            return Vec::new();
+        };
+        let levels = sweep
+            .at
+            .levels(&first.0, ends)
+            .into_iter()
+            .map(|i| first.0[i]);
+        levels
+            .filter(|x| others.iter().all(|(xs, _)| xs.contains(x)))
+            .collect()
+    }
+
+    /// The sum of the levels at which the knee is expected; 1 where no place is expected.
+    fn expected(&self, sweep: &Sweep, trace: &Trace<'_>) -> Result<f64, String> {
+        if sweep.relative_to.is_empty() {
+            return Ok(1.0);
+        }
+        let mut sum = 0.0;
+        for factor in &sweep.relative_to {
+            let level = trace.first.key.level(factor);
+            sum += level
+                .and_then(number)
+                .ok_or_else(|| format!("{factor} is not a number in {}", trace.first.key))?;
+        }
+        Ok(sum)
+    }
+}
+
+/// The scale of a relation's estimate.
+fn scale(relation: &Relation) -> Scale {
+    match relation.kind {
+        Kind::Gain | Kind::Loss | Kind::Identity | Kind::Slope => Scale::Logarithmic,
+        _ => Scale::Linear,
+    }
+}
