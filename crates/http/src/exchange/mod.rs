@@ -11,6 +11,7 @@ mod output;
 mod pending;
 mod request;
 pub(crate) mod request_head;
+mod request_writer;
 mod server;
 mod work;
 mod writer;
@@ -24,6 +25,8 @@ pub use pending::Pending;
 pub use request::{
     Content, Queued, RequestId, RequestLine, SendError, Version, is_idempotent, is_target,
 };
+pub(crate) use request_writer::RequestQueue;
+pub use request_writer::RequestWriter;
 pub use server::{Action, CloseManner, FilePart, RequestText, Served, StreamServed};
 pub(crate) use work::WorkQueue;
 pub use writer::PreparedRequest;

@@ -91,11 +91,11 @@ mod timing;
 mod traffic;
 mod upload;
 
+pub use crate::exchange::{Content, PreparedRequest, RequestLine, RequestWriter, SendError};
 pub use config::{Config, Floods, Limits, Push, Scheme, Start, Timeouts};
 pub use connection::Connection;
 pub use fuzz::fuzz;
 pub use promise::Promise;
-pub use request::{Content, PreparedRequest, RequestLine, RequestWriter, SendError};
 pub use traffic::Traffic;
 
 pub use crate::exchange::{Event, Head, Queued, Received, RequestId};

@@ -1,68 +1,24 @@
 //! Writing requests.
 
-use std::fmt;
-
 use fathometer_model::Bytes;
 
 use super::connection::{Connection, Core};
 use super::stream::{Answer, Stream, Upload, UploadState, stream_of};
-pub use crate::exchange::{Content, PreparedRequest, RequestLine, SendError};
 use crate::exchange::{Opening, Queued, Received, RequestId, is_target};
+use crate::exchange::{PreparedRequest, RequestLine, RequestWriter, SendError};
+use crate::exchange::{RequestFields, RequestQueue};
 use crate::h2::flow::{ReceiveWindow, Window};
 use crate::h2::frame::write;
 use crate::hpack::Indexing;
 
-/// Writes one request. It is compressed only by one of the `send` methods, so dropping it before has no effect.
-#[derive(Debug)]
-#[must_use = "a request leaves when it is sent"]
-pub struct RequestWriter<'c> {
-    core: &'c mut Core,
-    opening: Opening,
-    error: Option<SendError>,
-}
-
-impl<'c> RequestWriter<'c> {
-    /// Adds a field; its name is converted to lower case. The fields that frame the content, `Expect`, and
-    /// connection-specific fields of HTTP/1.x are refused.
-    pub fn field(&mut self, name: &str, value: &str) -> &mut RequestWriter<'c> {
-        self.field_display(name, value)
+impl RequestQueue for Core {
+    fn fields(&mut self) -> &mut RequestFields {
+        &mut self.request
     }
 
-    /// Adds a field whose value is formatted into place.
-    pub fn field_display(
-        &mut self,
-        name: &str,
-        value: impl fmt::Display,
-    ) -> &mut RequestWriter<'c> {
-        self.error = self.core.request.add(name, value).err().or(self.error);
-        self
-    }
-
-    /// Queues the request without content. It is sent only after [`flush`](Connection::flush) or
-    /// [`release`](Connection::release).
-    pub fn send(self) -> Result<Queued, SendError> {
-        self.send_with(Content::None, false)
-    }
-
-    /// Queues the request with content to follow by [`Connection::send_content`]. [`Content::Chunked`] leaves
-    /// its length open. With `expect_continue` it requests 100 (Continue) and the content waits for
-    /// [`Event::SendContent`](super::Event::SendContent).
-    pub fn send_with(self, content: Content, expect_continue: bool) -> Result<Queued, SendError> {
-        if let Some(error) = self.error {
-            return Err(error);
-        }
-        let opening = Opening {
-            content,
-            expect_continue,
-            ..self.opening
-        };
-        let core = self.core;
-        core.request.end(&opening)?;
-        let request = std::mem::take(&mut core.request);
-        core.note_authority(request.authority());
-        let queued = core.open(opening, request.bytes(), request.iter());
-        core.request = request;
-        Ok(queued)
+    fn queue(&mut self, opening: Opening, fields: &RequestFields) -> Queued {
+        self.note_authority(fields.authority());
+        self.open(opening, fields.bytes(), fields.iter())
     }
 }
 
@@ -71,12 +27,8 @@ impl Connection {
     pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
         let core = self.core_mut();
         core.check_room()?;
-        let error = core.request.begin(line, core.config.scheme.name());
-        Ok(RequestWriter {
-            core,
-            opening: Opening::new(line.method),
-            error,
-        })
+        let scheme = core.config.scheme.name();
+        Ok(RequestWriter::new(core, line, scheme))
     }
 
     /// Queues a prepared request for `target`, as [`request`](Self::request) and [`RequestWriter::send_with`]

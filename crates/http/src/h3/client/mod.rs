@@ -61,7 +61,7 @@ mod tests;
 
 pub use crate::exchange::{Content, Limits, RequestLine, SendError, Timeouts, Version};
 pub use crate::exchange::{Event, Head, Queued, Received, RequestId};
+pub use crate::exchange::{PreparedRequest, RequestWriter};
 pub use config::{Config, Qpack};
 pub use connection::Connection;
 pub use fuzz::fuzz;
-pub use request::{PreparedRequest, RequestWriter};

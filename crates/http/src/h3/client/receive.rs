@@ -88,20 +88,30 @@ impl Connection {
         self.critical.decoder.unblocked()
     }
 
-    /// The server ended a stream, after all of its bytes.
-    pub fn handle_fin(&mut self, stream: u64, now: Instant) {
+    /// The request of a stream that the server ends. `None`: nothing more is to be done, because the connection is
+    /// closed or another kind of stream has ended.
+    fn ended_request(&mut self, stream: u64, now: Instant) -> Option<RequestId> {
         self.active = now;
         if self.phase != Phase::Open {
-            return;
+            return None;
         }
         if !is_bidirectional(stream) {
             if let Err(fault) = self.critical.ended(stream) {
                 self.fail(fault);
             }
-            return;
+            return None;
         }
-        let Some(request) = request_of(stream) else {
-            return self.fail(Fault::ForbiddenStream);
+        let request = request_of(stream);
+        if request.is_none() {
+            self.fail(Fault::ForbiddenStream);
+        }
+        request
+    }
+
+    /// The server ended a stream, after all of its bytes.
+    pub fn handle_fin(&mut self, stream: u64, now: Instant) {
+        let Some(request) = self.ended_request(stream, now) else {
+            return;
         };
         let Some(open) = self.streams.get_mut(request) else {
             return;
@@ -120,18 +130,8 @@ impl Connection {
 
     /// The server reset a stream.
     pub fn handle_reset(&mut self, stream: u64, code: u64, now: Instant) {
-        self.active = now;
-        if self.phase != Phase::Open {
+        let Some(request) = self.ended_request(stream, now) else {
             return;
-        }
-        if !is_bidirectional(stream) {
-            if let Err(fault) = self.critical.ended(stream) {
-                self.fail(fault);
-            }
-            return;
-        }
-        let Some(request) = request_of(stream) else {
-            return self.fail(Fault::ForbiddenStream);
         };
         if ErrorCode(code) == ErrorCode::REQUEST_REJECTED {
             self.reject(request, Failure::StreamReset);

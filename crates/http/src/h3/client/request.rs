@@ -1,69 +1,23 @@
 //! Writing requests.
 
-use std::fmt;
-
 use fathometer_model::Bytes;
 
 use super::connection::Connection;
 use super::stream::Upload;
-use super::{Content, Queued, RequestLine, SendError};
-pub use crate::exchange::PreparedRequest;
-use crate::exchange::{Opening, is_target};
+use crate::exchange::{Opening, Queued, is_target};
+use crate::exchange::{PreparedRequest, RequestLine, RequestWriter, SendError};
+use crate::exchange::{RequestFields, RequestQueue};
 use crate::h3::frame::{self, FrameType};
 use crate::h3::stream_of;
 use crate::qpack::Indexing;
 
-/// Writes one request. Nothing is compressed before one of the `send` methods, so that a dropped writer leaves
-/// the encoder's state unchanged.
-#[derive(Debug)]
-#[must_use = "a request leaves when it is sent"]
-pub struct RequestWriter<'c> {
-    connection: &'c mut Connection,
-    opening: Opening,
-    error: Option<SendError>,
-}
-
-impl<'c> RequestWriter<'c> {
-    /// Adds a field; its name is written in lower case. Fields that frame the content, `Expect`, and
-    /// connection-specific fields of HTTP/1.x are refused.
-    pub fn field(&mut self, name: &str, value: &str) -> &mut RequestWriter<'c> {
-        self.field_display(name, value)
+impl RequestQueue for Connection {
+    fn fields(&mut self) -> &mut RequestFields {
+        &mut self.request
     }
 
-    /// Adds a field whose value is formatted in place.
-    pub fn field_display(
-        &mut self,
-        name: &str,
-        value: impl fmt::Display,
-    ) -> &mut RequestWriter<'c> {
-        let added = self.connection.request.add(name, value);
-        self.error = added.err().or(self.error);
-        self
-    }
-
-    /// Queues the request without content.
-    pub fn send(self) -> Result<Queued, SendError> {
-        self.send_with(Content::None, false)
-    }
-
-    /// Queues the request; its content follows by [`Connection::send_content`]. With [`Content::Chunked`] the
-    /// length is open. With `expect_continue` the request expects 100 (Continue), and the content waits for
-    /// [`Event::SendContent`](super::Event::SendContent).
-    pub fn send_with(self, content: Content, expect_continue: bool) -> Result<Queued, SendError> {
-        if let Some(error) = self.error {
-            return Err(error);
-        }
-        let opening = Opening {
-            content,
-            expect_continue,
-            ..self.opening
-        };
-        let connection = self.connection;
-        connection.request.end(&opening)?;
-        let request = std::mem::take(&mut connection.request);
-        let queued = connection.open(opening, request.bytes(), request.iter());
-        connection.request = request;
-        Ok(queued)
+    fn queue(&mut self, opening: Opening, fields: &RequestFields) -> Queued {
+        self.open(opening, fields.bytes(), fields.iter())
     }
 }
 
@@ -71,12 +25,7 @@ impl Connection {
     /// Starts a request behind those that are queued.
     pub fn request(&mut self, line: RequestLine<'_>) -> Result<RequestWriter<'_>, SendError> {
         self.check_room()?;
-        let error = self.request.begin(line, SCHEME);
-        Ok(RequestWriter {
-            connection: self,
-            opening: Opening::new(line.method),
-            error,
-        })
+        Ok(RequestWriter::new(self, line, SCHEME))
     }
 
     /// Queues a prepared request for `target`, as [`request`](Self::request) and [`RequestWriter::send_with`]
