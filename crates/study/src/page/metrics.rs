@@ -12,7 +12,8 @@ use fathometer_packets::{Accounting, Class, Direction, Integrity, ServicePeriod}
 use fathometer_sys::Clock;
 
 use super::accounts::{Reading, Used, accumulated, zero_at};
-use super::{PageSite, STALL};
+use super::capture::STALL;
+use super::site::PageSite;
 use crate::experiment::ReplicateError;
 use crate::spec::Limits;
 use fathometer_lab::hosts::Side;
