@@ -13,8 +13,8 @@ use fathometer_workload::plan::{Choice, Plan, Sessions, Target};
 use super::super::arguments::time;
 use super::super::site::stages;
 use super::super::{Failure, usage};
+use super::arguments::{ArrivalsChoice, LoadArguments, TIME, USERS};
 use super::rate::{self, Stretch};
-use super::{ArrivalsChoice, LoadArguments, USERS};
 use fathometer_load::Users;
 use fathometer_load::url::Url;
 use fathometer_load::workload;
@@ -195,7 +195,7 @@ fn profile(arguments: &LoadArguments) -> Result<Profile, Failure> {
         return Err(usage("an open loop needs a --rate"));
     };
     let stretches = rate::parse(text).map_err(|error| usage(format!("--rate {text}: {error}")))?;
-    let whole = arguments.warmup + arguments.duration.unwrap_or(super::TIME);
+    let whole = arguments.warmup + arguments.duration.unwrap_or(TIME);
     let given: Duration = stretches.iter().filter_map(|stretch| stretch.length).sum();
     let rest = whole.saturating_sub(given);
     let last = stretches.last().map_or(0.0, |stretch| stretch.to);
