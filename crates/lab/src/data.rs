@@ -59,6 +59,11 @@ pub enum DataError {
 }
 
 impl DataError {
+    /// Whether the given name is wrong, and not a file or the machine.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, DataError::Unknown { .. })
+    }
+
     /// The error that there is no item with this name, and what there is.
     pub fn unknown<'a>(
         what: &'static str,

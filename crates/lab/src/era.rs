@@ -49,6 +49,13 @@ pub enum EraError {
     },
 }
 
+impl EraError {
+    /// Whether the given name is wrong, and not a file or the machine.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, EraError::Data(error) if error.is_usage())
+    }
+}
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct EraFile {

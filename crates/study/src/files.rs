@@ -88,6 +88,13 @@ pub enum FilesError {
     },
 }
 
+impl FilesError {
+    /// Whether the given name is wrong, and not a file or the machine.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, FilesError::Data(error) if error.is_usage())
+    }
+}
+
 impl StudyFiles {
     /// The built-in study of this name, the study in this file, or that of this folder (its `study.toml`).
     ///

@@ -130,6 +130,16 @@ pub enum RunError {
     Mismatch(#[from] Mismatch),
 }
 
+impl RunError {
+    /// Whether the command line is wrong, and not the study's files or the machine.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            RunError::Materials(MaterialsError::Empty(_)) | RunError::NothingToDecide
+        )
+    }
+}
+
 /// Note of a run in a virtual machine.
 const AWAKE: &str = "this machine is a guest: its processors are kept awake during the measurement, because the \
  hypervisor wakes a sleeping processor late";

@@ -45,6 +45,13 @@ pub enum StarterError {
     },
 }
 
+impl StarterError {
+    /// Whether the given name is wrong, and not its folder.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, StarterError::Name(_) | StarterError::BuiltIn(_))
+    }
+}
+
 /// Writes a new study to a new folder, whose last part is the study's name. Nothing is overwritten.
 ///
 /// # Errors

@@ -9,10 +9,16 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use fathometer_lab::data::DataError;
+use fathometer_lab::era::EraError;
+use fathometer_lab::server::definition::DefinitionError;
 use fathometer_load::LoadError;
 use fathometer_load::url::UrlError;
 use fathometer_load::workload;
 use fathometer_study::bottleneck::error::SearchError;
+use fathometer_study::files::FilesError;
+use fathometer_study::run::RunError;
+use fathometer_study::starter::StarterError;
 
 pub mod arguments;
 pub mod bottleneck;
@@ -49,13 +55,27 @@ pub fn usage(message: impl Into<String>) -> Failure {
 }
 
 /// The exit code of a failure: 2 for a usage error, else 1.
+///
+/// A usage error can be seen from the command line and what this program has built in: a wrong option, or a name of
+/// no study, path, era, server or workload. A file that is missing or wrong is none.
 pub fn code_of(failure: &Failure) -> ExitCode {
     let is_usage = failure.is::<UsageError>()
-        || matches!(failure.downcast_ref(), Some(error) if UrlError::is_usage(error))
-        || matches!(failure.downcast_ref(), Some(error) if LoadError::is_usage(error))
-        || matches!(failure.downcast_ref(), Some(error) if workload::LoadError::is_usage(error))
-        || matches!(failure.downcast_ref(), Some(error) if SearchError::is_usage(error));
+        || is(failure, UrlError::is_usage)
+        || is(failure, LoadError::is_usage)
+        || is(failure, workload::LoadError::is_usage)
+        || is(failure, DataError::is_usage)
+        || is(failure, EraError::is_usage)
+        || is(failure, DefinitionError::is_usage)
+        || is(failure, FilesError::is_usage)
+        || is(failure, RunError::is_usage)
+        || is(failure, StarterError::is_usage)
+        || is(failure, SearchError::is_usage);
     ExitCode::from(if is_usage { 2 } else { 1 })
+}
+
+/// Whether a failure is an error of this type for which `is_usage` holds.
+fn is<E: std::error::Error + 'static>(failure: &Failure, is_usage: fn(&E) -> bool) -> bool {
+    failure.downcast_ref().is_some_and(is_usage)
 }
 
 /// An HTTP performance laboratory: how fast, what did it cost, and why.

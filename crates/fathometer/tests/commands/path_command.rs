@@ -95,7 +95,7 @@ fn the_far_side_answers_and_the_path_accounts_for_it() {
 #[test]
 fn mistakes_are_told_with_what_to_do() {
     let unknown = path(&["nowhere", "--", "true"]).output().unwrap();
-    assert_eq!(unknown.status.code(), Some(1));
+    assert_eq!(unknown.status.code(), Some(2));
     assert!(text(&unknown).1.contains("leucht15-tokyo"), "{unknown:?}");
     let usage = path(&["ideal"]).output().unwrap();
     assert_eq!(usage.status.code(), Some(2));

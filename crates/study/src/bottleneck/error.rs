@@ -164,6 +164,12 @@ pub enum SearchError {
 impl SearchError {
     /// Whether the command line is invalid, rather than a file or the machine.
     pub fn is_usage(&self) -> bool {
-        matches!(self, SearchError::Workload(error) if error.is_usage())
+        match self {
+            SearchError::Workload(error) => error.is_usage(),
+            SearchError::Definition(error) => error.is_usage(),
+            SearchError::Era(error) => error.is_usage(),
+            SearchError::UnknownPlanted { .. } => true,
+            _ => false,
+        }
     }
 }

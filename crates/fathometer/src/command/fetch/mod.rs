@@ -22,9 +22,9 @@ use fathometer_sys::{Clock, Interrupt, SocketOptions};
 use fathometer_tls::ClientSettings;
 
 use self::missing::Missing;
-use super::Failure;
 use super::arguments::whole_seconds;
 use super::load::security::SecurityArguments;
+use super::{Failure, usage};
 use fathometer_files::key_log::KeyLogFile;
 use fathometer_load::client::{self, ClientSockets};
 use fathometer_load::http3_client::ClientSettings as QuicSettings;
@@ -207,16 +207,14 @@ fn policy_for(arguments: &FetchArguments, url: &Url) -> Result<Policy, Failure> 
         policy.tls |= url.secure;
     }
     match (url.secure, policy.tls) {
-        (true, false) => Err(format!(
+        (true, false) => Err(usage(format!(
             "{policy} is without TLS, and the URL is https: write http, or --policy h2"
-        )
-        .into()),
-        (false, true) => Err(format!(
+        ))),
+        (false, true) => Err(usage(format!(
             "{policy} is over TLS, and the URL is http: write https, or a policy without TLS"
-        )
-        .into()),
+        ))),
         (false, false) if arguments.security.are_given() => {
-            Err("TLS options need an https URL".into())
+            Err(usage("TLS options need an https URL"))
         }
         _ => Ok(policy),
     }

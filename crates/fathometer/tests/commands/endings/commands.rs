@@ -1,9 +1,11 @@
 //! Commands other than studies.
 
+use std::fs;
 use std::net::TcpListener;
 
 use super::place::Place;
 use crate::support::closed_port::ClosedPort;
+use crate::support::laboratory::possible;
 
 #[test]
 fn other_commands_tell_what_is_in_the_way() {
@@ -37,4 +39,40 @@ fn other_commands_tell_what_is_in_the_way() {
         .fathometer(&["trace", "/no/such/capture"])
         .ended()
         .assert_failed(&["/no/such/capture"]);
+}
+
+#[test]
+fn unknown_names_are_usage_errors_and_wrong_files_are_failures() {
+    let place = Place::new();
+    for (command, told) in [
+        (&["path", "nowhere", "--", "true"][..], "nowhere"),
+        (&["path", "ideal", "--era", "1850", "--", "true"], "1850"),
+        (&["serve", "--site", "microscop"], "microscop"),
+        (
+            &["serve", "--site", "microscape", "--as", "jigsaw"],
+            "jigsaw",
+        ),
+        (&["study", "--new", "nielsen97"], "nielsen97"),
+        (&["fetch", "http://localhost/", "--insecure"], "https"),
+        (&["fetch", "http://localhost/", "--policy", "h3"], "https"),
+    ] {
+        place.fathometer(command).ended().assert_refused(&[told]);
+    }
+    let file = place.path().join("wrong.toml");
+    fs::write(&file, "colour = 1\n").unwrap();
+    let wrong = file.to_str().unwrap();
+    let missing = "/no/such/file.toml";
+    for (file, told) in [(wrong, "colour"), (missing, missing)] {
+        for command in [
+            &["path", file, "--", "true"][..],
+            &["path", "ideal", "--era", file, "--", "true"],
+            &["serve", "--site", "microscape", "--as", file],
+        ] {
+            place.fathometer(command).ended().assert_failed(&[told]);
+        }
+        if possible("unknown_names_are_usage_errors_and_wrong_files_are_failures") {
+            let study = place.fathometer(&["study", file]).ended();
+            study.assert_failed(&[told]);
+        }
+    }
 }

@@ -168,7 +168,16 @@ pub struct Ended {
 impl Ended {
     /// Asserts exit code 1, and one message that contains all of `told`.
     pub fn assert_failed(&self, told: &[&str]) {
-        assert_eq!(self.code, Some(1), "{}", self.err);
+        self.assert_ended(1, told);
+    }
+
+    /// Asserts that the command line was refused with these words.
+    pub fn assert_refused(&self, told: &[&str]) {
+        self.assert_ended(2, told);
+    }
+
+    fn assert_ended(&self, code: i32, told: &[&str]) {
+        assert_eq!(self.code, Some(code), "{}", self.err);
         assert!(!self.err.contains("panicked"), "{}", self.err);
         for told in told {
             assert!(self.err.contains(told), "{told:?} is not in: {}", self.err);

@@ -183,11 +183,11 @@ fn a_study_that_cannot_be_named_lists_what_can() {
         return;
     }
     let unknown = place.fathometer(&["study", "nielsen98"]).ended();
-    unknown.assert_failed(&["nielsen98", "nielsen97"]);
+    unknown.assert_refused(&["nielsen98", "nielsen97"]);
     let era = place
         .fathometer(&["study", "nielsen97", "--era", "1850"])
         .ended();
-    era.assert_failed(&["era=1850", "1997", "today"]);
+    era.assert_refused(&["era=1850", "1997", "today"]);
     for (only, told) in [
         (&["colour=blue"][..], &["colour", "policy", "block"][..]),
         (&["block=cellar"], &["block=cellar", "main", "nagle"]),
@@ -200,7 +200,7 @@ fn a_study_that_cannot_be_named_lists_what_can() {
         ),
     ] {
         let ended = place.study("nielsen97", only, &place.run()).ended();
-        ended.assert_failed(told);
+        ended.assert_refused(told);
         assert!(!place.run().exists(), "{only:?}");
     }
 }

@@ -72,6 +72,13 @@ pub enum DefinitionError {
     },
 }
 
+impl DefinitionError {
+    /// Whether the given name is wrong, and not a file or the machine.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, DefinitionError::Data(error) if error.is_usage())
+    }
+}
+
 impl Definition {
     /// The built-in server of this name, or the one of this `server.toml` or of the folder that contains it.
     ///
