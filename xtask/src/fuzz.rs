@@ -41,9 +41,6 @@ pub(crate) struct Arguments {
     /// Targets to run at the same time [default: one for each processor].
     #[arg(long)]
     jobs: Option<NonZero<usize>>,
-    /// Only build the targets.
-    #[arg(long)]
-    build: bool,
 }
 
 /// Builds and runs the targets that `arguments` select.
@@ -62,9 +59,6 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
         &arguments.targets
     };
     let binaries = build(&fuzz)?;
-    if arguments.build {
-        return Ok(ExitCode::SUCCESS);
-    }
     // A target uses one thread, so each has a processor of its own for all its seconds.
     let jobs = match arguments.jobs {
         Some(jobs) => jobs.get(),

@@ -86,14 +86,6 @@ impl Connection {
         }
     }
 
-    /// The connection, if it uses HTTP/2, for methods that only HTTP/2 has.
-    pub fn http2_mut(&mut self) -> Option<&mut h2::client::Connection> {
-        match self {
-            Connection::Http1(_) => None,
-            Connection::Http2(connection) => Some(connection),
-        }
-    }
-
     /// Resets the machine for another transport connection; keeps its allocated memory.
     pub fn renew(&mut self) {
         either!(self, connection => connection.renew());

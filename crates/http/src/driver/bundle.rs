@@ -39,11 +39,6 @@ impl Bundle {
         names.find_map(|(name, bundle)| Some((bundle, text.strip_prefix(name)?)))
     }
 
-    /// Whether its files can be used only when it is complete.
-    pub const fn waits_for_all(self) -> bool {
-        matches!(self, Bundle::TarWhole | Bundle::Zip)
-    }
-
     /// Whether it is an object package, which may contain files in a content coding.
     pub const fn is_package(self) -> bool {
         matches!(self, Bundle::Package(_) | Bundle::PackageDelta)

@@ -9,7 +9,7 @@ use super::calm::Calm;
 use super::config::{Config, Push, Start};
 use super::output::{Output, deadline};
 use super::promise::{self, Promise};
-use super::stream::{Ending, Stream, stream_of};
+use super::stream::{Ending, Stream};
 use super::traffic::{Counter, Traffic};
 use crate::exchange::{Event, Head, Pending, RequestFields, RequestId};
 use crate::field_block::FieldBlock;
@@ -380,15 +380,6 @@ impl Connection {
         if self.core.is_open() {
             self.core.pings += 1;
             write::ping(&mut self.core.output.held, false, payload);
-        }
-    }
-
-    /// Sends a PRIORITY_UPDATE for a request or push with the next flush: `field` is the value of a `priority`
-    /// field (RFC 9218 section 7.1).
-    pub fn update_priority(&mut self, request: RequestId, field: &str) {
-        if self.core.is_open() && self.core.streams.get(request).is_some() {
-            let output = &mut self.core.output.held;
-            write::priority_update(output, stream_of(request), field.as_bytes());
         }
     }
 

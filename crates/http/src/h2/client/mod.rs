@@ -10,9 +10,8 @@
 //!   [`received`](Connection::received) …
 //! - commands of the client: [`request`](Connection::request),
 //!   [`request_prepared`](Connection::request_prepared), [`send_content`](Connection::send_content),
-//!   [`cancel`](Connection::cancel), [`update_priority`](Connection::update_priority),
-//!   [`ping`](Connection::ping), [`release`](Connection::release), [`flush`](Connection::flush),
-//!   [`finish`](Connection::finish);
+//!   [`cancel`](Connection::cancel), [`ping`](Connection::ping), [`release`](Connection::release),
+//!   [`flush`](Connection::flush), [`finish`](Connection::finish);
 //! - notifications from the transport: [`transmitted`](Connection::transmitted),
 //!   [`handle_eof`](Connection::handle_eof), [`handle_failure`](Connection::handle_failure),
 //!   [`handle_timeout`](Connection::handle_timeout);

@@ -345,14 +345,13 @@ fn a_smaller_header_table_is_respected() {
 }
 
 #[test]
-fn priorities_and_pings_are_sent_by_a_flush() {
+fn pings_are_sent_by_a_flush() {
     let mut bench = Bench::new(Config::default());
-    let request = bench.get("/a");
-    bench.client.update_priority(request, "u=1, i");
+    bench.get("/a");
     bench.client.ping(5u64.to_be_bytes());
     assert!(bench.client.transmit().is_empty());
     bench.client.flush();
-    assert_eq!(bench.written(), ["priority 1 u=1, i", "ping false 5"]);
+    assert_eq!(bench.written(), ["ping false 5"]);
     write::ping(&mut bench.wire, true, 5u64.to_be_bytes());
     write::ping(&mut bench.wire, true, 6u64.to_be_bytes());
     assert_eq!(
