@@ -192,7 +192,7 @@ impl Ledger {
 
     /// Decides which verdicts stand.
     fn judged(mut rows: Vec<Row>) -> Ledger {
-        // An undecided verdict was looked at too, so it counts among those that could have been found.
+        // Undecided verdicts count as tests: each of them could have been a discovery.
         let is_tested = |row: &&mut Row| row.verdict != Verdict::NotTested;
         let tested: Vec<f64> = rows
             .iter_mut()

@@ -15,10 +15,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TapChoice {
-    /// `client.tx` and `client.rx`, and every interface that is none of a path's taps.
+    /// `client.tx` and `client.rx`, and every interface that is not a tap of a path.
     #[default]
     Client,
-    /// `server.tx` and `server.rx`, and every interface that is none of a path's taps.
+    /// `server.tx` and `server.rx`, and every interface that is not a tap of a path.
     Server,
     /// Every interface, except the repetitions at `up.drop` and `down.drop`.
     All,

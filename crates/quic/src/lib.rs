@@ -2,7 +2,7 @@
 //!
 //! The transport machine is `quinn-proto`. This crate adds what experiments need: our
 //! [`Instant`](fathometer_model::Instant) and [`Seed`](fathometer_model::Seed), every setting as a factor with
-//! a unit ([`TransportSettings`]), the figures of a handshake ([`Handshake`]), who closed a connection and why
+//! a unit ([`TransportSettings`]), the figures of a handshake ([`Handshake`]), which side closed a connection and why
 //! ([`Closed`]), and qlog to a writer of the host.
 //!
 //! An [`Endpoint`] contains the connections of one UDP socket. Its host works in this order:

@@ -63,7 +63,7 @@ impl Fault {
     }
 }
 
-/// Followed by a colon and a blank, except for the whole text.
+/// The place as the beginning of a message: with a colon and a space at its end, and empty for the whole text.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

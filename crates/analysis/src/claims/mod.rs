@@ -339,12 +339,12 @@ impl Relation {
         }
         if baseline.is_some() != matches!(kind, Kind::Loss | Kind::Contrast) {
             return Err(format!(
-                "a loss or a contrast of {metric}, and nothing else, has a baseline"
+                "{metric}: a loss and a contrast need a baseline, and no other kind can have one"
             ));
         }
         if (kind == Kind::Distance) != is_family(&metric) {
             return Err(format!(
-                "{metric}: a distance, and nothing else, is of a family of metrics with a * in its name"
+                "{metric}: a distance needs a family of metrics, with a * in its name, and no other kind can have one"
             ));
         }
         sweep::check(kind, &metric, sweep.as_ref())?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Better, Comparison, Design, Metric, Side, Verdict};
 
-/// Planted changes, in percent; none first.
+/// Planted changes in percent; the first is no change.
 pub const PLANTED: [f64; 5] = [0.0, 1.0, 2.0, 5.0, 10.0];
 
 /// Samples of a side.

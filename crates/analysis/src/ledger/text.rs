@@ -7,7 +7,7 @@ use fathometer_model::digits::significant;
 use super::{Ledger, Row};
 use crate::claims::Verdict;
 
-/// An upper end of this says nothing.
+/// From this value on, the upper end of an interval is shown as "no limit".
 const MOST: f64 = 1e7;
 
 impl Ledger {

@@ -9,7 +9,7 @@ pub(super) fn offered(window: &Window) -> Option<f64> {
     per_second(window.counts.planned as f64, window.duration)
 }
 
-/// Exchanges per second whose response was completed within the window.
+/// Completed responses per second, of those that completed within the window.
 pub(super) fn achieved(window: &Window) -> Option<f64> {
     per_second(window.ended.completed as f64, window.duration)
 }

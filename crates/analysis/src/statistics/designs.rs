@@ -169,7 +169,7 @@ pub struct DesignRow {
     pub effect: f64,
     /// The share of trials that find an effect in the planted direction; without an effect, upwards.
     pub found: f64,
-    /// The share of trials that are wrong: the other direction, or any where there is no effect.
+    /// The share of trials with a wrong verdict: the wrong direction, or any direction where there is no effect.
     pub wrong: f64,
     /// The stated power, or the least that it is.
     pub stated: Option<f64>,

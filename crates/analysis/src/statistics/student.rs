@@ -290,8 +290,8 @@ fn spread_of(samples: &[&[f64]], signs: &[f64], sides: Sides) -> Option<(f64, f6
     satterthwaite(&variances?)
 }
 
-/// The standard error from independent variances of means, each with its number of values, and its degrees of
-/// freedom: F. E. Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics
+/// The standard error of a sum of independent means and its degrees of freedom, from the variance of each mean with
+/// its number of values: F. E. Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics
 /// Bulletin 2 (1946).
 fn satterthwaite(variances: &[(f64, usize)]) -> Option<(f64, f64)> {
     let sum: f64 = variances.iter().map(|(variance, _)| variance).sum();

@@ -252,12 +252,12 @@ fn what_does_not_fit_together_is_refused() {
     let tables = |from, to| refusal(barford::SOURCES, Text::Tables, from, to);
     let error = claims("baseline = { policy = \"h1.0\" }\n", "");
     assert!(
-        error.contains("a loss or a contrast of exchanges_per_s, and nothing else, has a baseline"),
+        error.contains("exchanges_per_s: a loss and a contrast need a baseline"),
         "{error}"
     );
     let error = claims("kind = \"distance\"", "kind = \"ratio\"");
     assert!(
-        error.contains("is of a family of metrics with a * in its name"),
+        error.contains("a distance needs a family of metrics, with a * in its name"),
         "{error}"
     );
     let error = claims("metric = \"cwnd_le_*_pct\"", "metric = \"cwnd_up_to_*\"");

@@ -313,12 +313,12 @@ fn what_does_not_fit_a_sweep_is_refused_with_what_is_known() {
     assert!(error.contains("has a left and a right side"), "{error}");
     let error = broken("kind = \"bend\"", "kind = \"level\"");
     assert!(
-        error.contains("level of connections_per_s is not made of curves"),
+        error.contains("level of connections_per_s cannot have a sweep"),
         "{error}"
     );
     let error = broken("among = \"server\", ", "");
     assert!(
-        error.contains("ranking of connections_per_s and among do not fit"),
+        error.contains("ranking of connections_per_s does not fit among"),
         "{error}"
     );
     let error = broken("above = 1 }", "above = 1, share = 0.9 }");

@@ -84,8 +84,8 @@ impl From<LengthError> for SyntaxError {
 
 /// Finds the end of a head in bytes that arrive in pieces; examines every byte once.
 ///
-/// Recognises an empty line with any line ends, in both strictnesses. Therefore a head with bare line feeds is
-/// refused when it is complete, not at a time-out.
+/// An empty line may have any line ends, also where the syntax requires CRLF. So a head with bare line feeds is
+/// refused when it is complete and not at a time-out.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeadEnd {
     /// No line feed before this position is followed by an empty line.

@@ -335,7 +335,7 @@ impl Session {
     /// Reports the time of the next write, for a server whose [first records](crate::FirstRecords) start again
     /// after a pause.
     pub fn note_time(&mut self, now: Instant) {
-        // An open record keeps its size.
+        // The record that is being filled keeps its size.
         if self.filling.is_none() {
             self.sizes.note_time(now);
         }

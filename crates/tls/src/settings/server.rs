@@ -43,7 +43,7 @@ pub struct ServerOptions {
     pub client_certificates: ClientCertificates,
     /// The most bytes of application data in one record, 32 to 16384.
     pub record_size: usize,
-    /// Smaller records while a connection is slow; `None`: all records alike.
+    /// Smaller records while a connection is slow; `None`: all records have the full size.
     pub first_records: Option<FirstRecords>,
     /// The receiver of the key log.
     pub key_log: Option<Arc<dyn KeyLogSink>>,

@@ -296,8 +296,8 @@ fn entry(content: &str) -> Result<Entry<'_>, Error> {
     })
 }
 
-/// The method and the origin form of the target of a request line; HTTP/0.9 has no version. On failure, the
-/// reason.
+/// The method of a request line and its target in origin form, or the reason why it is not one. A request line of
+/// HTTP/0.9 has no version.
 fn request_line(text: &str) -> Result<(&str, Cow<'_, str>), &'static str> {
     if matches!(text, "-" | "") {
         return Err("no request (\"-\")");

@@ -69,7 +69,7 @@ pub(super) fn check(kind: Kind, metric: &str, sweep: Option<&Sweep>) -> Result<(
         true => Err(format!("{word} of {metric} {what}")),
         false => Ok(()),
     };
-    refuse(!kind.is_sweep(), "is not made of curves: it has no sweep")?;
+    refuse(!kind.is_sweep(), "cannot have a sweep: it does not use curves")?;
     let needs_knee = matches!(kind, Kind::Knee | Kind::Bend) || sweep.at.needs_knee();
     refuse(
         needs_knee && sweep.knee.is_none(),
@@ -82,28 +82,28 @@ pub(super) fn check(kind: Kind, metric: &str, sweep: Option<&Sweep>) -> Result<(
     )?;
     refuse(
         sweep.floor.is_some() && kind != Kind::Gain,
-        "has no floor: only a gain has",
+        "cannot have a floor: only a gain can",
     )?;
     refuse(
         sweep.per.is_some() && kind != Kind::Slope,
-        "is not per anything: only a slope is",
+        "cannot have per: only a slope can",
     )?;
     refuse(
         !sweep.relative_to.is_empty() && kind != Kind::Knee,
-        "is not relative_to anything: only a knee is",
+        "cannot have relative_to: only a knee can",
     )?;
     refuse(
         sweep.among.is_some() != (kind == Kind::Ranking),
-        "and among do not fit: a ranking, and nothing else, is among the levels of a factor",
+        "does not fit among: a ranking needs it, and no other kind can have it",
     )?;
     refuse(
         !sweep.across.is_empty() && kind != Kind::Ranking,
-        "is not across anything: only a ranking is",
+        "cannot have across: only a ranking can",
     )?;
     let picks = matches!(kind, Kind::At | Kind::Identity | Kind::Gain);
     refuse(
         sweep.pick != Pick::Mean && !picks,
-        "has nothing to pick: only at, identity and gain have",
+        "cannot have pick: only at, identity and gain can",
     )
 }
 

@@ -26,7 +26,7 @@ fn measured(promise: &str, result: &LoadResult) -> f64 {
 fn a_stall_breaks_the_corrected_promise_and_not_the_uncorrected() {
     let result = sample::stalled();
     // Of 10 000 exchanges 1 000 waited 1 to 1 000 ms: the 98th percentile is the 200th longest wait,
-    // 801 ms, and a millisecond of service.
+    // 801 ms, plus 1 ms of service.
     let p98 = measured("p98<100ms", &result);
     assert!((p98 / 802.0 - 1.0).abs() < 0.002, "{p98}");
     assert!(!one("p98<100ms", &result).kept);

@@ -23,7 +23,7 @@ pub(super) struct Output {
     held_begins: VecDeque<usize>,
     /// The number of bytes of the stream before `ready[0]`.
     before: u64,
-    /// Where answers in `ready` end, as positions in the stream of all bytes, and their sizes in bytes.
+    /// The answers in `ready`: for each, its end as a position in the stream of all bytes, and its size in bytes.
     answers: VecDeque<(u64, u32)>,
     /// The sum of those sizes.
     waiting: u32,

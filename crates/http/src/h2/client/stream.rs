@@ -40,9 +40,9 @@ pub(super) struct Upload {
     pub(super) remaining: Option<u64>,
     /// Passed by the caller, but not in a frame yet because the windows block it.
     pub(super) backlog: Vec<u8>,
-    /// `backlog[..framed]` is in frames.
+    /// Bytes at the start of the backlog that are in frames.
     pub(super) framed: usize,
-    /// `backlog[..released]` may be sent.
+    /// Bytes at the start of the backlog that may be sent.
     pub(super) released: usize,
 }
 

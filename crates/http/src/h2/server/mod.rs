@@ -346,7 +346,7 @@ impl Connection {
         self.stop(reason);
     }
 
-    /// Reads and answers no more; closes once all queued output was sent.
+    /// Reads no further input and answers no further request; closes once all queued output was sent.
     fn stop(&mut self, reason: CloseReason) {
         if self.ending.reason().is_some() {
             return;

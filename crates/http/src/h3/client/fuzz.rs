@@ -110,7 +110,7 @@ fn run(requests: u8, end: u8, script: &[u8], piece: usize) -> Log {
     host.log
 }
 
-/// The streams of pieces: requests, the server's three critical streams, and others.
+/// The streams that input can arrive on: those of requests, the server's three critical streams, and others.
 const STREAMS: [u64; 16] = [0, 4, 8, 12, 3, 7, 11, 15, 0, 4, 3, 7, 11, 1, 19, 16];
 
 impl Host {

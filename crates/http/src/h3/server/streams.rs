@@ -11,7 +11,7 @@ const MOST_SPARE: usize = 32;
 
 /// The open request streams by request number, which is a quarter of the stream ID.
 ///
-/// Invariant: a stream's memory is either open or spare, and a stream that opens is as a new one.
+/// Invariant: a stream's memory is either open or spare, and a stream that opens has the state of a new one.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     open: Pending<Box<Stream>>,
