@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_clear_stands_and_what_is_not_tested_does_not_count() {
+    fn clear_verdicts_stand_and_untested_claims_do_not_count() {
         let mut rows = vec![row(Verdict::Holds, 1e-5), row(Verdict::Reversed, 0.04)];
         rows.extend((0..8).map(|_| row(Verdict::Undecided, 0.5)));
         rows.push(row(Verdict::NotTested, 0.0));

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_wrap_at_spaces_and_hang() {
+    fn texts_wrap_at_spaces_with_a_hanging_indent() {
         assert_eq!(wrap("one two  three", 7), ["one two", "three"]);
         assert_eq!(wrap("unbreakable a", 4), ["unbreakable", "a"]);
         assert_eq!(

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_says_what_to_set() {
+    fn a_scratch_folder_that_cannot_be_created_names_tmpdir() {
         let parent = tempfile::tempdir().unwrap();
         let error = Scratch::below(&parent.path().join("absent")).unwrap_err();
         assert!(error.to_string().contains("TMPDIR"), "{error}");

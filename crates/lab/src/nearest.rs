@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_serde_gets_the_nearest_key() {
+    fn an_unknown_field_error_names_the_nearest_key() {
         let message = "unknown field `weeker`, expected one of `holds`, `weaker`\n";
         assert_eq!(
             with_suggestion(message),

@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_stalls_decide_nothing() {
+    fn a_few_stalls_do_not_end_coalescing() {
         let mut trial = Trial::new();
         for number in 0..40 {
             trial.compare(if number % 3 == 0 { 100.0 } else { 0.97 });

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_is_too_short_to_judge_the_machine_by() {
+    fn a_window_of_20_ms_is_too_short_to_judge_the_machine() {
         let reasons = examined(|window, generator| {
             window.duration = Duration::from_millis(20);
             generator.steal = 0.5;

@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_no_part_of_a_name() {
+    fn a_server_name_has_no_port() {
         for (host, name) in [
             ("example.org", "example.org"),
             ("example.org:8443", "example.org"),

@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn what_piled_up_is_not_kept() {
+    fn memory_of_a_backlog_is_freed() {
         let spares = spares(2);
         let mut timeline = Timeline::new(2, Duration::from_secs(1), 100, 3, Arc::clone(&spares));
         let filled: Vec<Part> = (0..20).map(|place| spares.take(place / 2)).collect();

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_path_goes_and_comes_back() {
+    fn any_path_reads_back() {
         for (path, name) in [
             (&b"index.html"[..], "index.html"),
             (b"a b/c:d", "a%20b/c:d"),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leads_out() {
+    fn no_name_leads_out_of_the_folder() {
         for path in ["", ".", "/etc/passwd", "..", "a/../../b"] {
             assert_eq!(of_path(Path::new(path)), None, "{path}");
         }

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_specification_s_example_says_what_it_says() {
+    fn the_example_of_the_specification_has_these_keys() {
         let logo = key("logo.gif", "\"7\"");
         assert_eq!(logo.0, 0xc5c9_8079_655e_10e2_u64.to_be_bytes());
         let dot = key("img/dot.png", "W/\"2-a\"");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_keys_comes_back() {
+    fn any_number_of_keys_reads_back() {
         for number in 0..=64 {
             let some = keys((0..number).rev());
             let value = some.to_string();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_keys_is_refused() {
+    fn a_malformed_list_of_keys_is_refused() {
         for (value, error) in [
             ("", HaveError::NotBytes),
             (":", HaveError::NotBytes),

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_is_not_looked_at() {
+    fn a_service_period_starts_at_the_given_time() {
         assert_eq!(service_period(&capture()[..], 135_000_001).unwrap(), None);
         let exactly = service_period(&capture()[..], 135_000_000).unwrap();
         assert!(exactly.is_some());

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_connections_go_on_as_if_they_had_never_been() {
+    fn connections_stored_in_packed_form_continue_unchanged() {
         let (mut store, mut twins) = (Store::default(), Vec::new());
         let count = 2 * UNPACKED_LIMIT as u32;
         let mut talks: Vec<Conversation> = (0..count)

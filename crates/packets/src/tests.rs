@@ -332,7 +332,7 @@ fn a_connection_without_its_opening_goes_towards_the_lower_port() {
 }
 
 #[test]
-fn trains_part_where_the_gap_is_too_long() {
+fn a_long_gap_separates_packet_trains() {
     let mut talk = conversation((5, 9));
     let mut packets = opened(&mut talk);
     packets.push((1_000, talk.up(ACK, 10)));
@@ -432,7 +432,7 @@ fn the_servers_side_and_all_sides_count_otherwise() {
 }
 
 #[test]
-fn what_a_queue_drops_later_is_news_and_not_a_packet() {
+fn a_drop_after_queueing_is_an_event_and_not_a_packet() {
     let taps = [
         "client.tx",
         "server.rx",
@@ -560,7 +560,7 @@ fn echoes_of_a_host_to_itself_have_directions() {
 }
 
 #[test]
-fn a_capture_that_needs_more_memory_than_it_may_is_refused() {
+fn a_capture_that_exceeds_the_memory_limit_is_refused() {
     let mut writer = CaptureWriter::pcapng(&[("eth0", 101)]);
     for n in 0..20_000u32 {
         let [high, middle, low, _] = (n << 8).to_be_bytes();
@@ -745,7 +745,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_survived(
+    fn no_input_causes_a_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..600),
         beginning in 0..3,
     ) {
@@ -759,7 +759,7 @@ proptest! {
     }
 
     #[test]
-    fn any_damage_to_a_capture_is_survived(
+    fn no_damage_to_a_capture_causes_a_panic(
         places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
         cut in any::<prop::sample::Index>(),
     ) {

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_is_another() {
+    fn a_retry_counts_as_another_round_trip() {
         let mut trips = RoundTrips::new(false);
         trips.sent(1200);
         trips.received(100, true);

@@ -236,7 +236,7 @@ fn flow_control_holds_a_writer_and_lets_it_go_on() {
 }
 
 #[test]
-fn a_stopped_stream_takes_no_more() {
+fn a_stopped_stream_accepts_no_more_data() {
     let mut pair = Pair::new(Plan::new());
     pair.establish();
     let stream = pair.client.connection().open(true).unwrap();
@@ -317,7 +317,7 @@ fn silence_ends_a_connection_and_keep_alive_prevents_it() {
 }
 
 #[test]
-fn a_server_that_has_enough_or_ends_refuses() {
+fn a_server_that_is_full_or_stopping_refuses_connections() {
     for most_connections in [0, 1] {
         let mut plan = Plan::new();
         plan.most_connections = most_connections;
@@ -413,7 +413,7 @@ fn rejected_early_data_is_reported_and_its_streams_start_again() {
 }
 
 #[test]
-fn one_seed_makes_one_course_of_events() {
+fn the_same_seed_gives_the_same_events() {
     // The lengths of newly created certificates differ occasionally, so both runs share one.
     let tls = Tls::new(false, 0);
     let course = |seed| {

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_run_in_one_folder_is_told_which_program_has_it() {
+    fn a_second_run_in_one_folder_names_the_program_that_holds_it() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("run");
         let first = RunFolder::create(root.clone()).unwrap();

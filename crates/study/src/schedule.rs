@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_waits_for_what_may_come_back() {
+    fn a_lane_waits_for_replicates_that_may_be_repeated() {
         let mut queue = Queue::new(lanes(&cells()[..1], Seed(1)).remove("lan").unwrap());
         let mut handed_out = Vec::new();
         for _ in 0..3 {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_panics_does_not_keep_its_lane_waiting() {
+    fn a_job_that_panics_does_not_block_its_lane() {
         let widths = [("lan".to_owned(), 2), ("ppp".to_owned(), 2)].into();
         let ran = AtomicU32::new(0);
         let ended = catch_unwind(AssertUnwindSafe(|| {

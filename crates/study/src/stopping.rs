@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resumed_run_goes_on_where_it_was() {
+    fn a_resumed_run_continues_where_it_stopped() {
         let mut earlier = rounds(RULE);
         open(&mut earlier, &[1], Duration::ZERO);
         let mut rounds = rounds(RULE);

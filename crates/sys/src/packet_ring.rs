@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_is_reported_once_and_never_with_a_packet_left() {
+    fn a_sender_wakes_a_sleeping_receiver_once() {
         let (ring, mut sender, mut receiver) = ring(4, 10);
         assert!(!sender.must_wake());
         assert!(receiver.may_sleep());
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_no_ring_is_refused() {
+    fn memory_that_does_not_hold_a_ring_is_refused() {
         let memory = |length: u64| {
             let memory = memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
             ftruncate(&memory, length).unwrap();

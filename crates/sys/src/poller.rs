@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_without_a_socket_lasts_for_its_time_out() {
+    fn a_wait_without_a_socket_lasts_until_its_timeout() {
         for least in [2500, 2000] {
             let mut poller = Poller::new(1).unwrap();
             if least == 2000 {

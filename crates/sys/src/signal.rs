@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn a_signal_after_the_grace_ends_the_program_and_one_within_does_not() {
         let status = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "signal::tests::interrupted_twice"])
+            .args(["--exact", "signal::tests::child_of_the_test_of_two_signals"])
             .env("FATHOMETER_TEST_TWICE", "1")
             .stdout(std::process::Stdio::null())
             .status()
@@ -248,7 +248,7 @@ mod tests {
 
     /// Not a test by itself: the program that a test above runs.
     #[test]
-    fn interrupted_twice() {
+    fn child_of_the_test_of_two_signals() {
         if std::env::var_os("FATHOMETER_TEST_TWICE").is_some() {
             Interrupt::install().unwrap();
             // SAFETY: raises signals whose handler was just installed.

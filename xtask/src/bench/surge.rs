@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_law_that_is_not_met_is_named_and_silence_is_no_success() {
+    fn a_law_that_differs_is_named_and_no_stages_are_an_error() {
         let stage = |name, verdict| json!({ "name": name, "verdict": verdict });
         let stages = [
             stage("a", "passes"),

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_console_becomes_checks() {
+    fn the_console_output_is_parsed_into_checks() {
         let mut checks = Checks::default();
         let doctor = doctor(true, "by version 2");
         for line in [
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn doctor_must_be_right() {
+    fn a_doctor_report_with_a_false_ability_is_an_error() {
         assert!(judge(&doctor(true, "there"), false).is_ok());
         let error = judge(&doctor(false, "refused"), false).unwrap_err();
         assert!(error.contains("limit 0 is false: refused"), "{error}");

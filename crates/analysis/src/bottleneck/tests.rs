@@ -204,7 +204,7 @@ fn what_is_squeezed_only_and_was_not_saturated_is_near_and_does_not_limit() {
 }
 
 #[test]
-fn a_core_that_is_missed_in_proportion_limits_though_others_took_some_of_it() {
+fn one_core_limits_when_one_thread_uses_most_of_it() {
     let mut plant = one_core();
     plant.signals.busiest_thread = Some(0.78);
     assert_eq!(plant.verdict().named(), Some(Resource::OneCore));
@@ -239,7 +239,7 @@ fn a_saturated_core_that_nothing_could_vary_is_named_by_elimination() {
 }
 
 #[test]
-fn a_machine_without_processor_time_to_spare_is_no_server_that_waits() {
+fn a_machine_without_idle_processors_is_not_judged_a_waiting_server() {
     let mut plant = sleep();
     plant.signals.machine_idle = Some(0.4);
     assert_eq!(plant.verdict().named(), Some(Resource::ServerItself));
@@ -380,7 +380,7 @@ fn elasticities_are_to_relief() {
 }
 
 #[test]
-fn a_small_gain_of_a_large_step_is_small_and_a_large_one_limits() {
+fn a_resource_limits_if_a_large_step_has_a_large_gain() {
     let with = |elasticity| {
         let mut plant = backlog();
         plant.answers = vec![(Resource::Backlog, 8.0, elasticity)];
@@ -420,12 +420,12 @@ fn screens_keep_their_width() {
 }
 
 #[test]
-fn a_screen_says_what_limits_why_and_what_to_do() {
+fn a_screen_states_the_limit_the_reason_and_the_remedy() {
     insta::assert_snapshot!(screen::render(&cpu().verdict(), 100));
 }
 
 #[test]
-fn a_narrow_screen_leaves_the_latency_out() {
+fn a_narrow_screen_omits_the_latency() {
     insta::assert_snapshot!(screen::render(&memory().verdict(), 72));
 }
 

@@ -221,7 +221,7 @@ mod tests {
     use crate::statistics::Interval;
 
     #[test]
-    fn steps_are_told_as_people_say_them() {
+    fn steps_are_described_in_words() {
         assert_eq!(step(Resource::Cpu, 1.25), "25 % more processor time");
         assert_eq!(step(Resource::Workers, 0.5), "50 % fewer workers");
         assert_eq!(step(Resource::Backlog, 4.0), "4.00 times the backlog");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_with_the_sign_in_words() {
+    fn a_change_is_reported_with_its_sign_in_words() {
         let of = |value: f64, low: f64, high: f64| {
             let interval = Some(Interval { low, high });
             changed(

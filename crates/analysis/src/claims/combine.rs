@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reversal_among_others_is_never_hidden() {
+    fn a_remark_counts_the_reversed_parts() {
         assert_eq!(
             remark(&[Holds, Holds, Reversed], 3),
             "holds at 2 of 3, reversed at 1"

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_with_room_counts_as_any_other_and_can_begin_anew() {
+    fn a_preallocated_distribution_counts_like_any_other_and_can_be_cleared() {
         let times = [0, 1, 1_500, 999_999, 29_000_000_000, 90_000_000_000];
         for room in [Duration::ZERO, Duration::from_secs(30), Duration::MAX] {
             let mut roomy = Distribution::with_room(room);

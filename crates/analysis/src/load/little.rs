@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_longer_than_was_measured_breaks_the_law() {
+    fn a_window_longer_than_was_measured_violates_littles_law() {
         let mut long = window(400);
         long.duration = Duration::from_secs(11);
         assert!(

@@ -466,7 +466,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn promises_are_read() {
+    fn slos_are_parsed() {
         let slo: Slo =
             "p98<100ms, errors <= 0.1 %,first-byte.p99.9<2s,rate>=1000/s,send-lag.max<50us,\
                         goodput>8Mbit/s"
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_pointed_at() {
+    fn an_error_of_an_slo_names_the_column() {
         for (text, column, expected) in [
             ("", 1, "a percentile"),
             ("p98", 4, "<, <=, > or >="),

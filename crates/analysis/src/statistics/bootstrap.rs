@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_gives_no_interval() {
+    fn too_few_values_have_no_interval() {
         let bootstrap = Bootstrap::new(Seed(1));
         assert_eq!(bootstrap.mean(&[]), None);
         let single = bootstrap.mean(&[4.2]).unwrap();

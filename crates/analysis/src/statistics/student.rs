@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_gives_no_interval() {
+    fn too_few_values_have_no_interval() {
         let all = Intervals::default();
         assert_eq!(all.mean(&[], EXACT), None);
         assert_eq!(all.ratio(&[1.0], &[], Independent, EXACT), None);

@@ -85,7 +85,7 @@ fn a_first_exchange_waits_for_its_connection_and_the_server() {
 }
 
 #[test]
-fn an_exchange_waits_behind_another_of_its_connection() {
+fn waiting_behind_another_exchange_of_the_connection_is_a_cause() {
     // The second request leaves when the first response is complete: HTTP/1.1 without pipelining.
     let serial = [
         exchange(0, 0, [0, 0, 20, 30]),

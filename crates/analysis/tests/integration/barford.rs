@@ -247,7 +247,7 @@ fn what_a_kernel_does_not_offer_is_not_tested() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_refused() {
+fn inconsistent_claims_and_tables_are_refused() {
     let claims = |from, to| refusal(barford::SOURCES, Text::Claims, from, to);
     let tables = |from, to| refusal(barford::SOURCES, Text::Tables, from, to);
     let error = claims("baseline = { policy = \"h1.0\" }\n", "");

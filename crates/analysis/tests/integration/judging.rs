@@ -357,7 +357,7 @@ fn folder_with(fixture: &Fixture, edit: impl Fn(&Path)) -> Result<Run, Error> {
 }
 
 #[test]
-fn a_line_cut_short_at_the_end_is_left_out_and_said() {
+fn a_truncated_last_line_is_left_out_and_reported() {
     let fixture = main_block();
     let run = folder_with(&fixture, |folder| {
         let path = folder.join("replicates.ndjson");
@@ -390,7 +390,7 @@ fn a_bad_line_elsewhere_is_an_error_with_its_number() {
 }
 
 #[test]
-fn what_is_not_a_run_is_told_plainly() {
+fn a_folder_without_a_run_is_reported() {
     let nowhere = Run::load(Path::new("/nonexistent/run")).unwrap_err();
     assert!(
         nowhere

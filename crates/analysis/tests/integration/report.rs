@@ -108,7 +108,7 @@ fn the_same_records_give_the_same_report() {
 }
 
 #[test]
-fn what_a_run_says_is_text_and_never_markup() {
+fn texts_of_a_run_are_escaped_in_the_page() {
     let folder = tempfile::tempdir().unwrap();
     let mut fixture = Fixture::whole(Mode::Quick, 1);
     fixture.info.notes = vec!["<script>alert(1)</script> & more".to_owned()];
@@ -121,7 +121,7 @@ fn what_a_run_says_is_text_and_never_markup() {
 }
 
 #[test]
-fn a_run_with_nothing_in_it_still_reports() {
+fn a_run_without_replicates_has_a_report() {
     let folder = tempfile::tempdir().unwrap();
     let mut fixture = Fixture::whole(Mode::Quick, 1);
     fixture.records.clear();

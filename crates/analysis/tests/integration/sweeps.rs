@@ -63,7 +63,7 @@ fn every_claim_holds_where_it_was_made_to() {
 }
 
 #[test]
-fn a_knee_is_told_with_the_level_before_it() {
+fn a_knee_is_reported_with_the_level_before_it() {
     let verdict = verdict_of(&almeida::run(Mode::Quick, 5), "A01");
     let knee = part(&verdict, "clients at the knee", "httpd almeida-a");
     assert_eq!(knee.value, Some(8.0));
@@ -160,7 +160,7 @@ fn amounts_short_of_the_bound_hold_weaker() {
 }
 
 #[test]
-fn noise_alone_turns_no_order_round() {
+fn noise_alone_reverses_no_order() {
     // Three servers that differ only by noise: each leads somewhere, but no interval supports a change of
     // order.
     let mut fixture = almeida::run(Mode::Quick, 5);
@@ -198,7 +198,7 @@ fn one_replicate_leans_and_does_not_decide() {
 }
 
 #[test]
-fn an_invalid_level_is_left_out_and_said() {
+fn an_invalid_level_is_left_out_with_a_remark() {
     let mut fixture = almeida::run(Mode::Quick, 3);
     let cell = [
         ("clients", "16"),
@@ -228,7 +228,7 @@ fn an_invalid_level_is_left_out_and_said() {
 }
 
 #[test]
-fn a_condition_that_did_not_come_about_is_not_tested() {
+fn a_test_whose_condition_did_not_occur_is_not_tested() {
     let mut fixture = almeida::run(Mode::Quick, 3);
     set(&mut fixture, "error_pct", |_| Some(0.0));
     set(&mut fixture, "errors_per_s", |_| Some(0.0));

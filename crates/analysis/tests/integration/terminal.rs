@@ -32,7 +32,7 @@ fn a_full_run_shows_everything() {
 }
 
 #[test]
-fn a_quick_run_is_shown_short() {
+fn a_quick_run_has_a_short_screen() {
     let mut fixture = Fixture::whole(Mode::Quick, 2);
     // On the modem path, every cell has one replicate.
     fixture.keep(|r| r.cell.level("path") != Some("ppp") || r.replicate == 0);
@@ -40,7 +40,7 @@ fn a_quick_run_is_shown_short() {
 }
 
 #[test]
-fn a_run_that_was_killed_shows_what_it_has() {
+fn a_killed_run_can_be_reported() {
     let mut fixture = Fixture::whole(Mode::Full, 5);
     fixture.keep(|r| r.order % 11 == 0 && r.cell.level("era") == Some("1997"));
     fixture.info.finished = None;

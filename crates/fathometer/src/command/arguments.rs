@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_are_absurd_are_refused() {
+    fn numbers_outside_their_range_are_refused() {
         for bad in ["0", "-1", "nan", "inf", "1e-20", "1e308", "fast", ""] {
             assert!(factor(bad).is_err(), "{bad}");
         }

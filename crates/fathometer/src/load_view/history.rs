@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_takes_no_more_room_than_an_hour_and_hides_nothing_slow() {
+    fn a_timeline_of_a_day_is_as_large_as_one_of_an_hour_and_keeps_the_slowest() {
         let day = 86_400;
         let mut history = History::new();
         for n in 0..day {

@@ -118,7 +118,7 @@ fn a_small_terminal_shows_sparklines_and_still_every_warning() {
 }
 
 #[test]
-fn nothing_is_claimed_before_anything_has_happened() {
+fn the_first_screen_has_no_figures() {
     let closed = Outline {
         open_loop: false,
         ..outline()
@@ -127,7 +127,7 @@ fn nothing_is_claimed_before_anything_has_happened() {
 }
 
 #[test]
-fn a_count_is_a_goal_like_a_time() {
+fn progress_is_shown_toward_a_number_of_exchanges() {
     let counted = Outline {
         total: None,
         exchanges: Some(1_000_000),
@@ -158,7 +158,7 @@ fn no_size_is_too_small() {
 }
 
 #[test]
-fn lines_tell_of_everything_since_the_last_one() {
+fn each_progress_line_covers_the_time_since_the_last_one() {
     let mut state = State::new(outline());
     let mut lines = Lines::new();
     let mut said = String::new();

@@ -249,7 +249,7 @@ fn pages_come_in_the_clear_over_tls_and_over_quic() {
 }
 
 #[test]
-fn a_revisit_over_quic_begins_with_its_requests_where_the_server_takes_them() {
+fn a_revisit_over_quic_sends_its_requests_as_early_data_if_the_server_accepts_it() {
     let folder = tempfile::tempdir().unwrap();
     page(folder.path());
     let roots = tempfile::NamedTempFile::new().unwrap();
@@ -275,7 +275,7 @@ fn a_revisit_over_quic_begins_with_its_requests_where_the_server_takes_them() {
 }
 
 #[test]
-fn alternative_services_are_told_of() {
+fn alternative_services_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     page(folder.path());
     let roots = tempfile::NamedTempFile::new().unwrap();
@@ -307,7 +307,7 @@ fn alternative_services_are_told_of() {
 }
 
 #[test]
-fn a_page_comes_in_a_package_over_anything() {
+fn a_page_is_retrieved_as_a_package_over_every_protocol() {
     let folder = tempfile::tempdir().unwrap();
     page(folder.path());
     let roots = tempfile::NamedTempFile::new().unwrap();

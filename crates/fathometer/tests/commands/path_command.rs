@@ -93,13 +93,13 @@ fn the_far_side_answers_and_the_path_accounts_for_it() {
 }
 
 #[test]
-fn mistakes_are_told_with_what_to_do() {
+fn errors_of_the_path_command_say_what_to_do() {
     let unknown = path(&["nowhere", "--", "true"]).output().unwrap();
     assert_eq!(unknown.status.code(), Some(2));
     assert!(text(&unknown).1.contains("leucht15-tokyo"), "{unknown:?}");
     let usage = path(&["ideal"]).output().unwrap();
     assert_eq!(usage.status.code(), Some(2));
-    if !possible("mistakes_are_told_with_what_to_do") {
+    if !possible("errors_of_the_path_command_say_what_to_do") {
         return;
     }
     let missing = path(&["ideal", "--", "/no/such/program"]).output().unwrap();

@@ -335,7 +335,7 @@ fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
 }
 
 #[test]
-fn a_download_under_way_is_completed_when_the_server_ends() {
+fn a_download_in_flight_is_completed_when_the_server_stops() {
     let folder = tempfile::tempdir().unwrap();
     let length = 64 << 20;
     let file = fs::File::create(folder.path().join("big")).unwrap();
@@ -372,7 +372,7 @@ fn a_download_under_way_is_completed_when_the_server_ends() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_the_end_up_no_longer_than_allowed() {
+fn a_client_that_does_not_read_delays_shutdown_only_until_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let file = fs::File::create(folder.path().join("big")).unwrap();
     file.set_len(64 << 20).unwrap();
@@ -474,7 +474,7 @@ fn the_log_may_go_to_standard_output_and_is_written_within_seconds() {
 }
 
 #[test]
-fn a_log_and_a_stderr_that_take_nothing_cost_no_response() {
+fn a_log_and_a_stderr_that_cannot_be_written_lose_no_response() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a"), "a").unwrap();
     let full = fs::OpenOptions::new().write(true).open("/dev/full");
@@ -516,7 +516,7 @@ fn a_log_and_a_stderr_that_take_nothing_cost_no_response() {
 }
 
 #[test]
-fn a_log_that_was_moved_away_is_opened_anew_on_sighup() {
+fn a_renamed_log_is_reopened_on_sighup() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a"), "a").unwrap();
     let logs = folder.path().join("logs");
@@ -595,7 +595,7 @@ fn more_connections_than_descriptors_wait_their_turn() {
 }
 
 #[test]
-fn memory_returns_when_a_crowd_has_gone() {
+fn memory_is_freed_after_a_burst_of_connections() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a"), "hello").unwrap();
     let server = Server::start(folder.path(), &["--threads", "1"]);
@@ -636,7 +636,7 @@ fn wait_for<T>(mut ask: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
-fn slow_posts_do_not_lock_others_out() {
+fn slow_uploads_do_not_block_other_clients() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a"), "hello").unwrap();
     let server = Server::limited(folder.path(), 64, &["--threads", "1"]);
@@ -708,7 +708,7 @@ fn ten_thousand_idle_connections_are_cheap() {
 }
 
 #[test]
-fn a_port_is_not_shared_with_a_stranger() {
+fn a_port_is_not_shared_with_another_program() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &["--threads", "2"]);
     for threads in ["1", "2"] {

@@ -218,7 +218,7 @@ fn what_was_recorded_of_every_plant_is_named_again() {
 /// With the names of two limits exchanged in the observations, the verdict must name the other limit. So the
 /// verdict depends on the factor that was varied, and not on anything that both have in common.
 #[test]
-fn observations_that_say_something_else_name_something_else() {
+fn different_observations_name_a_different_resource() {
     let place = tempfile::tempdir().unwrap();
     let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/published");
     let published = std::fs::read_dir(&runs)
@@ -283,8 +283,8 @@ fn a_server_of_ones_own_is_judged_and_its_observations_are_judged_alike_again() 
 }
 
 #[test]
-fn what_is_interrupted_leaves_nothing() {
-    if !possible("what_is_interrupted_leaves_nothing") {
+fn an_interrupted_bottleneck_search_leaves_nothing() {
+    if !possible("an_interrupted_bottleneck_search_leaves_nothing") {
         return;
     }
     let _alone = alone();
@@ -325,7 +325,7 @@ fn what_is_interrupted_leaves_nothing() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said() {
+fn wrong_arguments_of_bottleneck_are_reported() {
     for (arguments, said) in [
         (vec!["no-such-server"], "no-such-server"),
         (vec!["--only", "disk"], "disk-operations"),

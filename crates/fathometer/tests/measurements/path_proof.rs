@@ -449,8 +449,8 @@ fn nothing_is_sent_that_the_experiment_did_not_cause() {
 }
 
 #[test]
-fn what_nobody_asked_to_lose_invalidates() {
-    let Some(_ground) = ground("what_nobody_asked_to_lose_invalidates") else {
+fn unrequested_losses_invalidate() {
+    let Some(_ground) = ground("unrequested_losses_invalidate") else {
         return;
     };
     // A ring of one packet. TCP sends its first window as one large packet. The kernel splits it into segments

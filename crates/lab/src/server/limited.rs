@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_origin_is_told_which_offloads_it_has() {
+    fn our_origin_gets_the_offloads_of_the_cell() {
         let runtime = tempfile::tempdir().unwrap();
         let definition = Definition::load("embedded").unwrap();
         let arguments = |http3| {

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn any_answer_but_a_failure_of_its_own_says_that_a_server_is_ready() {
+    fn any_response_but_5xx_shows_that_a_server_is_ready() {
         for (response, expected) in [
             (&b"HTTP/1.1 200 OK\r\n\r\n"[..], true),
             (b"HTTP/1.1 404 Not Found\r\n\r\n", true),

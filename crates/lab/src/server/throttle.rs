@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_demand_that_cannot_be_met_is_refused_with_its_reason() {
+    fn a_level_that_a_server_cannot_have_is_refused_with_the_reason() {
         let able = capabilities();
         for (factor, level, reason) in [
             ("shed", "on", "shed_above: it resets nobody"),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capability_that_says_two_things_makes_no_sense() {
+    fn a_capability_with_two_meanings_is_refused() {
         assert_eq!(capabilities().nonsense(), None);
         let both: Capabilities =
             toml::from_str("backlog = { default = 1, cannot = \"no\" }").unwrap();

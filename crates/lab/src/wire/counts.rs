@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_has_the_bins_whose_middle_is_in_it() {
+    fn a_window_contains_the_bins_whose_midpoint_it_contains() {
         let mut course = Course::new(at(1000));
         for n in 0..100 {
             course.count(at(1000 + n * 10), &segment(ACK, 1));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_course_has_longer_bins_and_loses_nothing() {
+    fn a_long_test_has_longer_bins_and_loses_no_count() {
         let mut course = Course::new(at(0));
         let seconds = 400;
         for second in 0..seconds {

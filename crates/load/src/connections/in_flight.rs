@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn exchanges_whose_time_is_over_are_marked() {
+    fn overdue_exchanges_are_marked() {
         let mut in_flight = in_flight();
         let overdue = in_flight.time_out(at(120), Duration::from_nanos(100));
         assert_eq!(overdue, [RequestId(5), RequestId(6)]);

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_climbs_is_refused() {
+    fn damaged_entries_and_paths_outside_the_folder_are_refused() {
         let whole = archive(&[("index.html", b"content")]);
         for length in 0..whole.len() {
             assert!(read_whole(&whole[..length]).is_err(), "{length}");

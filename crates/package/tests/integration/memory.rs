@@ -187,7 +187,7 @@ fn the_worst_within_limits_takes_less_than_a_megabyte() {
 }
 
 #[test]
-fn claims_take_no_memory() {
+fn announced_sizes_allocate_no_memory() {
     let limits = Limits::default();
     let one = |count: u32, table: u32| {
         let mut header = b"OBJP\x01\0\0\0".to_vec();

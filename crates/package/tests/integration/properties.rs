@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn anything_at_all_is_read_within_limits(
+    fn any_input_is_read_within_limits(
         version in 1..3_u8,
         mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
@@ -370,7 +370,7 @@ fn limits_hold_for_the_writer_and_for_the_reader() {
 }
 
 #[test]
-fn a_writer_refuses_what_a_reader_would() {
+fn a_writer_refuses_whatever_a_reader_refuses() {
     let limits = Limits::default();
     let new = |version, entries| Encoder::new(version, entries, &limits).map(|_| ());
     let two = |entry: Entry| new(Version::Two, vec![entry]);

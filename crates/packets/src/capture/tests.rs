@@ -280,7 +280,7 @@ fn damage_says_where_it_is() {
 }
 
 #[test]
-fn what_is_no_capture_is_refused_with_its_beginning() {
+fn a_file_that_is_not_a_capture_is_refused_with_its_first_bytes() {
     let error = |bytes: &[u8]| Capture::open(bytes).err().unwrap().to_string();
     assert_eq!(error(b""), "the file is empty");
     assert!(error(b"GET / HTTP/1.0").contains("47 45 54 20"));
@@ -391,7 +391,7 @@ fn compressed_captures_are_read_as_they_were() {
 }
 
 #[test]
-fn a_claimed_length_takes_no_memory() {
+fn an_announced_length_allocates_no_memory() {
     let mut bytes = CaptureWriter::pcap(1, false, false).into_bytes();
     bytes.extend([
         0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0xff, 0,

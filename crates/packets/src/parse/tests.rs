@@ -70,7 +70,7 @@ fn lengths_come_from_headers_not_from_what_was_kept() {
 }
 
 #[test]
-fn a_packet_to_be_segmented_by_the_interface_has_the_links_length() {
+fn a_packet_that_the_interface_segments_has_its_length_on_the_link() {
     for version in [4, 6] {
         let mut packet = plain(version, 2_000);
         let length = if version == 4 { 2 } else { 4 };
@@ -157,7 +157,7 @@ fn options_of_tcp_are_understood() {
 }
 
 #[test]
-fn a_senseless_tcp_header_is_told_apart() {
+fn an_invalid_tcp_header_is_counted_separately() {
     for offset in [0x40, 0xf0] {
         let mut packet = plain(4, 10);
         packet[32] = offset;

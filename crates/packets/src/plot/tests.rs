@@ -62,7 +62,7 @@ fn assert_well_formed(svg: &str) {
 }
 
 #[test]
-fn nothing_gives_no_graph() {
+fn a_capture_without_segments_has_no_graph() {
     assert_eq!(time_sequences(&[], "empty"), None);
     let mut silent = sequence(0, 0);
     silent.down.marks.clear();

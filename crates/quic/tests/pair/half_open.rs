@@ -83,7 +83,7 @@ impl UnvalidatedClient {
 }
 
 #[test]
-fn a_flood_of_first_packets_holds_little_and_honest_handshakes_succeed() {
+fn a_flood_of_initial_packets_takes_little_memory_and_other_handshakes_succeed() {
     let tls = Tls::new(false, 0);
     let half_open = HalfOpen {
         retry_from: 8,

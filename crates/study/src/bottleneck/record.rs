@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_verdict_is_no_obstacle_to_judging_again() {
+    fn a_truncated_verdict_does_not_prevent_another_judgement() {
         let folder = tempfile::tempdir().unwrap();
         let facts = Facts {
             version: "0.1.0".to_owned(),

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_was_left_can_be_taken() {
+    fn a_freed_place_can_be_taken() {
         let places = Places::new(1);
         let first = places.take();
         let waiting = {

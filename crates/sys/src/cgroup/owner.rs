@@ -472,7 +472,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_who_made_the_group() {
+    fn a_name_identifies_the_creator_of_the_group() {
         let name = Name::new("server-1", BTreeSet::new()).unwrap();
         let again = Name::parse(&name.to_string()).unwrap();
         assert_eq!(again, name);

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unread_answer_blocks_no_thread() {
+    fn an_unread_response_blocks_no_thread() {
         let mut aside = Aside::start(|| "read").unwrap();
         aside.request();
         drop(aside);

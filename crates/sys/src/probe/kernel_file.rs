@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_proc_is_read_anew_from_one_descriptor() {
+    fn a_proc_file_is_reread_from_one_descriptor() {
         let mut file = KernelFile::open("/proc/self/stat").unwrap();
         let first = file.read().unwrap().to_owned();
         assert!(first.starts_with(&format!("{} (", std::process::id())));

@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_used_nothing() {
+    fn a_missing_process_has_no_tree() {
         let error = ProcessTree::read(u32::MAX / 2, Detail::default()).unwrap_err();
         assert_eq!(error.errno(), Some(libc::ESRCH));
     }

@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn expensive_values_are_in_the_first_and_the_last_reading() {
+    fn only_the_first_and_the_last_reading_have_expensive_values() {
         let clock = Clock::start();
         let plan = Plan {
             trees: vec![("ourselves".to_owned(), std::process::id())],

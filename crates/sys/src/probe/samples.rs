@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn readings_without_the_figure_are_passed_over_and_none_is_made_up() {
+    fn readings_without_the_figure_are_skipped() {
         let samples = samples(&[
             (0, None),
             (100, Some(10)),

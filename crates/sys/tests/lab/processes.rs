@@ -88,7 +88,7 @@ fn processor_time_of_the_whole_tree_is_seen_live_and_at_the_end() {
 }
 
 #[test]
-fn a_program_ends_by_signal_and_a_stubborn_one_with_all_its_children() {
+fn a_program_that_ignores_the_signal_is_killed_with_all_its_children() {
     if !lab() {
         return;
     }

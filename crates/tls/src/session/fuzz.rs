@@ -164,7 +164,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(60))]
 
         #[test]
-        fn changed_hellos_are_judged_without_panic(
+        fn no_changed_hello_causes_a_panic(
             cut in any::<u8>(),
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         ) {
@@ -178,7 +178,7 @@ mod tests {
         }
 
         #[test]
-        fn any_sealed_records_are_judged_without_panic(
+        fn no_sequence_of_sealed_records_causes_a_panic(
             side in prop::sample::select(&[2_u8, 3, 6, 7][..]),
             records in prop::collection::vec(
                 (
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_sealed_is_judged_without_panic() {
+    fn no_sealed_record_causes_a_panic() {
         for side in [2, 3, 6, 7] {
             for records in [
                 &b"\x17\x05hello\x17\x00\x15\x02\x01\x00\x17\x04late"[..],

@@ -116,7 +116,7 @@ fn openssl_takes_early_data() {
 }
 
 #[test]
-fn a_server_that_is_somebody_else_is_refused() {
+fn a_server_with_another_identity_is_refused() {
     let Some((_server, port)) = s_server(1, &["-rev"]) else {
         return;
     };

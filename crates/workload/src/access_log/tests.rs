@@ -233,7 +233,7 @@ fn faults_name_their_place() {
 
 proptest! {
     #[test]
-    fn no_text_is_too_strange(text in "\\PC{0,120}(\n\\PC{0,60}){0,3}") {
+    fn no_text_causes_a_panic(text in "\\PC{0,120}(\n\\PC{0,60}){0,3}") {
         let _ = parse("test", &text);
     }
 

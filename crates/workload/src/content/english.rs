@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_compresses_like_prose() {
+    fn synthetic_text_compresses_like_prose() {
         let text = English::new(Seed(1)).exactly(20_000);
         let coded = encode(ContentCoding::Deflate, text.as_bytes()).len();
         let ratio = coded as f64 / text.len() as f64;

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_are_the_hand_computed_ones() {
+    fn distances_equal_those_computed_by_hand() {
         // Four values against the uniform law: the largest step is at 0.9, before it.
         let distance = KolmogorovSmirnov::of_sorted(&[0.1, 0.2, 0.6, 0.9], |x| x);
         assert!((distance.distance - 0.3).abs() < 1e-12);

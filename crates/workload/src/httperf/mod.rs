@@ -383,7 +383,7 @@ line two"
 
     proptest! {
         #[test]
-        fn no_text_is_too_strange(text in "\\PC{0,100}(\n\\PC{0,40}){0,4}") {
+        fn no_text_causes_a_panic(text in "\\PC{0,100}(\n\\PC{0,40}){0,4}") {
             let _ = parse("test", &text, Duration::ZERO);
         }
 

@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_top_is_the_smallest_that_gives_more_requests_than_the_minimum() {
+    fn the_top_count_is_the_smallest_that_gives_more_requests_than_the_minimum() {
         for (files, requests) in [(5000, 452_278), (5000, 1_000_000), (1, 10), (1000, 3)] {
             let top = top_for(files, requests);
             assert!(total(top, files) > u128::from(requests));

@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn it_agrees_with_a_vector_until_no_references_are_left() {
+    fn the_stack_agrees_with_a_vector_until_no_references_are_left() {
         for (pages, references, window) in [(1u32, 3, 50), (2, 40, 0), (700, 9, 50), (3000, 4, 7)] {
             let seed = Seed(u64::from(pages));
             let left: Vec<u32> = (0..pages)

@@ -83,7 +83,7 @@ fn images_decode_at_every_size_from_the_smallest() {
 }
 
 #[test]
-fn an_image_too_small_to_be_one_has_its_size_all_the_same() {
+fn a_size_too_small_for_an_image_is_kept() {
     for content_type in IMAGES {
         let size = smallest(content_type) - 1;
         for size in 0..=size {
@@ -158,7 +158,7 @@ fn the_same_seed_gives_the_same_bytes_on_every_machine() {
 }
 
 #[test]
-fn a_page_is_found_by_reading_its_files() {
+fn references_are_found_by_reading_the_files() {
     let sizes = [
         ("/index.html", "text/html", 3_000),
         ("/a.css", "text/css", 2_000),
@@ -194,7 +194,7 @@ fn a_page_is_found_by_reading_its_files() {
 }
 
 #[test]
-fn a_file_costs_little_whatever_its_size() {
+fn a_file_has_few_pieces_whatever_its_size() {
     for content_type in ["text/html", "image/png", "image/jpeg", "font/woff2"] {
         let files = files([spec(content_type, 1_000_000)], TEXT_RATIO, SEED);
         assert!(files[0].body.pieces().count() <= 8, "{content_type}");

@@ -128,12 +128,12 @@ fn faults_name_their_place() {
 
 proptest! {
     #[test]
-    fn no_text_is_too_strange(text in "[ -~\\n/#0-9ä]{0,200}") {
+    fn no_text_causes_a_panic(text in "[ -~\\n/#0-9ä]{0,200}") {
         let _ = parse("test", &text);
     }
 
     #[test]
-    fn lines_of_lists_in_any_order_are_no_trouble(
+    fn lines_of_lists_are_accepted_in_any_order(
         lines in proptest::collection::vec(
             prop_oneof!["/[a-c]{1,3}( [0-9]{1,12})?( #[0-9]{1,20})?", "[0-9]{1,3}( [0-9]{1,3})?", "#.*"],
             0..12,

@@ -89,7 +89,7 @@ fn a_sequence_without_locality_does_not_pass() {
 }
 
 #[test]
-fn an_original_run_has_these_figures() {
+fn surge_has_the_figures_of_an_original_run() {
     let mut parameters = Parameters::barford98(5000, 1);
     parameters.top_count = Some(50_000);
     for seed in 1..=3 {
@@ -142,7 +142,7 @@ fn repeats(surge: &Surge) -> Vec<f64> {
 /// degenerates into repeats, and all requests planned by popularity are made. Sizes and distances of the
 /// requests are near their laws, in both settings.
 #[test]
-fn no_law_is_given_up_with_few_requests_for_a_file() {
+fn all_laws_hold_with_few_requests_for_a_file() {
     for (files, requests) in [(5000, 50_000), (20_000, 200_000)] {
         for setting in [LocalitySetting::Original, LocalitySetting::Law] {
             let mut parameters = Parameters::barford98(files, requests);

@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_that_nothing_was_held_against_is_not_met() {
+    fn a_bar_without_a_measurement_is_not_met() {
         let mut alone = Comparison::new("of wrk, each by the server's clock".to_owned(), true);
         for _ in 0..9 {
             alone.add([1.0; 4], [1.0; 4]);

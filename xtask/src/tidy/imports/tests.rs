@@ -31,7 +31,7 @@ fn two_modules_that_import_each_other_are_a_circle() {
 }
 
 #[test]
-fn a_chain_is_no_circle() {
+fn a_chain_of_imports_is_not_a_circle() {
     assert!(
         found(&[
             ("lib.rs", "mod b;\nmod c;\nmod d;"),

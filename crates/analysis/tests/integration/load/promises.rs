@@ -23,7 +23,7 @@ fn measured(promise: &str, result: &LoadResult) -> f64 {
 }
 
 #[test]
-fn a_stall_breaks_the_corrected_promise_and_not_the_uncorrected() {
+fn a_stall_violates_an_slo_on_corrected_latency_and_not_on_uncorrected() {
     let result = sample::stalled();
     // Of 10 000 exchanges 1 000 waited 1 to 1 000 ms: the 98th percentile is the 200th longest wait,
     // 801 ms, plus 1 ms of service.
@@ -73,7 +73,7 @@ fn comparisons_hold_at_their_borders() {
 }
 
 #[test]
-fn an_invalid_result_keeps_no_promise() {
+fn an_invalid_result_meets_no_slo() {
     let verdict = one("rate>1/s", &sample::broken());
     assert!(!verdict.kept && verdict.measured.is_some());
     assert!(verdict.reason.unwrap().contains("INVALID"));

@@ -95,7 +95,7 @@ fn figures_of_the_summary() {
 }
 
 #[test]
-fn the_judge_sees_faults() {
+fn the_schema_check_detects_faults() {
     let schema = schema();
     let good = serde_json::to_value(Summary::of(&sample::stalled())).unwrap();
     let with = |change: &dyn Fn(&mut Value)| {

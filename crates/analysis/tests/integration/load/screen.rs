@@ -63,13 +63,13 @@ fn the_bound_that_was_hit_is_named() {
 }
 
 #[test]
-fn an_invalid_result_hides_nothing() {
+fn an_invalid_result_shows_all_its_figures() {
     let result = sample::broken();
     insta::assert_snapshot!(screen::details(&result, &slo().judge(&result)));
 }
 
 #[test]
-fn nothing_measured_is_no_figure() {
+fn a_screen_without_measurements_has_no_figures() {
     let result = sample::nothing();
     insta::assert_snapshot!(screen::details(&result, &slo().judge(&result)));
 }
@@ -103,7 +103,7 @@ fn tls_and_http2_have_lines_of_their_own() {
 }
 
 #[test]
-fn answers_that_are_all_errors_are_remarked_on_whatever_is_read() {
+fn every_screen_warns_if_all_responses_are_errors() {
     let with = |statuses: &[(u16, u64)], workload: &str| {
         let mut result = sample::stalled();
         result.setup.workload = workload.to_owned();
@@ -169,7 +169,7 @@ fn answers_that_are_all_errors_are_remarked_on_whatever_is_read() {
 }
 
 #[test]
-fn webstones_names() {
+fn the_names_of_webstone_workloads() {
     insta::assert_snapshot!(webstone::render(&sample::broken()));
 }
 
@@ -198,7 +198,7 @@ fn no_line_is_longer_than_a_hundred_columns() {
 }
 
 #[test]
-fn a_server_that_was_watched_has_a_part_of_its_own() {
+fn a_probed_server_has_a_section_of_its_own() {
     let result = sample::watched();
     let text = screen::render(&result, &[]);
     let begin = text.find("\nserver ").unwrap();

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rate_is_told_where() {
+    fn a_malformed_rate_is_reported_with_its_part() {
         for (text, place) in [
             ("", "\"\""),
             ("fast", "\"fast\""),

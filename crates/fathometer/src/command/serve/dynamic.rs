@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_served_is_refused() {
+    fn invalid_descriptions_of_dynamic_files_are_refused() {
         for bad in [
             "",
             "/",

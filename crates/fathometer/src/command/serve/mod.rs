@@ -435,7 +435,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn descriptors_are_shared_out_and_never_promised_twice() {
+    fn descriptors_are_divided_and_never_reserved_twice() {
         for descriptors in [0, 20, 64, 256, 1024, 20_000, 1_000_000] {
             for threads in [1, 2, 16] {
                 let share = Share::of(descriptors, threads);

@@ -427,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_is_for_all_that_the_server_may_be_called() {
+    fn a_certificate_covers_all_names_of_the_server() {
         let addresses = ["0.0.0.0:1", "[::1]:2", "10.0.0.1:3", "10.0.0.1:4"];
         let addresses = addresses.map(|address| address.parse().unwrap());
         let names = names(&["a.test".to_owned(), "localhost".to_owned()], &addresses);

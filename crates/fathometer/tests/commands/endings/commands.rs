@@ -8,7 +8,7 @@ use crate::support::closed_port::ClosedPort;
 use crate::support::laboratory::possible;
 
 #[test]
-fn other_commands_tell_what_is_in_the_way() {
+fn other_commands_report_the_cause_of_a_failure() {
     let place = Place::new();
     let busy = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = busy.local_addr().unwrap().to_string();

@@ -235,7 +235,7 @@ fn pages_come_over_http3_from_a_program_that_speaks_it() {
 }
 
 #[test]
-fn numbers_of_a_study_that_are_none_are_refused() {
+fn numbers_of_a_study_outside_their_range_are_refused() {
     let place = Place::new();
     let study = study(&place, "deadline_s = 600", "deadline_s = 18446744073709551");
     let ended = run(&place, &study, &[]);

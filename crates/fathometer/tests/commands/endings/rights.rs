@@ -11,7 +11,7 @@ use super::place::{Ended, Place, SHORT};
 use crate::support::waiting::AT_LAST;
 
 #[test]
-fn a_user_without_rights_gets_a_run_or_a_reason() {
+fn without_rights_a_study_runs_or_fails_with_the_reason() {
     let place = Place::new();
     let doctor = as_user(&place, &["doctor"]);
     let able = doctor.code == Some(0);
@@ -43,7 +43,7 @@ fn a_user_without_rights_gets_a_run_or_a_reason() {
 }
 
 #[test]
-fn a_user_who_may_not_limit_hosts_gets_a_run_that_says_so_or_a_reason() {
+fn without_rights_to_limit_hosts_a_run_states_that_or_fails_with_the_reason() {
     let place = Place::new();
     let run = place.run();
     let mut arguments = vec!["study", "almeida96", "--quiet", "--replicates", "1"];

@@ -55,8 +55,8 @@ fn a_study_ends_although_nothing_can_be_printed() {
 }
 
 #[test]
-fn a_second_sitting_at_the_same_time_is_refused() {
-    if !possible("a_second_sitting_at_the_same_time_is_refused") {
+fn a_second_program_on_the_same_run_is_refused() {
+    if !possible("a_second_program_on_the_same_run_is_refused") {
         return;
     }
     let place = Place::new();
@@ -73,8 +73,8 @@ fn a_second_sitting_at_the_same_time_is_refused() {
 }
 
 #[test]
-fn attempts_of_earlier_sittings_are_counted_and_keep_their_folders() {
-    if !possible("attempts_of_earlier_sittings_are_counted_and_keep_their_folders") {
+fn attempts_before_a_resume_are_counted_and_keep_their_folders() {
+    if !possible("attempts_before_a_resume_are_counted_and_keep_their_folders") {
         return;
     }
     let place = Place::new();

@@ -55,8 +55,8 @@ fn a_killed_run_leaves_no_process_and_the_next_run_tidies_up() {
 }
 
 #[test]
-fn a_run_that_was_killed_goes_on_where_it_was() {
-    if !possible("a_run_that_was_killed_goes_on_where_it_was") {
+fn a_killed_run_is_resumed_where_it_stopped() {
+    if !possible("a_killed_run_is_resumed_where_it_stopped") {
         return;
     }
     let cells = [
@@ -107,8 +107,8 @@ fn a_run_that_was_killed_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_folder_that_is_in_the_way_is_not_touched() {
-    if !possible("a_folder_that_is_in_the_way_is_not_touched") {
+fn an_existing_folder_is_not_changed() {
+    if !possible("an_existing_folder_is_not_changed") {
         return;
     }
     let place = Place::new();
@@ -136,8 +136,8 @@ fn a_folder_that_is_in_the_way_is_not_touched() {
 }
 
 #[test]
-fn a_full_disk_ends_the_run_and_spares_what_was_measured() {
-    if !possible("a_full_disk_ends_the_run_and_spares_what_was_measured") {
+fn a_full_disk_ends_the_run_and_keeps_what_was_measured() {
+    if !possible("a_full_disk_ends_the_run_and_keeps_what_was_measured") {
         return;
     }
     let place = Place::new();
@@ -169,7 +169,7 @@ fn a_full_disk_ends_the_run_and_spares_what_was_measured() {
 }
 
 #[test]
-fn a_study_that_cannot_be_named_lists_what_can() {
+fn an_unknown_study_or_level_is_refused_with_the_known_ones() {
     let place = Place::new();
     let usage = place
         .fathometer(&["study", "nielsen97", "--wibble"])
@@ -179,7 +179,7 @@ fn a_study_that_cannot_be_named_lists_what_can() {
     let usage = place.study("nielsen97", &["pathwan"], &place.run()).ended();
     assert_eq!(usage.code, Some(2), "{}", usage.err);
     assert!(usage.err.contains("FACTOR=LEVEL"), "{}", usage.err);
-    if !possible("a_study_that_cannot_be_named_lists_what_can") {
+    if !possible("an_unknown_study_or_level_is_refused_with_the_known_ones") {
         return;
     }
     let unknown = place.fathometer(&["study", "nielsen98"]).ended();
@@ -206,7 +206,7 @@ fn a_study_that_cannot_be_named_lists_what_can() {
 }
 
 #[test]
-fn a_full_temporary_folder_is_told_with_what_to_set() {
+fn a_full_temporary_folder_is_reported_with_the_variable_to_set() {
     let place = Place::new();
     fs::remove_dir(place.temporary()).unwrap();
     let Some(_disk) = SmallDisk::mount(&place.temporary(), "64k") else {

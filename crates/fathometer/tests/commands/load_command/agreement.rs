@@ -146,7 +146,7 @@ fn stalled(slo: &str) -> Ended {
 }
 
 #[test]
-fn a_stall_breaks_the_promise_that_users_would_hear() {
+fn a_stall_violates_an_slo_on_corrected_latency() {
     let apart = 0.02 * STALL;
     in_a_quiet_moment(Duration::from_secs_f64(apart), || {
         let summary = stalled("p99<100ms").ended_with(4);
@@ -177,7 +177,7 @@ fn a_stall_breaks_the_promise_that_users_would_hear() {
 }
 
 #[test]
-fn a_stall_keeps_the_promise_that_is_blind_to_it() {
+fn a_stall_does_not_violate_an_slo_on_uncorrected_latency() {
     let ended = valid_if_possible(|| stalled("uncorrected.p50<1s"));
     let summary = ended.ended_with(0);
     assert_eq!(summary.promises[0].kept, summary.validity.valid);

@@ -64,7 +64,7 @@ fn a_server_that_never_answers_shows_time_outs_and_not_nothing() {
 
 /// A wrong address is the most common mistake, and looks like a very fast server.
 #[test]
-fn answers_that_are_all_errors_are_remarked_on() {
+fn a_result_with_only_error_responses_has_a_warning() {
     let server = Server::start(|_| Answer::Status(404));
     let url = format!("http://{}/nowhere", server.address);
     let bounded = ["-n", "50", "-c", "2"];
@@ -156,7 +156,7 @@ impl Drop for UnderWay {
 }
 
 #[test]
-fn an_interrupted_test_says_so_and_keeps_its_figures() {
+fn an_interrupted_test_reports_it_and_keeps_its_figures() {
     for (arguments, signal) in [
         (&["-d", "10m"][..], Signal::INT),
         (&["-d", "10m", "--rate", "200"], Signal::INT),
@@ -202,14 +202,14 @@ fn two_signals_at_once_lose_nothing() {
 
 /// With more arrivals than any loop can process or count in time, a signal must still stop the program.
 #[test]
-fn a_rate_beyond_every_machine_ends_when_it_is_asked_to() {
+fn a_test_with_an_unreachable_rate_ends_when_it_is_stopped() {
     let (ended, _folder) =
         UnderWay::start(&["-d", "10m", "--rate", "1e7"]).interrupted(10, Signal::TERM);
     assert!(matches!(ended.code, Some(1 | 3)), "{}", ended.err);
 }
 
 #[test]
-fn a_server_that_stops_answering_is_told_with_its_time() {
+fn a_server_that_stops_answering_is_reported_with_the_time() {
     let server = Server::start(|seen| match seen.number {
         0..100 => {
             std::thread::sleep(Duration::from_millis(5));
@@ -229,7 +229,7 @@ fn a_server_that_stops_answering_is_told_with_its_time() {
 }
 
 #[test]
-fn a_test_that_is_interrupted_before_it_measures_says_so() {
+fn a_test_interrupted_before_the_measured_window_reports_it() {
     let arguments = ["--warmup", "10m", "-d", "1s"];
     let (ended, _folder) = UnderWay::start(&arguments).interrupted(20, Signal::INT);
     assert_eq!(ended.code, Some(1), "{}", ended.err);

@@ -66,7 +66,7 @@ impl Heads {
 }
 
 #[test]
-fn a_host_that_is_given_stands_in_the_place_of_the_urls() {
+fn a_given_host_replaces_that_of_the_url() {
     let server = Heads::start();
     let one = ["-n", "1", "-c", "1"];
     let ended = load(
@@ -92,7 +92,7 @@ fn a_host_that_is_given_stands_in_the_place_of_the_urls() {
 }
 
 #[test]
-fn a_method_with_content_says_that_there_is_none() {
+fn a_method_with_content_sends_a_length_of_zero_without_content() {
     let server = Heads::start();
     for (method, wanted) in [
         ("POST", &["0"][..]),

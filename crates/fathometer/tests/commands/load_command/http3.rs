@@ -304,7 +304,7 @@ fn offloads_gather_datagrams_and_nothing_else_changes() {
 }
 
 #[test]
-fn a_server_that_goes_away_is_a_finding() {
+fn a_server_that_exits_is_a_finding() {
     // On a busier machine it takes longer until the server is seen to be running, and until a connection
     // attempt after its end is refused.
     let refused = |summary: &Summary| {
@@ -362,7 +362,7 @@ fn left_by_its_server(time: &str) -> Summary {
 }
 
 #[test]
-fn a_server_that_ends_is_asked_elsewhere_and_nothing_is_lost_but_what_it_says() {
+fn requests_that_a_stopping_server_did_not_process_are_retried_on_another_connection() {
     let place = Place::new();
     // This server closes each connection after 50 requests.
     let server = ours(&place, &["--max-requests", "50"]);
@@ -376,7 +376,7 @@ fn a_server_that_ends_is_asked_elsewhere_and_nothing_is_lost_but_what_it_says() 
 }
 
 #[test]
-fn nobody_there_and_nothing_meant_for_quic_are_told() {
+fn a_missing_listener_and_a_listener_without_quic_are_reported() {
     let place = Place::new();
     let closed_port = ClosedPort::new();
     let url = format!("https://{}/", closed_port.address);

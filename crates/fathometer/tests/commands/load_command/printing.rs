@@ -12,7 +12,7 @@ fn full() -> File {
 }
 
 #[test]
-fn a_full_stdout_is_told_and_every_file_is_written() {
+fn a_full_stdout_is_reported_and_every_file_is_written() {
     let server = Server::start(|_| Answer::Whole(10));
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(FATHOMETER)
@@ -42,7 +42,7 @@ fn a_full_stdout_is_told_and_every_file_is_written() {
 }
 
 #[test]
-fn a_stderr_that_takes_nothing_changes_nothing() {
+fn a_full_stderr_does_not_change_the_result() {
     let server = Server::start(|_| Answer::Whole(10));
     let output = Command::new(FATHOMETER)
         .args(["load", &format!("http://{}/", server.address)])
@@ -57,7 +57,7 @@ fn a_stderr_that_takes_nothing_changes_nothing() {
 
 /// `fathometer … | head -0`: the pipe is closed before the first byte is written.
 #[test]
-fn a_reader_that_has_seen_enough_is_no_failure() {
+fn a_reader_that_closes_the_pipe_early_is_not_a_failure() {
     for arguments in [
         &["list"][..],
         &["list", "--json"],
@@ -93,7 +93,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 }
 
 #[test]
-fn a_file_that_takes_nothing_prevents_neither_the_others_nor_the_screen() {
+fn a_file_that_cannot_be_written_prevents_neither_other_files_nor_the_screen() {
     let server = Server::start(|_| Answer::Whole(10));
     let folder = tempfile::tempdir().unwrap();
     for name in ["full.parquet", "full.json"] {

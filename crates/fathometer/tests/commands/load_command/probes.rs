@@ -3,7 +3,7 @@
 use super::support::{Origin, load};
 
 #[test]
-fn a_server_on_this_machine_is_watched_when_asked() {
+fn a_server_on_this_machine_is_probed_if_requested() {
     let origin = Origin::of("webstone", 1);
     let pid = origin.pid().to_string();
     let ended = load(
@@ -78,7 +78,7 @@ fn the_machine_alone_is_watched_and_the_screen_shows_it() {
 }
 
 #[test]
-fn a_process_that_is_not_there_is_told_before_the_test() {
+fn a_missing_process_is_reported_before_the_test() {
     let origin = Origin::of("webstone", 1);
     let ended = load(&origin.url(), &["--probe", "4194305"]);
     assert_eq!(ended.code, Some(1));

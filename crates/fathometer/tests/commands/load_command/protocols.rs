@@ -307,7 +307,7 @@ fn early_data_saves_its_round_trip_where_the_server_takes_it() {
 }
 
 #[test]
-fn sessions_are_resumed_unless_nobody_wants_that() {
+fn sessions_are_resumed_unless_resumption_is_off() {
     let place = Place::new();
     let Some(server) = nginx(&place, true) else {
         return;

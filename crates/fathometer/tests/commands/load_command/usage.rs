@@ -30,7 +30,7 @@ fn assert_told(what: &str, ended: &Ended, code: i32, words: &[&str]) {
 }
 
 #[test]
-fn arguments_that_nobody_can_follow_are_usage_errors() {
+fn contradictory_arguments_are_usage_errors() {
     // No process listens there, and no request is sent.
     let url = "http://127.0.0.1:9/";
     for (arguments, words) in [
@@ -84,7 +84,7 @@ fn arguments_that_nobody_can_follow_are_usage_errors() {
 }
 
 #[test]
-fn servers_that_cannot_be_reached_are_told_before_the_test() {
+fn unreachable_servers_are_reported_before_the_test() {
     let closed_port = ClosedPort::new();
     let gone = closed_port.address.to_string();
     for (url, words) in [
@@ -237,7 +237,7 @@ fn what_is_read_and_written_is_told_with_its_place() {
 }
 
 #[test]
-fn policies_that_a_url_does_not_allow_are_told() {
+fn policies_that_do_not_fit_the_url_are_refused() {
     let server = Server::start(|_| Answer::Whole(10));
     let (http, https) = (
         format!("http://{}/", server.address),
@@ -288,7 +288,7 @@ fn policies_that_a_url_does_not_allow_are_told() {
 }
 
 #[test]
-fn a_server_that_says_nothing_is_told_with_the_time_it_had() {
+fn a_server_that_sends_nothing_is_reported_with_the_time_limit() {
     // The kernel accepts connections, but no process reads from them.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -310,7 +310,7 @@ fn a_server_that_says_nothing_is_told_with_the_time_it_had() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_served_is_told() {
+fn a_folder_that_cannot_be_served_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().to_str().unwrap();
     let missing = folder.path().join("missing").display().to_string();

@@ -375,7 +375,7 @@ fn a_server_with_other_files_is_named_first() {
 
 /// A short sequence starts again at its end, and the result reports that.
 #[test]
-fn a_sequence_that_is_begun_again_is_reported() {
+fn a_sequence_that_restarts_is_reported() {
     const WORKLOAD: &str = "surge:files=20,requests=60";
     let origin = Origin::by_default(WORKLOAD);
     let ended = load(

@@ -28,7 +28,7 @@ fn said(child: &mut Child) -> String {
 }
 
 #[test]
-fn an_interrupted_unpacking_keeps_what_was_whole() {
+fn an_interrupted_unpack_command_keeps_complete_files() {
     let place = Place::new();
     place.write("in/a", "first");
     place.write("in/b", noise(500_000, 1));
@@ -60,7 +60,7 @@ fn an_interrupted_unpacking_keeps_what_was_whole() {
 }
 
 #[test]
-fn an_interrupted_packing_leaves_no_package() {
+fn an_interrupted_pack_command_leaves_no_package() {
     let place = Place::new();
     // A sparse file that takes minutes to pack.
     let large = fs::File::create(place.write("in/a", "")).unwrap();
@@ -82,7 +82,7 @@ fn an_interrupted_packing_leaves_no_package() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_told_of() {
+fn a_closed_pipe_is_reported() {
     let place = Place::new();
     place.write("in/a", noise(2_000_000, 1));
     let mut pack = place.start(&["pack", "in"]);
@@ -92,7 +92,7 @@ fn a_reader_that_goes_away_is_told_of() {
 }
 
 #[test]
-fn a_full_disk_leaves_what_was_whole() {
+fn a_full_disk_keeps_complete_files() {
     let place = Place::new();
     let Some(disk) = SmallDisk::mount(&place.path("disk"), "1m") else {
         return;

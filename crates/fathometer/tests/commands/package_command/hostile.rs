@@ -38,7 +38,7 @@ fn package(version: Version, files: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn names_that_climb_when_they_are_decoded_write_nothing() {
+fn encoded_names_that_leave_the_folder_write_nothing() {
     for name in [
         "..%2foutside",
         "%2ftmp%2foutside",
@@ -62,7 +62,7 @@ fn names_that_climb_when_they_are_decoded_write_nothing() {
 }
 
 #[test]
-fn a_package_that_expands_beyond_bounds_is_left_at_them() {
+fn extraction_stops_at_the_bound_on_expanded_bytes() {
     let place = Place::new();
     let mut coder = GzEncoder::new(Vec::new(), Compression::default());
     coder.write_all(&vec![0; 40 << 20]).unwrap();
@@ -101,7 +101,7 @@ fn a_package_that_expands_beyond_bounds_is_left_at_them() {
 }
 
 #[test]
-fn a_package_that_breaks_off_anywhere_leaves_what_was_whole() {
+fn a_truncated_package_keeps_its_complete_files() {
     let files: [(&str, &[u8]); 3] = [("a/one", &[1; 300]), ("b", b""), ("c", &[3; 200])];
     for version in [Version::One, Version::Two] {
         let whole = package(version, &files);
@@ -161,7 +161,7 @@ fn of_every_vector_there_is_what_the_independent_reader_says_and_nothing_else() 
 }
 
 #[test]
-fn what_is_damaged_does_not_appear() {
+fn damaged_files_are_not_written() {
     let place = Place::new();
     let mut damaged = package(
         Version::Two,

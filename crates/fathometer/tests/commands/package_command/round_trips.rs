@@ -48,7 +48,7 @@ fn oddities(place: &Place) {
 }
 
 #[test]
-fn any_folder_comes_back_byte_by_byte() {
+fn any_folder_is_restored_byte_by_byte() {
     for format in ["1", "2"] {
         let place = Place::new();
         oddities(&place);
@@ -80,7 +80,7 @@ fn any_folder_comes_back_byte_by_byte() {
 }
 
 #[test]
-fn a_folder_of_more_files_than_are_remembered_comes_back() {
+fn a_folder_with_more_files_than_the_reader_remembers_is_extracted_whole() {
     let place = Place::new();
     for n in 0..16_500 {
         let path = place.path(&format!("in/{}", n % 50));
@@ -99,7 +99,7 @@ fn a_folder_of_more_files_than_are_remembered_comes_back() {
 }
 
 #[test]
-fn the_independent_reader_reads_the_same() {
+fn an_independent_reader_reads_the_same() {
     for format in ["1", "2"] {
         let place = Place::new();
         oddities(&place);

@@ -379,7 +379,7 @@ fn a_plan_says_what_goes_where_and_shared_files_go_once() {
 }
 
 #[test]
-fn a_package_is_cached_resumed_and_made_again_when_a_file_changes() {
+fn a_package_is_cached_resumed_and_rebuilt_when_a_file_changes() {
     let folder = folder();
     for when in ["made", "on-the-fly"] {
         let server = Server::start(folder.path(), &["--packages", when]);

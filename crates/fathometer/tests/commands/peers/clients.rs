@@ -432,7 +432,7 @@ pub fn browser(chromium: &Path, profile: &Path, url: &str) -> Command {
 }
 
 #[test]
-fn our_origin_ends_when_it_is_asked_to() {
+fn our_origin_stops_in_order_on_sigterm() {
     let site = SiteFolder::new();
     let mut server = Server::origin(site.path(), &[]);
     let status = server.stop().expect("it ends when asked");

@@ -103,7 +103,7 @@ fn curl_gets_the_version_that_it_asks_for() {
 
 /// With Upgrade. curl 7.88 accepts at most 32 KiB together with the response to that.
 #[test]
-fn curl_goes_on_in_http2() {
+fn curl_upgrades_to_http2() {
     let Some(program) = tool("curl") else { return };
     let site = SiteFolder::new();
     let server = Server::origin(site.path(), &[]);
@@ -118,7 +118,7 @@ fn curl_goes_on_in_http2() {
 }
 
 #[test]
-fn a_server_of_one_version_speaks_no_other() {
+fn a_server_of_one_version_supports_no_other() {
     let Some(program) = tool("curl") else { return };
     let site = SiteFolder::new();
     for (protocols, asked, version) in [
@@ -179,7 +179,7 @@ fn curl_gets_heads_ranges_and_validation_over_http2() {
 
 /// Files on disk, not in memory: over TLS and HTTP/2 they pass through buffers.
 #[test]
-fn big_files_arrive_whole_whatever_carries_them() {
+fn large_files_arrive_whole_over_every_transport() {
     let Some(program) = tool("curl") else { return };
     let folder = tempfile::tempdir().unwrap();
     let bytes: Vec<u8> = (0..12_000_000_u32)

@@ -7,7 +7,7 @@ use super::support::{PAGE, Server, SiteFolder};
 use crate::support::programs::{run_well, tool};
 
 #[test]
-fn ab_loses_nothing() {
+fn every_request_of_ab_succeeds() {
     let Some(ab) = tool("ab") else { return };
     let site = SiteFolder::new();
     let server = Server::origin(site.path(), &[]);

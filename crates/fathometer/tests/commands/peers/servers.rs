@@ -98,7 +98,7 @@ fn our_clients_fetch_the_page_from_our_origin() {
 
 /// A server that closes after a few requests makes the clients retry, and has no other effect.
 #[test]
-fn our_clients_survive_a_limit_on_requests() {
+fn our_clients_reconnect_at_a_limit_on_requests() {
     let site = SiteFolder::new();
     for (arguments, connections) in [
         (&["--max-requests", "5"][..], 9),

@@ -167,7 +167,7 @@ impl Client {
 }
 
 #[test]
-fn connections_end_with_a_word_of_farewell() {
+fn connections_end_with_close_notify() {
     let site = SiteFolder::new();
     let mut server = Server::secure(site.path(), &["--threads", "1"]);
     let mut http1 = Client::new(&server, b"http/1.1");
@@ -253,7 +253,7 @@ fn each_name_has_its_certificate_and_its_kind_of_key() {
 }
 
 #[test]
-fn what_cannot_be_used_is_said_with_what_to_do() {
+fn unusable_certificates_and_keys_are_reported_with_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let Some(openssl) = tool("openssl") else {

@@ -100,7 +100,7 @@ fn h2o() {
 }
 
 #[test]
-fn haproxy_before_nginx() {
+fn haproxy_in_front_of_nginx() {
     is_as_it_says(
         "haproxy",
         &Can {
@@ -254,8 +254,8 @@ fn resets_the_third(place: &Place) {
 
 /// Exit code 127 means inability, whatever the definition says.
 #[test]
-fn a_program_that_ends_with_127_cannot_do_this_cell() {
-    if !support::possible("a_program_that_ends_with_127_cannot_do_this_cell") {
+fn exit_code_127_of_a_program_means_that_it_does_not_support_the_cell() {
+    if !support::possible("exit_code_127_of_a_program_means_that_it_does_not_support_the_cell") {
         return;
     }
     let refused = support::refusal(

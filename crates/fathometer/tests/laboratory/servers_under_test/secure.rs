@@ -74,7 +74,7 @@ fn nghttpx_before_nghttpd_speaks_over_tls() {
 
 /// The server only has to start.
 #[test]
-fn nghttpd_speaks_in_the_clear() {
+fn nghttpd_is_measured_without_tls() {
     let definition = Definition::load("nghttpd").unwrap();
     let Some(installed) = support::installed(&definition) else {
         return;

@@ -209,7 +209,7 @@ fn check_two_visits(ground: &Ground, address: SocketAddr) {
 }
 
 #[test]
-fn a_first_visit_turns_to_http3_and_the_next_begins_there() {
+fn a_first_visit_switches_to_http3_and_the_next_starts_with_it() {
     let ground = Ground::new();
     let (address, reserved) = free();
     drop(reserved);
@@ -250,7 +250,7 @@ fn caddy_is_found_the_same_way() {
 }
 
 #[test]
-fn a_service_that_is_not_there_costs_no_file() {
+fn an_unavailable_alternative_service_loses_no_file() {
     let ground = Ground::new();
     let (address, _) = free();
     // No process listens on this port.
@@ -278,7 +278,7 @@ fn a_service_that_is_not_there_costs_no_file() {
 }
 
 #[test]
-fn a_known_service_that_is_silent_or_gone_is_given_up() {
+fn a_known_service_that_does_not_answer_is_abandoned() {
     let ground = Ground::new();
     let (address, _) = free();
     let _server = ground.serve(address, &[]);
@@ -305,7 +305,7 @@ fn a_known_service_that_is_silent_or_gone_is_given_up() {
 }
 
 #[test]
-fn a_service_that_is_taken_back_is_left() {
+fn a_withdrawn_alternative_service_is_no_longer_used() {
     let ground = Ground::new();
     let (address, reserved) = free();
     drop(reserved);

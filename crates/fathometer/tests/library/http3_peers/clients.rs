@@ -156,7 +156,7 @@ fn chromium_loads_a_page_with_pictures() {
 }
 
 #[test]
-fn two_strangers_at_once_are_served_by_several_loops() {
+fn two_clients_at_once_are_served_by_several_loops() {
     let Some(python) = aioquic() else { return };
     let clock = Clock::start();
     let trust = Trust::new(clock);

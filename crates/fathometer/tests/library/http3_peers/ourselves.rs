@@ -125,7 +125,7 @@ fn content_that_is_sent_is_received_and_methods_are_minded() {
 }
 
 #[test]
-fn tickets_bring_early_data_and_a_server_without_memory_is_told_again() {
+fn tickets_allow_early_data_and_a_server_that_forgot_them_gets_the_data_again() {
     let clock = Clock::start();
     let trust = Trust::new(clock);
     let tls = trust.client(true, None);
@@ -155,7 +155,7 @@ fn tickets_bring_early_data_and_a_server_without_memory_is_told_again() {
 }
 
 #[test]
-fn a_server_that_ends_answers_what_is_under_way_and_says_goodbye() {
+fn a_server_that_stops_completes_exchanges_in_flight_and_closes_in_order() {
     let clock = Clock::start();
     let trust = Trust::new(clock);
     let files = origin(site(&[("/large", LARGE)]));
@@ -212,7 +212,7 @@ fn where_nobody_listens_a_client_is_refused_at_once() {
 }
 
 #[test]
-fn a_stranger_with_the_servers_name_is_not_trusted() {
+fn a_certificate_of_another_authority_is_not_trusted() {
     let clock = Clock::start();
     let (trust, stranger) = (Trust::new(clock), Trust::new(clock));
     let server = Running::start(

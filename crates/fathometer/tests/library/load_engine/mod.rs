@@ -455,7 +455,7 @@ fn failures_are_told_apart() {
 }
 
 #[test]
-fn a_server_that_refuses_is_counted_and_not_stormed() {
+fn refused_connections_are_counted_and_not_retried_at_once() {
     let closed_port = ClosedPort::new();
     let mut options = Options::new(closed_port.address, "localhost", single());
     options.users = Users::closed(4);
@@ -688,7 +688,7 @@ fn littles_law_holds_for_users_without_pauses() {
 }
 
 #[test]
-fn one_is_told_how_it_is_getting_on_and_can_end_it() {
+fn progress_is_reported_and_the_callback_can_stop_the_test() {
     let server = Server::start(|_| Answer::Whole(100));
     let mut options = options(&server, single());
     options.users = Users::closed(2);
@@ -726,7 +726,7 @@ fn one_is_told_how_it_is_getting_on_and_can_end_it() {
 }
 
 #[test]
-fn a_count_of_arrivals_waits_for_its_last_answers_asleep() {
+fn a_loop_with_a_count_of_arrivals_sleeps_until_its_last_responses() {
     let server = Server::start(|_| {
         std::thread::sleep(600 * MILLI);
         Answer::Whole(100)

@@ -162,7 +162,7 @@ fn outcome(
 }
 
 #[test]
-fn what_a_server_does_wrong_is_told_apart() {
+fn protocol_faults_of_servers_are_classified() {
     let all = |failure| (BTreeMap::from([(failure, 20)]), 0);
     let cases: Vec<(&str, Opening, Move, _)> = vec![
         (
@@ -223,7 +223,7 @@ fn what_a_server_does_wrong_is_told_apart() {
 }
 
 #[test]
-fn a_server_that_goes_away_in_good_order_costs_no_exchange() {
+fn a_server_that_shuts_down_in_order_fails_no_exchange() {
     // On every connection the server sends GOAWAY with the third request, and answers all three.
     let (failures, completed, _) = outcome(Opening::default(), LONG, |asked| match asked.before {
         0..2 => Move::Answer(100),
@@ -282,7 +282,7 @@ fn content_waits_for_the_servers_window() {
 }
 
 #[test]
-fn what_cannot_be_carried_out_is_refused() {
+fn policies_that_the_engine_does_not_support_are_refused() {
     let server = FramesServer::start(Opening::default(), |_| Move::Answer(1));
     for (policy, words) in [
         ("h3", "no settings for TLS"),

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_says_which_levels_it_can_be_asked_for() {
+    fn a_program_states_which_levels_it_supports() {
         let httpd = Definition::load("httpd").unwrap();
         assert!(httpd.can("limit", "5") && !httpd.can("limit", "7"));
         assert!(!httpd.can("close", "full"));

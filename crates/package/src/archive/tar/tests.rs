@@ -191,7 +191,7 @@ fn gnu_names_and_numbers_are_read() {
 }
 
 #[test]
-fn what_is_no_archive_is_refused_with_its_reason() {
+fn a_file_that_is_not_an_archive_is_refused_with_the_reason() {
     let offset = 0;
     let checksum = TarError::Checksum { offset };
     assert_eq!(error_of(&[b'x'; 512]), checksum);

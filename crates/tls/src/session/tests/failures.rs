@@ -87,7 +87,7 @@ fn certificates_are_refused_for_what_is_wrong_with_them() {
 }
 
 #[test]
-fn time_that_passes_makes_certificates_expire() {
+fn certificates_expire() {
     let client = ClientSettings::new(client_options()).unwrap();
     let server = ServerSettings::new(server_options()).unwrap();
     Pair::new(&client, &server).settle().unwrap();
@@ -100,7 +100,7 @@ fn time_that_passes_makes_certificates_expire() {
 }
 
 #[test]
-fn nothing_in_common_is_reported_by_both_sides() {
+fn both_sides_report_that_they_have_no_protocol_in_common() {
     type Change = fn(&mut ClientOptions, &mut ServerOptions);
     let cases: [(Change, [Option<TlsFailure>; 2]); 4] = [
         (
@@ -234,7 +234,7 @@ fn an_end_without_close_notify_is_a_truncation() {
 }
 
 #[test]
-fn names_that_are_none_are_this_sides_fault() {
+fn an_invalid_server_name_is_a_local_failure() {
     let client = ClientSettings::new(client_options()).unwrap();
     let failure = Session::client(&client, "no name", NOW).unwrap_err();
     assert_eq!(failure, TlsFailure::BadName("no name".to_owned()));

@@ -218,7 +218,7 @@ fn a_ticket_brings_early_data_once() {
 }
 
 #[test]
-fn early_data_takes_a_server_that_keeps_sessions() {
+fn early_data_needs_a_server_that_keeps_sessions() {
     let mut server = server_options();
     server.early_data = Some(1000);
     let error = ServerSettings::new(server).unwrap_err();

@@ -138,7 +138,7 @@ fn byte_by_byte_gives_the_same() {
 }
 
 #[test]
-fn reading_simply_gives_what_reading_in_place_gives() {
+fn both_ways_to_read_give_the_same_records() {
     let client = ClientSettings::new(client_options()).unwrap();
     let server = ServerSettings::new(server_options()).unwrap();
     let mut client = Session::client(&client, "origin.test", NOW).unwrap();
