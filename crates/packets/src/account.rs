@@ -14,14 +14,14 @@ use super::link::{self, Hidden, Opaque};
 use super::list::ConnectionList;
 use super::parse::{Endpoint, IcmpKind, IpPacket, Parsed, Segment, Transport};
 use super::quantiles::Quantiles;
-use super::sent::{CauseId, Causes, Tally};
+use super::sent::{self, CauseId, Causes, Tally};
 use super::store::Store;
 use super::summary::{
     Accounting, Happening, IdleGap, InterfaceSummary, OtherCounts, Repetition, RunSummary,
     SentSummary,
 };
 use super::tap::{PathComment, TapRole};
-use super::time_sequence::{Recorder, TimeSequence};
+use super::time_sequence::{Recorder, TimeSequence, Transmission};
 
 /// Limit for each list in the result whose length depends on the errors in the capture.
 const LIST_LIMIT: usize = 10_000;
@@ -125,7 +125,8 @@ impl<'a> Accountant<'a> {
             causes: Causes::default(),
             tallies: Default::default(),
             repetitions: Vec::new(),
-            recorder: (options.time_sequences > 0).then(|| Recorder::new(options.time_sequences)),
+            recorder: (options.time_sequences > 0)
+                .then(|| Recorder::new(options.time_sequences, options.time_sequence_points)),
             without_time: 0,
             backwards: 0,
         }
@@ -246,7 +247,7 @@ impl<'a> Accountant<'a> {
             repetition.connection = places[repetition.connection as usize];
         }
         let sequences = match self.recorder.take() {
-            Some(recorder) => recorder.finish(&places, &connections),
+            Some(recorder) => recorder.finish(&places, &connections, self.causes.names()),
             None => Vec::new(),
         };
         up.rtt = self.rtt[Direction::Up as usize].summary();
@@ -461,14 +462,26 @@ impl<'a> Accountant<'a> {
         let direction = tracked.connection.direction(arrival.ip.source);
         let transmissions = tracked.transmissions.get_or_insert_default();
         let transmissions = &mut transmissions[direction as usize];
+        let sent = Transmission {
+            connection: index,
+            time: arrival.time,
+            direction,
+            sequence: arrival.segment.sequence,
+            length: sent::occupied(arrival.segment),
+            dropped: arrival.dropped,
+            repeated: None,
+        };
         if let (true, Some(cause)) = (vanished, arrival.dropped) {
             transmissions.drop_later(arrival.segment, cause);
+            record(&mut self.recorder, sent);
             return;
         }
         tracked
             .connection
             .note_opening(direction, arrival.class, arrival.segment.sequence);
-        let Some(repeated) = transmissions.transmit(arrival.segment, arrival.dropped) else {
+        let repeated = transmissions.transmit(arrival.segment, arrival.dropped);
+        record(&mut self.recorder, Transmission { repeated, ..sent });
+        let Some(repeated) = repeated else {
             return;
         };
         self.tallies[direction as usize].count(repeated);
@@ -633,6 +646,16 @@ impl<'a> Accountant<'a> {
             )),
         }
         notes
+    }
+}
+
+/// Records a drop or a retransmission, where time sequences are recorded.
+#[inline]
+fn record(recorder: &mut Option<Recorder>, sent: Transmission) {
+    if let Some(recorder) = recorder
+        && sent.length > 0
+    {
+        recorder.transmit(&sent);
     }
 }
 

@@ -78,6 +78,9 @@ pub struct Options {
     pub train_gap: Duration,
     /// Number of connections, from the first on, whose time sequences are recorded.
     pub time_sequences: usize,
+    /// Largest number of points in each list of a time sequence. Beyond it, points of one time bin are merged, and
+    /// the sequence has the length of a bin. The default is 200 000.
+    pub time_sequence_points: usize,
     /// Approximate limit of the accounting's memory. Connections take most of it: about 250 bytes each.
     pub memory: Bytes,
 }
@@ -89,6 +92,7 @@ impl Default for Options {
             idle_threshold: Duration::from_millis(39),
             train_gap: Duration::from_millis(500),
             time_sequences: 0,
+            time_sequence_points: time_sequence::POINT_LIMIT,
             memory: MEMORY,
         }
     }

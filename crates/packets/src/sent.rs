@@ -30,6 +30,13 @@ pub(super) struct Transmissions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) struct CauseId(u16);
 
+impl CauseId {
+    /// The index of its name in [`Causes::names`].
+    pub(super) fn index(self) -> u16 {
+        self.0
+    }
+}
+
 /// The causes in a capture.
 #[derive(Debug, Default)]
 pub(super) struct Causes(Vec<String>);
@@ -47,6 +54,11 @@ impl Causes {
 
     pub(super) fn name(&self, id: CauseId) -> &str {
         &self.0[usize::from(id.0)]
+    }
+
+    /// All names.
+    pub(super) fn names(&self) -> &[String] {
+        &self.0
     }
 }
 
@@ -107,15 +119,23 @@ impl Transmissions {
         if segment.flags.contains(Flags::RST) {
             return None;
         }
-        let syn = u64::from(segment.flags.contains(Flags::SYN));
-        let fin = u64::from(segment.flags.contains(Flags::FIN));
-        let length = u64::from(segment.payload_length) + syn + fin;
+        let length = occupied(segment);
         let reference = *self
             .reference
             .get_or_insert_with(|| first_reference(segment.sequence));
         let start = unwrap(reference, segment.sequence);
         (length > 0).then_some((start, start + length))
     }
+}
+
+/// Number of sequence numbers that a segment occupies.
+pub(super) fn occupied(segment: &Segment) -> u64 {
+    if segment.flags.contains(Flags::RST) {
+        return 0;
+    }
+    let syn = u64::from(segment.flags.contains(Flags::SYN));
+    let fin = u64::from(segment.flags.contains(Flags::FIN));
+    u64::from(segment.payload_length) + syn + fin
 }
 
 fn overlap(lost: &(u64, u64, CauseId), start: u64, end: u64) -> bool {

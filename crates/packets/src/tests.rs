@@ -645,6 +645,66 @@ fn time_sequences_are_relative_to_the_syn() {
 }
 
 #[test]
+fn drops_and_retransmissions_of_the_path_are_in_the_sequences_of_either_tap() {
+    for taps in [TapChoice::Client, TapChoice::Server] {
+        let options = Options {
+            taps,
+            time_sequences: 5,
+            ..Options::default()
+        };
+        let (_, sequences) = account_with_sequences(&four_taps()[..], &options).unwrap();
+        let sequence = &sequences[0];
+        let name = |cause: u16| sequence.causes[usize::from(cause)].as_str();
+        let down = &sequence.down;
+        let drops: Vec<_> = down
+            .drops
+            .iter()
+            .map(|d| (d.at.as_nanos() / MS, d.start, d.end, name(d.cause)))
+            .collect();
+        // The first millisecond is that of the SYN.
+        assert_eq!(drops, [(141, 1_001, 2_001, "queue-full")]);
+        let repeats: Vec<_> = down
+            .repeats
+            .iter()
+            .map(|r| (r.at.as_nanos() / MS, r.start, r.after.map(name)))
+            .collect();
+        assert_eq!(
+            repeats,
+            [(350, 1_001, Some("queue-full")), (650, 1_001, None)]
+        );
+        // Only acknowledgements were lost towards the server; they occupy no sequence numbers.
+        assert!(sequence.up.drops.is_empty());
+    }
+}
+
+#[test]
+fn a_long_capture_is_merged_and_not_cut() {
+    let mut talk = conversation((7, 9));
+    let mut packets: Vec<(u64, SegmentPlan)> = Vec::new();
+    for plan in talk.open() {
+        packets.push((packets.len() as u64, plan));
+    }
+    for n in 0..2_000 {
+        packets.push((10 + n, talk.down(ACK, 100)));
+    }
+    let options = Options {
+        time_sequences: 1,
+        time_sequence_points: 500,
+        ..Options::default()
+    };
+    let (_, sequences) = account_with_sequences(&capture(&packets)[..], &options).unwrap();
+    let down = &sequences[0].down;
+    assert!(down.segments.len() <= 500, "{}", down.segments.len());
+    assert!(down.merged.is_some());
+    // 2000 segments of 100 bytes after the SYN: the last byte of the last one is there.
+    assert_eq!(down.end(), 200_001);
+    assert_eq!(
+        down.segments.iter().map(|s| s.end - s.start).sum::<u64>(),
+        200_001
+    );
+}
+
+#[test]
 fn the_accounting_goes_through_json_and_back() {
     let accounting = account(&four_taps()[..], &Options::default()).unwrap();
     let text = serde_json::to_string(&accounting).unwrap();

@@ -184,18 +184,26 @@ impl Canvas {
 
     /// A filled shape around a point.
     pub(super) fn shape(&mut self, x: f64, y: f64, corners: &[(f64, f64)], colour: &str) {
-        let mut path = String::new();
-        for (n, corner) in corners.iter().enumerate() {
-            let command = if n == 0 { 'M' } else { 'L' };
-            let _ = write!(
-                path,
-                "{command}{} {}",
-                tenth(x + corner.0),
-                tenth(y + corner.1)
-            );
-        }
+        let path = closed(x, y, corners);
         self.put(format_args!(
-            "<path d=\"{path}Z\" fill=\"{colour}\" stroke=\"#ffffff\" stroke-width=\"0.8\"/>\n"
+            "<path d=\"{path}\" fill=\"{colour}\" stroke=\"#ffffff\" stroke-width=\"0.8\"/>\n"
+        ));
+    }
+
+    /// The same with a text that appears beside the pointer.
+    pub(super) fn titled_shape(
+        &mut self,
+        x: f64,
+        y: f64,
+        corners: &[(f64, f64)],
+        colour: &str,
+        title: &str,
+    ) {
+        let path = closed(x, y, corners);
+        self.put(format_args!(
+            "<path d=\"{path}\" fill=\"{colour}\" stroke=\"#ffffff\" stroke-width=\"0.8\">\
+             <title>{}</title></path>\n",
+            escaped(title)
         ));
     }
 
@@ -212,6 +220,19 @@ impl Canvas {
         // Writing to a string cannot fail.
         let _ = self.svg.write_fmt(text);
     }
+}
+
+/// A closed path around a point.
+fn closed(x: f64, y: f64, corners: &[(f64, f64)]) -> String {
+    let mut path = String::new();
+    for (n, corner) in corners.iter().enumerate() {
+        let command = if n == 0 { 'M' } else { 'L' };
+        let (x, y) = (tenth(x + corner.0), tenth(y + corner.1));
+        // Writing to a string cannot fail.
+        let _ = write!(path, "{command}{x} {y}");
+    }
+    path.push('Z');
+    path
 }
 
 /// A coordinate in tenths of a pixel, in the shortest form.

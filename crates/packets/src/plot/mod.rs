@@ -8,11 +8,17 @@
 //!
 //! The graph is self-contained: no script, no style sheet, no identifiers that could clash on a page with
 //! several graphs. Important elements differ in shape as well as in colour.
+//!
+//! The same graph as data for a program that zooms is in [`data`].
 
 mod axis;
 mod canvas;
+pub mod data;
+
+use std::collections::BTreeMap;
 
 use fathometer_model::Instant;
+use fathometer_model::digits::significant;
 
 use self::axis::Axis;
 use self::canvas::{Canvas, Frame, Text};
@@ -40,6 +46,8 @@ const WINDOW: &str = "#b9a26a";
 const FEW: usize = 6;
 /// Up to this number of segments of one kind, each has a ring.
 const RINGS: usize = 300;
+/// Largest number of drops of a direction that are marked in the drawing. The description counts all of them.
+const DROPS: usize = 1000;
 
 /// Draws the connections of a page. `None` when there is nothing to draw.
 pub fn time_sequences(sequences: &[TimeSequence], title: &str) -> Option<String> {
@@ -88,8 +96,19 @@ impl<'a> Drawing<'a> {
             0 => format!("{} to {}", first.client, first.server),
             rest => format!("{} connections to {}", rest + 1, first.server),
         };
+        let dropped = match dropped(self.sequences.iter().copied()) {
+            counts if counts.is_empty() => String::new(),
+            counts => format!("; dropped by the path: {}", counts.join(", ")),
+        };
+        let merged = match self.sequences.iter().filter_map(|s| s.merged()).max() {
+            None => String::new(),
+            Some(bin) => format!(
+                "; aggregated: points within {} µs are one",
+                significant(bin.as_secs_f64() * 1e6)
+            ),
+        };
         format!(
-            "{connections}: {} B down, {} B up, {seconds:.3} s",
+            "{connections}: {} B down, {} B up, {seconds:.3} s{dropped}{merged}",
             bytes(Direction::Down),
             bytes(Direction::Up)
         )
@@ -99,7 +118,7 @@ impl<'a> Drawing<'a> {
         let total: u64 = self
             .sequences
             .iter()
-            .map(|s| s.direction(direction).end())
+            .map(|s| s.direction(direction).extent())
             .sum();
         let ticks = if bottom - top > 100.0 { 6 } else { 3 };
         let bytes = Axis::new(total.max(1) as f64, ticks);
@@ -134,7 +153,8 @@ impl<'a> Drawing<'a> {
             stack.draw_steps(canvas, &one.acknowledgements, ACKNOWLEDGED, 1.0);
             stack.draw_segments(canvas, one, SEGMENT[n % 2]);
             stack.draw_marks(canvas, one, self.sequences.len());
-            below += one.end();
+            stack.draw_drops(canvas, one, &sequence.causes);
+            below += one.extent();
         }
     }
 
@@ -185,7 +205,8 @@ impl<'a> Drawing<'a> {
             (name, Entry::Mark(kind), shown && occurs)
         };
         let alone = self.sequences.len() == 1;
-        let entries: [(&str, Entry, bool); 11] = [
+        let has_drops = both().any(|one| !one.drops.is_empty());
+        let entries: [(&str, Entry, bool); 12] = [
             ("segment", Entry::Bar(SEGMENT[0]), true),
             (
                 "repeated",
@@ -197,6 +218,7 @@ impl<'a> Drawing<'a> {
                 Entry::Ringed(OUT_OF_ORDER),
                 has(SegmentKind::OutOfOrder),
             ),
+            ("dropped by the path", Entry::Drop, has_drops),
             ("probe", Entry::Bar(PROBE), has(SegmentKind::Probe)),
             ("acknowledged", Entry::Line(ACKNOWLEDGED), true),
             mark("duplicate ACK", MarkKind::DuplicateAcknowledgement, alone),
@@ -222,6 +244,7 @@ enum Entry {
     Line(&'static str),
     Ringed(&'static str),
     Mark(MarkKind),
+    Drop,
 }
 
 impl Entry {
@@ -234,6 +257,7 @@ impl Entry {
                 canvas.ring(x, y, colour);
             }
             Entry::Mark(kind) => draw_mark(canvas, *kind, x, y, 4.0),
+            Entry::Drop => draw_drop(canvas, x, y, "dropped by the path"),
         }
     }
 }
@@ -291,6 +315,16 @@ impl Stack<'_> {
         canvas.steps(points, self.frame, colour, width);
     }
 
+    /// Draws the path's drops at the time when they happened, up to a number that can be told apart.
+    fn draw_drops(&self, canvas: &mut Canvas, one: &DirectionSequence, causes: &[String]) {
+        for dropped in one.drops.iter().take(DROPS) {
+            let cause = cause_name(causes, dropped.cause);
+            let middle = (self.y(dropped.start) + self.y(dropped.end)) / 2.0;
+            let title = format!("dropped: {cause}");
+            draw_drop(canvas, self.x(dropped.at), middle, &title);
+        }
+    }
+
     fn draw_marks(&self, canvas: &mut Canvas, one: &DirectionSequence, connections: usize) {
         let size = if connections <= FEW { 4.0 } else { 2.2 };
         for mark in &one.marks {
@@ -301,6 +335,11 @@ impl Stack<'_> {
             }
         }
     }
+}
+
+fn draw_drop(canvas: &mut Canvas, x: f64, y: f64, title: &str) {
+    let corners = [(-3.6, -3.2), (3.6, -3.2), (0.0, 3.8)];
+    canvas.titled_shape(x, y, &corners, REPEATED, title);
 }
 
 fn draw_mark(canvas: &mut Canvas, kind: MarkKind, x: f64, y: f64, size: f64) {
@@ -325,6 +364,30 @@ fn draw_mark(canvas: &mut Canvas, kind: MarkKind, x: f64, y: f64, size: f64) {
     }
 }
 
+/// The name of a drop's cause.
+fn cause_name(causes: &[String], cause: u16) -> &str {
+    causes
+        .get(usize::from(cause))
+        .map_or("unknown", |name| name)
+}
+
+/// The dropped segments by direction and cause: `3 down (queue-full)`.
+fn dropped<'a>(sequences: impl Iterator<Item = &'a TimeSequence>) -> Vec<String> {
+    let mut counts: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for sequence in sequences {
+        for (name, one) in [("down", &sequence.down), ("up", &sequence.up)] {
+            for (cause, count) in &one.drop_counts {
+                let cause = cause_name(&sequence.causes, *cause);
+                *counts.entry((name, cause)).or_default() += count;
+            }
+        }
+    }
+    counts
+        .into_iter()
+        .map(|((name, cause), count)| format!("{count} {name} ({cause})"))
+        .collect()
+}
+
 /// The first event of a connection.
 fn begin(sequence: &TimeSequence) -> Option<Instant> {
     events(sequence).min()
@@ -342,6 +405,7 @@ fn events(sequence: &TimeSequence) -> impl Iterator<Item = Instant> + '_ {
         segments
             .chain(points)
             .chain(one.marks.iter().map(|mark| mark.at))
+            .chain(one.drops.iter().map(|dropped| dropped.at))
     })
 }
 

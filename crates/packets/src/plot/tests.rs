@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::super::time_sequence::{SequenceMark, SequenceSegment};
+use super::super::time_sequence::{SequenceDrop, SequenceMark, SequenceSegment};
 use super::*;
 
 fn at(milliseconds: u64) -> Instant {
@@ -23,7 +23,7 @@ fn sequence(begin: u64, count: u64) -> TimeSequence {
         window_edges: (0..count)
             .map(|n| (at(begin + 10 * n + 1), 1_000 * n + 8_760))
             .collect(),
-        marks: Vec::new(),
+        ..DirectionSequence::default()
     };
     down.marks.push(SequenceMark {
         at: at(begin),
@@ -36,6 +36,7 @@ fn sequence(begin: u64, count: u64) -> TimeSequence {
         server: "10.0.0.2:80".parse().unwrap(),
         up: DirectionSequence::default(),
         down,
+        causes: vec!["queue-full".to_owned()],
     }
 }
 
@@ -100,6 +101,48 @@ fn repetitions_are_ringed_and_explained() {
     // One in the graph, one in the legend.
     assert_eq!(svg.matches("<circle").count(), 2);
     assert!(svg.contains(">repeated<"));
+}
+
+#[test]
+fn drops_are_marked_counted_and_explained() {
+    let mut dropped = sequence(0, 5);
+    let drop = SequenceDrop {
+        at: at(50),
+        start: 5_000,
+        end: 6_000,
+        cause: 0,
+    };
+    dropped.down.drops.push(drop);
+    dropped.down.drop_counts.insert(0, 1);
+    let svg = time_sequences(std::slice::from_ref(&dropped), "page").unwrap();
+    assert_well_formed(&svg);
+    assert!(svg.contains("<title>dropped: queue-full</title>"), "{svg}");
+    assert!(svg.contains("; dropped by the path: 1 down (queue-full)"));
+    assert!(svg.contains(">dropped by the path<"));
+    let [down, up] = data::panels(&[dropped]).unwrap();
+    let connection = &down.connections[0];
+    assert_eq!(
+        connection.drops,
+        [(50_000, 5_000, 6_000, "queue-full".to_owned())]
+    );
+    // The panel has room for bytes that never arrived.
+    assert_eq!((down.bytes, down.end_us), (6_000, 50_000));
+    assert_eq!(up.bytes, 0);
+}
+
+#[test]
+fn an_aggregated_graph_covers_the_whole_time_and_says_so() {
+    let long = sequence(0, 50_000).merged_to(1_000);
+    let bin = long.merged().unwrap();
+    let [down, _] = data::panels(std::slice::from_ref(&long)).unwrap();
+    assert_eq!(u128::from(down.merged_ns), bin.as_nanos());
+    assert!(down.connections[0].segments.len() <= 1_000);
+    assert_eq!(down.bytes, 50_000_000);
+    let svg = time_sequences(&[long], "long").unwrap();
+    assert!(
+        svg.contains("B down, 0 B up, 499.991 s; aggregated: points within "),
+        "{svg}"
+    );
 }
 
 #[test]

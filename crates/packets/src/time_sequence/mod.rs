@@ -1,0 +1,199 @@
+//! The data of a time-sequence graph, as plain vectors (after Shepard's xplot and tcptrace).
+//!
+//! Each direction of a connection has the segments with their sequence numbers, the line of the
+//! acknowledgements that came back, the line of the window's edge above it, and marks for notable events.
+//! Sequence numbers are relative to the first one seen in the direction (the SYN is 0, the first byte 1).
+//!
+//! Where the capture has the path's drop log (the taps of this program), each dropped segment is listed with its
+//! cause, and each retransmission with the cause of the drop that it repairs.
+//!
+//! The number of points is bounded. Beyond the bound, points of one time bin are merged ([`merge`]), and
+//! [`DirectionSequence::merged`] has the length of a bin. Nothing is cut.
+
+mod merge;
+mod recorder;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use fathometer_model::Instant;
+use serde::{Deserialize, Serialize};
+
+use super::connection_summary::Direction;
+
+pub(super) use self::recorder::{Recorder, Transmission};
+
+/// Default of [`Options::time_sequence_points`](super::Options::time_sequence_points).
+pub const POINT_LIMIT: usize = 200_000;
+
+/// The time sequence of one connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeSequence {
+    /// Index into [`Accounting::connections`](super::Accounting::connections).
+    pub connection: u32,
+    /// The end that opened it.
+    pub client: SocketAddr,
+    /// The end that accepted it.
+    pub server: SocketAddr,
+    /// What the client sent.
+    pub up: DirectionSequence,
+    /// What the server sent.
+    pub down: DirectionSequence,
+    /// Names of the causes of drops, as the path gives them.
+    #[serde(default)]
+    pub causes: Vec<String>,
+}
+
+impl TimeSequence {
+    /// One direction.
+    pub fn direction(&self, direction: Direction) -> &DirectionSequence {
+        match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        }
+    }
+
+    /// The same with at most about `limit` points in each list of a direction; points of one time bin are merged.
+    #[must_use]
+    pub fn merged_to(mut self, limit: usize) -> TimeSequence {
+        for direction in [&mut self.up, &mut self.down] {
+            merge::to_limit(direction, limit.max(merge::SMALLEST_LIMIT));
+        }
+        self
+    }
+
+    /// Length of the longest time bin whose points were merged; `None` if every point is as recorded.
+    pub fn merged(&self) -> Option<Duration> {
+        self.up.merged.max(self.down.merged)
+    }
+}
+
+/// What one end sent, and what its peer reported about it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectionSequence {
+    /// Segments that occupy sequence numbers, in the order seen.
+    pub segments: Vec<SequenceSegment>,
+    /// Acknowledgements by the peer: the time, and the first sequence number that is not acknowledged.
+    pub acknowledgements: Vec<(Instant, u64)>,
+    /// The edge of the window that the peer announced: the time, and the first number beyond it.
+    pub window_edges: Vec<(Instant, u64)>,
+    /// Notable events.
+    pub marks: Vec<SequenceMark>,
+    /// Segments of this end that the path dropped, whether or not the counted tap saw them. Only captures with the
+    /// path's drop log have them.
+    #[serde(default)]
+    pub drops: Vec<SequenceDrop>,
+    /// Number of drops by cause, also of those that are merged in `drops`.
+    #[serde(default)]
+    pub drop_counts: BTreeMap<u16, u64>,
+    /// Transmissions of this end that repeat bytes which it had sent before, as they enter the path. Only captures
+    /// with the sender's tap have them.
+    #[serde(default)]
+    pub repeats: Vec<SequenceRepeat>,
+    /// Length of the time bins whose points were merged because there were too many; `None` if every point is as
+    /// recorded.
+    #[serde(default)]
+    pub merged: Option<Duration>,
+}
+
+impl DirectionSequence {
+    /// The first sequence number beyond all segments.
+    pub fn end(&self) -> u64 {
+        self.segments
+            .iter()
+            .map(|segment| segment.end)
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// The first sequence number beyond all segments and all drops: the height of a graph.
+    pub fn extent(&self) -> u64 {
+        let dropped = self.drops.iter().map(|dropped| dropped.end).max();
+        self.end().max(dropped.unwrap_or_default())
+    }
+}
+
+/// One segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SequenceSegment {
+    /// When it was seen.
+    pub at: Instant,
+    /// Its first sequence number.
+    pub start: u64,
+    /// The sequence number after its last one.
+    pub end: u64,
+    /// How it relates to what was seen before.
+    pub kind: SegmentKind,
+}
+
+/// A segment that the path dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SequenceDrop {
+    /// When it was dropped.
+    pub at: Instant,
+    /// Its first sequence number.
+    pub start: u64,
+    /// The sequence number after its last one.
+    pub end: u64,
+    /// Index into [`TimeSequence::causes`].
+    pub cause: u16,
+}
+
+/// A transmission that repeats bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SequenceRepeat {
+    /// When it entered the path.
+    pub at: Instant,
+    /// Its first sequence number.
+    pub start: u64,
+    /// The sequence number after its last one.
+    pub end: u64,
+    /// The cause of the drop that it repairs, an index into [`TimeSequence::causes`]; `None` if the path had not
+    /// dropped the bytes (a spurious retransmission).
+    pub after: Option<u16>,
+}
+
+/// How a segment relates to what was seen before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SegmentKind {
+    /// Beyond all of it.
+    New,
+    /// Not seen before, but with lower sequence numbers than the highest seen.
+    OutOfOrder,
+    /// Seen before, at least in part.
+    Repeated,
+    /// A keep-alive or window probe.
+    Probe,
+}
+
+/// A notable event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SequenceMark {
+    /// The time.
+    pub at: Instant,
+    /// The sequence number of the direction.
+    pub sequence: u64,
+    /// The kind of event.
+    pub kind: MarkKind,
+}
+
+/// The kind of a notable event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MarkKind {
+    /// The direction opens.
+    Syn,
+    /// The direction ends.
+    Fin,
+    /// This end aborts the connection.
+    Reset,
+    /// The peer acknowledges the same number again.
+    DuplicateAcknowledgement,
+    /// The peer's window is closed.
+    ZeroWindow,
+}
+
+#[cfg(test)]
+mod tests;
