@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::run::{Run, malformed, read, stays_inside};
+use crate::run::{Cell, Run, malformed, read, stays_inside};
 
 /// The exchanges of one replicate.
 pub(crate) struct Retrieval<'a> {
@@ -171,26 +171,29 @@ fn entry(
 
 /// The first valid replicate of each cell whose records are there.
 pub(crate) fn retrievals(run: &Run) -> Result<Vec<Retrieval<'_>>, Error> {
-    let mut retrievals = Vec::new();
-    for cell in &run.cells {
-        let kept = cell.valid().find_map(|replicate| {
+    kept(run)
+        .map(|(cell, replicate)| {
+            let folder = run.folder.join(&replicate.folder);
+            let connections: Vec<ConnectionRecord> = records(&folder.join("connections.ndjson"))?;
+            Ok(Retrieval {
+                name: format!("{}, {}", cell.block, run.name(cell)),
+                replicate,
+                exchanges: records(&folder.join("exchanges.ndjson"))?,
+                connections: connections.into_iter().map(|c| (c.connection, c)).collect(),
+            })
+        })
+        .collect()
+}
+
+/// The cells of which a replicate kept its exchanges, each with the first valid one that did.
+pub(crate) fn kept(run: &Run) -> impl Iterator<Item = (&Cell, &ReplicateRecord)> {
+    run.cells.iter().filter_map(|cell| {
+        let replicate = cell.valid().find(|replicate| {
             let inner = Path::new(&replicate.folder);
-            let folder = run.folder.join(inner);
-            (stays_inside(inner) && folder.join("exchanges.ndjson").is_file())
-                .then_some((replicate, folder))
-        });
-        let Some((replicate, folder)) = kept else {
-            continue;
-        };
-        let connections: Vec<ConnectionRecord> = records(&folder.join("connections.ndjson"))?;
-        retrievals.push(Retrieval {
-            name: format!("{}, {}", cell.block, run.name(cell)),
-            replicate,
-            exchanges: records(&folder.join("exchanges.ndjson"))?,
-            connections: connections.into_iter().map(|c| (c.connection, c)).collect(),
-        });
-    }
-    Ok(retrievals)
+            stays_inside(inner) && run.folder.join(inner).join("exchanges.ndjson").is_file()
+        })?;
+        Some((cell, replicate))
+    })
 }
 
 /// All complete records of a file, one per line.

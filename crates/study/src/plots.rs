@@ -9,6 +9,9 @@ use fathometer_model::ReplicateRecord;
 use super::spec::{KEY_FACTORS, Study, folder_of};
 use crate::run_folder::{RunFolder, WriteError};
 
+/// Largest number of connections in one graph: the first ones of the capture.
+const DRAWN: usize = 64;
+
 /// Draws the study's time-sequence plots, each from the first valid replicate of its cell.
 pub(super) fn draw(
     study: &Study,
@@ -36,7 +39,7 @@ pub(super) fn draw(
         }) else {
             continue;
         };
-        let Some(svg) = draw_cell(folder.path(), replicates, &plot.title) else {
+        let Some((svg, left_out)) = draw_cell(folder.path(), replicates, &plot.title) else {
             continue;
         };
         folder.subfolder("plots")?;
@@ -44,7 +47,7 @@ pub(super) fn draw(
         folder.write(&file, svg.as_bytes())?;
         plots.push(Plot {
             title: plot.title.clone(),
-            caption: plot.caption.clone(),
+            caption: format!("{}{left_out}", plot.caption),
             file,
         });
     }
@@ -66,17 +69,25 @@ fn valid_by_cell(records: &[ReplicateRecord]) -> BTreeMap<String, Vec<&Replicate
     cells
 }
 
-/// The time sequence of the first of these replicates whose capture can be drawn.
-fn draw_cell(run: &Path, replicates: &[&ReplicateRecord], title: &str) -> Option<String> {
+/// The time sequence of the first of these replicates whose capture can be drawn, and what it leaves out as a sentence.
+fn draw_cell(run: &Path, replicates: &[&ReplicateRecord], title: &str) -> Option<(String, String)> {
     replicates.iter().find_map(|replicate| {
         let capture = run.join(&replicate.folder).join("capture.pcapng");
         let file = std::fs::File::open(capture).ok()?;
         let options = fathometer_packets::Options {
-            time_sequences: 64,
+            time_sequences: DRAWN,
             ..fathometer_packets::Options::default()
         };
-        let (_, sequences) = fathometer_packets::account_with_sequences(file, &options).ok()?;
-        fathometer_packets::plot::time_sequences(&sequences, title)
+        let (accounting, sequences) =
+            fathometer_packets::account_with_sequences(file, &options).ok()?;
+        let svg = fathometer_packets::plot::time_sequences(&sequences, title)?;
+        let left_out = match accounting.connections.len() {
+            all if all > sequences.len() => {
+                format!(" The first {} of {all} connections.", sequences.len())
+            }
+            _ => String::new(),
+        };
+        Some((svg, left_out))
     })
 }
 

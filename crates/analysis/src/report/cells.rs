@@ -9,6 +9,7 @@ use super::embed::reference;
 use super::evidence;
 use super::header;
 use crate::digest::Digest;
+use crate::retrieval_trace;
 use crate::run::{Cell, CellState, SettingState, stays_inside};
 use crate::selection::MAIN_BLOCK;
 use crate::statistics::Summary;
@@ -133,6 +134,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     // The main block first, then the others by name.
     blocks.sort_by_key(|block| (*block != MAIN_BLOCK, *block));
     let columns = &digest.study.cell_columns;
+    let kept: Vec<_> = retrieval_trace::kept(&digest.run).collect();
     html! {
         p.lead {
             "Means over valid replicates. Late is the worst 99th percentile of the path's lateness, in "
@@ -162,7 +164,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
                     }
                     tbody {
                         @for cell in digest.run.cells.iter().filter(|cell| cell.block == block) {
-                            (row(digest, cell))
+                            (row(digest, cell, &kept))
                         }
                     }
                 }
@@ -172,7 +174,10 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     }
 }
 
-fn row(digest: &Digest<'_>, cell: &Cell) -> Markup {
+/// The cells with a waterfall, and the replicate that each shows, in the order of the waterfalls.
+type Kept<'a> = [(&'a Cell, &'a ReplicateRecord)];
+
+fn row(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>) -> Markup {
     let describe = |metric: &str| {
         let values: Vec<f64> = cell.values(metric).into_iter().map(|(_, v)| v).collect();
         Summary::of(&values)
@@ -206,7 +211,7 @@ fn row(digest: &Digest<'_>, cell: &Cell) -> Markup {
                 }
             }
             td.number { (significant(late as f64 / 1e6)) }
-            td { (replicates(digest, cell)) }
+            td { (replicates(digest, cell, kept)) }
         }
     }
 }
@@ -230,8 +235,11 @@ const FILES: [(&str, &str); 6] = [
 ];
 
 /// The replicates of a cell, with validity and files. The columns of the list are those of each replicate too.
-fn replicates(digest: &Digest<'_>, cell: &Cell) -> Markup {
+fn replicates(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>) -> Markup {
     let columns = &digest.study.cell_columns;
+    let number = kept
+        .iter()
+        .position(|(known, _)| std::ptr::eq(*known, cell));
     html! {
         details {
             summary { (cell.replicates.len()) }
@@ -250,14 +258,21 @@ fn replicates(digest: &Digest<'_>, cell: &Cell) -> Markup {
                     }
                 }
                 tbody {
-                    @for replicate in &cell.replicates { (replicate_row(digest, replicate)) }
+                    @for replicate in &cell.replicates {
+                        @let waterfall = number.filter(|number| std::ptr::eq(kept[*number].1, replicate));
+                        (replicate_row(digest, replicate, waterfall))
+                    }
                 }
             }
         }
     }
 }
 
-fn replicate_row(digest: &Digest<'_>, replicate: &ReplicateRecord) -> Markup {
+fn replicate_row(
+    digest: &Digest<'_>,
+    replicate: &ReplicateRecord,
+    waterfall: Option<usize>,
+) -> Markup {
     let value = |metric: &str| replicate.metrics.get(metric).copied();
     let late = replicate
         .path
@@ -285,8 +300,9 @@ fn replicate_row(digest: &Digest<'_>, replicate: &ReplicateRecord) -> Markup {
             }
             td.number { (significant(late as f64 / 1e6)) }
             td {
+                @if let Some(number) = waterfall { a href={ "#waterfall-" (number) } { "waterfall and packets" } }
                 @for (index, (path, words)) in files.iter().enumerate() {
-                    @if index > 0 { ", " }
+                    @if index > 0 || waterfall.is_some() { ", " }
                     a href=(reference(path)) { (words) }
                 }
                 @if files.is_empty() { span.missing { "not kept" } }

@@ -20,11 +20,15 @@ const LIBRARY: [&str; 2] = [
 /// The style sheet of the chart library.
 pub(super) const STYLE: &str = include_str!("vendor/uplot/uPlot.min.css");
 /// Scripts of this program, in order.
-const SCRIPTS: [&str; 3] = [
+const SCRIPTS: [&str; 5] = [
     include_str!("script/charts.js"),
     include_str!("script/bars.js"),
     include_str!("script/cells.js"),
+    include_str!("script/details.js"),
+    SEQUENCES,
 ];
+/// The script of time-sequence graphs.
+const SEQUENCES: &str = include_str!("script/sequences.js");
 
 /// The script of a report, with its hash.
 pub(super) struct Script {
@@ -37,6 +41,12 @@ impl Script {
         let [licence, library] = LIBRARY;
         let own = SCRIPTS.concat();
         let text = format!("/* uPlot:\n{licence}*/\n{library}\n{own}");
+        Script { text }
+    }
+
+    /// The script of a page that has only time-sequence graphs.
+    pub(super) fn of_sequences() -> Script {
+        let text = SEQUENCES.to_owned();
         Script { text }
     }
 

@@ -15,6 +15,7 @@ mod evidence;
 mod header;
 mod instrument;
 mod live;
+mod sequences;
 mod stacked;
 mod tables;
 mod waterfalls;
@@ -24,7 +25,8 @@ use std::path::{Path, PathBuf};
 
 use maud::{Markup, html};
 
-pub use waterfalls::Senders;
+pub use sequences::{SequenceGraph, capture_page};
+pub use waterfalls::{Captured, Captures};
 
 use crate::Error;
 use crate::digest::Digest;
@@ -42,13 +44,14 @@ pub fn write_digest_by(
     write_digest_with(digest, &|_| None, write)
 }
 
-/// The same, with what `senders` reads from the captures of replicates, so that waterfalls show why a sender paused.
+/// The same, with what `captures` reads from the captures of replicates: time-sequence graphs, and in waterfalls why a
+/// sender paused.
 ///
 /// # Errors
 /// As for [`write_digest_by`], and when the records of a replicate cannot be read.
 pub fn write_digest_with(
     digest: &Digest<'_>,
-    senders: Senders<'_>,
+    captures: Captures<'_>,
     write: &dyn Fn(&Path, &str) -> io::Result<()>,
 ) -> Result<PathBuf, Error> {
     let write = |path: &Path, text: &str| {
@@ -64,7 +67,7 @@ pub fn write_digest_with(
         write(&digest.run.folder.join("curves.csv"), &curves)?;
     }
     let path = digest.run.folder.join("report.html");
-    write(&path, &whole(digest, senders)?.into_string())?;
+    write(&path, &whole(digest, captures)?.into_string())?;
     Ok(path)
 }
 
@@ -72,8 +75,8 @@ pub fn write_digest_with(
 ///
 /// # Errors
 /// When a plot or a record cannot be read.
-fn whole(digest: &Digest<'_>, senders: Senders<'_>) -> Result<Markup, Error> {
-    let sections = sections(digest, senders)?;
+fn whole(digest: &Digest<'_>, captures: Captures<'_>) -> Result<Markup, Error> {
+    let sections = sections(digest, captures)?;
     let script = live::Script::new();
     let body = html! {
         a.skip href="#main" { "Skip to the results" }
@@ -117,7 +120,7 @@ struct Section {
     body: Markup,
 }
 
-fn sections(digest: &Digest<'_>, senders: Senders<'_>) -> Result<Vec<Section>, Error> {
+fn sections(digest: &Digest<'_>, captures: Captures<'_>) -> Result<Vec<Section>, Error> {
     let section = |id, title, body| Section { id, title, body };
     let study = digest.study;
     let mut sections = Vec::new();
@@ -146,7 +149,7 @@ fn sections(digest: &Digest<'_>, senders: Senders<'_>) -> Result<Vec<Section>, E
         let body = embed::plots(&digest.run)?;
         sections.push(section("traces", "Packet by packet", body));
     }
-    let body = waterfalls::section(digest, senders)?;
+    let body = waterfalls::section(digest, captures)?;
     sections.push(section("waterfalls", "Waterfalls", body));
     sections.extend([
         section("run", "The run", header::what_was_run(digest)),

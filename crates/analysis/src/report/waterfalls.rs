@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::embed::reference;
 use super::evidence;
+use super::sequences::{self, SequenceGraph};
 use crate::Error;
 use crate::digest::Digest;
 use crate::retrieval_trace::{Retrieval, retrievals};
@@ -23,50 +24,74 @@ const TOP: f64 = 18.0;
 /// Largest number of bars in all waterfalls of a report; later ones are only summed up.
 const MOST_BARS: usize = 1500;
 
-/// The senders of a replicate's folder at the server's end of the path, by the order in which their connections were
-/// opened, in the time since the first packet; `None` without a capture that can be read.
-pub type Senders<'a> = &'a dyn Fn(&std::path::Path) -> Option<Vec<Sender>>;
+/// Largest number of points in all time-sequence graphs of a report; later graphs are left out.
+const MOST_POINTS: usize = 300_000;
+
+/// What a replicate's capture of the server's end of the path shows.
+#[derive(Debug, Clone)]
+pub struct Captured {
+    /// What the servers sent, in the order in which their connections were opened, in the time since the first packet.
+    pub senders: Vec<Sender>,
+    /// The connections as a time-sequence graph; `None` when there is no TCP connection.
+    pub graph: Option<SequenceGraph>,
+}
+
+/// Reads the capture in a replicate's folder; `None` without one that can be read.
+pub type Captures<'a> = &'a dyn Fn(&std::path::Path) -> Option<Captured>;
+
+/// How much of a report's drawings is left.
+struct Room {
+    bars: usize,
+    points: usize,
+    waterfalls_left_out: usize,
+    graphs_left_out: usize,
+}
 
 /// The section; empty when no replicate kept its exchanges.
 ///
 /// # Errors
 /// When the records of a replicate cannot be read.
-pub(super) fn section(digest: &Digest<'_>, senders: Senders<'_>) -> Result<Markup, Error> {
+pub(super) fn section(digest: &Digest<'_>, captures: Captures<'_>) -> Result<Markup, Error> {
     let retrievals = retrievals(&digest.run)?;
     if retrievals.is_empty() {
         return Ok(html! {});
     }
-    let mut room = MOST_BARS;
-    let mut left_out = 0;
+    let mut room = Room {
+        bars: MOST_BARS,
+        points: MOST_POINTS,
+        waterfalls_left_out: 0,
+        graphs_left_out: 0,
+    };
     let drawn: Vec<Markup> = retrievals
         .iter()
-        .map(|retrieval| {
-            let exchanges = retrieval.exchanges.len();
-            let is_drawn = exchanges <= room;
-            if is_drawn {
-                room -= exchanges;
-            } else {
-                left_out += 1;
-            }
-            one(digest, retrieval, senders, is_drawn)
-        })
+        .enumerate()
+        .map(|(number, retrieval)| one(digest, retrieval, number, captures, &mut room))
         .collect();
     Ok(html! {
         p.lead {
             "The first valid replicate of each cell that kept its exchanges. A bar is an exchange from the moment the "
             "client needed the file to its last byte; its colours are the causes of its waiting. The time of the page "
             "counts each instant once: as transfer when any byte arrives, otherwise by the cause of the exchange that "
-            "was planned first."
+            "was planned first. Where the run kept a capture, the packets of the same replicate follow as a "
+            "time-sequence graph, as the server's end of the path saw them."
         }
         (legend())
         @for markup in drawn { (markup) }
-        @if left_out > 0 {
+        @if room.waterfalls_left_out > 0 {
             p.footnote {
-                "Bars of " (left_out) " waterfalls are left out: a report draws at most " (MOST_BARS) " exchanges. "
+                "Bars of " (room.waterfalls_left_out) " waterfalls are left out: a report draws at most " (MOST_BARS) " exchanges. "
                 code { "fathometer report RUN --trace FILE.json" } " writes all of them for Perfetto."
             }
         }
+        @if room.graphs_left_out > 0 {
+            p.footnote {
+                (room.graphs_left_out) " time-sequence graphs are left out: a report has at most " (MOST_POINTS)
+                " points. " code { "fathometer trace REPLICATE/taps.pcapng --tap server --report FILE.html" }
+                " draws any of them."
+            }
+        }
         (rules())
+        @if room.points < MOST_POINTS { (sequences::rules()) }
     })
 }
 
@@ -103,16 +128,36 @@ fn rules() -> Markup {
 fn one(
     digest: &Digest<'_>,
     retrieval: &Retrieval<'_>,
-    senders: Senders<'_>,
-    is_drawn: bool,
+    number: usize,
+    captures: Captures<'_>,
+    room: &mut Room,
 ) -> Markup {
+    let exchanges = retrieval.exchanges.len();
+    let is_drawn = exchanges <= room.bars;
+    if is_drawn {
+        room.bars -= exchanges;
+    } else {
+        room.waterfalls_left_out += 1;
+    }
     let path = path(digest, retrieval);
     let folder = digest.run.folder.join(&retrieval.replicate.folder);
     let connections: Vec<_> = retrieval.connections.values().cloned().collect();
     let opened = connections.iter().map(|c| c.opened).min();
+    let (senders, graph) = match captures(&folder) {
+        Some(Captured { senders, graph }) => (Some(senders), graph),
+        None => (None, None),
+    };
+    let graph = graph.filter(|graph| {
+        let fits = graph.points <= room.points;
+        match fits {
+            true => room.points -= graph.points,
+            false => room.graphs_left_out += 1,
+        }
+        fits
+    });
     let gaps = path.round_trip_ns.zip(opened).and_then(|(trip, opened)| {
         // A capture with other connections than the records has cannot be matched.
-        let senders = senders(&folder).filter(|senders| senders.len() == connections.len())?;
+        let senders = senders.filter(|senders| senders.len() == connections.len())?;
         let mut in_order: Vec<_> = connections.iter().collect();
         in_order.sort_by_key(|c| (c.opened, c.connection));
         // The first packet is at the server half a round trip after the client opened the connection, and what the
@@ -144,7 +189,7 @@ fn one(
             .any(|replicate| std::ptr::eq(replicate, retrieval.replicate))
     });
     html! {
-        details.waterfall {
+        details.waterfall id={ "waterfall-" (number) } {
             summary {
                 (retrieval.name) ": " (significant(whole as f64 / 1e6)) " ms"
                 span.causes {
@@ -167,6 +212,7 @@ fn one(
                 "."
             }
             @if is_drawn { (drawing(retrieval, &bars)) }
+            @if let Some(graph) = &graph { (sequences::figure(graph)) }
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
+use fathometer_analysis::digest::Digest;
+use fathometer_analysis::report::{Captured, SequenceGraph, write_digest_with};
 use fathometer_analysis::retrieval_trace::{chrome_trace, http_archive};
 use fathometer_analysis::run::{Mode, Run};
 use serde_json::Value;
@@ -98,7 +101,10 @@ fn the_report_draws_a_waterfall_with_causes() {
     let page = fs::read_to_string(write_report(folder.path(), &common::study())).unwrap();
     let (_, section) = page.split_once("<section id=\"waterfalls\">").unwrap();
     let (section, _) = section.split_once("</section>").unwrap();
-    assert_eq!(section.matches("<details class=\"waterfall\">").count(), 1);
+    assert_eq!(section.matches("<details class=\"waterfall\" ").count(), 1);
+    // The replicate in the list of all cells leads to it.
+    assert!(section.contains("id=\"waterfall-0\""));
+    assert!(page.contains("<a href=\"#waterfall-0\">waterfall and packets</a>"));
     // The connection is opened first. The second request waits for its turn. The path of the synthetic run has no round
     // trip, so the wait for the first byte is unknown.
     for title in [
@@ -111,4 +117,53 @@ fn the_report_draws_a_waterfall_with_causes() {
     }
     assert!(section.contains("exchanges.ndjson\">exchanges</a>"));
     assert!(section.contains("pauses of the sender are unknown"));
+}
+
+#[test]
+fn the_graph_of_a_replicates_packets_is_drawn_beside_its_waterfall() {
+    let (folder, _run) = run();
+    let study = common::study();
+    let digest = Digest::of(folder.path(), &study).unwrap();
+    let captured = |points| {
+        move |replicate: &Path| {
+            // The records of this replicate are in the folder that is asked for.
+            assert!(replicate.join("exchanges.ndjson").is_file());
+            Some(Captured {
+                senders: Vec::new(),
+                graph: Some(SequenceGraph {
+                    svg: "<svg xmlns=\"http://www.w3.org/2000/svg\"><path d=\"M0 0V9\"/></svg>"
+                        .to_owned(),
+                    panels: serde_json::json!([{"title": "From the server </script>"}]),
+                    points,
+                    notes: vec!["Aggregated.".to_owned()],
+                }),
+            })
+        }
+    };
+    let page = |points| {
+        let whole = std::cell::RefCell::new(String::new());
+        write_digest_with(&digest, &captured(points), &|path, text| {
+            if path.ends_with("report.html") {
+                *whole.borrow_mut() = text.to_owned();
+            }
+            Ok(())
+        })
+        .unwrap();
+        whole.into_inner()
+    };
+    let few = page(1_000);
+    let (_, figure) = few.split_once("<figure class=\"sequence\">").unwrap();
+    let (figure, _) = figure.split_once("</figure>").unwrap();
+    assert!(
+        figure.contains("<svg><path d=\"M0 0V9\"/></svg>"),
+        "{figure}"
+    );
+    assert!(figure.contains("Aggregated.") && !figure.contains("server </script>"));
+    assert!(few.contains("How to read a time-sequence graph"));
+    // A report has a bounded number of points, and states what it leaves out.
+    let many = page(300_001);
+    assert!(!many.contains("<figure class=\"sequence\">"));
+    assert!(
+        many.contains("1 time-sequence graphs are left out: a report has at most 300000 points")
+    );
 }

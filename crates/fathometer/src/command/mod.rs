@@ -38,6 +38,7 @@ pub mod serve;
 pub mod site;
 pub mod statistics;
 pub mod study;
+mod time_sequence_graph;
 pub mod trace;
 pub mod unpack;
 

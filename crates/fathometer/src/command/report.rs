@@ -1,6 +1,6 @@
 //! `fathometer report`: shows the results of a run from its files alone.
 
-mod senders;
+mod captured;
 mod sources;
 
 use std::fs;
@@ -96,7 +96,7 @@ pub fn publish(folder: &Path, json: bool) -> Result<Judged, Failure> {
         .unwrap_or_else(|| StudyData::without_paper(&info.study, &info.title, columns(folder)));
     let digest = Digest::of(folder, &study)?;
     // The tables are printed even if their files cannot be written, for example on a full disk.
-    let page = write_digest_with(&digest, &senders::of_replicate, &|path, text| match path
+    let page = write_digest_with(&digest, &captured::of_replicate, &|path, text| match path
         .file_name()
     {
         Some(name) if name == "report.html" => {

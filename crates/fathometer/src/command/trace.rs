@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use fathometer_analysis::report::capture_page;
+use fathometer_files::whole_file;
 use fathometer_packets::capture::Record;
 use fathometer_packets::{
     Accounting, CaptureError, Options, TapChoice, TimeSequence, account_each, plot,
@@ -16,11 +18,14 @@ use fathometer_packets::{
 use fathometer_model::Bytes;
 use serde::Serialize;
 
-use super::Failure;
+use super::{Failure, time_sequence_graph};
 use fathometer_lab::tap_file::TapFile;
 
 /// Maximum number of connections in one graph: the first ones of the capture.
 const DRAWN: usize = 256;
+/// Largest number of points in the graph of a page, about 10 MB.
+const PAGE_POINTS: usize = 500_000;
+const NOTHING: &str = "nothing to plot: no packet of a TCP connection was counted";
 
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
@@ -46,6 +51,9 @@ pub struct TraceArguments {
     /// Also draw a time-sequence graph of the first connections to this SVG file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
+    /// Also write a page with the accounting and a time-sequence graph that zooms, with the path's drops, to this file
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
     /// Also write the packets of the counted tap to this pcapng file. Wireshark counts a packet that passes two
     /// taps twice: for a capture with several taps, open the file of a single tap
     #[arg(long, value_name = "FILE.pcapng")]
@@ -63,8 +71,12 @@ struct Document<'a> {
 /// Prints the accounting. The exit code shows whether the capture was complete.
 pub fn run(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let (accounting, sequences) = arguments.account()?;
+    let connections = accounting.connections.len();
     if let Some(file) = &arguments.plot {
-        arguments.draw(file, &sequences)?;
+        arguments.draw(file, &sequences, connections)?;
+    }
+    if let Some(file) = &arguments.report {
+        arguments.write_page(file, sequences, &accounting)?;
     }
     match arguments.print(&accounting, &mut io::stdout().lock()) {
         // The reader has closed the pipe, as `head` does.
@@ -91,7 +103,10 @@ impl TraceArguments {
                 Err(never) => match never {},
             },
             memory: Bytes(self.memory),
-            time_sequences: if self.plot.is_some() { DRAWN } else { 0 },
+            time_sequences: match self.plot.is_some() || self.report.is_some() {
+                true => DRAWN,
+                false => 0,
+            },
             ..Options::default()
         };
         let mut extracted = match &self.write {
@@ -134,12 +149,34 @@ impl TraceArguments {
         format!("{name} has no interface {tap:?}; it has {known}").into()
     }
 
-    fn draw(&self, file: &Path, sequences: &[TimeSequence]) -> Result<(), Failure> {
-        let svg = plot::time_sequences(sequences, &self.name())
-            .ok_or("nothing to plot: no packet of a TCP connection was counted")?;
-        fs::write(file, svg)
+    fn draw(
+        &self,
+        file: &Path,
+        sequences: &[TimeSequence],
+        connections: usize,
+    ) -> Result<(), Failure> {
+        let svg = plot::time_sequences(sequences, &self.name()).ok_or(NOTHING)?;
+        whole_file::write(file, svg.as_bytes())
             .map_err(|error| format!("failed to write {}: {error}", file.display()))?;
-        eprintln!("graph: {}", file.display());
+        let left_out = time_sequence_graph::left_out(sequences.len(), connections);
+        eprintln!("graph: {} {left_out}", file.display());
+        Ok(())
+    }
+
+    fn write_page(
+        &self,
+        file: &Path,
+        sequences: Vec<TimeSequence>,
+        accounting: &Accounting,
+    ) -> Result<(), Failure> {
+        let connections = accounting.connections.len();
+        let name = self.name();
+        let graph = time_sequence_graph::graph(sequences, connections, &name, PAGE_POINTS);
+        let table = accounting.table(&name, self.connections);
+        let page = capture_page(&name, &table, &graph.ok_or(NOTHING)?);
+        whole_file::write(file, page.as_bytes())
+            .map_err(|error| format!("failed to write {}: {error}", file.display()))?;
+        eprintln!("report: {}", file.display());
         Ok(())
     }
 
@@ -197,6 +234,8 @@ fn failure(name: &str, error: &CaptureError) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use clap::Parser;
     use fathometer_packets::parse::Flags;
     use fathometer_packets::synthetic::{CaptureWriter, Conversation};
@@ -310,9 +349,9 @@ mod tests {
         let words = [file.to_str().unwrap(), "--plot", graph.to_str().unwrap()];
         let arguments = arguments(&words);
         let (_, sequences) = arguments.account().unwrap();
-        arguments.draw(&graph, &sequences).unwrap();
+        arguments.draw(&graph, &sequences, 1).unwrap();
         assert!(fs::read_to_string(&graph).unwrap().starts_with("<svg"));
-        assert!(arguments.draw(&graph, &[]).is_err());
+        assert!(arguments.draw(&graph, &[], 0).is_err());
     }
 
     #[test]

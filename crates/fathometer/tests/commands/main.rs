@@ -15,6 +15,7 @@ mod path_command;
 mod peers;
 mod serve;
 mod small_disk;
+mod trace_page;
 #[path = "../support"]
 mod support {
     pub mod closed_port;

@@ -4,7 +4,7 @@
 //! A test whose peer is not installed prints a message to stderr and passes, unless `FATHOMETER_REQUIRE_TOOLS`
 //! is 1. Every process is a child that ends with its test.
 
-mod clients;
+pub mod clients;
 mod curl_http2;
 mod http2;
 mod load;

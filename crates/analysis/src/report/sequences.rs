@@ -1,0 +1,83 @@
+//! Time-sequence graphs of the connections of a capture: a static SVG, and data for the script that zooms.
+
+use maud::{Markup, PreEscaped, html};
+use serde_json::Value;
+
+use super::live::{self, Script};
+use crate::page;
+
+/// A graph of the connections of one capture.
+#[derive(Debug, Clone)]
+pub struct SequenceGraph {
+    /// The drawing, a whole SVG document without scripts and identifiers.
+    pub svg: String,
+    /// The same as data, in the form of `fathometer_packets::plot::data`.
+    pub panels: Value,
+    /// Number of points in the data.
+    pub points: usize,
+    /// What the graph leaves out or merges, as sentences.
+    pub notes: Vec<String>,
+}
+
+/// The figure. The SVG is part of the page, so that it follows the page's colours.
+pub(super) fn figure(graph: &SequenceGraph) -> Markup {
+    // In a page the namespace is that of HTML.
+    let svg = graph
+        .svg
+        .replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1);
+    html! {
+        figure.sequence {
+            (live::data(&graph.panels))
+            div.scroll { (PreEscaped(svg)) }
+            @if !graph.notes.is_empty() { figcaption { (graph.notes.join(" ")) } }
+        }
+    }
+}
+
+/// How to read a graph.
+pub(super) fn rules() -> Markup {
+    html! {
+        details {
+            summary { "How to read a time-sequence graph" }
+            dl.facts {
+                dt { "Bars" } dd { "Segments, from the first to the last sequence number. Connections are stacked in the order in which they were opened." }
+                dt { "Line below" } dd { "The numbers that the receiver has acknowledged." }
+                dt { "Line above" } dd { "The edge of the receiver's window, where one connection has most of the graph." }
+                dt { "Triangle downwards" } dd { "A segment that the path dropped, with the cause from the path's drop log." }
+                dt { "Ring" } dd { "A retransmission as it enters the path: after a drop, or spurious when the path had not dropped the bytes." }
+                dt { "Triangle, square, cross" } dd { "SYN, FIN, RST." }
+                dt { "Zoom" } dd { "Drag a rectangle; or turn the wheel, or press + and −, in a graph that has the focus. Arrow keys move, 0 or a double click shows everything, N and P lead from one drop or retransmission to the next." }
+            }
+        }
+    }
+}
+
+/// The page of a capture: its graph and its packet accounting. `name` is the file, `table` the accounting as text.
+pub fn capture_page(name: &str, table: &str, graph: &SequenceGraph) -> String {
+    let script = Script::of_sequences();
+    let body = html! {
+        a.skip href="#main" { "Skip to the graph" }
+        header {
+            p.kicker { "Packets of a capture" }
+            h1 { (name) }
+        }
+        main id="main" tabindex="-1" {
+            section id="sequences" {
+                h2 { "Sequence numbers over time" }
+                (figure(graph))
+                (rules())
+            }
+            section id="accounting" {
+                h2 { "Packet accounting" }
+                div.scroll { pre.wide tabindex="0" { (table) } }
+            }
+        }
+        footer {
+            "Made by fathometer from the capture alone; " code { "fathometer trace --json" }
+            " has the same figures for programs."
+        }
+        (script.element())
+    };
+    let title = format!("Packets of {name}");
+    page::page(&title, &script.policy(), &body).into_string()
+}
