@@ -1,6 +1,7 @@
 //! Shared code of the fuzz targets: an input that determines both the data and how it is cut.
 
 pub mod package;
+pub mod v42bis;
 
 use fathometer_model::Seed;
 

@@ -48,6 +48,7 @@ mod framing;
 mod link;
 mod profile;
 mod queue;
+pub mod v42bis;
 
 pub use delayed_ack::{DelayedAck, DelayedAckClock, Outbound};
 pub use drop_list::DropList;

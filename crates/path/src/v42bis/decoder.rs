@@ -1,0 +1,137 @@
+//! From the bytes on the line to characters.
+
+use super::bits::BitReader;
+use super::matching::Matching;
+use super::{CONTROL_CODEWORDS, Escape, FIRST_CODEWORD_BITS, Parameters, command, control};
+
+/// What no encoder with the same parameters sends. The connection of the modems ends with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// A codeword that stands for no string.
+    #[error("codeword {0} stands for no string")]
+    UnknownCodeword(u16),
+    /// A STEPUP beyond the size that the dictionary needs.
+    #[error("a STEPUP makes codewords longer than {0} bits")]
+    StepUp(u32),
+    /// A command of the transparent mode that is reserved.
+    #[error("command {0} after an escape character is reserved")]
+    ReservedCommand(u8),
+}
+
+/// The decoder of one direction. It starts in transparent mode.
+///
+/// Its state is bounded: the dictionary, and less than two bytes of input. A byte of input gives at most a string
+/// of output, so at most 250 bytes. Any split of the input gives the same output.
+#[derive(Debug, Clone)]
+pub struct Decoder {
+    parameters: Parameters,
+    matching: Matching,
+    compressed: bool,
+    escape: Escape,
+    /// The last character of the input, in transparent mode, was an escape character.
+    escaped: bool,
+    reader: BitReader,
+    /// The size of codewords (C2).
+    codeword_bits: u32,
+    failure: Option<DecodeError>,
+}
+
+impl Decoder {
+    /// The state after both modems have connected.
+    pub fn new(parameters: Parameters) -> Decoder {
+        Decoder {
+            parameters,
+            matching: Matching::new(parameters),
+            compressed: false,
+            escape: Escape::default(),
+            escaped: false,
+            reader: BitReader::default(),
+            codeword_bits: FIRST_CODEWORD_BITS,
+            failure: None,
+        }
+    }
+
+    /// Decodes bytes of the line. After an error, what was decoded before it is in `output`, and every later call
+    /// returns the same error.
+    pub fn decode(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), DecodeError> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        let result = self.decode_all(input, output);
+        self.failure = result.err();
+        result
+    }
+
+    fn decode_all(&mut self, mut input: &[u8], output: &mut Vec<u8>) -> Result<(), DecodeError> {
+        loop {
+            if self.compressed {
+                let Some(codeword) = self.reader.read(self.codeword_bits, &mut input) else {
+                    return Ok(());
+                };
+                self.take_codeword(codeword, output)?;
+            } else {
+                let Some((&byte, rest)) = input.split_first() else {
+                    return Ok(());
+                };
+                input = rest;
+                self.take_byte(byte, output)?;
+            }
+        }
+    }
+
+    fn take_codeword(&mut self, codeword: u16, output: &mut Vec<u8>) -> Result<(), DecodeError> {
+        match codeword {
+            control::ETM => {
+                self.reader.align();
+                self.compressed = false;
+            }
+            control::FLUSH => self.reader.align(),
+            control::STEPUP => {
+                let longest = self.parameters.longest_codeword_bits();
+                if self.codeword_bits == longest {
+                    return Err(DecodeError::StepUp(longest));
+                }
+                self.codeword_bits += 1;
+            }
+            CONTROL_CODEWORDS.. => {
+                let start = output.len();
+                if !self.matching.take_codeword(codeword, output) {
+                    output.truncate(start);
+                    return Err(DecodeError::UnknownCodeword(codeword));
+                }
+                for &character in &output[start..] {
+                    self.escape.occurs(character);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a byte in transparent mode.
+    fn take_byte(&mut self, byte: u8, output: &mut Vec<u8>) -> Result<(), DecodeError> {
+        let character = if std::mem::take(&mut self.escaped) {
+            match byte {
+                command::ECM => {
+                    self.matching.end();
+                    self.compressed = true;
+                    return Ok(());
+                }
+                command::EID => self.escape.0,
+                command::RESET => {
+                    *self = Decoder::new(self.parameters);
+                    return Ok(());
+                }
+                reserved => return Err(DecodeError::ReservedCommand(reserved)),
+            }
+        } else if byte == self.escape.0 {
+            self.escaped = true;
+            return Ok(());
+        } else {
+            byte
+        };
+        self.escape.occurs(character);
+        self.matching.take(character);
+        output.push(character);
+        Ok(())
+    }
+}
