@@ -29,8 +29,9 @@ fn carry(profile: &Profile, direction: Direction) {
     let mut now = Instant::ZERO;
     for packet in 0..PACKETS {
         now = Instant::from_nanos(packet as u64 * 1_000_000);
-        if let Arrival::Dropped(lost) = link.arrive(now, 40 + 20 * packet as u32, packet) {
-            dropped[lost.payload] += 1;
+        let bytes = vec![packet as u8; 40 + 20 * packet];
+        if let Arrival::Dropped(lost) = link.arrive(now, bytes.len() as u32, bytes) {
+            dropped[number(&lost.payload)] += 1;
         }
     }
     // A packet may leave the link, be due, and be due a second time as a duplicate; twice that.
@@ -40,10 +41,10 @@ fn carry(profile: &Profile, direction: Direction) {
         now = now.max(due);
         while let Some(packet) = link.deliver(now) {
             assert!(packet.scheduled <= now, "delivered before its time");
-            delivered[packet.payload] += 1;
+            delivered[number(&packet.payload)] += 1;
         }
         while let Some(lost) = link.poll_drop() {
-            dropped[lost.payload] += 1;
+            dropped[number(&lost.payload)] += 1;
         }
     }
     assert_eq!(link.in_transit(), 0, "packets stayed on the way");
@@ -53,4 +54,9 @@ fn carry(profile: &Profile, direction: Direction) {
             fate => panic!("packet {packet} (delivered, dropped): {fate:?}"),
         }
     }
+}
+
+/// The number of a packet, which each of its bytes is.
+fn number(packet: &[u8]) -> usize {
+    usize::from(packet[0])
 }

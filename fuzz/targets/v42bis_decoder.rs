@@ -15,7 +15,10 @@ fuzz_target!(|input: &[u8]| {
     let most = usize::from(parameters.longest_string()) * line.bytes.len();
     assert!(whole.len() <= most, "{} bytes of output", whole.len());
     let (mut decoder, mut cut) = (Decoder::new(parameters), Vec::new());
-    let last = line.cut(64).map(|piece| decoder.decode(piece, &mut cut)).last();
+    let last = line
+        .cut(64)
+        .map(|piece| decoder.decode(piece, &mut cut))
+        .last();
     assert_eq!(last.unwrap_or(Ok(())), result);
     assert!(whole == cut, "pieces were decoded to other bytes");
 });

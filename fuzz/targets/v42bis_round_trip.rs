@@ -16,8 +16,13 @@ fuzz_target!(|input: &[u8]| {
         encoder.encode(piece, &mut line);
         encoder.flush(&mut line);
         let start = decoded.len();
-        decoder.decode(&line, &mut decoded).expect("it is the encoder's line");
-        assert!(decoded[start..] == *piece, "a piece was decoded to other bytes");
+        decoder
+            .decode(&line, &mut decoded)
+            .expect("it is the encoder's line");
+        assert!(
+            decoded[start..] == *piece,
+            "a piece was decoded to other bytes"
+        );
     }
     // Without flushes, the line has one end.
     line.clear();
@@ -27,6 +32,8 @@ fuzz_target!(|input: &[u8]| {
     }
     encoder.flush(&mut line);
     decoded.clear();
-    Decoder::new(parameters).decode(&line, &mut decoded).expect("it is the encoder's line");
+    Decoder::new(parameters)
+        .decode(&line, &mut decoded)
+        .expect("it is the encoder's line");
     assert!(decoded == data.bytes, "the data was decoded to other bytes");
 });

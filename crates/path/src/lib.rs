@@ -33,6 +33,8 @@
 //! assert_eq!(due, Instant::from_nanos(13_055_556 + 75_000_000));
 //! ```
 //!
+//! A link can compress what it serialises, as modems with [`v42bis`] do: see [`Compression`].
+//!
 //! Random decisions are functions of (seed, direction, stage, packet number) only: [`predict`] computes the
 //! fate of packet *n* in advance. Drops by a queue depend on arrival times, and so are not predicted.
 //!
@@ -46,6 +48,8 @@ mod duration;
 mod fate;
 mod framing;
 mod link;
+mod modem;
+mod ppp;
 mod profile;
 mod queue;
 pub mod v42bis;
@@ -55,6 +59,7 @@ pub use drop_list::DropList;
 pub use fate::{Decisions, DropReason, Fate, predict};
 pub use framing::Framing;
 pub use link::{Arrival, Delivery, Dropped, Link};
+pub use modem::Compression;
 pub use profile::{
     Codel, Direction, DirectionProfile, Distribution, GilbertElliott, Jitter, LossModel, Profile,
     ProfileError, Queue, Reorder,

@@ -9,6 +9,7 @@ use fathometer_model::{Bandwidth, Instant, Seed};
 use crate::Framing;
 use crate::codel::Control;
 use crate::fate::{Decisions, DropReason, Fate};
+use crate::modem::Modem;
 use crate::profile::{Direction, Profile, Queue};
 use crate::queue::{Depth, Limit, Waiting, WaitingLine};
 
@@ -25,6 +26,9 @@ const ROOM: usize = 4096;
 pub struct Link<P> {
     rate: Option<Bandwidth>,
     framing: Framing,
+    /// The sending modem, if the link compresses.
+    modem: Option<Box<Modem>>,
+    bytes_of: fn(&P) -> &[u8],
     propagation: Duration,
     held_back_by: Duration,
     decisions: Decisions,
@@ -89,8 +93,8 @@ pub struct Delivery<P> {
     pub payload: P,
 }
 
-impl<P> Link<P> {
-    /// An idle link.
+impl<P: AsRef<[u8]>> Link<P> {
+    /// An idle link. Only a link that compresses reads the bytes of the payloads.
     pub fn new(profile: &Profile, direction: Direction, seed: Seed) -> Link<P> {
         let one_way = profile.direction(direction);
         let may_reorder = one_way.jitter.is_some_and(|jitter| jitter.reorders);
@@ -109,6 +113,10 @@ impl<P> Link<P> {
         Link {
             rate: one_way.rate,
             framing: one_way.framing,
+            modem: one_way
+                .compression
+                .map(|compression| Box::new(Modem::new(compression))),
+            bytes_of: P::as_ref,
             propagation: one_way.propagation,
             held_back_by: one_way
                 .reorder
@@ -129,7 +137,9 @@ impl<P> Link<P> {
             dropped: VecDeque::new(),
         }
     }
+}
 
+impl<P> Link<P> {
     /// Records every random decision from now on, for [`Link::log`].
     pub fn keep_log(&mut self) {
         self.log.get_or_insert_default();
@@ -140,7 +150,8 @@ impl<P> Link<P> {
         self.log.as_deref().unwrap_or_default()
     }
 
-    /// A packet of `length` bytes (the IP packet, without framing) enters at `now`.
+    /// A packet of `length` bytes (the IP packet, without framing) enters at `now`. On a link that compresses,
+    /// the payload begins with the packet's bytes; it may be a longer buffer.
     pub fn arrive(&mut self, now: Instant, length: u32, payload: P) -> Arrival<P> {
         self.advance(now);
         let now = self.now;
@@ -240,7 +251,13 @@ impl<P> Link<P> {
             };
             let Some(packet) = next else { return };
             let rate = self.rate.expect("without a rate nothing waits");
-            let bits = 8 * self.framing.on_link(packet.length);
+            let bits = match &mut self.modem {
+                None => 8 * self.framing.on_link(packet.length),
+                Some(modem) => {
+                    let buffer = (self.bytes_of)(&packet.payload);
+                    modem.bits_of(&buffer[..buffer.len().min(packet.length as usize)])
+                }
+            };
             let departed = self.free.occupy(packet.arrived, bits, rate);
             self.send(departed, packet);
         }
@@ -304,7 +321,7 @@ impl Free {
                 part: 0,
             };
         }
-        // At most 70 000 bytes per packet and 10^15 bit/s: the sum stays below 2^63.
+        // At most 300 000 bytes per packet (each escaped twice) and 10^15 bit/s: the sum stays below 2^63.
         let rate = rate.as_bits_per_second();
         let parts = bits * 1_000_000_000 + self.part;
         self.whole += parts / rate;

@@ -8,6 +8,8 @@
 //! [both]                      # what the directions share; [up] and [down] override key by key
 //! propagation = "45ms"        # one way
 //! framing = "ethernet"        # none, ethernet, ppp, atm-aal5 or { fixed = 4 }
+//! # With framing = "ppp", modems may compress what the link serialises:
+//! # compression = { v42bis = { codewords = 2048, longest-string = 32 } }
 //! queue = { packets = 100 }   # or { bytes = 64000 }, or
 //!                             # { codel = { target = "5ms", interval = "100ms", packets = 1000 } }
 //! [up]
@@ -33,7 +35,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::duration::DurationText;
-use crate::{DropList, Framing};
+use crate::{Compression, DropList, Framing};
 
 /// The queue length of a profile that sets none.
 const DEFAULT_QUEUE_PACKETS: u32 = 1000;
@@ -64,6 +66,9 @@ pub struct DirectionProfile {
     pub propagation: Duration,
     /// What the link adds to each packet.
     pub framing: Framing,
+    /// What the link's modems do with the bytes before they are serialised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compression: Option<Compression>,
     /// The queue before the link.
     pub queue: Queue,
     /// Random loss.
@@ -298,6 +303,10 @@ impl fmt::Display for DirectionProfile {
                 Framing::AtmAal5 => f.write_str(", ATM AAL5 framing")?,
                 Framing::Fixed(extra) => write!(f, ", {extra} B framing")?,
             }
+            if let Some(Compression::V42bis(parameters)) = self.compression {
+                let (codewords, longest) = (parameters.codewords(), parameters.longest_string());
+                write!(f, ", V.42bis {codewords} codewords of up to {longest} B")?;
+            }
             match self.queue {
                 Queue::Packets(packets) => write!(f, ", queue {packets} packets")?,
                 Queue::Bytes(bytes) => write!(f, ", queue {bytes} B")?,
@@ -380,6 +389,8 @@ struct DirectionText {
     propagation: Option<Duration>,
     /// What the link adds to each packet; absent: none.
     framing: Option<Framing>,
+    /// Compression by the link's modems, which needs a rate and PPP's framing; absent: none.
+    compression: Option<Compression>,
     /// The queue before the link; absent: 1000 packets.
     queue: Option<Queue>,
     /// Random loss before the queue.
@@ -432,6 +443,7 @@ impl DirectionText {
             rate: self.rate.or(base.rate),
             propagation: self.propagation.or(base.propagation),
             framing: self.framing.or(base.framing),
+            compression: self.compression.or(base.compression),
             queue: self.queue.or(base.queue),
             loss: self.loss.or(base.loss),
             drop_list: self.drop_list.or(base.drop_list),
@@ -470,10 +482,17 @@ impl DirectionText {
         {
             return Err(format!("{direction}: CoDel's interval is 0"));
         }
+        if self.compression.is_some() && (self.rate.is_none() || self.framing != Some(Framing::Ppp))
+        {
+            return Err(format!(
+                "{direction}: compression needs a rate and framing = \"ppp\": modems compress the bytes of a serial line"
+            ));
+        }
         Ok(DirectionProfile {
             rate: self.rate,
             propagation,
             framing: self.framing.unwrap_or_default(),
+            compression: self.compression,
             queue,
             loss: self.loss,
             drop_list: self.drop_list.unwrap_or_default(),

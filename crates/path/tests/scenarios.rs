@@ -12,7 +12,17 @@ fn profile(text: &str) -> Profile {
     Profile::from_toml(&text, "test").unwrap()
 }
 
-fn link(text: &str, seed: u64) -> Link<u64> {
+/// A packet's number, as the payload of a packet whose bytes do not matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Number(u64);
+
+impl AsRef<[u8]> for Number {
+    fn as_ref(&self) -> &[u8] {
+        &[]
+    }
+}
+
+fn link(text: &str, seed: u64) -> Link<Number> {
     Link::new(&profile(text), Direction::Up, Seed(seed))
 }
 
@@ -21,7 +31,7 @@ fn at(micros: u64) -> Instant {
 }
 
 /// Calls the link whenever it is due, and returns all that it delivers.
-fn drain(link: &mut Link<u64>) -> Vec<Delivery<u64>> {
+fn drain<P>(link: &mut Link<P>) -> Vec<Delivery<P>> {
     let mut delivered = Vec::new();
     while let Some(due) = link.next_due() {
         while let Some(packet) = link.deliver(due) {
@@ -38,7 +48,7 @@ fn an_idle_link_adds_serialisation_and_propagation() {
         "rate = \"10Mbit/s\"\npropagation = \"45ms\"\nframing = \"ethernet\"",
         1,
     );
-    link.arrive(at(7), 1500, 0);
+    link.arrive(at(7), 1500, Number(0));
     // 1538 bytes at 10 Mbit/s: 1230.4 us.
     let due = Instant::from_nanos(7_000 + 1_230_400 + 45_000_000);
     assert_eq!(link.next_due(), Some(due));
@@ -53,7 +63,7 @@ fn packets_back_to_back_leave_at_the_links_pace_without_drift() {
     // 40 bytes at 28.8 kbit/s take 11 111 111 ns and one ninth: nine packets take exactly 100 ms.
     let mut link = link("rate = \"28.8kbit/s\"\nqueue = { packets = 1000 }", 1);
     for n in 0..900 {
-        link.arrive(at(0), 40, n);
+        link.arrive(at(0), 40, Number(n));
     }
     let delivered = drain(&mut link);
     for (n, packet) in delivered.iter().enumerate() {
@@ -71,7 +81,7 @@ fn packets_in_propagation_do_not_occupy_the_queue() {
     );
     // One packet each 1.25 ms while each takes 1.2 ms: 800 are in propagation at a time, and none ever waits.
     for n in 0..800 {
-        let arrival = link.arrive(at(n * 1250), 1500, n);
+        let arrival = link.arrive(at(n * 1250), 1500, Number(n));
         assert!(
             matches!(arrival, Arrival::Accepted { depth, .. } if depth.packets == 0),
             "{arrival:?}"
@@ -84,24 +94,34 @@ fn packets_in_propagation_do_not_occupy_the_queue() {
 fn drop_tail_counts_what_waits_and_not_what_is_clocked_out() {
     let mut by_packets = link("rate = \"10Mbit/s\"\nqueue = { packets = 3 }", 1);
     let kept: Vec<bool> = (0..6)
-        .map(|n| matches!(by_packets.arrive(at(0), 1500, n), Arrival::Accepted { .. }))
+        .map(|n| {
+            matches!(
+                by_packets.arrive(at(0), 1500, Number(n)),
+                Arrival::Accepted { .. }
+            )
+        })
         .collect();
     assert_eq!(kept, [true, true, true, true, false, false]);
     // One packet was serialised and one fewer waits: there is room for one.
     assert!(matches!(
-        by_packets.arrive(at(1200), 40, 6),
+        by_packets.arrive(at(1200), 40, Number(6)),
         Arrival::Accepted { .. }
     ));
     assert!(matches!(
-        by_packets.arrive(at(1200), 40, 7),
+        by_packets.arrive(at(1200), 40, Number(7)),
         Arrival::Dropped(d) if d.reason == DropReason::QueueFull && d.depth.packets == 3
-            && d.depth.bytes.0 == 3040 && d.index == 7 && d.payload == 7
+            && d.depth.bytes.0 == 3040 && d.index == 7 && d.payload == Number(7)
     ));
 
     let mut by_bytes = link("rate = \"10Mbit/s\"\nqueue = { bytes = 3100 }", 1);
     let kept: Vec<bool> = [1500, 1500, 1500, 1500, 40, 100]
         .into_iter()
-        .map(|length| matches!(by_bytes.arrive(at(0), length, 0), Arrival::Accepted { .. }))
+        .map(|length| {
+            matches!(
+                by_bytes.arrive(at(0), length, Number(0)),
+                Arrival::Accepted { .. }
+            )
+        })
         .collect();
     assert_eq!(kept, [true, true, true, false, true, false]);
 }
@@ -110,12 +130,12 @@ fn drop_tail_counts_what_waits_and_not_what_is_clocked_out() {
 fn a_link_without_a_rate_only_delays() {
     let mut link = link("propagation = \"3ms\"\nqueue = { packets = 1 }", 1);
     for n in 0..100 {
-        link.arrive(at(5), 1500, n);
+        link.arrive(at(5), 1500, Number(n));
     }
     let delivered = drain(&mut link);
     assert_eq!(delivered.len(), 100);
     assert!(delivered.iter().all(|packet| packet.scheduled == at(3005)));
-    assert!(delivered.iter().map(|packet| packet.payload).eq(0..100));
+    assert!(delivered.iter().map(|packet| packet.payload.0).eq(0..100));
 }
 
 #[test]
@@ -126,7 +146,7 @@ fn codel_drops_by_the_control_law() {
         1,
     );
     for n in 0..1200 {
-        link.arrive(at(n * 500), 1250, n);
+        link.arrive(at(n * 500), 1250, Number(n));
     }
     let first_above = 11; // the packet that leaves the queue at 11 ms came at 5.5 ms, and waited 5.5
     let drops: Vec<f64> = std::iter::from_fn(|| link.poll_drop())
@@ -159,7 +179,10 @@ fn codel_keeps_the_delay_near_its_target_where_drop_tail_does_not() {
         for _ in 0..400 {
             let mut lost = false;
             for _ in 0..window as u64 {
-                lost |= matches!(link.arrive(at(now), 1250, sent), Arrival::Dropped(_));
+                lost |= matches!(
+                    link.arrive(at(now), 1250, Number(sent)),
+                    Arrival::Dropped(_)
+                );
                 sent += 1;
             }
             now += 20_000;
@@ -185,7 +208,7 @@ fn loss_and_drop_list_take_what_was_predicted() {
     let (profile, mut link) = (profile(text), link(text, 42));
     let predicted = predict(&profile.up, Direction::Up, Seed(42), 2000);
     for (n, fate) in predicted.iter().enumerate() {
-        let reason = match link.arrive(at(n as u64 * 2000), 1500, n as u64) {
+        let reason = match link.arrive(at(n as u64 * 2000), 1500, Number(n as u64)) {
             Arrival::Accepted { .. } => None,
             Arrival::Dropped(dropped) => Some(dropped.reason),
         };
@@ -196,8 +219,8 @@ fn loss_and_drop_list_take_what_was_predicted() {
 #[test]
 fn a_lost_packet_takes_no_link_time() {
     let mut link = link("rate = \"10Mbit/s\"\ndrop-list = [0]", 1);
-    link.arrive(at(0), 1500, 0);
-    link.arrive(at(0), 1500, 1);
+    link.arrive(at(0), 1500, Number(0));
+    link.arrive(at(0), 1500, Number(1));
     assert_eq!(link.next_due(), Some(at(1200)));
 }
 
@@ -212,12 +235,12 @@ fn jitter_keeps_the_order_unless_reordering_is_enabled() {
             3,
         );
         for n in 0..200 {
-            link.arrive(at(n * 100), 100, n);
+            link.arrive(at(n * 100), 100, Number(n));
         }
         drain(&mut link)
     };
     let in_order = jitter(false);
-    assert!(in_order.iter().map(|packet| packet.payload).eq(0..200));
+    assert!(in_order.iter().map(|packet| packet.payload.0).eq(0..200));
     assert!(in_order.is_sorted_by_key(|packet| packet.scheduled));
     let reordered = jitter(true);
     assert!(!reordered.is_sorted_by_key(|packet| packet.payload));
@@ -235,9 +258,9 @@ fn a_packet_held_back_delays_no_other_packet() {
         "rate = \"10Mbit/s\"\nreorder = { probability = 1, extra = \"100ms\" }",
         1,
     );
-    link.arrive(at(0), 1250, 0);
+    link.arrive(at(0), 1250, Number(0));
     assert_eq!(link.next_due(), Some(at(101_000)));
-    link.arrive(at(0), 1250, 1);
+    link.arrive(at(0), 1250, Number(1));
     // The link must be called when it is free: a waiting packet could overtake.
     assert_eq!(link.next_due(), Some(at(1000)));
     assert_eq!(drain(&mut link).len(), 2);
@@ -246,15 +269,15 @@ fn a_packet_held_back_delays_no_other_packet() {
 #[test]
 fn duplicates_are_announced_with_their_packet() {
     let mut link = link("duplicate = 1", 1);
-    link.arrive(at(0), 100, 9);
+    link.arrive(at(0), 100, Number(9));
     assert_eq!(drain(&mut link)[0].copies, 2);
 }
 
 #[test]
 fn a_clock_that_steps_back_counts_as_stopped() {
     let mut link = link("rate = \"10Mbit/s\"", 1);
-    link.arrive(at(5000), 1250, 0);
-    link.arrive(at(4000), 1250, 1);
+    link.arrive(at(5000), 1250, Number(0));
+    link.arrive(at(4000), 1250, Number(1));
     let delivered = drain(&mut link);
     assert_eq!(delivered[1].arrived, at(5000));
     assert_eq!(delivered[1].scheduled, at(7000));
@@ -290,7 +313,7 @@ proptest! {
                     departures.push(packet.scheduled.as_nanos());
                 }
             }
-            link.arrive(Instant::from_nanos(now), length, n as u64);
+            link.arrive(Instant::from_nanos(now), length, Number(n as u64));
             arrivals.push((now, length));
         }
         departures.extend(drain(&mut link).iter().map(|packet| packet.scheduled.as_nanos()));
@@ -320,17 +343,17 @@ proptest! {
         let mut now = 0;
         for (n, &(gap, length)) in packets.iter().enumerate() {
             now += gap;
-            if let Arrival::Dropped(dropped) = link.arrive(at(now), length, n as u64) {
-                ended[dropped.payload as usize] += 1;
+            if let Arrival::Dropped(dropped) = link.arrive(at(now), length, Number(n as u64)) {
+                ended[dropped.payload.0 as usize] += 1;
             }
         }
         for packet in drain(&mut link) {
-            prop_assert_eq!(packet.index, packet.payload);
+            prop_assert_eq!(packet.index, packet.payload.0);
             prop_assert!(packet.scheduled >= packet.arrived);
-            ended[packet.payload as usize] += 1;
+            ended[packet.payload.0 as usize] += 1;
         }
         while let Some(dropped) = link.poll_drop() {
-            ended[dropped.payload as usize] += 1;
+            ended[dropped.payload.0 as usize] += 1;
         }
         prop_assert!(ended.iter().all(|&times| times == 1));
         let predicted = predict(&profile(&text).up, Direction::Up, Seed(seed), packets.len() as u64);

@@ -281,13 +281,17 @@ fn of_path(signals: &mut Signals, setup: &Setup, measured: &Measured) {
     signals.queue_drops_per_s = Some(drops as f64 / whole);
 }
 
-/// The share of time in which a link was sending; `None` if it has no rate.
+/// The share of time in which a link was sending; `None` if it has no rate, or if its modems compress: then the bytes
+/// that it sent are not known from the packets.
 fn utilisation(
     profile: &DirectionProfile,
     packets: u64,
     bytes: Bytes,
     seconds: f64,
 ) -> Option<f64> {
+    if profile.compression.is_some() {
+        return None;
+    }
     let rate = profile.rate?.as_bits_per_second() as f64;
     let each = u32::try_from(bytes.0.checked_div(packets)?).ok()?;
     // Framing of the mean packet: exact if framing adds a constant, approximate if it pads.

@@ -1,0 +1,48 @@
+//! Compression on the link, as a pair of modems does it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::ppp;
+use crate::v42bis::{Encoder, Parameters};
+
+/// Compression of the bytes that a direction's link serialises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compression {
+    /// ITU-T V.42bis.
+    V42bis(Parameters),
+}
+
+/// The sending modem of one direction.
+///
+/// It is handed PPP frames with their headers and escapes, byte for byte as a host writes them to its serial line,
+/// and keeps its dictionary from frame to frame. After each frame it sends what it has, so that a packet arrives
+/// with the last bit of its own frame and waits for no other.
+#[derive(Debug)]
+pub(crate) struct Modem {
+    encoder: Encoder,
+    frame: Vec<u8>,
+    line: Vec<u8>,
+}
+
+impl Modem {
+    pub(crate) fn new(compression: Compression) -> Modem {
+        let Compression::V42bis(parameters) = compression;
+        Modem {
+            encoder: Encoder::new(parameters),
+            frame: Vec::new(),
+            line: Vec::new(),
+        }
+    }
+
+    /// The bits that the link serialises for an IP packet.
+    pub(crate) fn bits_of(&mut self, packet: &[u8]) -> u64 {
+        self.frame.clear();
+        self.line.clear();
+        ppp::write_frame(packet, &mut self.frame);
+        self.encoder.encode(&self.frame, &mut self.line);
+        self.encoder.flush(&mut self.line);
+        8 * self.line.len() as u64
+    }
+}
