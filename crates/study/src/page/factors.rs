@@ -31,6 +31,7 @@ pub(super) static FACTORS: &[&dyn AnyFactor] = &[
     &HINTS,
     &PRIORITY,
     &H2_WINDOW,
+    &RETRIEVE,
     &SCRIPT_MS,
     &SETS,
     &CHANGED,
@@ -269,6 +270,14 @@ pub(super) static H2_WINDOW: Factor<Option<u32>> = Factor::text(
     |level| unless("default", level),
 )
 .or("default");
+
+/// The level `html`: the page's base file alone.
+pub(super) static RETRIEVE: Factor<bool> = Factor::words(
+    "retrieve",
+    "What is retrieved of a page: all its files, or its base file alone.",
+    &[("page", false), ("html", true)],
+)
+.or("page");
 
 pub(super) static SCRIPT_MS: Factor<Duration> = Factor::text(
     "script_ms",

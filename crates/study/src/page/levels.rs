@@ -23,7 +23,8 @@ use fathometer_quic_sockets::UdpOffload;
 /// The parsed levels of a cell.
 pub(super) struct Levels<'a> {
     pub(super) page: &'a PageSite,
-    /// The sets of files that are retrieved one after another, if the workload has no page.
+    /// The sets of files that are retrieved one after another, if the workload has no page; or the base file of
+    /// the page, if it is retrieved alone.
     pub(super) sets: Vec<Arc<PageList>>,
     /// The site at the time of the measured visit, which may differ from that of the earlier visit.
     pub(super) site: &'a SiteVersion,
@@ -63,7 +64,10 @@ impl<'a> Levels<'a> {
     ) -> Result<Levels<'a>, LevelError> {
         let cell = setup.cell;
         let policy = common::POLICY.of(cell)?;
-        let sets = page.sets_of(setup.replicate, factors::SETS.of(cell)?);
+        let sets = match factors::RETRIEVE.of(cell)? {
+            true if !page.is_sets() => vec![page.base_alone()],
+            _ => page.sets_of(setup.replicate, factors::SETS.of(cell)?),
+        };
         let site = page.version(factors::CHANGED.of(cell)?).ok_or_else(|| {
             let reason = "no version of the site with this number of changed files was made";
             LevelError::new("changed", cell.level("changed"), reason)
@@ -216,7 +220,10 @@ fn options(
             .collect(),
         first_range: Bytes(client.first_range),
         priorities: factors::PRIORITY.of(cell)?,
-        graph: Arc::clone(&page.graph),
+        graph: match factors::RETRIEVE.of(cell)? {
+            true => Arc::default(),
+            false => Arc::clone(&page.graph),
+        },
         script_time: factors::SCRIPT_MS.of(cell)?,
         http2: window,
         ..Options::default()

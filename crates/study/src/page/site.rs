@@ -112,6 +112,14 @@ impl PageSite {
             .collect()
     }
 
+    /// The page's base file as a list, so that its references are not followed.
+    pub fn base_alone(&self) -> Arc<PageList> {
+        Arc::new(PageList {
+            folder: "/".to_owned(),
+            files: vec![self.base.clone()],
+        })
+    }
+
     /// The version with this number of changed files per page; `None` if it was not built.
     pub fn version(&self, changed: u32) -> Option<&Version> {
         match changed {
