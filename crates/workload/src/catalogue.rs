@@ -68,6 +68,7 @@ pub enum WorkloadError {
 /// The names that [`by_name`] accepts; `FILE` stands for the name of a file.
 pub const NAMES: &[&str] = &[
     "microscape",
+    "microscape-upper-case",
     "microscape-mixed-case",
     "webstone",
     "almeida-a",
@@ -125,6 +126,7 @@ pub fn by_name(
     };
     Ok(match name {
         "microscape" => of_microscape(Variant::LowerCase),
+        "microscape-upper-case" => of_microscape(Variant::UpperCase),
         "microscape-mixed-case" => of_microscape(Variant::MixedCase),
         "webstone" => webstone::standard(),
         "almeida-a" => webstone::almeida_a(),

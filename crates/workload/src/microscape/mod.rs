@@ -21,11 +21,17 @@ use crate::coding;
 const LAST_MODIFIED: u64 = 867_153_600;
 
 /// The letter case of the page's mark-up.
+#[expect(
+    clippy::enum_variant_names,
+    reason = "Variant::Lower would not say of what"
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Variant {
     /// All element and attribute names in lower case, which compresses best.
     #[default]
     LowerCase,
+    /// All of those names in upper case; nothing else differs.
+    UpperCase,
     /// Each letter of those names in random case; nothing else differs.
     MixedCase,
 }
@@ -35,6 +41,7 @@ impl Variant {
     pub const fn site_name(self) -> &'static str {
         match self {
             Variant::LowerCase => "microscape",
+            Variant::UpperCase => "microscape-upper-case",
             Variant::MixedCase => "microscape-mixed-case",
         }
     }

@@ -131,7 +131,7 @@ fn images_do_not_compress_further() {
 
 #[test]
 fn the_page_embeds_what_it_refers_to_in_document_order() {
-    for variant in [Variant::LowerCase, Variant::MixedCase] {
+    for variant in [Variant::LowerCase, Variant::UpperCase, Variant::MixedCase] {
         let site = site(SEED, variant);
         let named: Vec<String> = references(html(&site))
             .into_iter()
@@ -172,6 +172,15 @@ fn the_html_deflates_as_the_papers_did() {
         // The paper prints 11 264 bytes (11 KB).
         let coded = coded(&lower, ContentCoding::Deflate).len() as f64;
         assert!((coded / 11_264.0 - 1.0).abs() < 0.02, "{coded}");
+
+        // The paper does not print the ratio of tags in upper case.
+        let upper = site(seed, Variant::UpperCase);
+        let upper_ratio = deflate_ratio(&upper);
+        assert!(upper_ratio > ratio, "upper case: {upper_ratio}");
+        assert_eq!(
+            html(&upper).to_ascii_lowercase(),
+            html(&lower).to_ascii_lowercase()
+        );
 
         let mixed = site(seed, Variant::MixedCase);
         let ratio = deflate_ratio(&mixed);
