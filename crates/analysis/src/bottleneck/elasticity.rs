@@ -3,7 +3,7 @@
 //! The elasticity of throughput X to a limit L is d ln X / d ln L: 1 when 25 % more of the limit gives 25 %
 //! more throughput, 0 when it gives nothing. A step of factor *f* that changes throughput from X to X′
 //! estimates it as ln(X′/X) / ln *f*. Each replicate gives one estimate, because both loads used the same
-//! random numbers. The interval is a bootstrap interval over replicates.
+//! random numbers. The interval is Student's t over replicates.
 //!
 //! All elasticities are to *relief*: that of the round trip is to 1/RTT. So for every resource, a positive
 //! elasticity of throughput and a negative one of latency mean that relief helps.
@@ -14,11 +14,10 @@
 
 use std::collections::BTreeMap;
 
-use fathometer_model::Seed;
 use serde::{Deserialize, Serialize};
 
 use super::{Observation, Resource};
-use crate::statistics::{Bootstrap, Estimate, Interval, mean};
+use crate::statistics::{Estimate, Interval, Intervals, Resolution, mean};
 
 /// A resource limits if its elasticity is at least this ...
 const LIMITS: f64 = 0.5;
@@ -36,6 +35,13 @@ const CONTRIBUTES: f64 = 0.1;
 const NOT: f64 = 0.25;
 /// ... and the upper end of the gain from this step is below this.
 const NOT_GAIN: f64 = 0.12;
+
+/// Throughputs that agree in all replicates are not exact: a window counts whole exchanges, and a share of them began
+/// before it or ends after it.
+const RESOLUTION: Resolution = Resolution {
+    absolute: 0.001,
+    relative: 0.0,
+};
 
 /// The effects of the steps of one limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -160,8 +166,8 @@ impl Elasticity {
 ///
 /// Only valid observations with a throughput and a latency above zero count. Of those, only pairs of a changed
 /// load and a baseline of the same replicate count. Several observations of one kind in one replicate (a
-/// baseline before and after) count as their geometric mean. `seed` is the seed of the resampling.
-pub fn elasticities(observations: &[Observation], seed: Seed) -> Vec<Elasticity> {
+/// baseline before and after) count as their geometric mean. `intervals` has the level of the intervals.
+pub fn elasticities(observations: &[Observation], intervals: Intervals) -> Vec<Elasticity> {
     let usable: Vec<&Observation> = observations
         .iter()
         .filter(|observation| is_usable(observation))
@@ -170,7 +176,6 @@ pub fn elasticities(observations: &[Observation], seed: Seed) -> Vec<Elasticity>
     Resource::ALL
         .into_iter()
         .filter_map(|resource| {
-            let bootstrap = Bootstrap::new(seed.stream(resource.name()));
             let mut responses: Vec<Response> = factors(&usable, resource)
                 .into_iter()
                 .filter_map(|(factor, relief)| {
@@ -179,7 +184,7 @@ pub fn elasticities(observations: &[Observation], seed: Seed) -> Vec<Elasticity>
                             change.resource == resource && change.factor == factor
                         })
                     });
-                    response(&bootstrap, &baseline, &by_replicate(with), factor, relief)
+                    response(intervals, &baseline, &by_replicate(with), factor, relief)
                 })
                 .collect();
             responses.sort_by(|a, b| b.relief.total_cmp(&a.relief));
@@ -244,7 +249,7 @@ fn factors(observations: &[&Observation], resource: Resource) -> Vec<(f64, f64)>
 
 /// The response to one step; `None` when there is no pair.
 fn response(
-    bootstrap: &Bootstrap,
+    intervals: Intervals,
     baseline: &BTreeMap<u32, Logarithms>,
     changed: &BTreeMap<u32, Logarithms>,
     factor: f64,
@@ -255,7 +260,8 @@ fn response(
             let baseline = baseline.get(replicate)?;
             Some((changed[part] - baseline[part]) / relief)
         });
-        bootstrap.mean(&pairs.collect::<Vec<f64>>())
+        let pairs: Vec<f64> = pairs.collect();
+        Some(intervals.mean(&pairs, RESOLUTION)?.estimate)
     };
     Some(Response {
         factor,

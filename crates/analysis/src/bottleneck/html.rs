@@ -3,7 +3,6 @@
 
 use maud::{Markup, html};
 
-use super::verdict::covered;
 use super::words::{elasticity, factor};
 use super::{Basis, Confusion, Effect, Outcome, Ranked, Response, Suspicion, Verdict};
 use crate::page;
@@ -56,7 +55,7 @@ pub fn section(verdict: &Verdict) -> Markup {
                 dt { "to do" } dd { (resource.advice()) }
             }
         }
-        @if !varied.is_empty() { (elasticities(&varied)) }
+        @if !varied.is_empty() { (elasticities(&varied, &verdict.level_text())) }
         @if !suspicions.is_empty() { (probes(&suspicions)) }
         @if !verdict.remarks.is_empty() {
             ul.remark {
@@ -79,7 +78,7 @@ fn badge(outcome: &Outcome) -> Markup {
     html! { span.badge.(class) { (word) } }
 }
 
-fn elasticities(varied: &[&Ranked]) -> Markup {
+fn elasticities(varied: &[&Ranked], level: &str) -> Markup {
     html! {
         div.table {
             table.close {
@@ -109,10 +108,7 @@ fn elasticities(varied: &[&Ranked]) -> Markup {
         }
         p.remark {
             "1 is in proportion, 0 not at all: relief is more of a limit, and of the round trip less. "
-            @if let Some(covered) = covered(varied) {
-                "A line is a bootstrap interval over replicates, paired by their random numbers; it covers "
-                (covered) "."
-            }
+            "A line is the " (level) " interval by Student's t over replicates, paired by their random numbers."
         }
     }
 }

@@ -2,17 +2,16 @@
 
 use std::cmp::Ordering;
 
-use fathometer_model::Seed;
-
 use super::suspicion::{is_starved, unexplained_wait, waited_for_processor};
 use super::words::{self, capital, list, percent};
 use super::{
     Basis, Confidence, Counts, Effect, Elasticity, Observation, Outcome, Ranked, Resource,
     Response, Signals, Suspicion, Verdict, elasticities, suspect,
 };
+use crate::statistics::Intervals;
 
 /// Judges which resource limited a load, from loads with unchanged limits (baselines) and loads with one limit
-/// changed. `seed` is the seed of the resampling.
+/// changed. `intervals` has the level of the intervals.
 ///
 /// The checks run in this order:
 ///
@@ -23,7 +22,7 @@ use super::{
 /// 3. Several limits that each cost throughput when squeezed, and gain nothing when relieved alone: together.
 /// 4. An interval that is too wide, or a saturated resource that was not varied: undecided.
 /// 5. No limit was found: what remains is named by elimination.
-pub fn judge(observations: &[Observation], seed: Seed) -> Verdict {
+pub fn judge(observations: &[Observation], intervals: Intervals) -> Verdict {
     let counts = Counts::of(observations);
     let baselines = observations.iter().filter(|o| o.change.is_none());
     let signals = Signals::mean(
@@ -32,7 +31,7 @@ pub fn judge(observations: &[Observation], seed: Seed) -> Verdict {
             .map(|observation| &observation.signals),
     );
     let case = Case {
-        elasticities: elasticities(observations, seed),
+        elasticities: elasticities(observations, intervals),
         suspicions: suspect(&signals),
         signals,
     };
@@ -44,6 +43,7 @@ pub fn judge(observations: &[Observation], seed: Seed) -> Verdict {
         outcome,
         counts,
         signals,
+        level: intervals.level,
     };
     verdict.remarks.extend(doubts(observations, &counts));
     if matches!(verdict.outcome, Outcome::Invalid { .. }) {

@@ -3,7 +3,6 @@
 
 use std::cmp::Reverse;
 
-use super::verdict::covered;
 use super::words::{factor, signed};
 use super::{Basis, Outcome, Ranked, Resource, Suspicion, Verdict};
 use crate::statistics::Estimate;
@@ -51,12 +50,10 @@ pub fn render(verdict: &Verdict, width: usize) -> String {
         let mut note =
             "Each limit was changed alone, n times, alternating with the unchanged trial"
                 .to_owned();
-        match covered(&varied) {
-            Some(covered) => {
-                note.push_str(&format!("; the interval in brackets covers {covered}."));
-            }
-            None => note.push('.'),
-        }
+        note.push_str(&format!(
+            "; in brackets its {} interval, by Student's t over the pairs.",
+            verdict.level_text()
+        ));
         let scale = " The scale is the elasticity of throughput: at 0 the limit does not matter, at 1 \
                      throughput follows it in proportion.";
         let note = match width >= ROOMY {

@@ -4,17 +4,18 @@ mod plants;
 
 use std::time::Duration;
 
-use fathometer_model::{Seed, Validity};
+use fathometer_model::Validity;
 use proptest::prelude::*;
 
 use super::*;
+use crate::statistics::Intervals;
 use plants::*;
 
 #[test]
 fn every_planted_limit_is_named() {
     for noise in [0.0, 0.02, 0.05] {
         for (planted, plant) in plants() {
-            let verdict = judge(&plant.observed(noise), Seed(1));
+            let verdict = judge(&plant.observed(noise), Intervals::default());
             assert_eq!(
                 verdict.named(),
                 Some(planted),
@@ -45,7 +46,7 @@ fn a_limit_that_may_give_a_quarter_more_is_not_eliminated() {
         let more = 100.0 * 2f64.powf(elasticity);
         all.push(observed(Some((Resource::Workers, 2.0)), replicate, more));
     }
-    let verdict = judge(&all, Seed(1));
+    let verdict = judge(&all, Intervals::default());
     assert!(
         matches!(verdict.outcome, Outcome::Undecided { .. }),
         "{verdict:#?}"
@@ -69,7 +70,7 @@ fn the_probes_alone_suspect_what_is_planted() {
 
 #[test]
 fn nothing_is_named_when_the_interval_is_too_wide() {
-    let verdict = judge(&cpu().observed(0.4), Seed(1));
+    let verdict = judge(&cpu().observed(0.4), Intervals::default());
     assert!(
         matches!(verdict.outcome, Outcome::Undecided { .. }),
         "{verdict:#?}"
@@ -85,7 +86,7 @@ fn nothing_is_named_when_the_interval_is_too_wide() {
 fn a_single_replicate_has_no_interval_and_no_verdict() {
     let mut observations = cpu().observed(0.0);
     observations.retain(|observation| observation.replicate == 0);
-    let verdict = judge(&observations, Seed(1));
+    let verdict = judge(&observations, Intervals::default());
     assert!(
         matches!(verdict.outcome, Outcome::Undecided { .. }),
         "{verdict:#?}"
@@ -95,54 +96,52 @@ fn a_single_replicate_has_no_interval_and_no_verdict() {
 #[test]
 fn what_is_named_from_too_few_pairs_or_beside_a_wide_interval_is_not_settled() {
     let mut observations = cpu().observed(0.01);
-    assert!(judge(&observations, Seed(1)).is_settled(REPLICATES as usize));
+    assert!(judge(&observations, Intervals::default()).is_settled(REPLICATES as usize));
     observations.retain(|observation| observation.replicate < 2);
-    let two = judge(&observations, Seed(1));
+    let two = judge(&observations, Intervals::default());
     assert!(two.is_settled(2) && !two.is_settled(3));
     // One limit has one pair less, as after an invalid trial.
     let of_link = |o: &Observation| o.change.is_some_and(|c| c.resource == Resource::LinkRate);
     let link = observations.iter().position(of_link).unwrap();
     observations[link].validity.invalidate("the path was late");
-    let one_less = judge(&observations, Seed(1));
+    let one_less = judge(&observations, Intervals::default());
     assert_eq!(one_less.named(), Some(Resource::Cpu));
     assert!(!one_less.is_settled(2));
-    assert!(!judge(&cpu().observed(0.4), Seed(1)).is_settled(2));
+    assert!(!judge(&cpu().observed(0.4), Intervals::default()).is_settled(2));
 }
 
 #[test]
 fn what_is_surely_less_than_what_is_named_need_not_be_told_exactly() {
     let mut observations = cpu().observed(0.0);
-    // Simulated noise: one of two pairs has a little more, so that the interval contains an effect that
-    // matters.
-    let change_link = |observations: &mut [Observation], factors: [f64; 2]| {
+    // Simulated noise: some pairs have a little more, so that the interval contains an effect that matters.
+    let change_link = |observations: &mut [Observation], factors: [f64; 5]| {
         let of_link =
             |o: &&mut Observation| o.change.is_some_and(|c| c.resource == Resource::LinkRate);
         for observation in observations.iter_mut().filter(of_link) {
             observation.throughput_per_s *= factors[observation.replicate as usize];
         }
     };
-    observations.retain(|observation| observation.replicate < 2);
-    change_link(&mut observations, [1.0, 1.15]);
-    let beside = judge(&observations, Seed(1));
+    change_link(&mut observations, [1.0, 1.1, 1.0, 1.1, 1.05]);
+    let beside = judge(&observations, Intervals::default());
     let link = beside
         .ranking
         .iter()
         .find(|r| r.resource == Resource::LinkRate);
     let effect = |ranked: &Ranked| ranked.elasticity.as_ref().unwrap().effect;
     assert_eq!(link.map(effect), Some(Effect::Undecided));
-    assert!(beside.is_settled(2), "{beside:#?}");
+    assert!(beside.is_settled(5), "{beside:#?}");
     // Possibly as much as the named limit: not settled.
-    change_link(&mut observations, [1.0, 1.15]);
-    let near = judge(&observations, Seed(1));
+    change_link(&mut observations, [1.0, 1.2, 1.0, 1.2, 1.1]);
+    let near = judge(&observations, Intervals::default());
     assert_eq!(near.named(), Some(Resource::Cpu));
-    assert!(!near.is_settled(2), "{near:#?}");
+    assert!(!near.is_settled(5), "{near:#?}");
 }
 
 #[test]
 fn probes_without_perturbation_name_nothing_but_say_what_would_tell() {
     let mut observations = cpu().observed(0.0);
     observations.retain(|observation| observation.change.is_none());
-    let verdict = judge(&observations, Seed(1));
+    let verdict = judge(&observations, Intervals::default());
     assert_eq!(verdict.named(), None);
     assert!(
         verdict.summary.contains("strongly suspect"),
@@ -324,7 +323,7 @@ fn memory_is_named_before_the_disk_that_it_makes_busy() {
         answers: answers(&[(Resource::Memory, 0.9), (Resource::DiskOperations, 0.93)]),
         ..memory()
     };
-    let verdict = judge(&alike.observed(0.05), Seed(1));
+    let verdict = judge(&alike.observed(0.05), Intervals::default());
     assert_eq!(verdict.named(), Some(Resource::Memory), "{verdict:#?}");
 }
 
@@ -332,7 +331,7 @@ fn memory_is_named_before_the_disk_that_it_makes_busy() {
 fn invalid_loads_are_left_out_and_invalid_baselines_leave_no_verdict() {
     let mut observations = cpu().observed(0.01);
     observations[1].validity.invalidate("the path was late");
-    let verdict = judge(&observations, Seed(1));
+    let verdict = judge(&observations, Intervals::default());
     assert_eq!(verdict.named(), Some(Resource::Cpu));
     assert_eq!(verdict.counts.invalid, 1);
     assert_eq!(
@@ -345,7 +344,7 @@ fn invalid_loads_are_left_out_and_invalid_baselines_leave_no_verdict() {
         observation.validity = Validity::default();
         observation.validity.invalidate("the generator was busy");
     }
-    let verdict = judge(&observations, Seed(1));
+    let verdict = judge(&observations, Intervals::default());
     let reasons = vec!["the generator was busy".to_owned()];
     assert_eq!(verdict.outcome, Outcome::Invalid { reasons });
     assert!(verdict.ranking.is_empty());
@@ -353,7 +352,7 @@ fn invalid_loads_are_left_out_and_invalid_baselines_leave_no_verdict() {
 
 #[test]
 fn elasticities_are_to_relief() {
-    let found = elasticities(&round_trip().observed(0.0), Seed(1));
+    let found = elasticities(&round_trip().observed(0.0), Intervals::default());
     let of = |resource| found.iter().find(|e| e.resource == resource).unwrap();
     let response = of(Resource::RoundTrip).telling().unwrap();
     assert!(
@@ -369,7 +368,7 @@ fn elasticities_are_to_relief() {
         "{change:?}"
     );
     // The elasticity of a squeeze has the same sign, and the change has the opposite sign.
-    let core = elasticities(&one_core().observed(0.0), Seed(1));
+    let core = elasticities(&one_core().observed(0.0), Intervals::default());
     let core = core
         .iter()
         .find(|e| e.resource == Resource::OneCore)
@@ -384,7 +383,7 @@ fn a_resource_limits_if_a_large_step_has_a_large_gain() {
     let with = |elasticity| {
         let mut plant = backlog();
         plant.answers = vec![(Resource::Backlog, 8.0, elasticity)];
-        let found = elasticities(&plant.observed(0.01), Seed(1));
+        let found = elasticities(&plant.observed(0.01), Intervals::default());
         found[0].effect
     };
     // 8^0.2 is 50 % more.
@@ -400,7 +399,7 @@ fn files_are_read_back() {
     let text = serde_json::to_string(&observations).unwrap();
     let read: Vec<Observation> = serde_json::from_str(&text).unwrap();
     assert_eq!(read.len(), observations.len());
-    let verdict = judge(&read, Seed(1));
+    let verdict = judge(&read, Intervals::default());
     let document: json::Document = serde_json::from_str(&json::render(&verdict)).unwrap();
     assert_eq!(document.named, Some(Resource::Memory));
     assert_eq!(document.format, json::FORMAT);
@@ -464,7 +463,7 @@ proptest! {
                 ..observation.clone()
             })
             .collect();
-        let (before, after) = (judge(&observations, Seed(2)), judge(&scaled, Seed(2)));
+        let (before, after) = (judge(&observations, Intervals::default()), judge(&scaled, Intervals::default()));
         prop_assert_eq!(before.named(), Some(planted));
         prop_assert_eq!(after.named(), Some(planted));
         let effects = |verdict: &Verdict| -> Vec<_> {
@@ -485,7 +484,7 @@ proptest! {
         for observation in &mut observations {
             observation.throughput_per_s *= drift[observation.replicate as usize];
         }
-        prop_assert_eq!(judge(&observations, Seed(3)).named(), Some(planted));
+        prop_assert_eq!(judge(&observations, Intervals::default()).named(), Some(planted));
     }
 
     #[test]
@@ -513,7 +512,7 @@ proptest! {
             let resource = Resource::ALL[place];
             observation(Some(Change { resource, factor }), replicate, 0.1 + throughput, USERS, signals)
         }));
-        let verdict = judge(&observations, Seed(4));
+        let verdict = judge(&observations, Intervals::default());
         prop_assert!(!screen::render(&verdict, 80).is_empty());
         prop_assert!(!html::section(&verdict).into_string().contains("NaN"));
         let json = json::render(&verdict);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, Elasticity, Resource, Response, Signals, Suspicion};
-use crate::statistics::{LEVEL, coverage_text};
+use crate::statistics::LEVEL;
 
 /// The resource that limited a load, with all evidence for and against it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,6 +20,14 @@ pub struct Verdict {
     pub counts: Counts,
     /// Means of the valid baselines' signals.
     pub signals: Signals,
+    /// The level of all intervals, as in 0.95.
+    #[serde(default = "default_level")]
+    pub level: f64,
+}
+
+/// The level of verdicts that do not name one.
+const fn default_level() -> f64 {
+    LEVEL
 }
 
 /// The result of the judgement.
@@ -88,12 +96,21 @@ pub struct Counts {
 }
 
 impl Verdict {
+    /// The level of the intervals in words: `95 %`.
+    pub(super) fn level_text(&self) -> String {
+        // Levels of early looks are close to 1: "100 %" would be wrong.
+        let percent = (1000.0 * self.level).floor() / 10.0;
+        format!("{percent} %")
+    }
+
     /// Whether no more repetitions are needed. A resource must be named, and the effect of each varied limit on
     /// throughput must be decided, from at least `pairs` pairs. For a limit other than the one that
     /// perturbation named, it is sufficient that its interval lies below that of the named one.
     ///
-    /// A measurement that repeats until this is true looks at the intervals more than once. Chance misleads it
-    /// somewhat more often than a number of repetitions fixed in advance.
+    /// A measurement that repeats until this is true looks at the intervals more than once, so their level must be that of
+    /// the look ([`Looks::level`]).
+    ///
+    /// [`Looks::level`]: crate::statistics::Looks::level
     pub fn is_settled(&self, pairs: usize) -> bool {
         let Some(named) = self.named() else {
             return false;
@@ -125,16 +142,4 @@ impl Verdict {
             _ => None,
         }
     }
-}
-
-/// The coverage of the intervals of these steps: `95 %`, `about 75 %`.
-pub(super) fn covered(varied: &[&Ranked]) -> Option<String> {
-    let elasticities = varied
-        .iter()
-        .filter_map(|ranked| ranked.elasticity.as_ref());
-    let estimates = elasticities
-        .flat_map(|elasticity| &elasticity.responses)
-        .map(|response| response.throughput);
-    let intervals = estimates.filter(|estimate| estimate.interval.is_some());
-    coverage_text(intervals.map(|estimate| estimate.n), LEVEL)
 }

@@ -11,12 +11,9 @@
 //! - [`simultaneous_level`], [`benjamini_yekutieli`]: several intervals, or several verdicts, at once
 //! - [`Looks`]: looking at verdicts while replicates are still added
 //! - [`simulation`]: what the intervals cover; [`designs`]: what stopping and ledgers keep
-//! - [`Bootstrap`]: resampling, for samples that are large enough for it; [`coverage`]: what it covers
 //! - `distributions`: the normal distribution and Student's t, as far as the intervals need them
 
 mod basis;
-mod bootstrap;
-mod coverage;
 pub mod designs;
 mod distributions;
 mod interval;
@@ -27,9 +24,6 @@ mod stopping;
 mod student;
 
 pub use basis::{Basis, Inference, Resolution};
-pub use bootstrap::{Bootstrap, IntervalMethod};
-pub(crate) use bootstrap::{indices, mean_at};
-pub use coverage::{coverage, coverage_text, enough_replicates};
 pub(crate) use distributions::{normal_quantile, student_t_quantile};
 pub use interval::{Estimate, Interval, LEVEL, Sides};
 pub use multiple::{adjusted, benjamini_yekutieli, simultaneous_level};
@@ -81,6 +75,18 @@ pub fn mean(sample: &[f64]) -> f64 {
         return f64::NAN;
     };
     origin + sample.iter().map(|v| v - origin).sum::<f64>() / sample.len() as f64
+}
+
+/// The indices of a sample, for statistics that leave out the same replicates of several metrics: [`mean_at`] gives
+/// the mean of a metric at the indices that are left.
+pub(crate) fn indices(size: usize) -> Vec<f64> {
+    (0..size).map(|index| index as f64).collect()
+}
+
+/// The mean of the values at these [`indices`].
+pub(crate) fn mean_at(values: &[f64], places: &[f64]) -> f64 {
+    let at: Vec<f64> = places.iter().map(|index| values[*index as usize]).collect();
+    mean(&at)
 }
 
 /// The standard deviation with n - 1 in the denominator; `None` with fewer than two values.

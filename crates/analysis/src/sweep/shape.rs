@@ -1,5 +1,5 @@
 //! The shape of a curve: its knee, its rise and its fall. These are pure functions of levels in ascending order
-//! and the value at each. They do not model noise: the bootstrap calls them once per resample.
+//! and the value at each. They do not model noise: intervals call them once for each replicate that is left out.
 //!
 //! *The knee* is the point after which more load gives little more throughput: R. Jain, "The Art of Computer
 //! Systems Performance Analysis" (1991), section 3.3, "knee capacity". What counts as little is a convention.

@@ -1,43 +1,36 @@
-//! The bootstrap compared with SciPy's, if SciPy is installed. Set `FATHOMETER_REQUIRE_SCIPY` to fail rather
-//! than skip without it.
+//! Intervals compared with SciPy's, if SciPy is installed. Set `FATHOMETER_REQUIRE_SCIPY` to fail rather than skip
+//! without it.
 
 #![expect(clippy::disallowed_types, reason = "SciPy runs in a process")]
 
 use std::process::Command;
 
-use fathometer_analysis::statistics::{Bootstrap, IntervalMethod, Sides};
+use fathometer_analysis::statistics::{Inference, Intervals, Resolution, Sides};
 use fathometer_model::Seed;
 
 const SCRIPT: &str = r"
 import json, sys
 import numpy as np
-from scipy.stats import bootstrap, norm, t
+from scipy.stats import ttest_1samp, ttest_ind, ttest_rel
 
 samples = json.loads(sys.argv[1])
-mean = lambda a, axis=-1: np.mean(a, axis=axis)
-ratio = lambda a, b, axis=-1: np.mean(a, axis=axis) / np.mean(b, axis=axis)
-difference = lambda a, b, axis=-1: np.mean(a, axis=axis) - np.mean(b, axis=axis)
 answers = []
 for left, right in samples:
     left, right = np.array(left), np.array(right)
-    n = min(len(left), len(right))
-    cases = [((left,), mean, False, len(left))]
-    for paired in ([False, True] if len(left) == len(right) else [False]):
-        cases.append(((left, right), ratio, paired, n))
-        cases.append(((left, right), difference, paired, n))
-    for data, statistic, paired, n in cases:
-        for method in ['percentile', 'BCa']:
-            result = bootstrap(data, statistic, paired=paired, method=method, vectorized=True,
-                               n_resamples=100000, batch=10000, rng=np.random.default_rng(7))
-            interval = result.confidence_interval
-            answers.append([interval.low, interval.high])
-            if method == 'percentile':
-                tail = norm.cdf(np.sqrt(n / (n - 1)) * t.ppf(0.025, n - 1))
-                answers.append(list(np.quantile(result.bootstrap_distribution, [tail, 1 - tail])))
-print(json.dumps(answers))
+    for level in [0.9, 0.95, 0.999]:
+        results = [(ttest_1samp(left, 0.0), False)]
+        for test in [ttest_ind, ttest_rel] if len(left) == len(right) else [ttest_ind]:
+            settings = {'equal_var': False} if test is ttest_ind else {}
+            results.append((test(np.log(left), np.log(right), **settings), True))
+            results.append((test(left, right, **settings), False))
+        for result, is_of_logarithms in results:
+            interval = result.confidence_interval(level)
+            ends = [interval.low, interval.high]
+            answers.append(list(np.exp(ends)) if is_of_logarithms else ends)
+print(json.dumps([[float(end) for end in ends] for ends in answers]))
 ";
 
-/// Samples without ties, so that the resampled statistics take many values and their quantiles are smooth.
+/// Positive samples, of equal and of different sizes.
 fn samples() -> Vec<(Vec<f64>, Vec<f64>)> {
     let draws = Seed(11).stream("scipy");
     let sample = |first: u64, n: u64, scale: f64| -> Vec<f64> {
@@ -46,6 +39,7 @@ fn samples() -> Vec<(Vec<f64>, Vec<f64>)> {
             .collect()
     };
     vec![
+        (sample(0, 2, 3.0), sample(20, 2, 2.0)),
         (sample(0, 10, 3.0), sample(20, 10, 2.0)),
         (sample(40, 14, 1.0), sample(60, 9, 5.0)),
         (sample(80, 25, 40.0), sample(120, 25, 30.0)),
@@ -83,37 +77,25 @@ fn intervals_are_scipys() {
             true => &[Sides::Independent, Sides::Paired],
             false => &[Sides::Independent],
         };
-        let methods = [
-            IntervalMethod::Percentile,
-            IntervalMethod::ExpandedPercentile,
-            IntervalMethod::Bca,
-        ];
-        let mut check = |what: &str, estimate: &dyn Fn(&Bootstrap) -> _| {
-            for method in methods {
-                let bootstrap = Bootstrap {
-                    resamples: 100_000,
-                    method,
-                    ..Bootstrap::new(Seed(3))
-                };
-                let ours: fathometer_analysis::statistics::Estimate =
-                    Option::unwrap(estimate(&bootstrap));
-                let ours = ours.interval.unwrap();
+        for level in [0.9, 0.95, 0.999] {
+            let all = Intervals { level };
+            let exact = Resolution::default();
+            let mut check = |what: &str, inference: Option<Inference>| {
+                let ours = inference.unwrap().estimate.interval.unwrap();
                 let [low, high] = answers.next().expect("SciPy answers every case");
-                // Quantiles of 100 000 resamples have noise, most in the tails of the expanded interval.
-                let slack = 0.03 * (high - low);
+                let slack = 1e-6 * (high - low);
                 assert!(
                     (ours.low - low).abs() < slack && (ours.high - high).abs() < slack,
-                    "{what}, n = {}, {method:?}: {ours:?}, SciPy [{low}, {high}]",
+                    "{what}, n = {} and {}, level {level}: {ours:?}, SciPy [{low}, {high}]",
                     left.len(),
+                    right.len(),
                 );
+            };
+            check("mean", all.mean(left, exact));
+            for sides in pairings {
+                check("ratio", all.ratio(left, right, *sides, exact));
+                check("difference", all.difference(left, right, *sides, exact));
             }
-        };
-        check("mean", &|bootstrap| bootstrap.mean(left));
-        for sides in pairings {
-            check("ratio", &|bootstrap| bootstrap.ratio(left, right, *sides));
-            check("difference", &|bootstrap| {
-                bootstrap.difference(left, right, *sides)
-            });
         }
     }
     assert!(answers.next().is_none());

@@ -94,8 +94,8 @@ pub struct BottleneckArguments {
     /// Timeout of an exchange
     #[arg(long, value_name = "T", default_value = "10s", value_parser = some_time)]
     timeout: Duration,
-    /// Replicates of each trial; intervals need at least two. With --self-test this is the maximum: two are
-    /// enough if they settle the verdict
+    /// Replicates of each trial; intervals need at least two. With --self-test this is the maximum: trials end at
+    /// the first planned look (after 3, 5, 7, 10 … replicates) at which the verdict is settled
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = value_parser!(u32).range(2..=1000))]
     replicates: u32,

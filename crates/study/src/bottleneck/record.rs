@@ -17,13 +17,12 @@ use std::path::{Path, PathBuf};
 use fathometer_analysis::bottleneck::{
     Named, Observation, Verdict, html, json, json::Document, judge, screen,
 };
-use fathometer_model::Seed;
 use fathometer_sys::Machine;
 use fathometer_sys::cgroup::AppliedLimit;
 use serde::{Deserialize, Serialize};
 
 use super::error::SearchError;
-use super::run::{Findings, Request, Skipped, now};
+use super::run::{Findings, Repetitions, Request, Skipped, now};
 use super::setup::{Demand, Setup};
 use fathometer_files::whole_file;
 use fathometer_sys::stderr::say;
@@ -45,8 +44,8 @@ pub struct Facts {
     pub step: f64,
     /// Replicates of every trial, or their maximum.
     pub replicates: u32,
-    /// The minimum of replicates after which the search ended once the verdict was settled; `None` if their
-    /// number was fixed.
+    /// The number of replicates at the first planned look, from which on the search ended once the verdict was settled;
+    /// `None` if their number was fixed.
     #[serde(default)]
     pub until_settled: Option<u32>,
     /// The set-up as text, with all limits and defaults.
@@ -88,6 +87,20 @@ pub const WIDTH: usize = 100;
 const SETUP: &str = "setup.json";
 const OBSERVATIONS: &str = "observations.ndjson";
 const VERDICT: &str = "verdict.json";
+
+impl Facts {
+    /// Judges observations at the level of the last look at them.
+    fn judge(&self, observations: &[Observation]) -> Verdict {
+        let repetitions = match self.until_settled {
+            None => Repetitions::Fixed(self.replicates),
+            Some(_) => Repetitions::UntilSettled {
+                most: self.replicates,
+            },
+        };
+        let made = observations.iter().map(|seen| seen.replicate + 1).max();
+        judge(observations, repetitions.intervals(made.unwrap_or(0)))
+    }
+}
 
 impl Record {
     /// Starts a record, in a new folder if one is given. The folder must not exist yet.
@@ -142,7 +155,7 @@ impl Record {
     /// Derives the verdict and writes it.
     pub fn end(self, findings: Findings) -> Result<Found, SearchError> {
         let found = Found {
-            verdict: judge(&findings.observations, Seed(self.facts.seed)),
+            verdict: self.facts.judge(&findings.observations),
             facts: self.facts,
             skipped: findings.skipped,
             limits: findings.limits,
@@ -194,7 +207,7 @@ pub fn read(folder: &Path) -> Result<Found, SearchError> {
         },
     };
     Ok(Found {
-        verdict: judge(&observations, Seed(facts.seed)),
+        verdict: facts.judge(&observations),
         facts,
         skipped,
         limits,

@@ -10,6 +10,7 @@
 use std::sync::Mutex;
 
 use fathometer_analysis::bottleneck::{Change, Observation, Outcome, Resource, judge};
+use fathometer_analysis::statistics::{Intervals, LEVEL, Looks};
 use fathometer_model::{Bytes, Instant, Seed};
 use fathometer_sys::Clock;
 use fathometer_sys::cgroup::AppliedLimit;
@@ -29,15 +30,12 @@ const SECOND_CHANCES: u32 = 2;
 pub enum Repetitions {
     /// This number. An invalid trial is repeated at once, at most twice.
     Fixed(u32),
-    /// Until the verdict is settled ([`Verdict::is_settled`]), between `least` and `most` replicates. Invalid
-    /// trials are left out: the next replicate replaces them at a later time. The search also ends if the
-    /// verdict is still invalid one replicate after the minimum: then the machine is currently too noisy to
-    /// measure.
+    /// Until the verdict is settled ([`Verdict::is_settled`]) at one of the planned [`Looks`] at it, which spend the error
+    /// of the intervals. Invalid trials are left out: the next replicate replaces them at a later time. The search also
+    /// ends if the verdict is still invalid after the first look: then the machine is currently too noisy to measure.
     ///
     /// [`Verdict::is_settled`]: fathometer_analysis::bottleneck::Verdict::is_settled
     UntilSettled {
-        /// The minimum, at least 2.
-        least: u32,
         /// The maximum.
         most: u32,
     },
@@ -48,16 +46,31 @@ impl Repetitions {
     pub const fn most(self) -> u32 {
         match self {
             Repetitions::Fixed(count) => count,
-            Repetitions::UntilSettled { most, .. } => most,
+            Repetitions::UntilSettled { most } => most,
+        }
+    }
+
+    /// The planned looks at the verdict, if the number of replicates is open.
+    fn looks(self) -> Option<Looks> {
+        match self {
+            Repetitions::Fixed(_) => None,
+            Repetitions::UntilSettled { most } => Some(Looks::up_to(most)),
         }
     }
 
     /// The minimum number of replicates, if their number is open.
-    pub const fn least(self) -> Option<u32> {
-        match self {
-            Repetitions::Fixed(_) => None,
-            Repetitions::UntilSettled { least, .. } => Some(least),
-        }
+    pub fn least(self) -> Option<u32> {
+        Some(self.looks()?.after()[0])
+    }
+
+    /// How verdicts are judged after this many replicates: at the level of the last look so far, or of the first one if
+    /// there was none.
+    pub fn intervals(self, made: u32) -> Intervals {
+        let level = self.looks().map_or(LEVEL, |looks| {
+            let passed = looks.after().partition_point(|after| *after <= made);
+            looks.level(passed.saturating_sub(1), LEVEL)
+        });
+        Intervals { level }
     }
 
     /// How often an invalid trial is repeated at once.
@@ -68,14 +81,21 @@ impl Repetitions {
         }
     }
 
-    /// Whether further replicates cannot change the verdict.
-    fn are_enough(self, made: u32, observations: &[Observation], seed: Seed) -> bool {
-        let Some(least) = self.least().filter(|least| made >= *least) else {
+    /// Whether no further replicates are needed.
+    fn are_enough(self, made: u32, observations: &[Observation]) -> bool {
+        let Some(looks) = self.looks() else {
             return false;
         };
-        let verdict = judge(observations, seed);
-        if made > least && matches!(verdict.outcome, Outcome::Invalid { .. }) {
-            return true;
+        let least = looks.after()[0];
+        if made < least {
+            return false;
+        }
+        let verdict = judge(observations, self.intervals(made));
+        if matches!(verdict.outcome, Outcome::Invalid { .. }) {
+            return made > least;
+        }
+        if !looks.after().contains(&made) {
+            return false;
         }
         // Without a valid trial there is no elasticity.
         let known = |change: Change| {
@@ -177,7 +197,7 @@ pub fn explore(
     let progress = Progress::new(total, "trials", trials.clock, request.quiet);
     progress.step("as it is");
     for replicate in 0..repetitions.most() {
-        if repetitions.are_enough(replicate, &findings.observations, request.seed) {
+        if repetitions.are_enough(replicate, &findings.observations) {
             break;
         }
         for place in order(variants.len(), request.seed, replicate) {
@@ -314,6 +334,22 @@ pub fn now() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn open_numbers_of_replicates_are_judged_at_planned_looks_alone() {
+        let open = Repetitions::UntilSettled { most: 5 };
+        assert_eq!(open.least(), Some(3));
+        let looks = Looks::up_to(5);
+        let level = |made| open.intervals(made).level;
+        assert_eq!(level(1), looks.level(0, LEVEL));
+        assert_eq!(level(3), looks.level(0, LEVEL));
+        assert_eq!(level(4), looks.level(0, LEVEL));
+        assert_eq!(level(5), looks.level(1, LEVEL));
+        // All looks together have the error of one interval of the default level.
+        assert!(((1.0 - level(3)) + (1.0 - level(5)) - (1.0 - LEVEL)).abs() < 1e-12);
+        let fixed = Repetitions::Fixed(2);
+        assert_eq!((fixed.least(), fixed.intervals(2).level), (None, LEVEL));
+    }
 
     #[test]
     fn every_replicate_has_all_variants_in_an_order_of_its_own() {

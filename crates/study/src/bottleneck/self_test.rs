@@ -13,9 +13,6 @@ use super::run::{self, Repetitions, Request};
 use fathometer_files::whole_file;
 use fathometer_sys::stderr::say;
 
-/// Minimum number of replicates: two that agree are enough for a clear bottleneck.
-const LEAST: u32 = 2;
-
 /// Options of the self-test.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -157,8 +154,7 @@ pub fn attempt(
         resources: run::resources(),
         step: plant.step,
         repetitions: Repetitions::UntilSettled {
-            least: LEAST,
-            most: options.most_replicates.max(LEAST),
+            most: options.most_replicates,
         },
         seed: options.seed,
         quiet: options.quiet,

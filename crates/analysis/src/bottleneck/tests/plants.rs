@@ -5,6 +5,7 @@ use std::time::Duration;
 use fathometer_model::{Bytes, Seed, Validity};
 
 use super::super::*;
+use crate::statistics::Intervals;
 
 pub(super) const USERS: f64 = 40.0;
 pub(super) const REPLICATES: u32 = 5;
@@ -54,7 +55,7 @@ impl Plant {
     }
 
     pub(super) fn verdict(&self) -> Verdict {
-        judge(&self.observed(0.02), Seed(1))
+        judge(&self.observed(0.02), Intervals::default())
     }
 }
 

@@ -14,8 +14,9 @@ use std::time::Duration;
 use fathometer_analysis::bottleneck::{self, Change, Observation, Resource, Signals, judge};
 use fathometer_analysis::load::Slo;
 use fathometer_analysis::load_page;
+use fathometer_analysis::statistics::Intervals;
 use fathometer_analysis::study::{StudyData, StudySources};
-use fathometer_model::{Seed, Validity};
+use fathometer_model::Validity;
 use serde::Deserialize;
 
 use crate::common::write_report;
@@ -176,7 +177,7 @@ fn pages_of_load_tests_and_bottlenecks_are_whole_in_a_browser() {
             (format!("load-{name}"), page)
         })
         .collect();
-    let verdict = judge(&limited_by_workers(), Seed(1));
+    let verdict = judge(&limited_by_workers(), Intervals::default());
     assert_eq!(verdict.named(), Some(Resource::Workers), "{verdict:#?}");
     let verdicts = [("workers".to_owned(), &verdict)];
     let page = bottleneck::html::page("What limited", &verdicts, None);
