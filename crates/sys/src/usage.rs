@@ -47,7 +47,7 @@ pub struct ThreadClock {
 impl ThreadClock {
     /// The clock of the calling thread.
     pub fn current() -> ThreadClock {
-        ThreadClock::numbered(crate::cgroup::thread_number())
+        ThreadClock::numbered(current_thread())
     }
 
     /// The clock of the thread with this kernel thread number.
@@ -138,6 +138,14 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(time.tv_sec.max(0) as u64) + Duration::from_micros(time.tv_usec as u64)
 }
 
+/// The kernel's number of the calling thread.
+fn current_thread() -> u32 {
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .unsigned_abs()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,7 +175,7 @@ mod tests {
         });
         let clock = ThreadClock::of(&thread).unwrap();
         let own = ThreadClock::current();
-        assert_eq!(own.thread_number(), crate::cgroup::thread_number());
+        assert_eq!(own.thread_number(), current_thread());
         let (first, idle) = (clock.read().unwrap(), own.read().unwrap());
         let waited = std::time::Instant::now();
         while clock.read().unwrap() - first < Duration::from_millis(5) {

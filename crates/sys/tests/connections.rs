@@ -11,13 +11,13 @@
 )]
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fathometer_model::Bytes;
-use fathometer_sys::cgroup::{Group, Limits, thread_number};
+use fathometer_sys::cgroup::{Group, Limits};
 use fathometer_sys::clock::Clock;
 use fathometer_sys::error::Error;
 use fathometer_sys::probe::{
@@ -368,12 +368,26 @@ fn a_sampler_has_the_windows_within_any_two_readings() {
     println!("{:?} for {taken} readings", samples.cost);
 }
 
+/// Whether this process is the child of [`a_group_has_the_memory_of_its_sockets`].
+const HOLDS_SOCKETS: &str = "FATHOMETER_TEST_HOLDS_SOCKETS";
+
+/// Holds 200 000 bytes in the buffers of sockets until its input is closed.
+#[test]
+fn child_that_holds_full_sockets() {
+    if std::env::var_os(HOLDS_SOCKETS).is_none() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let _server = listener.accept().unwrap();
+    client.write_all(&[7; 200_000]).unwrap();
+    println!("the buffers are full");
+    let _ = std::io::stdin().read_to_string(&mut String::new());
+}
+
 #[test]
 fn a_group_has_the_memory_of_its_sockets() {
-    let Some(namespace) = namespace() else {
-        return;
-    };
-    let group = match Group::create_for_threads("sockets", &Limits::default()) {
+    let group = match Group::create("sockets", &Limits::default()) {
         Ok(group) => group,
         Err(error) => return eprintln!("SKIPPED, no groups on this machine: {error}"),
     };
@@ -381,19 +395,20 @@ fn a_group_has_the_memory_of_its_sockets() {
     let Some(nothing) = before.sockets else {
         return eprintln!("SKIPPED, memory of sockets is not accounted for here: {before:?}");
     };
-    let held = namespace
-        .run(|| {
-            group.add_thread(thread_number()).unwrap();
-            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let (server, _) = listener.accept().unwrap();
-            client.write_all(&[7; 200_000]).unwrap();
-            (client, server)
-        })
-        .unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "child_that_holds_full_sockets", "--nocapture"])
+        .env(HOLDS_SOCKETS, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    group.place(&mut command).unwrap();
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("the buffers are full")));
     let sockets = group.memory_usage().sockets.unwrap();
     assert!(sockets >= nothing + Bytes(200_000), "{nothing} {sockets}");
-    drop(held);
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
     println!("{nothing} before, {sockets} with 200 000 bytes in buffers");
 }
 

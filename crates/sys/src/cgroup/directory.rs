@@ -8,7 +8,7 @@ use super::layout::{self, Tree, Version};
 use super::owner::{self, Name};
 use super::refusal::{for_threads, has_processes, no_directory, not_enabled, not_handed_down};
 use super::{Group, Part, reading, writing};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Doing, Result};
 
 /// The controllers that a group uses if possible, to read its usage.
 const ACCOUNTS: [&str; 3] = ["cpu", "cpuacct", "memory"];
@@ -20,8 +20,6 @@ struct Wanted<'a> {
     needed: &'a BTreeSet<&'a str>,
     /// The controllers that it uses if this has no side effects.
     wished: &'a BTreeSet<&'a str>,
-    /// Whether single threads will be put into it.
-    threads: bool,
 }
 
 impl Group {
@@ -46,7 +44,6 @@ impl Group {
                         counts_sockets: tree.has("memory") && account_for_sockets(&path),
                         path,
                         controllers: tree.controllers.clone(),
-                        usage_only: false,
                     };
                     if let Err(error) = inherit_cpuset(&part) {
                         let _ = owner::remove(&part.path, tree);
@@ -65,7 +62,7 @@ impl Group {
     }
 
     /// Creates the group's directory in the tree of version 2, if it needs one there.
-    pub(super) fn make_v2(&self, name: &str, tree: &Tree, threads: bool) -> Result<Option<Part>> {
+    pub(super) fn make_v2(&self, name: &str, tree: &Tree) -> Result<Option<Part>> {
         let resources = self.limits.resources();
         let needed: BTreeSet<&str> = resources
             .iter()
@@ -74,13 +71,7 @@ impl Group {
             .collect();
         let counted = self.parts.iter().any(|part| part.has("cpuacct"));
         if needed.is_empty() && counted {
-            return Ok(self.make_witness(name, tree));
-        }
-        if threads && let Some(domain) = needed.iter().find(|c| matches!(**c, "memory" | "io")) {
-            return Err(Error::NoLimit {
-                what: "memory or disk traffic of single threads",
-                reason: format!("version 2 of control groups has no {domain} for threads"),
-            });
+            return Ok(self.make_for_pressure(name, tree));
         }
         let wished: BTreeSet<&str> = ACCOUNTS.into_iter().filter(|name| tree.has(name)).collect();
         let _alone = owner::alone(tree);
@@ -94,15 +85,9 @@ impl Group {
         };
         let mut reason = None;
         for (needed, wished) in attempts {
-            let wanted = Wanted {
-                needed,
-                wished,
-                threads,
-            };
-            // A threaded group must be directly below the process's group.
-            let reach = if threads { 1 } else { usize::MAX };
+            let wanted = Wanted { needed, wished };
             // systemd leaves a delegated group to the programs in it, and changes the groups above it itself.
-            let stays = !threads && !needed.is_empty() && owner::is_delegated(&tree.own);
+            let stays = !needed.is_empty() && owner::is_delegated(&tree.own);
             if stays && occupied(&tree.own) && lacks(&tree.own, needed)?.is_none() {
                 match self.make_v2_beside_own(name, tree, wanted) {
                     Ok(part) => return Ok(Some(part)),
@@ -112,7 +97,7 @@ impl Group {
                 }
             }
             let parents = tree.upwards().filter(|parent| !owner::is_aside(parent));
-            for parent in parents.take(reach) {
+            for parent in parents {
                 match self.make_v2_in(parent, name, tree, wanted) {
                     Ok(part) => return Ok(Some(part)),
                     // The first error concerns the nearest group, and is the useful one.
@@ -131,9 +116,8 @@ impl Group {
         let wanted = Wanted {
             needed: &needed,
             wished: &wished,
-            threads,
         };
-        if !threads && lacks(&tree.own, &needed)?.is_none() && occupied(&tree.own) {
+        if lacks(&tree.own, &needed)?.is_none() && occupied(&tree.own) {
             return self.make_v2_beside_own(name, tree, wanted).map(Some);
         }
         Err(reason)
@@ -151,7 +135,7 @@ impl Group {
 
     /// Creates a directory in version 2 that limits nothing, to read the pressure on its members. The kernel
     /// keeps pressure without any controller, and only in version 2. `None` when it is not available.
-    fn make_witness(&self, name: &str, tree: &Tree) -> Option<Part> {
+    fn make_for_pressure(&self, name: &str, tree: &Tree) -> Option<Part> {
         if !tree.own.join("cpu.pressure").exists() {
             return None;
         }
@@ -159,13 +143,8 @@ impl Group {
         let nothing = Wanted {
             needed: &none,
             wished: &none,
-            threads: false,
         };
-        let part = self.make_v2_in(&tree.own, name, tree, nothing).ok()?;
-        Some(Part {
-            usage_only: true,
-            ..part
-        })
+        self.make_v2_in(&tree.own, name, tree, nothing).ok()
     }
 
     fn make_v2_in(
@@ -183,7 +162,7 @@ impl Group {
         let off = |name: &&&str| !enabled.iter().any(|other| other == **name);
         let missing: BTreeSet<&str> = wanted.needed.iter().filter(off).copied().collect();
         let occupied = occupied(parent);
-        if occupied && !missing.is_empty() && !wanted.threads {
+        if occupied && !missing.is_empty() {
             // The kernel might accept a controller and turn this into a threaded group, below which no
             // process can be.
             return Err(has_processes(parent));
@@ -208,10 +187,6 @@ impl Group {
         let path = parent.join(Name::new(name, switched)?.to_string());
         owner::create(&path).map_err(|error| no_directory(&path, &error))?;
         let made = || {
-            if wanted.threads {
-                let kind = path.join("cgroup.type");
-                fs::write(&kind, "threaded").doing(writing(&kind, "threaded"))?;
-            }
             for controller in &missing {
                 let word = format!("+{controller}");
                 fs::write(&control, &word).map_err(|error| not_enabled(&control, &word, &error))?;
@@ -222,14 +197,13 @@ impl Group {
             }
             // Groups below a threaded group cannot have processes.
             let kind = fs::read_to_string(path.join("cgroup.type"));
-            if !wanted.threads && kind.is_ok_and(|kind| kind.trim() != "domain") {
+            if kind.is_ok_and(|kind| kind.trim() != "domain") {
                 return Err(for_threads(parent));
             }
             Ok(Part {
                 tree: tree.clone(),
                 path: path.clone(),
                 controllers: controllers_in(&path.join("cgroup.controllers"))?,
-                usage_only: false,
                 counts_sockets: true,
             })
         };

@@ -8,11 +8,8 @@
 //!
 //! Differences between the versions:
 //!
-//! - A single thread can be put into a group of version 1 ([`Group::add_thread`]). In version 2 this needs a
-//!   threaded group ([`Group::create_for_threads`]), which can limit processor time and processors but
-//!   neither memory nor disk.
 //! - Pressure ([`Usage::pressure`]) only exists in version 2. If version 1 has the controllers and version 2
-//!   is also mounted, a group is in both, except its single threads.
+//!   is also mounted, a group is in both.
 //! - The disk throttling of version 1 does not throttle writes through the page cache.
 //! - If the kernel has real-time groups (`CONFIG_RT_GROUP_SCHED`), groups with the `cpu` controller reject
 //!   threads under `SCHED_FIFO` ([`priority`](crate::priority)).
@@ -67,9 +64,6 @@ struct Part {
     path: PathBuf,
     /// The controllers that are active in this directory.
     controllers: Vec<String>,
-    /// Used only to read usage, in version 2 beside a version 1 that has the controllers. It contains the
-    /// processes but not the single threads, because it is not threaded.
-    usage_only: bool,
     /// Whether socket memory is accounted for; in version 1 only once it is limited.
     counts_sockets: bool,
 }
@@ -85,17 +79,6 @@ impl Group {
     ///
     /// `name` helps people who inspect the machine: letters, digits, `-`, `_` and `.`.
     pub fn create(name: &str, limits: &Limits) -> Result<Group> {
-        Group::make(name, limits, false)
-    }
-
-    /// Creates a group for single threads of this program as well as for processes.
-    ///
-    /// In version 2 of control groups such a group can only limit processor time and processors.
-    pub fn create_for_threads(name: &str, limits: &Limits) -> Result<Group> {
-        Group::make(name, limits, true)
-    }
-
-    fn make(name: &str, limits: &Limits, threads: bool) -> Result<Group> {
         if !owner::valid_label(name) {
             return Err(Error::BadName {
                 name: name.to_owned(),
@@ -117,7 +100,7 @@ impl Group {
         for tree in &trees {
             let part = match tree.version {
                 Version::One => group.make_v1(name, tree)?,
-                Version::Two => group.make_v2(name, tree, threads)?,
+                Version::Two => group.make_v2(name, tree)?,
             };
             let Some(part) = part else { continue };
             missing.retain(|resource| !part.has(resource.controller(tree.version)));
@@ -236,20 +219,6 @@ impl Group {
         Ok(())
     }
 
-    /// Moves one thread into the group, by its number ([`thread_number`]).
-    ///
-    /// In version 2 the group must have been created by [`Group::create_for_threads`].
-    pub fn add_thread(&self, thread: u32) -> Result<()> {
-        for part in self.parts.iter().filter(|part| !part.usage_only) {
-            let members = match part.tree.version {
-                Version::One => "tasks",
-                Version::Two => "cgroup.threads",
-            };
-            part.add(members, thread, &format!("thread {thread}"))?;
-        }
-        Ok(())
-    }
-
     /// Reads all limits back.
     pub fn verify(&self) -> Result<Vec<AppliedLimit>> {
         let mut applied = Vec::new();
@@ -318,14 +287,6 @@ impl Drop for Group {
             let _ = owner::remove(&part.path, &part.tree);
         }
     }
-}
-
-/// The number of the calling thread, as [`Group::add_thread`] takes it.
-pub fn thread_number() -> u32 {
-    rustix::thread::gettid()
-        .as_raw_nonzero()
-        .get()
-        .unsigned_abs()
 }
 
 /// The resources that can be limited.
@@ -466,39 +427,29 @@ mod tests {
 
     /// On a hybrid machine version 2 has no controllers left, but still groups and usage.
     #[test]
-    fn version_2_takes_processes_and_threads_and_counts_what_they_use() {
+    fn version_2_counts_what_processes_use_without_a_controller() {
         let Some(tree) = layout::trees()
             .into_iter()
             .find(|tree| tree.version == Version::Two)
         else {
             return eprintln!("SKIPPED, no control groups of version 2");
         };
-        for threads in [false, true] {
-            let mut group = Group {
-                limits: Limits::default(),
-                parts: Vec::new(),
-            };
-            let Some(part) = group.make_v2("two", &tree, threads).unwrap() else {
-                return eprintln!("SKIPPED, no group of version 2 can be made here");
-            };
-            let path = part.path.clone();
-            group.parts.push(part);
-            let mut command = Command::new("sh");
-            command.args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"]);
-            group.place(&mut command).unwrap();
-            assert!(command.status().unwrap().success());
-            let usage = group.cpu_usage().unwrap();
-            assert!(usage.total > std::time::Duration::ZERO, "{usage:?}");
-            let moved = std::thread::scope(|scope| {
-                let thread = scope.spawn(|| group.add_thread(thread_number()));
-                thread.join().unwrap()
-            });
-            match moved {
-                Ok(()) => assert!(threads),
-                Err(error) => assert!(!threads, "{error}"),
-            }
-            drop(group);
-            assert!(!path.exists());
-        }
+        let mut group = Group {
+            limits: Limits::default(),
+            parts: Vec::new(),
+        };
+        let Some(part) = group.make_v2("two", &tree).unwrap() else {
+            return eprintln!("SKIPPED, no group of version 2 can be made here");
+        };
+        let path = part.path.clone();
+        group.parts.push(part);
+        let mut command = Command::new("sh");
+        command.args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"]);
+        group.place(&mut command).unwrap();
+        assert!(command.status().unwrap().success());
+        let usage = group.cpu_usage().unwrap();
+        assert!(usage.total > std::time::Duration::ZERO, "{usage:?}");
+        drop(group);
+        assert!(!path.exists());
     }
 }

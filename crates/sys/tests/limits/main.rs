@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use fathometer_sys::cgroup::{CpuLimit, Group, Limits, remove_stale, test_limits, thread_number};
+use fathometer_sys::cgroup::{CpuLimit, Group, Limits, remove_stale, test_limits};
 use fathometer_sys::error::Error;
 
 use host::{PATIENCE, Shell, group};
@@ -44,7 +44,7 @@ fn cpu(quota: f64) -> Limits {
 }
 
 #[test]
-fn a_quarter_of_a_processor_is_no_more_than_that() {
+fn a_quota_of_a_quarter_of_a_processor_is_kept() {
     let Some(group) = group("quarter", &cpu(0.25)) else {
         return;
     };
@@ -56,7 +56,9 @@ fn a_quarter_of_a_processor_is_no_more_than_that() {
         let usage = group.cpu_usage().unwrap();
         let enough = usage.total >= Duration::from_millis(250);
         assert!(start.elapsed() < PATIENCE, "{usage:?}");
-        if enough && usage.throttled_periods.unwrap() > 0 {
+        // The kernel adds a throttled time when it ends, later than it counts the period.
+        let was_throttled = usage.throttled.unwrap() > Duration::ZERO;
+        if enough && was_throttled {
             break usage;
         }
     };
@@ -65,7 +67,7 @@ fn a_quarter_of_a_processor_is_no_more_than_that() {
     let share = usage.total.as_secs_f64() / start.elapsed().as_secs_f64();
     let most = (start.elapsed() + PERIOD).mul_f64(0.25) + TICK;
     assert!(usage.total <= most, "{share} of a processor: {usage:?}");
-    assert!(usage.throttled.unwrap() > Duration::ZERO);
+    assert!(usage.throttled_periods.unwrap() > 0, "{usage:?}");
     // If the kernel keeps pressure, it shows that a runnable thread was not allowed to run.
     let pressure = group.usage_probe().pressure();
     assert_ne!(pressure.cpu_some, Some(Duration::ZERO), "{pressure:?}");
@@ -111,39 +113,6 @@ fn used_by_a_process(group: &Group) -> (Duration, Duration) {
     let counted = group.cpu_usage().unwrap().total;
     assert!(truth > Duration::from_millis(20), "{truth:?}");
     (counted, truth)
-}
-
-#[test]
-fn a_thread_is_accounted_to_the_group_it_was_put_into() {
-    let group = match Group::create_for_threads("deliveries", &Limits::default()) {
-        Ok(group) => group,
-        Err(error) => return eprintln!("SKIPPED, no groups for threads: {error}"),
-    };
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            group.add_thread(thread_number()).unwrap();
-            let mut results = Vec::new();
-            for _ in 0..ATTEMPTS {
-                let before = group.cpu_usage().unwrap().total;
-                let start = thread_time();
-                while thread_time() - start < Duration::from_millis(50) {
-                    std::hint::black_box((0..1000u64).sum::<u64>());
-                }
-                let used = thread_time() - start;
-                let counted = group.cpu_usage().unwrap().total - before;
-                if counted.abs_diff(used) <= Duration::from_millis(5) {
-                    return;
-                }
-                results.push((counted, used));
-            }
-            panic!("counted and used: {results:?}");
-        });
-    });
-}
-
-fn thread_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[test]
@@ -278,7 +247,7 @@ fn a_resource_that_cannot_be_limited_is_reported_with_the_reason() {
 /// The use of a group in a trial, which `doctor` also tests: with processes in it, started there and moved
 /// there.
 #[test]
-fn a_host_is_rehearsed_with_processes_and_leaves_nothing() {
+fn a_host_is_tested_with_processes_and_leaves_nothing() {
     if group("rehearsed", &cpu(0.5)).is_none() {
         return;
     }
