@@ -60,7 +60,7 @@ fn name_commit(root: &Path) {
 }
 
 /// The commit that is checked out, where `root` is the top of a checkout: an archive of the sources may lie
-/// inside of somebody else's.
+/// inside of another checkout.
 fn commit(root: &Path) -> Option<String> {
     let top = git(root, &["rev-parse", "--show-toplevel"])?;
     let top = Path::new(&top).canonicalize().ok()?;

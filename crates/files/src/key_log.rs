@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fathometer_tls::KeyLogSink;
 
-/// A key log file. Whoever can read it can decrypt all traffic: it is for laboratories only.
+/// A key log file. It is for laboratories only: with it, a reader can decrypt all traffic.
 #[derive(Debug)]
 pub struct KeyLogFile(Mutex<File>);
 

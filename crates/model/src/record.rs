@@ -315,7 +315,7 @@ pub struct ServiceRecord {
     pub at: Instant,
     /// What happened.
     pub news: ServiceEvent,
-    /// The port of the service, which speaks HTTP/3.
+    /// The port of the service, which serves HTTP/3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// For how many seconds the service may be used from then on; set for `Known` and `Found`.

@@ -44,8 +44,8 @@ pub struct Handshake {
     /// Received until then.
     pub received: Volume,
     /// Round trips that the handshake needed without losses: normally 1. One more with Retry (as the client
-    /// sees it), and one more if the server's certificates were larger than it may send before it hears from
-    /// the client again. Losses only affect the time.
+    /// sees it), and one more if the server's certificates were larger than what it may send to an address that is
+    /// not validated. Losses only affect the time.
     pub round_trips: u32,
     /// The negotiated protocol (ALPN), such as `h3`.
     pub protocol: Option<Vec<u8>>,

@@ -58,7 +58,8 @@ impl StudyData {
         for claim in &self.claims {
             let place = format!("claim {}", claim.id);
             if claim.tests.is_empty() == claim.not_tested.is_none() {
-                let message = format!("{place}: has either tests or a reason why it has none");
+                let message =
+                    format!("{place}: write [[claim.test]] tables or not_tested, and not both");
                 return Err(Error::study(CLAIMS, message));
             }
             for selection in claim.selections() {

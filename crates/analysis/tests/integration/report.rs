@@ -29,11 +29,7 @@ fn everything(folder: &Path) {
         ("era", "today"),
         ("visit", "revalidate"),
     ];
-    fixture.invalidate(
-        &cell,
-        &[3],
-        "up: 2 packets lost that nobody asked to lose, limit 0",
-    );
+    fixture.invalidate(&cell, &[3], "up: 2 unrequested losses, limit 0");
     fixture.write(folder);
     Fixture::write_plots(folder);
     for record in fixture.records.iter().step_by(3) {

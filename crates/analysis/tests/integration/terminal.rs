@@ -23,11 +23,7 @@ fn a_full_run_shows_everything() {
         ("era", "today"),
         ("visit", "revalidate"),
     ];
-    fixture.invalidate(
-        &cell,
-        &[3],
-        "up: 2 packets lost that nobody asked to lose, limit 0",
-    );
+    fixture.invalidate(&cell, &[3], "up: 2 unrequested losses, limit 0");
     insta::assert_snapshot!(printed(&fixture, &common::study()));
 }
 

@@ -248,7 +248,7 @@ mod tests {
             r#"
             backlog = { by_kernel = true }
             connections = { default = 900, most = 20000, in_processes_of_at_most = 64 }
-            shed_above = { cannot = "it resets nobody" }
+            shed_above = { cannot = "it resets no connection" }
             keep_alive = { default = 15, whole_seconds = true, least = 1 }
             keep_alive_requests = { default = 150, unlimited = 0, plus = 2 }
             "#,
@@ -299,7 +299,7 @@ mod tests {
     fn a_level_that_a_server_cannot_have_is_refused_with_the_reason() {
         let able = capabilities();
         for (factor, level, reason) in [
-            ("shed", "on", "shed_above: it resets nobody"),
+            ("shed", "on", "shed_above: it resets no connection"),
             ("workers", "20001", "connections: at most 20000"),
             ("keep_alive_s", "0.5", "keep_alive: at least 1"),
             ("keep_alive_s", "1.5", "keep_alive: in whole seconds"),

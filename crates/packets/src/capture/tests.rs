@@ -138,7 +138,7 @@ fn pcapng_of_both_orders_with_sections_and_comments() {
         writer.packet(1, 77, PACKET, Some("drop=loss"));
         // Names and unknown blocks carry no packet.
         writer.block(4, &[0; 12]);
-        writer.block(0x0bad, b"somebody else's");
+        writer.block(0x0bad, b"another vendor's");
         writer.section();
         writer.interface("eth0", 1, 6, 10);
         writer.cut_packet(0, 1_000_001, PACKET, 7, None);

@@ -69,7 +69,10 @@ pub(super) fn check(kind: Kind, metric: &str, sweep: Option<&Sweep>) -> Result<(
         true => Err(format!("{word} of {metric} {what}")),
         false => Ok(()),
     };
-    refuse(!kind.is_sweep(), "cannot have a sweep: it does not use curves")?;
+    refuse(
+        !kind.is_sweep(),
+        "cannot have a sweep: it does not use curves",
+    )?;
     let needs_knee = matches!(kind, Kind::Knee | Kind::Bend) || sweep.at.needs_knee();
     refuse(
         needs_knee && sweep.knee.is_none(),

@@ -24,7 +24,7 @@ pub struct Summary {
     /// The form of this summary: 1. It changes when a member changes its meaning or goes; members may
     /// be added without.
     pub format: u32,
-    /// Whether the figures may be believed.
+    /// The validity of the figures.
     pub validity: ValiditySummary,
     /// What stands out of it, a sentence each: that every response was an error, for one.
     pub findings: Vec<String>,
@@ -87,13 +87,13 @@ pub struct SequenceSummary {
     pub times: f64,
 }
 
-/// Whether the figures may be believed, and if not, why not.
+/// The validity of the figures, with the reasons where they are INVALID.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ValiditySummary {
-    /// Whether nothing speaks against them.
+    /// Whether the figures are valid.
     pub valid: bool,
-    /// Every reason against them, a sentence each.
+    /// Why they are INVALID: one sentence for each reason.
     pub reasons: Vec<String>,
 }
 
@@ -124,7 +124,7 @@ pub struct SetupSummary {
     pub wake_up_coalescing_ms: f64,
     /// Where everything random came from.
     pub seed: u64,
-    /// Settings nobody asked for, with the values they had.
+    /// Settings that were not given, with their default values.
     pub defaults: BTreeMap<String, String>,
     /// The command line, program first.
     pub command: Vec<String>,

@@ -314,7 +314,7 @@ fn a_server_that_exits_is_a_finding() {
     let summary = ["3s", "15s", "75s"]
         .into_iter()
         .find_map(|time| Some(left_by_its_server(time)).filter(refused))
-        .expect("somebody is refused while the test lasts");
+        .expect("a client is refused while the test lasts");
     let counts = &summary.measured.counts;
     assert!(counts.completed > 10 && counts.failed > 0, "{counts:?}");
     // The kernel reports the closed port to connected clients and to new ones.

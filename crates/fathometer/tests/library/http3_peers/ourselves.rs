@@ -193,7 +193,7 @@ fn a_server_that_stops_completes_exchanges_in_flight_and_closes_in_order() {
 }
 
 #[test]
-fn where_nobody_listens_a_client_is_refused_at_once() {
+fn a_client_is_refused_at_once_where_no_process_listens() {
     let clock = Clock::start();
     let trust = Trust::new(clock);
     let closed_port = ClosedPort::new();

@@ -375,7 +375,7 @@ impl World {
                     side.server_open = false;
                     deliveries.push((at, Happening::ClientSeesReset));
                 }
-                server::Action::Upgrade => panic!("nobody asked for an upgrade"),
+                server::Action::Upgrade => panic!("no upgrade was requested"),
             }
         }
         for (at, happening) in deliveries {

@@ -29,7 +29,7 @@ pub(super) fn table(
     })?;
     texts.push((file.clone(), text));
     if is_path(name) {
-        // A later load does not know from which folder they were named.
+        // Names are relative to this file. A later load has no folder to resolve them against.
         if let Some(toml::Value::String(other)) = own.get_mut("based_on") {
             *other = seen_from(&file, other);
         }
