@@ -29,7 +29,7 @@ pub use quantity::{Factor, QuantityError, Rate};
 pub use record::{
     CellKey, CloseReason, ConnectionRecord, Delivery, DirectionCertificate, ExchangeRecord,
     ExchangeRow, Failure, FileArrival, Outcome, PathCertificate, ReplicateRecord, ServiceEvent,
-    ServiceRecord, TestPhase, TlsRecord, Validity,
+    ServiceRecord, TestPhase, TlsRecord, Validity, WindowWait,
 };
 pub use seed::Seed;
 pub use site::{ContentCoding, File, FileId, Page, Site};

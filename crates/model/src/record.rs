@@ -304,6 +304,26 @@ pub struct ConnectionRecord {
     /// inside TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsRecord>,
+    /// When the server waited for a window of HTTP/2 that the client had granted (RFC 9113 section 5.2), in the order
+    /// of the ends of the waits; at most 10 000 between two reads. HTTP/3's windows belong to QUIC and are not recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub window_waits: Vec<WindowWait>,
+}
+
+/// A wait of an HTTP/2 server for a window of the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowWait {
+    /// The exchange whose stream had the window; [`ExchangeRecord::exchange`]. `None` for the window of the connection,
+    /// which stops all exchanges on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<u32>,
+    /// When the client read the last byte that the window allowed.
+    pub from: Instant,
+    /// When the client granted more. Bytes could arrive a round trip later, even if the server had other reasons to
+    /// wait.
+    pub granted: Instant,
+    /// When the client read the next byte.
+    pub to: Instant,
 }
 
 /// An event of an alternative service of a host (RFC 7838): discovery, withdrawal or failure.

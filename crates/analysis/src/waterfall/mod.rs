@@ -13,11 +13,13 @@
 //! | | the rest otherwise, or if the round trip is not known | [`Cause::Unknown`] |
 //! | first to last byte | a gap of the sender, with its cause ([`sender`]) | |
 //! | | the rest | [`Cause::Transfer`] |
+//! | first to last byte, over all of these but a loss | the server had used up a window of HTTP/2 ([`window`]) | [`Cause::FlowControl`] |
 //!
 //! Without a capture, gaps of the sender are not visible. Then the time beyond the bytes at the path's rate is
 //! [`Cause::Unknown`].
 
 pub mod sender;
+mod window;
 
 use fathometer_model::{ConnectionRecord, ExchangeRecord, Instant};
 
@@ -30,7 +32,7 @@ pub enum Cause {
     RoundTrip,
     /// The sender has data, and its congestion window is full.
     CongestionWindow,
-    /// The sender has data, and the receiver's window is full.
+    /// The sender has data, and a window of the receiver is full: that of TCP, or one of HTTP/2.
     FlowControl,
     /// Another exchange of the connection comes first.
     HeadOfLine,
@@ -195,7 +197,9 @@ pub fn blame(
                 push(&mut segments, (end, last), Cause::Unknown);
             }
         }
-        segments
+        let waits = connection.map_or(&[][..], |c| &c.window_waits);
+        let waits = window::spans(waits, exchange.exchange, path.round_trip_ns);
+        window::overlay(&segments, (first, last), &waits)
     };
     exchanges.iter().map(one).collect()
 }

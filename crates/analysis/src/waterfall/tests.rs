@@ -1,4 +1,6 @@
-use fathometer_model::{Bytes, CloseReason, ConnectionRecord, ExchangeRecord, Instant, Outcome};
+use fathometer_model::{
+    Bytes, CloseReason, ConnectionRecord, ExchangeRecord, Instant, Outcome, WindowWait,
+};
 
 use super::sender::{Sender, Sent, gaps};
 use super::*;
@@ -45,6 +47,7 @@ fn connection(number: u32, opened: u64, established: u64) -> ConnectionRecord {
         host: None,
         protocol: None,
         tls: None,
+        window_waits: Vec::new(),
     }
 }
 
@@ -251,4 +254,68 @@ fn gaps_of_the_sender_split_the_receive_phase() {
             (45, 50, Cause::Transfer),
         ]
     );
+}
+
+#[test]
+fn a_window_of_http2_explains_a_wait_until_a_round_trip_after_the_grant() {
+    let mut connection = connection(0, 0, 20);
+    let wait = |exchange, from, granted, to| WindowWait {
+        exchange,
+        from: ms(from),
+        granted: ms(granted),
+        to: ms(to),
+    };
+    connection.window_waits = vec![
+        // The grant came before the last byte: it explains 20 ms after 45, and not the rest.
+        wait(Some(0), 50, 45, 90),
+        // Another stream's window does not stop this one.
+        wait(Some(1), 92, 92, 95),
+        wait(None, 100, 101, 110),
+        // So early a grant had reached the server long before.
+        wait(Some(0), 120, 60, 130),
+    ];
+    let exchange = exchange(0, 0, [20, 20, 40, 140]);
+    // The capture shows that the sender paused, and a loss in the window of the connection.
+    let gap = |from, to, cause| Segment {
+        from: ms(from),
+        to: ms(to),
+        cause,
+    };
+    let gaps = SenderGaps::from([(
+        0,
+        vec![
+            gap(50, 90, Cause::CongestionWindow),
+            gap(105, 110, Cause::Loss),
+        ],
+    )]);
+    let bars = blame(
+        &[exchange.clone()],
+        &[connection.clone()],
+        &PATH,
+        Some(&gaps),
+    );
+    let content: Vec<_> = shown(&bars[0]).into_iter().filter(|s| s.0 >= 40).collect();
+    assert_eq!(
+        content,
+        [
+            (40, 50, Cause::Transfer),
+            (50, 65, Cause::FlowControl),
+            (65, 90, Cause::CongestionWindow),
+            (90, 100, Cause::Transfer),
+            (100, 105, Cause::FlowControl),
+            (105, 110, Cause::Loss),
+            (110, 140, Cause::Transfer),
+        ]
+    );
+    // Where the round trip is not known, only a wait counts whose grant came after the last byte.
+    let unknown = Path {
+        round_trip_ns: None,
+        ..PATH
+    };
+    let bars = blame(&[exchange], &[connection], &unknown, Some(&gaps));
+    let flow: Vec<_> = shown(&bars[0])
+        .into_iter()
+        .filter(|s| s.2 == Cause::FlowControl)
+        .collect();
+    assert_eq!(flow, [(100, 105, Cause::FlowControl)]);
 }

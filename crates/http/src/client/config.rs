@@ -20,6 +20,8 @@ pub struct Config {
     pub stream_window: u32,
     /// The receive window of the connection, in bytes.
     pub connection_window: u32,
+    /// Whether to record when the server waits for one of these windows.
+    pub record_window_waits: bool,
     /// The largest size of the table that compresses response fields, in bytes.
     pub header_table: u32,
     /// How long the server may take to acknowledge settings.
@@ -40,6 +42,7 @@ impl Default for Config {
             push: false,
             stream_window: http2.settings.initial_window_size,
             connection_window: http2.connection_window,
+            record_window_waits: false,
             header_table: http2.settings.header_table_size,
             settings_timeout: http2.settings_timeout,
             limits: http2.limits,
@@ -71,6 +74,7 @@ impl Config {
                 ..usual.settings
             },
             connection_window: self.connection_window,
+            record_window_waits: self.record_window_waits,
             push: match self.push {
                 true => h2::client::Push::Accepted,
                 false => h2::client::Push::Disabled,

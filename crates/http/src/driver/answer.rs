@@ -1,6 +1,6 @@
 //! The effect of responses on the page.
 
-use fathometer_model::{ContentCoding, Delivery, Failure, Instant, Outcome};
+use fathometer_model::{ContentCoding, Delivery, Failure, Instant, Outcome, WindowWait};
 
 use super::base::BaseFile;
 use super::cache::CacheEntry;
@@ -19,6 +19,19 @@ impl PageDriver {
         let mut input = bytes;
         while let Some(event) = self.links[place].machine.poll(&mut input, now) {
             self.handle_event(place, event, now);
+        }
+        let link = &mut self.links[place];
+        for wait in link.machine.take_window_waits() {
+            let exchange = wait.request.and_then(|request| link.exchange(request));
+            // A stream that the driver has given up concerns no exchange.
+            if wait.request.is_none() || exchange.is_some() {
+                link.record.window_waits.push(WindowWait {
+                    exchange: exchange.map(|exchange| exchange as u32),
+                    from: wait.from,
+                    granted: wait.granted,
+                    to: wait.to,
+                });
+            }
         }
     }
 

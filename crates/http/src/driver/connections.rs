@@ -48,6 +48,7 @@ impl PageDriver {
                 host: (self.policy.hosts > 1).then(|| self.host_names[usize::from(host)].clone()),
                 protocol: None,
                 tls: None,
+                window_waits: Vec::new(),
             },
         });
         let conn = ConnectionId(place as u32);

@@ -97,6 +97,7 @@ pub(super) fn machine(protocol: Protocol, policy: &Policy, options: &Options) ->
         push: policy.push,
         stream_window: options.http2.stream_window,
         connection_window: options.http2.connection_window,
+        record_window_waits: true,
         header_table: options.http2.header_table,
         limits: options.limits,
         timeouts: options.timeouts,

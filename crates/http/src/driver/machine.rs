@@ -141,6 +141,17 @@ macro_rules! own {
 }
 
 impl Machine {
+    /// The waits of the server for HTTP/2 windows since the last call.
+    pub(super) fn take_window_waits(&mut self) -> Vec<h2::client::WindowWait> {
+        match self {
+            Machine::Own(connection) => match &mut **connection {
+                Connection::Http2(connection) => connection.take_window_waits(),
+                Connection::Http1(_) => Vec::new(),
+            },
+            Machine::Hosted(_) => Vec::new(),
+        }
+    }
+
     pub(super) const fn multiplexes(&self) -> bool {
         match self {
             Machine::Own(connection) => connection.is_http2(),

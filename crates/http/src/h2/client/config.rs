@@ -83,6 +83,9 @@ pub struct Config {
     pub settings: Settings,
     /// The connection's window, in bytes: 65 535 to 2^31 − 1.
     pub connection_window: u32,
+    /// Whether to record when the server waits for a window
+    /// ([`take_window_waits`](super::Connection::take_window_waits)). This needs memory for each window update.
+    pub record_window_waits: bool,
     /// When window updates are sent to the server.
     pub update_at: UpdateAt,
     /// How pushes are handled.
@@ -122,6 +125,7 @@ impl Default for Config {
                 ..Settings::default()
             },
             connection_window: CONNECTION_WINDOW,
+            record_window_waits: false,
             update_at: UpdateAt::Percent(50),
             push: Push::Disabled,
             most_pushes: 100,

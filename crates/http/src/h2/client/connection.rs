@@ -11,6 +11,7 @@ use super::output::{Output, deadline};
 use super::promise::{self, Promise};
 use super::stream::{Ending, Stream};
 use super::traffic::{Counter, Traffic};
+use super::window_waits::{WindowWait, WindowWaits};
 use crate::exchange::{Event, Head, Pending, RequestFields, RequestId};
 use crate::field_block::FieldBlock;
 use crate::h2::error::{ConnectionError, ErrorCode, Fault};
@@ -60,6 +61,8 @@ pub(super) struct Core {
     pub(super) send: Window,
     /// The receive window of the connection.
     pub(super) receive: ReceiveWindow,
+    /// When the server waits for one of the receive windows; only if the configuration asks for it.
+    pub(super) window_waits: Option<Box<WindowWaits>>,
     /// Requests with content that the windows block, in the order in which they are served.
     pub(super) blocked: VecDeque<RequestId>,
     /// Requests that wait for 100 (Continue), with their time limits.
@@ -136,6 +139,7 @@ impl Connection {
                 resets_overflowed: false,
                 send: Window::new(CONNECTION_WINDOW),
                 receive: ReceiveWindow::new(config.connection_window.max(CONNECTION_WINDOW)),
+                window_waits: None,
                 blocked: VecDeque::new(),
                 continuing: Vec::new(),
                 end: None,
@@ -186,6 +190,7 @@ impl Connection {
         core.resets_overflowed = false;
         core.send = Window::new(CONNECTION_WINDOW);
         core.receive = ReceiveWindow::new(core.config.connection_window.max(CONNECTION_WINDOW));
+        core.window_waits = None;
         core.blocked.clear();
         core.continuing.clear();
         core.end = None;
@@ -202,6 +207,13 @@ impl Connection {
         core.active = Instant::ZERO;
         core.now = Instant::ZERO;
         core.greet();
+    }
+
+    /// The waits of the server for windows of this side since the last call; none unless
+    /// [`Config::record_window_waits`] is set.
+    pub fn take_window_waits(&mut self) -> Vec<WindowWait> {
+        let waits = self.core.window_waits.as_mut();
+        waits.map(|waits| waits.take()).unwrap_or_default()
     }
 
     /// Frees unused memory, for a connection that will be idle for a long time. (The compression tables stay,
@@ -481,6 +493,10 @@ impl Core {
         let ready = &mut self.output.ready;
         ready.extend_from_slice(PREFACE);
         write::settings(ready, settings.changes(&Settings::default()));
+        if self.config.record_window_waits {
+            let window = self.config.connection_window.max(CONNECTION_WINDOW);
+            self.window_waits = Some(Box::new(WindowWaits::new(window, self.now)));
+        }
         let more = self.receive.available() - i64::from(CONNECTION_WINDOW);
         if more > 0 {
             write::window_update(ready, StreamId::CONNECTION, more as u32);

@@ -89,6 +89,7 @@ mod tests;
 mod timing;
 mod traffic;
 mod upload;
+mod window_waits;
 
 pub use crate::exchange::{Content, PreparedRequest, RequestLine, RequestWriter, SendError};
 pub use config::{Config, Floods, Limits, Push, Scheme, Start, Timeouts};
@@ -96,5 +97,6 @@ pub use connection::Connection;
 pub use fuzz::fuzz;
 pub use promise::Promise;
 pub use traffic::Traffic;
+pub use window_waits::WindowWait;
 
 pub use crate::exchange::{Event, Head, Queued, Received, RequestId};

@@ -88,9 +88,18 @@ impl Core {
         if piece.first {
             self.receive.receive(piece.length)?;
         }
+        if piece.first
+            && let Some(waits) = &mut self.window_waits
+        {
+            let initial = self.config.settings.initial_window_size;
+            waits.receive(request_of(piece.stream), piece.length, initial, self.now);
+        }
         if piece.last
             && let Some(increment) = self.receive.release(piece.length, update_at)
         {
+            if let Some(waits) = &mut self.window_waits {
+                waits.grant(increment, self.now);
+            }
             self.answer(|out| write::window_update(out, StreamId::CONNECTION, increment))?;
         }
         let request = request_of(piece.stream);
@@ -138,6 +147,9 @@ impl Core {
             self.nothing()?;
         }
         if piece.end_stream {
+            if let Some(waits) = &mut self.window_waits {
+                waits.end(request, self.streams.len() <= 1);
+            }
             self.response_ends(request, left);
         } else if piece.last && left != Some(0) {
             self.give_back(request, piece.length)?;
@@ -151,6 +163,9 @@ impl Core {
         let stream = self.streams.get_mut(request);
         match stream.and_then(|stream| stream.receive.release(bytes, update_at)) {
             Some(increment) => {
+                if let Some(waits) = &mut self.window_waits {
+                    waits.grant_stream(request, increment, self.now);
+                }
                 self.answer(|out| write::window_update(out, stream_of(request), increment))
             }
             None => Ok(()),

@@ -423,3 +423,49 @@ fn a_small_window_delays_a_large_file() {
         "{narrow:?}"
     );
 }
+
+#[test]
+fn waits_of_the_server_for_a_window_are_recorded_with_their_grants() {
+    let origin = origin(site());
+    let round_trip = Network::default().delay * 2;
+    let waits = |window: u32| {
+        let mut setting = first("h2");
+        setting.options.http2.stream_window = window;
+        let outcome = retrieve(&origin, setting, ValidatorCache::new());
+        assert_sound(&outcome);
+        outcome.retrieval
+    };
+    // Windows as those of browsers never stop this page.
+    let free = waits(6 << 20);
+    assert_eq!(free.connections[0].window_waits, []);
+    let limited = waits(1_500);
+    let base = &limited.exchanges[0];
+    let of_base = limited.connections[0].window_waits.iter();
+    let of_base: Vec<_> = of_base.filter(|wait| wait.exchange == Some(0)).collect();
+    let bytes = free.exchanges[0].response_body.0;
+    // Each round trip brings one window at most.
+    assert!(
+        of_base.len() as u64 >= bytes / 1_500 - 1,
+        "{}",
+        of_base.len()
+    );
+    for wait in &of_base {
+        // The server sends again when it reads the grant: the next byte is read a round trip after it, and some
+        // segments of other streams later.
+        let after = wait.to.since(wait.granted);
+        assert!(after >= round_trip, "{wait:?}");
+        assert!(after < round_trip + Duration::from_millis(40), "{wait:?}");
+        assert!(wait.from < wait.to && wait.to <= base.last_byte.unwrap());
+    }
+    // The waits are what the small window costs.
+    let waited: Duration = of_base.iter().map(|wait| wait.to.since(wait.from)).sum();
+    let time = |exchange: &ExchangeRecord| {
+        let (first, last) = (exchange.first_byte.unwrap(), exchange.last_byte.unwrap());
+        last.since(first)
+    };
+    let cost = time(base) - time(&free.exchanges[0]);
+    assert!(
+        waited.abs_diff(cost) < Duration::from_millis(50),
+        "{waited:?} {cost:?}"
+    );
+}

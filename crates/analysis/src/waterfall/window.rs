@@ -1,0 +1,50 @@
+//! Waits for a window of HTTP/2 (RFC 9113 section 5.2), from the client's records.
+//!
+//! The server had used up the window when it sent the last byte that the client read. It could send again when the grant
+//! reached it. So bytes could arrive a round trip after the grant: what is later has another cause. Where the round trip
+//! is not known, only a wait counts whose grant came after the last byte.
+
+use fathometer_model::{Instant, WindowWait};
+
+use super::{Cause, Segment, Span, cut, push};
+
+/// The times in which an exchange waited for the window of its stream or of its connection.
+pub(super) fn spans(waits: &[WindowWait], exchange: u32, round_trip_ns: Option<u64>) -> Vec<Span> {
+    waits
+        .iter()
+        .filter(|wait| wait.exchange.is_none_or(|number| number == exchange))
+        .filter_map(|wait| {
+            let end = match round_trip_ns {
+                Some(trip) => {
+                    let possible = wait.granted.as_nanos().saturating_add(trip);
+                    wait.to.min(Instant::from_nanos(possible))
+                }
+                None if wait.granted >= wait.from => wait.to,
+                None => return None,
+            };
+            (end > wait.from).then_some((wait.from, end))
+        })
+        .collect()
+}
+
+/// The segments of an exchange with [`Cause::FlowControl`] in the parts of `content` that are in `waits`. A loss stays:
+/// the bytes that it delays were within the window.
+pub(super) fn overlay(segments: &[Segment], content: Span, waits: &[Span]) -> Vec<Segment> {
+    let mut all = Vec::new();
+    for segment in segments {
+        for (span, is_content) in cut((segment.from, segment.to), &[content]) {
+            if !is_content || segment.cause == Cause::Loss {
+                push(&mut all, span, segment.cause);
+                continue;
+            }
+            for (span, is_wait) in cut(span, waits) {
+                let cause = match is_wait {
+                    true => Cause::FlowControl,
+                    false => segment.cause,
+                };
+                push(&mut all, span, cause);
+            }
+        }
+    }
+    all
+}

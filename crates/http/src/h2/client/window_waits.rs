@@ -1,0 +1,232 @@
+//! When the server had used up a window that this client had granted, and waited for more (RFC 9113 section 5.2).
+//!
+//! The receiver sees it in two facts: the bytes received reach exactly a limit that it had announced, and later bytes go
+//! beyond it. A server that no window stops crosses a limit within a frame, because limits are not multiples of its
+//! frames. The wait as this side sees it lasts from the last byte within the limit to the first byte beyond it. The
+//! instant of the grant shows how much of that the window explains: the server could send again when the grant had
+//! reached it, so bytes could arrive a round trip after it.
+
+use std::collections::{HashMap, VecDeque};
+
+use fathometer_model::Instant;
+
+use crate::exchange::RequestId;
+use crate::h2::flow::CONNECTION_WINDOW;
+
+/// Largest number of waits that are stored until they are [taken](WindowWaits::take).
+const MOST: usize = 10_000;
+/// Largest number of limits of one window that are stored; later ones are not watched until earlier ones are passed.
+const MOST_LIMITS: usize = 4096;
+
+/// One wait of the server for a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowWait {
+    /// The request whose stream had the window; `None` for the window of the connection.
+    pub request: Option<RequestId>,
+    /// When the last byte that the window allowed was read.
+    pub from: Instant,
+    /// When this side raised the limit.
+    pub granted: Instant,
+    /// When the first byte beyond it was read.
+    pub to: Instant,
+}
+
+/// The windows of one connection.
+#[derive(Debug)]
+pub(super) struct WindowWaits {
+    connection: Window,
+    streams: HashMap<RequestId, Window>,
+    waits: Vec<WindowWait>,
+}
+
+/// One window, in bytes since its begin.
+#[derive(Debug)]
+struct Window {
+    received: u64,
+    /// The highest limit.
+    limit: u64,
+    /// Limits that the server has not passed, each with the instant when it was announced.
+    limits: VecDeque<(u64, Instant)>,
+    /// Since when the server has reached the first of them.
+    reached: Option<Instant>,
+}
+
+impl Window {
+    fn new(limit: u32, now: Instant) -> Window {
+        let limit = u64::from(limit);
+        Window {
+            received: 0,
+            limit,
+            limits: VecDeque::from([(limit, now)]),
+            reached: None,
+        }
+    }
+
+    fn grant(&mut self, increment: u32, now: Instant) {
+        self.limit += u64::from(increment);
+        if self.limits.len() < MOST_LIMITS {
+            self.limits.push_back((self.limit, now));
+        }
+    }
+
+    /// Counts received bytes; returns the wait that they end.
+    fn receive(&mut self, bytes: u32, now: Instant) -> Option<WindowWait> {
+        if bytes == 0 {
+            return None;
+        }
+        let wait = self.reached.take().and_then(|from| {
+            self.limits.pop_front();
+            let granted = self.limits.front()?.1;
+            Some(WindowWait {
+                request: None,
+                from,
+                granted,
+                to: now,
+            })
+        });
+        self.received += u64::from(bytes);
+        while self
+            .limits
+            .front()
+            .is_some_and(|limit| limit.0 < self.received)
+        {
+            self.limits.pop_front();
+        }
+        let is_reached = self
+            .limits
+            .front()
+            .is_some_and(|limit| limit.0 == self.received);
+        self.reached = is_reached.then_some(now);
+        wait
+    }
+}
+
+impl WindowWaits {
+    /// The windows of a new connection, whose window has the size `connection` after the first update.
+    pub(super) fn new(connection: u32, now: Instant) -> WindowWaits {
+        let mut window = Window::new(CONNECTION_WINDOW, now);
+        if let Some(more) = connection.checked_sub(CONNECTION_WINDOW).filter(|m| *m > 0) {
+            window.grant(more, now);
+        }
+        WindowWaits {
+            connection: window,
+            streams: HashMap::new(),
+            waits: Vec::new(),
+        }
+    }
+
+    /// A DATA frame with this length arrives. `initial` is the window of a new stream.
+    pub(super) fn receive(&mut self, request: RequestId, length: u32, initial: u32, now: Instant) {
+        let wait = self.connection.receive(length, now);
+        let stream = self
+            .streams
+            .entry(request)
+            .or_insert_with(|| Window::new(initial, Instant::ZERO));
+        let of_stream = stream.receive(length, now);
+        let of_stream = of_stream.map(|wait| WindowWait {
+            request: Some(request),
+            ..wait
+        });
+        let room = MOST - self.waits.len().min(MOST);
+        self.waits
+            .extend(wait.into_iter().chain(of_stream).take(room));
+    }
+
+    /// The window of the connection grows.
+    pub(super) fn grant(&mut self, increment: u32, now: Instant) {
+        self.connection.grant(increment, now);
+    }
+
+    /// The window of a stream grows.
+    pub(super) fn grant_stream(&mut self, request: RequestId, increment: u32, now: Instant) {
+        if let Some(stream) = self.streams.get_mut(&request) {
+            stream.grant(increment, now);
+        }
+    }
+
+    /// The response of a stream is complete. If it was the last one, the server has nothing to send.
+    pub(super) fn end(&mut self, request: RequestId, is_last: bool) {
+        self.streams.remove(&request);
+        if is_last && self.connection.reached.take().is_some() {
+            self.connection.limits.pop_front();
+        }
+    }
+
+    /// The waits since the last call, in the order of their ends.
+    pub(super) fn take(&mut self) -> Vec<WindowWait> {
+        std::mem::take(&mut self.waits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const REQUEST: RequestId = RequestId(0);
+
+    fn at(milliseconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn a_server_that_stops_exactly_at_a_limit_waits_for_the_next_one() {
+        let mut waits = WindowWaits::new(1 << 20, at(0));
+        waits.receive(REQUEST, 600, 1_000, at(10));
+        waits.grant_stream(REQUEST, 600, at(11));
+        // The server had not read the grant when it sent the last byte of the first window.
+        waits.receive(REQUEST, 400, 1_000, at(12));
+        assert_eq!(waits.take(), []);
+        waits.receive(REQUEST, 100, 1_000, at(101));
+        let wait = WindowWait {
+            request: Some(REQUEST),
+            from: at(12),
+            granted: at(11),
+            to: at(101),
+        };
+        assert_eq!(waits.take(), [wait]);
+        assert_eq!(waits.take(), []);
+    }
+
+    #[test]
+    fn a_server_that_crosses_a_limit_waits_for_nothing() {
+        let mut waits = WindowWaits::new(1 << 20, at(0));
+        waits.receive(REQUEST, 600, 1_000, at(10));
+        waits.grant_stream(REQUEST, 600, at(11));
+        waits.receive(REQUEST, 500, 1_000, at(20));
+        waits.receive(REQUEST, 200, 1_000, at(300));
+        assert_eq!(waits.take(), []);
+    }
+
+    #[test]
+    fn the_connections_window_counts_all_streams_and_its_first_size() {
+        let mut waits = WindowWaits::new(100_000, at(0));
+        let other = RequestId(1);
+        waits.receive(REQUEST, 35_535, 1 << 20, at(5));
+        waits.receive(other, 30_000, 1 << 20, at(6));
+        // The server reads the client's first update later than its request.
+        waits.receive(REQUEST, 34_465, 1 << 20, at(8));
+        waits.grant(50_000, at(9));
+        waits.receive(other, 10, 1 << 20, at(70));
+        let found: Vec<_> = waits
+            .take()
+            .iter()
+            .map(|wait| (wait.request, wait.from, wait.granted, wait.to))
+            .collect();
+        assert_eq!(
+            found,
+            [(None, at(6), at(0), at(8)), (None, at(8), at(9), at(70)),]
+        );
+    }
+
+    #[test]
+    fn after_the_last_response_the_server_has_nothing_to_send() {
+        let mut waits = WindowWaits::new(CONNECTION_WINDOW, at(0));
+        waits.receive(REQUEST, 65_535, 1 << 20, at(5));
+        waits.end(REQUEST, true);
+        waits.grant(65_535, at(6));
+        waits.receive(RequestId(1), 10, 1 << 20, at(900));
+        assert_eq!(waits.take(), []);
+    }
+}
