@@ -125,7 +125,8 @@ pub fn http_archive(run: &Run) -> Result<String, Error> {
     Ok(json!({"log": log}).to_string())
 }
 
-/// One entry of the archive. Lengths that are not known are -1, as HAR requires.
+/// One entry of the archive. Lengths that are not known are -1, as HAR requires; `send`, `wait` and `receive` must not
+/// be, so they are 0 where an exchange failed before.
 fn entry(
     page: &str,
     exchange: &ExchangeRecord,
@@ -144,11 +145,12 @@ fn entry(
         .unwrap_or("origin.test");
     let sent = exchange.sent.unwrap_or(exchange.planned);
     let first = exchange.first_byte.or(exchange.last_byte).unwrap_or(sent);
+    let last = exchange.last_byte.unwrap_or(first);
     let content = exchange.response_body.0;
     json!({
         "pageref": page,
         "startedDateTime": at(exchange.planned),
-        "time": millis(exchange.planned, Some(exchange.last_byte.unwrap_or(first))),
+        "time": millis(exchange.planned, Some(last)),
         "request": {
             "method": exchange.method, "url": format!("{scheme}://{host}{}", exchange.target),
             "httpVersion": protocol, "cookies": [], "headers": [], "queryString": [],
@@ -163,7 +165,7 @@ fn entry(
         "cache": {},
         "timings": {
             "blocked": millis(exchange.planned, Some(sent)), "dns": -1, "connect": -1, "send": 0,
-            "wait": millis(sent, Some(first)), "receive": millis(first, exchange.last_byte), "ssl": -1,
+            "wait": millis(sent, Some(first)), "receive": millis(first, Some(last)), "ssl": -1,
         },
         "connection": exchange.connection.to_string(),
     })

@@ -4,6 +4,7 @@
 mod barford;
 mod browser;
 mod common;
+mod homes;
 mod judging;
 mod load;
 mod pages;

@@ -22,7 +22,7 @@ const CONNECTIONS: &str = r#"{"connection":0,"opened":1000000,"established":3000
 "#;
 
 /// A run in which the first replicate kept its records.
-fn run() -> (tempfile::TempDir, Run) {
+pub fn run() -> (tempfile::TempDir, Run) {
     let folder = tempfile::tempdir().unwrap();
     let mut fixture = Fixture::whole(Mode::Quick, 1);
     fixture.records.truncate(2);
