@@ -473,14 +473,14 @@ impl<'a> Accountant<'a> {
         };
         if let (true, Some(cause)) = (vanished, arrival.dropped) {
             transmissions.drop_later(arrival.segment, cause);
-            record(&mut self.recorder, sent);
+            record(&mut self.recorder, &sent);
             return;
         }
         tracked
             .connection
             .note_opening(direction, arrival.class, arrival.segment.sequence);
         let repeated = transmissions.transmit(arrival.segment, arrival.dropped);
-        record(&mut self.recorder, Transmission { repeated, ..sent });
+        record(&mut self.recorder, &Transmission { repeated, ..sent });
         let Some(repeated) = repeated else {
             return;
         };
@@ -651,11 +651,11 @@ impl<'a> Accountant<'a> {
 
 /// Records a drop or a retransmission, where time sequences are recorded.
 #[inline]
-fn record(recorder: &mut Option<Recorder>, sent: Transmission) {
+fn record(recorder: &mut Option<Recorder>, sent: &Transmission) {
     if let Some(recorder) = recorder
         && sent.length > 0
     {
-        recorder.transmit(&sent);
+        recorder.transmit(sent);
     }
 }
 

@@ -289,7 +289,7 @@ fn a_window_of_http2_explains_a_wait_until_a_round_trip_after_the_grant() {
         ],
     )]);
     let bars = blame(
-        &[exchange.clone()],
+        std::slice::from_ref(&exchange),
         &[connection.clone()],
         &PATH,
         Some(&gaps),

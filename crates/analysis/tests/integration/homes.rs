@@ -1,11 +1,7 @@
 //! Exports of page retrievals against the published structure of their formats, judged by a validator that is not ours
 //! (Python's `jsonschema`).
 
-#![expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    reason = "the validator is a process"
-)]
+#![expect(clippy::disallowed_types, reason = "the validator is a process")]
 
 use std::io::Write;
 use std::process::{Command, Stdio};

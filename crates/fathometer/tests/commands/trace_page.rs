@@ -98,10 +98,7 @@ fn the_page_of_a_capture_zooms_to_what_the_path_dropped() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("lossy.pcapng"), lossy_capture()).unwrap();
-    run_well(&mut trace(
-        folder,
-        &["lossy.pcapng", "--report", "page.html"],
-    ));
+    run_well(&trace(folder, &["lossy.pcapng", "--report", "page.html"]));
     let page = fs::read_to_string(folder.join("page.html")).unwrap();
     // Without a script the drawing has the drop and its cause.
     assert!(page.contains("<title>dropped: queue-full</title>"));
@@ -114,7 +111,7 @@ fn the_page_of_a_capture_zooms_to_what_the_path_dropped() {
     let url = format!("file://{}", folder.join("use.html").display());
     let mut command = browser(&chromium, &folder.join("profile"), &url);
     command.arg("--allow-file-access-from-files");
-    let page = String::from_utf8(run_well(&mut command)).unwrap();
+    let page = String::from_utf8(run_well(&command)).unwrap();
     let seen = page
         .split_once("data-seen=\"")
         .and_then(|(_, rest)| rest.split_once('"'))

@@ -249,7 +249,7 @@ fn serve(
 ) -> Result<(Serving, ValidatorCache), ReplicateError> {
     let levels = place.levels;
     let returns = levels.visit == Visit::Revalidate;
-    if !returns && !(levels.policy.tls && levels.tls.resumes) {
+    if !(returns || levels.policy.tls && levels.tls.resumes) {
         let serving = Serving::start(place, levels.site)?;
         return Ok((serving, ValidatorCache::default()));
     }

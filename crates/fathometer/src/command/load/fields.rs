@@ -58,8 +58,11 @@ pub(super) fn fields(
 mod tests {
     use super::*;
 
-    /// The fields of these headers, without the default User-Agent, and the Host field.
-    fn given(headers: &[&str]) -> Result<(Vec<(String, String)>, Option<String>), Failure> {
+    /// Fields, and the Host field.
+    type Given = (Vec<(String, String)>, Option<String>);
+
+    /// The fields of these headers without the default User-Agent.
+    fn given(headers: &[&str]) -> Result<Given, Failure> {
         let headers: Vec<String> = headers.iter().map(|&header| header.to_owned()).collect();
         let (mut fields, host) = fields(&headers)?;
         let agent = fields.remove(0);
