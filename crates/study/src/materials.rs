@@ -38,6 +38,9 @@ pub enum MaterialsError {
     /// No cell has the requested levels.
     #[error("no cell of the study is left to run: {0}")]
     Empty(String),
+    /// This machine can run none of the requested cells.
+    #[error("no cell of the study is left to run: {0}")]
+    Impossible(String),
 }
 
 impl MaterialsError {

@@ -172,7 +172,7 @@ pub fn execute(
     if cells.is_empty() {
         let reasons: BTreeSet<&str> = left_out.iter().map(|cell| cell.reason.as_str()).collect();
         let reasons: Vec<&str> = reasons.into_iter().collect();
-        return Err(MaterialsError::Empty(reasons.join("; ")).into());
+        return Err(MaterialsError::Impossible(reasons.join("; ")).into());
     }
     let mut rounds = match request.stopping {
         None => None,
