@@ -7,7 +7,7 @@
 //! Where the capture has the path's drop log (the taps of this program), each dropped segment is listed with its
 //! cause, and each retransmission with the cause of the drop that it repairs.
 //!
-//! The number of points is bounded. Beyond the bound, points of one time bin are merged ([`merge`]), and
+//! The number of points is bounded. Beyond the bound, points of one time bin are merged (`merge`), and
 //! [`DirectionSequence::merged`] has the length of a bin. Nothing is cut.
 
 mod merge;
