@@ -8,7 +8,8 @@
 //!
 //! No path leads out of the folder: the kernel resolves it beneath the folder, whatever links there are. A
 //! precompressed representation lies beside its file ([`CODINGS`](fathometer_files::site_folder::CODINGS)) and is not
-//! served if it is older than the file.
+//! served if it is older than the file. Those in `br` and `zstd` are served only if that is
+//! [enabled](FolderStore::with_later_codings).
 //!
 //! Entity tags of small files are digests of their content. Those of larger files are made of the file's inode
 //! number, size and times. They are weak until the file has been unchanged for [`SETTLED`]: the clock that
@@ -26,10 +27,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use fathometer_http::origin::encoding::Coding;
 use fathometer_http::origin::store::{
     FileHandle, Lookup, Resource, Store, Stored, Variant, Work, WriteAll,
 };
-use fathometer_model::{Body, ContentCoding, Instant};
+use fathometer_model::{Body, Instant};
 use fathometer_sys::clock;
 use rustix::fs;
 use rustix::io::Errno;
@@ -93,6 +95,13 @@ impl FolderStore {
             packages: None,
             reads: AtomicU64::new(0),
         })
+    }
+
+    /// Also serves representations in the codings `br` and `zstd` that lie beside a file, as `x.br` and `x.zst`.
+    #[must_use]
+    pub fn with_later_codings(mut self) -> FolderStore {
+        self.root.later_codings = true;
+        self
     }
 
     /// Also keeps packages of its files, in another folder. They get a quarter of the limits of the cache.
@@ -324,7 +333,7 @@ impl Entry {
 
 /// Reads a small file; keeps the descriptor of a larger one.
 fn read(
-    coding: Option<ContentCoding>,
+    coding: Option<Coding>,
     opened: Opened,
     wall_clock: Duration,
     reads: &AtomicU64,
@@ -559,11 +568,7 @@ mod tests {
             let resource = found(&store, "/a.js", now);
             resource.variants().iter().map(Variant::coding).collect()
         };
-        let both = [
-            None,
-            Some(ContentCoding::Deflate),
-            Some(ContentCoding::Gzip),
-        ];
+        let both = [None, Some(Coding::Deflate), Some(Coding::Gzip)];
         assert_eq!(codings(at(0)), both);
         let later = std::time::UNIX_EPOCH + clock::file_time() + Duration::from_secs(60);
         let file = std::fs::File::options()
@@ -572,6 +577,26 @@ mod tests {
             .unwrap();
         file.set_modified(later).unwrap();
         assert_eq!(codings(at(1000)), [None]);
+    }
+
+    #[test]
+    fn later_codings_are_served_if_enabled() {
+        let (folder, store) = folder();
+        for name in ["a.js", "a.js.br", "a.js.zst", "a.js.gz"] {
+            std::fs::write(folder.path().join(name), name).unwrap();
+        }
+        let codings = |store: &FolderStore, now| -> Vec<_> {
+            let resource = found(store, "/a.js", now);
+            resource.variants().iter().map(Variant::coding).collect()
+        };
+        assert_eq!(codings(&store, at(0)), [None, Some(Coding::Gzip)]);
+        let all = [
+            None,
+            Some(Coding::Gzip),
+            Some(Coding::Brotli),
+            Some(Coding::Zstd),
+        ];
+        assert_eq!(codings(&store.with_later_codings(), at(1000)), all);
     }
 
     #[test]

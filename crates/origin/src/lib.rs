@@ -10,6 +10,7 @@
 
 pub(crate) mod access_log;
 mod connection;
+mod encoders;
 pub mod folder;
 mod handle;
 pub mod http3;
@@ -41,6 +42,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use self::access_log::AccessLog;
 pub use self::access_log::{LogFile, LogFormat};
 use self::connection::{Buffers, Lent, Open, Outcome};
+pub use self::encoders::LibraryEncoders;
 pub use self::handle::OriginHandle;
 use self::handle::Shared;
 pub use self::kept::PackageFolder;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fathometer_http::origin::encoding::Coding;
 use fathometer_http::origin::store::{EntityTag, digest_of};
-use fathometer_model::ContentCoding;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
@@ -20,6 +20,8 @@ use fathometer_files::site_folder::CODINGS;
 pub(super) struct Root {
     folder: OwnedFd,
     path: PathBuf,
+    /// Whether files beside a file in the codings of [`LATER_CODINGS`] belong to it.
+    pub later_codings: bool,
     /// Files opened so far.
     pub opens: AtomicU64,
 }
@@ -34,7 +36,7 @@ pub(super) struct Opened {
 pub(super) struct Found {
     pub name: PathBuf,
     pub plain: Opened,
-    pub coded: Vec<(ContentCoding, Opened)>,
+    pub coded: Vec<(Coding, Opened)>,
 }
 
 pub(super) enum Refused {
@@ -47,6 +49,9 @@ pub(super) enum Refused {
 /// After a file was unchanged for this long, any further change shows in its times. The times of some file
 /// systems have whole seconds.
 pub const SETTLED: Duration = Duration::from_secs(2);
+
+/// Codings that came after the sites of the studies, and the endings of their files.
+const LATER_CODINGS: [(Coding, &str); 2] = [(Coding::Brotli, "br"), (Coding::Zstd, "zst")];
 
 const READ: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
@@ -61,6 +66,7 @@ impl Root {
         Ok(Root {
             folder: fs::open(&path, flags, Mode::empty())?,
             path,
+            later_codings: false,
             opens: AtomicU64::new(0),
         })
     }
@@ -92,8 +98,13 @@ impl Root {
                 });
             }
         };
-        let mut coded: Vec<(ContentCoding, Opened)> = Vec::new();
-        for (coding, ending) in CODINGS {
+        let mut coded: Vec<(Coding, Opened)> = Vec::new();
+        let later = match self.later_codings {
+            true => &LATER_CODINGS[..],
+            false => &[],
+        };
+        let codings = CODINGS.map(|(coding, ending)| (Coding::from(coding), ending));
+        for (coding, ending) in codings.into_iter().chain(later.iter().copied()) {
             if coded.iter().any(|(known, _)| *known == coding) {
                 continue;
             }
@@ -242,7 +253,7 @@ impl Identity {
         })
     }
 
-    pub fn tag(&self, coding: Option<ContentCoding>, wall_clock: Duration) -> EntityTag {
+    pub fn tag(&self, coding: Option<Coding>, wall_clock: Duration) -> EntityTag {
         let mut words = [0; 8];
         words[..7].copy_from_slice(&self.words());
         words[7] = coding.map_or(0, |coding| coding as u64 + 1);

@@ -82,6 +82,7 @@ struct Found<'a> {
     accept: Lines<'a>,
     accept_encoding: Lines<'a>,
     package_have: Single<'a>,
+    no_transform: bool,
     referer: &'a [u8],
     user_agent: &'a [u8],
     /// Whether a field came in more lines than are processed.
@@ -146,6 +147,10 @@ impl<'a> Found<'a> {
                 if !self.accept.push(value) {
                     self.accept = Lines::default();
                 }
+                true
+            }
+            b"cache-control" => {
+                self.no_transform |= fields::list_has(value, "no-transform");
                 true
             }
             b"package-have" => push(&mut self.package_have, value),
@@ -213,6 +218,7 @@ impl<'a> Found<'a> {
                 accept: self.accept,
                 accept_encoding: self.accept_encoding,
                 package_have: self.package_have,
+                no_transform: self.no_transform,
             },
             method: token,
             target,

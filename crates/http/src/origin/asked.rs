@@ -17,6 +17,7 @@ pub(super) struct Asked {
     if_unmodified_since: Once,
     if_range: Once,
     range: Once,
+    no_transform: bool,
 }
 
 /// The value of a field that must occur only once.
@@ -42,6 +43,7 @@ impl Asked {
             if_unmodified_since: Once::of(of.if_unmodified_since),
             if_range: Once::of(of.if_range),
             range: Once::of(request.range),
+            no_transform: request.no_transform,
         }
     }
 
@@ -61,6 +63,7 @@ impl Asked {
             accept: Lines::default(),
             accept_encoding: lines(&self.accept_encoding),
             package_have: Single::Absent,
+            no_transform: self.no_transform,
         }
     }
 }

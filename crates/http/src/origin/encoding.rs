@@ -5,48 +5,129 @@ use fathometer_model::ContentCoding;
 use super::conditions::Lines;
 use crate::message::fields;
 
-/// Chooses among the codings in which a file is stored. `available` yields each with the size of its
-/// representation. `None`: send the file without a coding.
+/// A content coding of this origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Coding {
+    /// `deflate`: the zlib format (RFC 1950).
+    Deflate,
+    /// `gzip` (RFC 1952).
+    Gzip,
+    /// `br` (RFC 7932).
+    Brotli,
+    /// `zstd` (RFC 8878).
+    Zstd,
+}
+
+impl Coding {
+    const COUNT: usize = 4;
+
+    /// All of them.
+    pub const ALL: [Coding; Coding::COUNT] =
+        [Coding::Deflate, Coding::Gzip, Coding::Brotli, Coding::Zstd];
+
+    /// Its token in `Accept-Encoding` and `Content-Encoding`.
+    pub const fn token(self) -> &'static str {
+        match self {
+            Coding::Deflate => ContentCoding::Deflate.token(),
+            Coding::Gzip => ContentCoding::Gzip.token(),
+            Coding::Brotli => "br",
+            Coding::Zstd => "zstd",
+        }
+    }
+
+    /// The coding with this token or its alias (RFC 9110 section 8.4.1.3).
+    fn of_token(token: &[u8]) -> Option<Coding> {
+        if token.eq_ignore_ascii_case(b"x-gzip") {
+            return Some(Coding::Gzip);
+        }
+        Coding::ALL
+            .into_iter()
+            .find(|coding| token.eq_ignore_ascii_case(coding.token().as_bytes()))
+    }
+
+    /// The coding of a file in a package; `None` for the codings that packages do not have.
+    pub(super) const fn in_packages(self) -> Option<ContentCoding> {
+        match self {
+            Coding::Deflate => Some(ContentCoding::Deflate),
+            Coding::Gzip => Some(ContentCoding::Gzip),
+            _ => None,
+        }
+    }
+}
+
+impl From<ContentCoding> for Coding {
+    fn from(coding: ContentCoding) -> Coding {
+        match coding {
+            ContentCoding::Deflate => Coding::Deflate,
+            ContentCoding::Gzip => Coding::Gzip,
+        }
+    }
+}
+
+/// The qualities of `Accept-Encoding`, in thousandths. The field is read once, whatever its length.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Qualities {
+    named: [Option<u16>; Coding::COUNT],
+    identity: Option<u16>,
+    wildcard: Option<u16>,
+}
+
+impl Qualities {
+    /// Reads the field. The first element with a name counts, and an invalid weight counts as zero.
+    pub fn of(accept: &Lines<'_>) -> Qualities {
+        let mut qualities = Qualities::default();
+        for element in accept.iter().flat_map(fields::list) {
+            let mut parts = element.split(|&byte| byte == b';').map(fields::trim);
+            let name = parts.next().unwrap_or_default();
+            let place = match Coding::of_token(name) {
+                Some(coding) => &mut qualities.named[coding as usize],
+                None if name == b"*" => &mut qualities.wildcard,
+                None if name.eq_ignore_ascii_case(b"identity") => &mut qualities.identity,
+                None => continue,
+            };
+            if place.is_some() {
+                continue;
+            }
+            let weight = parts.find_map(|parameter| match parameter {
+                [b'q' | b'Q', b'=', value @ ..] => Some(value),
+                _ => None,
+            });
+            *place = Some(weight.map_or(1000, |value| thousandths(value).unwrap_or(0)));
+        }
+        qualities
+    }
+
+    /// The quality of a coding; `None` when the client does not accept it.
+    pub fn of_coding(&self, coding: Coding) -> Option<u16> {
+        let quality = self.named[coding as usize].or(self.wildcard);
+        quality.filter(|&quality| quality > 0)
+    }
+
+    /// Whether the client does not accept content without a coding (RFC 9110 section 12.5.3).
+    pub fn refuses_identity(&self) -> bool {
+        self.identity.or(self.wildcard) == Some(0)
+    }
+}
+
+/// Chooses among the codings in which a file is available. `available` yields each with the size of its
+/// representation, or any other rank. `None`: send the file without a coding.
 ///
 /// The highest quality wins; with equal quality, the smallest size. The file without a coding ranks below every
 /// coding that the client accepts, unless the client gives `identity` a quality of its own.
 pub fn choose(
-    accept: &Lines<'_>,
-    available: impl Iterator<Item = (ContentCoding, u64)>,
-) -> Option<ContentCoding> {
-    if accept.is_empty() {
-        return None;
-    }
-    let wildcard = quality(accept, |name| name == b"*");
-    let identity = quality(accept, |name| name.eq_ignore_ascii_case(b"identity"));
+    qualities: &Qualities,
+    available: impl Iterator<Item = (Coding, u64)>,
+) -> Option<Coding> {
     available
         .filter_map(|(coding, size)| {
-            let quality = quality(accept, |name| is_coding(name, coding)).or(wildcard)?;
-            (quality > 0 && identity.is_none_or(|identity| quality >= identity))
+            let quality = qualities.of_coding(coding)?;
+            qualities
+                .identity
+                .is_none_or(|identity| quality >= identity)
                 .then_some((coding, quality, size))
         })
         .max_by_key(|&(_, quality, size)| (quality, std::cmp::Reverse(size)))
         .map(|(coding, ..)| coding)
-}
-
-/// The quality, in thousandths, of the first element whose name matches.
-fn quality(accept: &Lines<'_>, fits: impl Fn(&[u8]) -> bool) -> Option<u16> {
-    accept.iter().flat_map(fields::list).find_map(|element| {
-        let mut parts = element.split(|&byte| byte == b';').map(fields::trim);
-        let name = parts.next()?;
-        if !fits(name) {
-            return None;
-        }
-        let weight = parts.find_map(|parameter| match parameter {
-            [b'q' | b'Q', b'=', value @ ..] => Some(value),
-            _ => None,
-        });
-        match weight {
-            // An invalid weight counts as zero.
-            Some(value) => Some(thousandths(value).unwrap_or(0)),
-            None => Some(1000),
-        }
-    })
 }
 
 /// A weight: 0 to 1 with at most three decimals.
@@ -68,18 +149,13 @@ pub(super) fn thousandths(text: &[u8]) -> Option<u16> {
     (value <= 1000).then_some(value)
 }
 
-fn is_coding(name: &[u8], coding: ContentCoding) -> bool {
-    name.eq_ignore_ascii_case(coding.token().as_bytes())
-        || coding == ContentCoding::Gzip && name.eq_ignore_ascii_case(b"x-gzip")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_best_stored_coding_is_chosen() {
-        use ContentCoding::{Deflate, Gzip};
+        use Coding::{Deflate, Gzip};
         let table = [
             ("", None),
             ("deflate", Some(Deflate)),
@@ -107,9 +183,31 @@ mod tests {
             let mut lines = Lines::default();
             assert!(lines.push(accept.as_bytes()));
             let available = [(Gzip, 112), (Deflate, 100)].into_iter();
-            assert_eq!(choose(&lines, available), expected, "{accept:?}");
+            let qualities = Qualities::of(&lines);
+            assert_eq!(choose(&qualities, available), expected, "{accept:?}");
         }
         let available = [(Gzip, 112)].into_iter();
-        assert_eq!(choose(&Lines::default(), available), None);
+        let absent = Qualities::of(&Lines::default());
+        assert_eq!(choose(&absent, available), None);
+        assert!(!absent.refuses_identity());
+    }
+
+    #[test]
+    fn identity_is_refused_only_by_a_weight_of_zero() {
+        let table = [
+            ("gzip", false),
+            ("identity;q=0", true),
+            ("IDENTITY; q=0.000, gzip", true),
+            ("*;q=0", true),
+            ("*;q=0, identity;q=0.001", false),
+            ("*;q=0, identity", false),
+            ("identity;q=0.5", false),
+        ];
+        for (accept, refuses) in table {
+            let mut lines = Lines::default();
+            assert!(lines.push(accept.as_bytes()));
+            let qualities = Qualities::of(&lines);
+            assert_eq!(qualities.refuses_identity(), refuses, "{accept:?}");
+        }
     }
 }

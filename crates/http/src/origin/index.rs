@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fathometer_model::{Body, ContentCoding, FileId, Site};
+use fathometer_model::{Body, FileId, Site};
 
 use super::conditions::{ETAG_LENGTH, Modified, Validators};
 use super::date::{DATE_LENGTH, format_date};
+use super::encoding::Coding;
 use super::target;
 use super::text::hexadecimal;
 
@@ -28,7 +29,7 @@ pub(super) struct Representation {
     pub file: FileId,
     /// Its index in [`fathometer_model::File::encoded`]; `None` for the bytes without a coding.
     stored: Option<u8>,
-    pub coding: Option<ContentCoding>,
+    pub coding: Option<Coding>,
     pub length: u64,
     pub etag: [u8; ETAG_LENGTH],
 }
@@ -109,7 +110,7 @@ impl Index {
             });
             representations.push(representation(id, None, &file.body));
             for (stored, (coding, body)) in file.encoded.iter().enumerate() {
-                let stored = Some((stored as u8, *coding));
+                let stored = Some((stored as u8, Coding::from(*coding)));
                 representations.push(representation(id, stored, body));
             }
         }
@@ -180,11 +181,7 @@ impl Index {
     }
 }
 
-fn representation(
-    file: FileId,
-    stored: Option<(u8, ContentCoding)>,
-    body: &Body,
-) -> Representation {
+fn representation(file: FileId, stored: Option<(u8, Coding)>, body: &Body) -> Representation {
     let coding = stored.map(|(_, coding)| coding);
     Representation {
         file,
@@ -205,9 +202,9 @@ pub(super) fn etag_text(digest: u64) -> [u8; ETAG_LENGTH] {
 /// A 64-bit digest of the content and its coding: the same on every machine and in every version. Different
 /// content has different digests, except with a probability of 2^-64. It does not protect against content made
 /// to collide.
-pub(super) fn digest(coding: Option<ContentCoding>, body: &[u8]) -> u64 {
+pub(super) fn digest(coding: Option<Coding>, body: &[u8]) -> u64 {
     let mut state = START;
-    let coding = coding.map_or("", ContentCoding::token);
+    let coding = coding.map_or("", Coding::token);
     for part in [coding.as_bytes(), body] {
         state = fold(state, part.len() as u64 ^ 0x1319_8a2e_0370_7344);
         let (words, rest) = part.as_chunks::<8>();
@@ -251,8 +248,8 @@ mod tests {
             digest(None, b"\0"),
             digest(None, b"abcdefgh"),
             digest(None, b"abcdefgi"),
-            digest(Some(ContentCoding::Gzip), b"abcdefgh"),
-            digest(Some(ContentCoding::Deflate), b"abcdefgh"),
+            digest(Some(Coding::Gzip), b"abcdefgh"),
+            digest(Some(Coding::Deflate), b"abcdefgh"),
         ];
         for (place, digest) in cases.iter().enumerate() {
             assert!(!cases[..place].contains(digest), "{place}");

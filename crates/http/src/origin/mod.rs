@@ -2,14 +2,15 @@
 //!
 //! [`Origin`] holds a site in memory, with precomputed entity tags and dates, or asks a [`store`] for other
 //! resources. It decides the answer to a request: which status, which fields, which bytes of which
-//! representation. It serves files without a coding and in precomputed codings; it encodes nothing on the fly,
-//! executes nothing and keeps no state between requests. An answer allocates nothing, unless its content is
-//! generated while it is sent.
+//! representation. It serves files without a coding and in precomputed codings; it executes nothing and keeps no
+//! state between requests, except what it compressed on the fly where that is enabled. An answer allocates
+//! nothing, unless its content is compressed on the fly or generated while it is sent.
 //!
 //! - [`target`]: forms of request targets, paths that cannot leave the root
 //! - [`conditions`]: entity tags, dates, preconditions
 //! - [`ranges`]: byte ranges and limits on them
 //! - [`encoding`]: choice of a content coding
+//! - [`negotiation`]: compression on the fly, images in several types
 //! - [`persona`]: server personas: which response fields, in which order
 //! - [`store`]: resources that the caller looks up when they are requested
 //! - [`companions`]: which files belong to which page, for server push, Early Hints and packages
@@ -24,6 +25,7 @@ pub mod dynamic;
 pub mod encoding;
 mod index;
 mod live;
+pub mod negotiation;
 pub mod packages;
 pub mod persona;
 pub mod ranges;
@@ -37,12 +39,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fathometer_model::{Body, ContentCoding, FileId, Instant, Site};
+use fathometer_model::{Body, FileId, Instant, Site};
 
 use companions::{Companion, PageId, Plan, Table};
 use conditions::{Lines, Preconditions, Single, Validators, Verdict};
+use encoding::{Coding, Qualities};
 use index::{Index, RepresentationId};
 use live::{Dynamic, DynamicError, Live};
+use negotiation::{Coded, Compressing, Negotiation, Varies};
 use packages::{Composed, Packager, Packages, Undecided};
 use persona::{FieldValue, Persona, PersonaError, PersonaField};
 use ranges::{ByteRange, Ranges, Selection};
@@ -71,6 +75,8 @@ pub struct OriginConfig {
     pub packages: Packages,
     /// Resources whose content is generated for each request.
     pub dynamic: Vec<Dynamic>,
+    /// What is negotiated besides stored codings.
+    pub negotiation: Negotiation,
 }
 
 /// Why an origin cannot be created.
@@ -98,6 +104,8 @@ pub struct Origin {
     discard: Option<Box<[u8]>>,
     companions: Table,
     packager: Option<Box<Packager>>,
+    negotiation: Negotiation,
+    nothing: Body,
     dynamic: Vec<Arc<Dynamic>>,
 }
 
@@ -118,6 +126,8 @@ pub struct Request<'a> {
     pub accept_encoding: Lines<'a>,
     /// `Package-Have`
     pub package_have: Single<'a>,
+    /// `Cache-Control: no-transform`: content is not compressed on the fly.
+    pub no_transform: bool,
 }
 
 /// The answer to a request. [`Origin::write_fields`] and [`Origin::write_content`] write its fields and
@@ -132,11 +142,14 @@ pub struct Answer {
     /// HEAD: fields as for GET, no content.
     head_only: bool,
     allow: Option<&'static str>,
+    /// With 301, the address; otherwise the address of the selected representation, if that is another one.
     location: Option<Box<str>>,
     /// Set for the complete page, if it has companions.
     page: Option<PageId>,
     /// Another `Accept` might have selected another representation.
     negotiated: bool,
+    /// The request fields that selected the representation, where it is [negotiated](negotiation).
+    varies: Varies,
     /// The answer with a package names the address of its page.
     names_base: bool,
 }
@@ -149,6 +162,7 @@ pub struct Selected(Place);
 enum Place {
     Indexed(RepresentationId),
     Stored(Arc<Resource>, u8),
+    Coded(Arc<Coded>),
 }
 
 impl Selected {
@@ -181,7 +195,7 @@ pub enum Located<'a> {
 /// The values for the response fields of a representation.
 struct Described<'a> {
     validators: Validators<'a>,
-    coding: Option<ContentCoding>,
+    coding: Option<Coding>,
     length: u64,
     content_type: &'a [u8],
     /// Whether the resource has representations in content codings.
@@ -211,8 +225,29 @@ enum Content {
     Parts(Subject, Box<Ranges>),
     /// All of it, generated while it is sent.
     Flowing(Subject),
-    /// Not decided yet: the files of a package are being looked up.
-    Undecided(Box<Undecided>),
+    /// Not decided yet.
+    Undecided(Box<Pending>),
+}
+
+/// Why an answer is not decided yet.
+#[derive(Debug, Clone)]
+enum Pending {
+    /// The files of a package are being looked up.
+    Package(Undecided),
+    /// The content is being compressed.
+    Compressing(Compressing),
+}
+
+impl From<Undecided> for Pending {
+    fn from(undecided: Undecided) -> Pending {
+        Pending::Package(undecided)
+    }
+}
+
+impl From<Compressing> for Pending {
+    fn from(compressing: Compressing) -> Pending {
+        Pending::Compressing(compressing)
+    }
 }
 
 /// The time from the end of a turn to the next: the smallest unit of time, so that other responses have their
@@ -262,6 +297,7 @@ impl Answer {
             location: None,
             page: None,
             negotiated: false,
+            varies: Varies::default(),
             names_base: false,
         }
     }
@@ -338,6 +374,8 @@ impl Origin {
             discard: config.discard.map(|path| path.into_bytes().into()),
             companions: Table::new(config.push, config.early_hints),
             packager: None,
+            negotiation: config.negotiation,
+            nothing: Body::from(Vec::new()),
             dynamic,
         };
         origin.packager = Packager::new(config.packages, &origin).map(Box::new);
@@ -373,6 +411,8 @@ impl Origin {
                     Stored::File(file) => Located::File(file),
                 }
             }
+            // Only compressed content is ever sent.
+            Place::Coded(coded) => Located::Memory(coded.content().unwrap_or(&self.nothing)),
         }
     }
 
@@ -429,21 +469,43 @@ impl Origin {
     /// Continues with an undecided answer for one turn; serve other responses before the next turn. Returns
     /// whether it is decided now.
     pub fn go_on(&self, answer: &mut Answer, now: Instant) -> bool {
-        let Content::Undecided(undecided) = &mut answer.content else {
-            return true;
-        };
-        let Some(decided) = self.decide_on(undecided, now) else {
-            return false;
-        };
-        let head_only = answer.head_only;
-        *answer = decided;
-        answer.head_only = head_only;
-        true
+        self.take_turn(answer, true, now)
     }
 
-    /// Continues with an answer until it is decided, without turns for other responses.
+    /// Continues with an answer until it is decided, without turns for other responses. It does not wait for what
+    /// another response is compressing.
     pub(crate) fn complete(&self, answer: &mut Answer, now: Instant) {
-        while !self.go_on(answer, now) {}
+        while !self.take_turn(answer, false, now) {}
+    }
+
+    fn take_turn(&self, answer: &mut Answer, patient: bool, now: Instant) -> bool {
+        let Content::Undecided(pending) = &mut answer.content else {
+            return true;
+        };
+        let mut decided = match &mut **pending {
+            Pending::Package(undecided) => match self.decide_on(undecided, now) {
+                Some(decided) => decided,
+                None => return false,
+            },
+            Pending::Compressing(compressing) => {
+                match self.compress_on(compressing, patient, now) {
+                    None => return false,
+                    Some(decided) => Answer {
+                        file: answer.file,
+                        page: answer
+                            .page
+                            .filter(|_| matches!(decided.content, Content::Whole(_))),
+                        negotiated: answer.negotiated,
+                        varies: answer.varies,
+                        location: answer.location.take(),
+                        ..decided
+                    },
+                }
+            }
+        };
+        decided.head_only = answer.head_only;
+        *answer = decided;
+        !answer.is_undecided()
     }
 
     fn decide_content(&self, request: &Request<'_>, now: Instant, scratch: &mut Vec<u8>) -> Answer {
@@ -514,8 +576,28 @@ impl Origin {
                 Source::Indexed(file) => packager.is_page(*file),
                 Source::Stored(resource) => packager.may_be_page(path, resource),
             });
+        let is_read = matches!(request.method, Method::Get | Method::Head);
+        if dynamic.is_none() && is_read && self.negotiation.is_on() {
+            let mut answer = self.negotiate(path, source, request, now);
+            answer.negotiated = negotiated;
+            answer.file = file;
+            // Content that is being compressed will be complete unless a part was requested.
+            let is_whole = match &answer.content {
+                Content::Whole(_) => true,
+                content => {
+                    matches!(content, Content::Undecided(_)) && request.range == Single::Absent
+                }
+            };
+            if request.method == Method::Get && is_whole {
+                answer.page = self.companions.find(path);
+            }
+            return answer;
+        }
         let subject = match dynamic {
-            None => Subject::File(self.select(source, &request.accept_encoding)),
+            None => {
+                let qualities = Qualities::of(&request.accept_encoding);
+                Subject::File(self.select(source, &qualities, |_| true))
+            }
             Some(dynamic) => Subject::Live(Live::of_file(dynamic, self.plain(&source), self)),
         };
         let mut answer = self.answer_subject(subject, path, negotiated, request);
@@ -610,15 +692,21 @@ impl Origin {
         }
     }
 
-    /// Selects the representation by content coding.
-    fn select(&self, source: Source, accept: &Lines<'_>) -> Selected {
+    /// Selects the representation by content coding, among the codings that fit.
+    fn select(
+        &self,
+        source: Source,
+        qualities: &Qualities,
+        fits: impl Fn(Coding) -> bool,
+    ) -> Selected {
         Selected(match source {
             Source::Indexed(file) => {
                 let coded = self
                     .index
                     .representations(file)
-                    .filter_map(|(_, candidate)| Some((candidate.coding?, candidate.length)));
-                let chosen = encoding::choose(accept, coded);
+                    .filter_map(|(_, candidate)| Some((candidate.coding?, candidate.length)))
+                    .filter(|(coding, _)| fits(*coding));
+                let chosen = encoding::choose(qualities, coded);
                 self.index
                     .representations(file)
                     .find(|(_, candidate)| candidate.coding == chosen)
@@ -629,8 +717,9 @@ impl Origin {
                 let variants = resource.variants();
                 let coded = variants
                     .iter()
-                    .filter_map(|variant| Some((variant.coding()?, variant.length())));
-                let chosen = encoding::choose(accept, coded);
+                    .filter_map(|variant| Some((variant.coding()?, variant.length())))
+                    .filter(|(coding, _)| fits(*coding));
+                let chosen = encoding::choose(qualities, coded);
                 let place = variants
                     .iter()
                     .position(|variant| variant.coding() == chosen)
@@ -676,6 +765,7 @@ impl Origin {
                     by_have: false,
                 }
             }
+            Place::Coded(coded) => self.describe_coded(coded),
         }
     }
 }

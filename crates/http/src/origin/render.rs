@@ -111,7 +111,11 @@ impl Origin {
             }
             (FieldValue::Location, ..) => {
                 if let Some(location) = &answer.location {
-                    sink.field(name, location.as_bytes());
+                    match answer.status.code() {
+                        301 => sink.field(name, location.as_bytes()),
+                        200 | 206 | 304 => sink.field("Content-Location", location.as_bytes()),
+                        _ => {}
+                    }
                 } else if let Some(base) = answer.content_location() {
                     sink.field("Content-Location", base.as_bytes());
                 }
@@ -125,8 +129,8 @@ impl Origin {
                     .push(Decimal::new(of.length).as_bytes());
                 sink.field(name, text.as_bytes());
             }
-            (FieldValue::Vary, _, Some(of)) => {
-                if let Some(fields) = vary(answer.negotiated, of) {
+            (FieldValue::Vary, _, of) => {
+                if let Some(fields) = vary(answer, of) {
                     sink.field(name, fields);
                 }
             }
@@ -330,8 +334,15 @@ impl Answer {
 }
 
 /// The request fields that selected the representation.
-fn vary(negotiated: bool, of: &Described<'_>) -> Option<&'static [u8]> {
-    Some(match (negotiated, of.is_coded, of.by_have) {
+fn vary(answer: &Answer, of: Option<&Described<'_>>) -> Option<&'static [u8]> {
+    let varies = answer.varies;
+    let of = match of {
+        Some(of) => (of.is_coded, of.by_have),
+        None if varies.is_empty() => return None,
+        None => (false, false),
+    };
+    let by_accept = answer.negotiated || varies.accept;
+    Some(match (by_accept, of.0 || varies.accept_encoding, of.1) {
         (false, false, _) => return None,
         (false, true, _) => b"Accept-Encoding",
         (true, false, false) => b"Accept",

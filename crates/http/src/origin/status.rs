@@ -94,6 +94,7 @@ statuses! {
     FORBIDDEN = 403, "403 Forbidden";
     NOT_FOUND = 404, "404 Not Found";
     METHOD_NOT_ALLOWED = 405, "405 Method Not Allowed";
+    NOT_ACCEPTABLE = 406, "406 Not Acceptable";
     REQUEST_TIMEOUT = 408, "408 Request Timeout";
     PRECONDITION_FAILED = 412, "412 Precondition Failed";
     CONTENT_TOO_LARGE = 413, "413 Content Too Large";

@@ -9,10 +9,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use fathometer_model::{Body, ContentCoding, Instant};
+use fathometer_model::{Body, Instant};
 
 use super::conditions::{ETAG_LENGTH, Modified, Validators};
 use super::date::{DATE_LENGTH, format_date};
+use super::encoding::Coding;
 use super::index::{digest, digest_words, etag_text};
 use fathometer_package::Checksum;
 
@@ -108,7 +109,7 @@ pub struct Resource {
 /// One representation of a resource.
 #[derive(Debug)]
 pub struct Variant {
-    coding: Option<ContentCoding>,
+    coding: Option<Coding>,
     length: u64,
     etag: EntityTag,
     bytes: Stored,
@@ -214,7 +215,7 @@ impl Resource {
 
 impl Variant {
     /// A representation in memory.
-    pub fn memory(coding: Option<ContentCoding>, body: Body) -> Variant {
+    pub fn memory(coding: Option<Coding>, body: Body) -> Variant {
         Variant {
             coding,
             length: body.len().0,
@@ -225,12 +226,7 @@ impl Variant {
     }
 
     /// A representation of `length` bytes behind a descriptor.
-    pub fn file(
-        coding: Option<ContentCoding>,
-        length: u64,
-        etag: EntityTag,
-        file: FileHandle,
-    ) -> Variant {
+    pub fn file(coding: Option<Coding>, length: u64, etag: EntityTag, file: FileHandle) -> Variant {
         Variant {
             coding,
             length,
@@ -241,7 +237,7 @@ impl Variant {
     }
 
     /// Its content coding.
-    pub fn coding(&self) -> Option<ContentCoding> {
+    pub fn coding(&self) -> Option<Coding> {
         self.coding
     }
 
@@ -287,7 +283,7 @@ impl fmt::Debug for FileHandle {
 impl EntityTag {
     /// The tag of bytes in a coding. It is strong: other bytes have another tag, except with a probability of
     /// 2^-64.
-    pub fn of_content(coding: Option<ContentCoding>, body: &Body) -> EntityTag {
+    pub fn of_content(coding: Option<Coding>, body: &Body) -> EntityTag {
         EntityTag {
             text: etag_text(digest(coding, &body.bytes())),
             weak: false,

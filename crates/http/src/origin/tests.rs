@@ -84,6 +84,7 @@ pub(super) fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Re
         accept: Lines::default(),
         accept_encoding: Lines::default(),
         package_have: Single::Absent,
+        no_transform: false,
     };
     for (name, value) in fields {
         let value = value.as_bytes();
@@ -96,6 +97,7 @@ pub(super) fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Re
             "Accept" => assert!(request.accept.push(value)),
             "Package-Have" => request.package_have.push(value),
             "Accept-Encoding" => assert!(request.accept_encoding.push(value)),
+            "Cache-Control" => request.no_transform = value == b"no-transform",
             _ => unreachable!("{name}"),
         }
     }
@@ -435,6 +437,7 @@ fn ask_raw(origin: &Origin, fields: &[(&str, &str)]) -> Response {
         accept: Lines::default(),
         accept_encoding: Lines::default(),
         package_have: Single::Absent,
+        no_transform: false,
     };
     for (_, value) in &fields {
         assert!(request.preconditions.if_none_match.push(value.as_bytes()));

@@ -76,6 +76,7 @@ pub(super) fn read<'a>(head: &'a [u8], limits: &Limits) -> Result<RequestHead<'a
             accept: found.accept,
             accept_encoding: found.accept_encoding,
             package_have: found.package_have,
+            no_transform: found.no_transform,
         },
         version,
         line: start_line,
@@ -151,6 +152,7 @@ struct Found<'a> {
     accept: Lines<'a>,
     accept_encoding: Lines<'a>,
     package_have: Single<'a>,
+    no_transform: bool,
 }
 
 /// The words that must all be present for a change to HTTP/2.
@@ -223,6 +225,10 @@ impl<'a> Found<'a> {
                 self.package_have.push(value);
                 true
             }
+            Some(Known::CacheControl) => {
+                self.no_transform |= fields::list_has(value, "no-transform");
+                true
+            }
             Some(Known::AcceptEncoding) => self.accept_encoding.push(value),
             Some(Known::Range) => {
                 self.range.push(value);
@@ -288,6 +294,7 @@ enum Known {
     Connection,
     PackageHave,
     IfNoneMatch,
+    CacheControl,
     ContentLength,
     Http2Settings,
     AcceptEncoding,
@@ -307,7 +314,10 @@ impl Known {
             8 => &[(b"if-match", Known::IfMatch), (b"if-range", Known::IfRange)],
             10 => &[(b"connection", Known::Connection)],
             12 => &[(b"package-have", Known::PackageHave)],
-            13 => &[(b"if-none-match", Known::IfNoneMatch)],
+            13 => &[
+                (b"if-none-match", Known::IfNoneMatch),
+                (b"cache-control", Known::CacheControl),
+            ],
             14 => &[
                 (b"content-length", Known::ContentLength),
                 (b"http2-settings", Known::Http2Settings),

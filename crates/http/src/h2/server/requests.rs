@@ -315,6 +315,7 @@ impl Connection {
                 accept: Lines::default(),
                 accept_encoding: head.request.accept_encoding,
                 package_have: Single::Absent,
+                no_transform: false,
             };
             let answer = origin.decide(&request, now, &mut self.scratch);
             if answer.status() != Status::OK {

@@ -56,6 +56,7 @@ fn decide(origin: &Origin, path: &str) -> Answer {
         accept: Lines::default(),
         accept_encoding: Lines::default(),
         package_have: Single::Absent,
+        no_transform: false,
     };
     origin.decide(&request, Instant::ZERO, &mut Vec::new())
 }

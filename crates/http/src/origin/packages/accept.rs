@@ -56,7 +56,7 @@ impl Wishes {
 
 /// The quality of a media type, in thousandths: that of the most specific range that matches it (RFC 9110
 /// section 12.5.1). Its own parameters are ignored.
-pub(super) fn quality_of(accept: &Lines<'_>, content_type: &[u8]) -> u16 {
+pub(in crate::origin) fn quality_of(accept: &Lines<'_>, content_type: &[u8]) -> u16 {
     let essence = content_type
         .split(|&byte| byte == b';')
         .next()

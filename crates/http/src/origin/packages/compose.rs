@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Format;
 use super::parts::{Gathered, LivePart, Part};
 use crate::origin::conditions::{ETAG_LENGTH, Validators};
+use crate::origin::encoding::Coding;
 use crate::origin::index::{digest, etag_text};
 use crate::origin::live::{Packed, of_unknown_state};
 use crate::origin::ranges::ByteRange;
@@ -419,7 +420,10 @@ fn entry(origin: &Origin, part: &Part, checked: Checked) -> Option<Entry> {
         media_type: text(of.content_type),
         etag: Some(of.validators.tag_text()),
         last_modified: of.validators.modified.map(|modified| modified.second),
-        coding: of.coding.filter(|_| !part.kept),
+        coding: of
+            .coding
+            .filter(|_| !part.kept)
+            .and_then(Coding::in_packages),
         attributes: attributes(of.content_type),
         critical: part.critical,
         kept: part.kept,

@@ -7,6 +7,7 @@ use fathometer_model::Instant;
 use super::group::{Group, Member};
 use super::parts::{Gathered, LivePart, Part};
 use crate::origin::conditions::Lines;
+use crate::origin::encoding::{Coding, Qualities};
 use crate::origin::live::Live;
 use crate::origin::store::{Lookup, Stored, Variant};
 use crate::origin::target::{INDEX, encoded};
@@ -166,7 +167,9 @@ impl Origin {
             (None, None) => (false, self.plain(&source)),
             (None, Some(accept)) => {
                 gathered.is_coded |= self.all(&source).nth(1).is_some();
-                (false, self.select(source, &accept))
+                let qualities = Qualities::of(&accept);
+                let fits = |coding: Coding| coding.in_packages().is_some();
+                (false, self.select(source, &qualities, fits))
             }
         };
         gathered.parts.push(Part {
@@ -230,7 +233,10 @@ impl Origin {
     }
 
     /// All representations, the one without a coding first.
-    fn all<'a>(&'a self, source: &'a Source) -> impl Iterator<Item = Selected> + 'a {
+    pub(in crate::origin) fn all<'a>(
+        &'a self,
+        source: &'a Source,
+    ) -> impl Iterator<Item = Selected> + 'a {
         let (file, resource) = match source {
             Source::Indexed(file) => (Some(*file), None),
             Source::Stored(resource) => (None, Some(resource)),

@@ -37,6 +37,7 @@ use std::time::Duration;
 use super::companions::Plan;
 use fathometer_package::Version;
 
+pub(super) use accept::quality_of;
 pub(super) use compose::{Composed, read};
 pub(super) use shelf::{Packager, Undecided};
 

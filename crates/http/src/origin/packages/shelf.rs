@@ -253,7 +253,7 @@ impl Origin {
             let package = self.package(packager, &found, format, now);
             return self.answer_package(packager, package, path, request);
         }
-        let mut undecided = Box::new(Undecided {
+        let mut undecided = Undecided {
             asked: Asked::of(path, request),
             place: found.place(),
             format,
@@ -262,11 +262,11 @@ impl Origin {
             // advance.
             as_it_is: format == Format::Package(Version::Two) && on_the_fly,
             progress: Progress::default(),
-        });
+        };
         match self.gather_for(packager, &mut undecided, now) {
             Some(package) => self.answer_package(packager, package, path, request),
             None => Some(Answer {
-                content: Content::Undecided(undecided),
+                content: Content::Undecided(Box::new(undecided.into())),
                 negotiated: true,
                 ..Answer::empty(Status::OK, None)
             }),
@@ -381,6 +381,8 @@ impl Origin {
             Place::Stored(resource, variant) => {
                 Some(resource.variants()[*variant as usize].checksum())
             }
+            // Packages have no content that is compressed on the fly.
+            Place::Coded(_) => None,
         }
     }
 

@@ -133,6 +133,7 @@ fn decide(origin: &Origin, range: Option<&str>) -> Answer {
         accept: Lines::default(),
         accept_encoding: Lines::default(),
         package_have: Single::Absent,
+        no_transform: false,
     };
     assert!(request.accept.push(PACKAGE.as_bytes()));
     if let Some(range) = range {

@@ -1,0 +1,228 @@
+//! Compression on the fly: one compression of a representation at a time, in slices, and a bounded cache.
+//!
+//! Nothing here starts a thread. Every response that waits for a compression advances it by one slice in each of
+//! its turns, so the work is shared and continues when the first client goes away. It ends when all of them
+//! have.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::kept::{CodedBody, ENTRY, Kept, Key};
+use super::memory::{Memory, Share};
+use super::options::CompressionOptions;
+use crate::origin::encoding::Coding;
+
+/// Bytes of content that are compressed in one turn.
+pub(super) const SLICE: u64 = 32 * 1024;
+
+/// The most compressions at a time. Further ones wait: an encoder takes megabytes of its own.
+pub(super) const MOST_JOBS: usize = 8;
+
+/// The encoders of the host, which has the libraries.
+pub trait Encoders: fmt::Debug + Send + Sync {
+    /// An encoder at a level for content of `length` bytes; `None` if the coding is not supported.
+    fn start(&self, coding: Coding, level: u32, length: u64) -> Option<Box<dyn Encoder>>;
+}
+
+/// A compression in progress. The same content gives the same bytes, however it is divided.
+pub trait Encoder: Send {
+    /// Compresses more content; false on failure.
+    fn write(&mut self, bytes: &[u8]) -> bool;
+
+    /// The compressed content, complete; `None` on failure.
+    fn finish(self: Box<Self>) -> Option<Vec<u8>>;
+}
+
+/// Compresses content, and keeps what was compressed. Origins of several threads may share it.
+#[derive(Debug)]
+pub struct Compressor {
+    options: CompressionOptions,
+    encoders: Box<dyn Encoders>,
+    memory: Arc<Memory>,
+    state: Mutex<State>,
+    compressed: AtomicU64,
+    reused: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    kept: Kept,
+    /// Those in progress. Each ends when no response waits for it.
+    jobs: HashMap<Key, Weak<Job>>,
+}
+
+/// The compression of one representation.
+pub(super) struct Job {
+    key: Key,
+    length: u64,
+    progress: Mutex<Progress>,
+}
+
+enum Progress {
+    Running {
+        encoder: Box<dyn Encoder>,
+        done: u64,
+        share: Share,
+    },
+    Whole(Arc<CodedBody>),
+    Failed,
+}
+
+/// The state of a job after a turn.
+#[derive(Debug)]
+pub(super) enum Advanced {
+    Running,
+    Whole(Arc<CodedBody>),
+    /// The content changed or could not be read, or the encoder failed.
+    Failed,
+}
+
+/// What a response gets when it asks for a compressed body.
+#[derive(Debug)]
+pub(super) enum Joined {
+    Kept(Arc<CodedBody>),
+    Job(Arc<Job>),
+    /// There are as many compressions in progress as there may be.
+    Busy,
+    /// The memory is in use by responses, or the encoder does not exist.
+    Impossible,
+}
+
+/// The content of a job.
+pub(super) trait Content {
+    /// Passes up to [`SLICE`] bytes from `offset` on to `sink`, and returns their number; `None` on failure,
+    /// also of the sink.
+    fn read(&mut self, offset: u64, sink: &mut dyn FnMut(&[u8]) -> bool) -> Option<u64>;
+
+    /// Whether it is still the content that it was at the start.
+    fn is_unchanged(&mut self) -> bool;
+}
+
+impl Compressor {
+    /// A compressor with an empty cache.
+    pub fn new(options: CompressionOptions, encoders: Box<dyn Encoders>) -> Compressor {
+        Compressor {
+            memory: Memory::of(options.memory.0),
+            options,
+            encoders,
+            state: Mutex::default(),
+            compressed: AtomicU64::new(0),
+            reused: AtomicU64::new(0),
+        }
+    }
+
+    /// Its options.
+    pub fn options(&self) -> &CompressionOptions {
+        &self.options
+    }
+
+    /// Representations compressed since the last call, and responses whose body was in the cache.
+    pub fn take_counts(&self) -> (u64, u64) {
+        let order = Ordering::Relaxed;
+        (self.compressed.swap(0, order), self.reused.swap(0, order))
+    }
+
+    /// Bytes of all compressed bodies: kept, in responses and in work.
+    pub fn memory_in_use(&self) -> u64 {
+        self.memory.used()
+    }
+
+    /// The kept body with this tag.
+    pub(super) fn find(&self, key: &Key) -> Option<Arc<CodedBody>> {
+        let found = self.state().kept.find(key);
+        if found.is_some() {
+            self.reused.fetch_add(1, Ordering::Relaxed);
+        }
+        found
+    }
+
+    /// The kept body with this tag, or the job that compresses it.
+    pub(super) fn join(&self, key: &Key, coding: Coding, level: u32, length: u64) -> Joined {
+        if let Some(body) = self.find(key) {
+            return Joined::Kept(body);
+        }
+        let mut state = self.state();
+        if let Some(job) = state.jobs.get(key).and_then(Weak::upgrade) {
+            return Joined::Job(job);
+        }
+        state.jobs.retain(|_, job| job.strong_count() > 0);
+        if state.jobs.len() >= MOST_JOBS {
+            return Joined::Busy;
+        }
+        // Content that does not shrink grows by less than a sixteenth.
+        let most = length + length / 16 + ENTRY;
+        let share = loop {
+            match self.memory.take(most) {
+                Some(share) => break share,
+                None if state.kept.evict() => {}
+                None => return Joined::Impossible,
+            }
+        };
+        let Some(encoder) = self.encoders.start(coding, level, length) else {
+            return Joined::Impossible;
+        };
+        let job = Arc::new(Job {
+            key: *key,
+            length,
+            progress: Mutex::new(Progress::Running {
+                encoder,
+                done: 0,
+                share,
+            }),
+        });
+        state.jobs.insert(*key, Arc::downgrade(&job));
+        Joined::Job(job)
+    }
+
+    /// Compresses one more slice. Another thread may be compressing one: this waits for it.
+    pub(super) fn advance(&self, job: &Job, content: &mut impl Content) -> Advanced {
+        let mut progress = job.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let Progress::Running { encoder, done, .. } = &mut *progress else {
+            return progress.seen();
+        };
+        let read = content.read(*done, &mut |bytes| encoder.write(bytes));
+        *done += read.unwrap_or(0);
+        let is_whole = *done == job.length;
+        if read.is_some_and(|read| read > 0) && !is_whole {
+            return Advanced::Running;
+        }
+        let ended = std::mem::replace(&mut *progress, Progress::Failed);
+        if let Progress::Running { encoder, share, .. } = ended
+            && is_whole
+            && content.is_unchanged()
+            && let Some(bytes) = encoder.finish()
+        {
+            let body = Arc::new(CodedBody::new(&bytes, share));
+            let mut state = self.state();
+            state.jobs.remove(&job.key);
+            state.kept.insert(job.key, Arc::clone(&body));
+            self.compressed.fetch_add(1, Ordering::Relaxed);
+            *progress = Progress::Whole(body);
+        }
+        progress.seen()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Progress {
+    fn seen(&self) -> Advanced {
+        match self {
+            Progress::Running { .. } => Advanced::Running,
+            Progress::Whole(body) => Advanced::Whole(Arc::clone(body)),
+            Progress::Failed => Advanced::Failed,
+        }
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job")
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}

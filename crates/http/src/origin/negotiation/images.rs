@@ -1,0 +1,109 @@
+//! Images in other types, which lie beside an image under the same name: `x.webp` and `x.avif` beside `x.png`.
+
+use std::cmp::Reverse;
+
+use fathometer_model::Instant;
+
+use crate::message::fields;
+use crate::origin::conditions::Lines;
+use crate::origin::encoding::thousandths;
+use crate::origin::packages::quality_of;
+use crate::origin::store::Lookup;
+use crate::origin::target::encoded;
+use crate::origin::{Origin, Source};
+
+/// The types of images that may have others beside them.
+const ORIGINALS: [&str; 3] = ["image/png", "image/jpeg", "image/gif"];
+
+/// The other types and the extensions of their files.
+const ALTERNATIVES: [(&str, &str); 2] = [("image/webp", "webp"), ("image/avif", "avif")];
+
+/// Whether images in other types may lie beside content of this type. So may later ones, which is why a response
+/// varies by `Accept` in any case.
+pub(super) fn may_have_alternatives(content_type: &[u8]) -> bool {
+    ORIGINALS
+        .iter()
+        .any(|original| original.as_bytes() == content_type)
+}
+
+/// The quality of a type that the client names; `None` when it does not, or refuses it. Wildcards do not count:
+/// clients that support no other types send `image/*` and `*/*`.
+fn named(accept: &Lines<'_>, content_type: &str) -> Option<u16> {
+    let element = |element: &[u8]| {
+        let mut parts = element.split(|&byte| byte == b';').map(fields::trim);
+        let name = parts.next()?;
+        name.eq_ignore_ascii_case(content_type.as_bytes())
+            .then(|| match parts.next() {
+                None => 1000,
+                Some([b'q' | b'Q', b'=', value @ ..]) => thousandths(value).unwrap_or(0),
+                // A parameter would select another representation.
+                Some(_) => 0,
+            })
+    };
+    let quality = accept.iter().flat_map(fields::list).find_map(element)?;
+    Some(quality).filter(|&quality| quality > 0)
+}
+
+impl Origin {
+    /// The best of an image and the others beside it, with its address: the highest quality, then the smallest
+    /// size. `None`: the image itself.
+    pub(super) fn better_image(
+        &self,
+        path: &[u8],
+        image: &Source,
+        accept: &Lines<'_>,
+        now: Instant,
+    ) -> Option<(Source, Box<str>)> {
+        let stem = &path[..path.iter().rposition(|&byte| byte == b'.')?];
+        let plain = self.plain(image);
+        let of = self.describe_selected(&plain);
+        let rank = (quality_of(accept, of.content_type), Reverse(of.length));
+        let better = ALTERNATIVES
+            .into_iter()
+            .filter_map(|(content_type, extension)| {
+                let quality = named(accept, content_type)?;
+                let path = [stem, b".", extension.as_bytes()].concat();
+                let source = match (self.index.file(&path), &self.store) {
+                    (Some(file), _) => Source::Indexed(file),
+                    (None, Some(store)) => match store.find(&path, now) {
+                        Lookup::Found(resource) => Source::Stored(resource),
+                        _ => return None,
+                    },
+                    (None, None) => return None,
+                };
+                let plain = self.plain(&source);
+                let of = self.describe_selected(&plain);
+                let rank = (quality, Reverse(of.length));
+                (of.content_type == content_type.as_bytes()).then_some((rank, source, path))
+            });
+        better
+            .filter(|(other, ..)| *other > rank)
+            .max_by_key(|(rank, ..)| *rank)
+            .map(|(_, source, path)| (source, encoded(&path).into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_types_that_the_client_names_are_chosen() {
+        let table = [
+            ("", None),
+            ("image/*", None),
+            ("*/*", None),
+            ("image/webp", Some(1000)),
+            ("image/avif, IMAGE/WEBP;q=0.8", Some(800)),
+            ("image/webp;q=0", None),
+            ("image/webp;q=x", None),
+            ("image/webp;profile=a", None),
+            ("image/webpx", None),
+        ];
+        for (accept, expected) in table {
+            let mut lines = Lines::default();
+            assert!(lines.push(accept.as_bytes()));
+            assert_eq!(named(&lines, "image/webp"), expected, "{accept:?}");
+        }
+    }
+}

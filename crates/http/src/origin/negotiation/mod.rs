@@ -1,0 +1,380 @@
+//! Proactive negotiation (RFC 9110 section 12.1): the representation that suits the client best, compressed on
+//! the fly if none is stored.
+//!
+//! Without it, an origin chooses among the stored representations of a resource only. With it:
+//!
+//! - [`Compressor`]: content without a stored coding is compressed, and kept in a bounded cache
+//! - [`images`]: images in other types that lie beside an image
+//! - [`Varies`]: each response of a negotiated resource names the request fields that selected it, whatever
+//!   its status
+//! - a client that accepts no representation gets 406
+
+mod compressor;
+mod images;
+mod kept;
+mod memory;
+mod options;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use fathometer_model::Instant;
+
+use super::asked::Asked;
+use super::conditions::{self, ETAG_LENGTH, Lines, Validators, Verdict};
+use super::encoding::{self, Coding, Qualities};
+use super::index::{digest, digest_words, etag_text};
+use super::store::Lookup;
+use super::{
+    Answer, Content, Described, Located, Origin, Place, Request, Selected, Source, Status, Subject,
+};
+use compressor::{Advanced, Job, Joined, SLICE};
+use kept::CodedBody;
+
+pub use compressor::{Compressor, Encoder, Encoders};
+pub use options::{CompressionOptions, Levels};
+
+/// What an origin negotiates besides stored codings.
+#[derive(Debug, Clone, Default)]
+pub struct Negotiation {
+    /// Whether an image is replaced by one beside it in a type that the client names: `x.webp` and `x.avif`
+    /// beside `x.png`, `x.jpg` or `x.gif`.
+    pub images: bool,
+    /// Compresses content on the fly.
+    pub compressor: Option<Arc<Compressor>>,
+}
+
+impl Negotiation {
+    /// Whether anything is negotiated.
+    pub(super) fn is_on(&self) -> bool {
+        self.images || self.compressor.is_some()
+    }
+}
+
+/// The request fields that a response depends on, for `Vary` (RFC 9110 section 12.5.5).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Varies {
+    pub accept: bool,
+    pub accept_encoding: bool,
+}
+
+impl Varies {
+    /// Whether it depends on none.
+    pub fn is_empty(self) -> bool {
+        self == Varies::default()
+    }
+}
+
+/// A representation that is compressed on the fly.
+#[derive(Debug, Clone)]
+pub(super) struct Coded {
+    /// The representation without a coding.
+    plain: Selected,
+    coding: Coding,
+    level: u32,
+    etag: [u8; ETAG_LENGTH],
+    /// `None` until it is compressed; a response that has no content does not need it.
+    body: Option<Arc<CodedBody>>,
+}
+
+/// An answer whose content is being compressed.
+#[derive(Debug, Clone)]
+pub(super) struct Compressing {
+    asked: Asked,
+    coded: Coded,
+    length: u64,
+    refuses_identity: bool,
+    job: Option<Arc<Job>>,
+}
+
+impl Origin {
+    /// Answers a GET or HEAD for a resource whose representation is negotiated.
+    pub(super) fn negotiate(
+        &self,
+        path: &[u8],
+        source: Source,
+        request: &Request<'_>,
+        now: Instant,
+    ) -> Answer {
+        let mut varies = Varies::default();
+        let better = match self.negotiation.images {
+            true => self.negotiate_image(path, &source, request, &mut varies, now),
+            false => None,
+        };
+        let (source, location) = match better {
+            Some((source, location)) => (source, Some(location)),
+            None => (source, None),
+        };
+        let mut answer = self.negotiate_coding(path, &source, request, &mut varies);
+        answer.varies = varies;
+        if !answer.status.is_error() {
+            answer.location = location;
+        }
+        answer
+    }
+
+    fn negotiate_image(
+        &self,
+        path: &[u8],
+        source: &Source,
+        request: &Request<'_>,
+        varies: &mut Varies,
+        now: Instant,
+    ) -> Option<(Source, Box<str>)> {
+        let plain = self.plain(source);
+        if !images::may_have_alternatives(self.describe_selected(&plain).content_type) {
+            return None;
+        }
+        varies.accept = true;
+        self.better_image(path, source, &request.accept, now)
+    }
+
+    fn negotiate_coding(
+        &self,
+        path: &[u8],
+        source: &Source,
+        request: &Request<'_>,
+        varies: &mut Varies,
+    ) -> Answer {
+        let plain = self.plain(source);
+        let of = self.describe_selected(&plain);
+        let compressor = self.negotiation.compressor.as_deref();
+        let compressor = compressor.filter(|all| all.options().covers(of.content_type, of.length));
+        varies.accept_encoding = of.is_coded || compressor.is_some();
+        // A file with a weak tag may change unnoticed while it is compressed.
+        let compressor = compressor.filter(|_| !request.no_transform && !of.validators.weak);
+        let qualities = Qualities::of(&request.accept_encoding);
+        let is_stored = |coding: Coding| self.stored(source, coding).is_some();
+        let stored = self.all(source).filter_map(|selected| {
+            let of = self.describe_selected(&selected);
+            Some((of.coding?, of.length))
+        });
+        let levels = compressor
+            .into_iter()
+            .flat_map(|all| all.options().levels.iter());
+        // A stored representation takes no processor time. Among the others, the order of the options counts.
+        let compressible = levels
+            .filter(|&(coding, _)| !is_stored(coding))
+            .enumerate()
+            .map(|(place, (coding, _))| (coding, u64::MAX / 2 + place as u64));
+        let chosen = encoding::choose(&qualities, stored.chain(compressible));
+        let refuses_identity = varies.accept_encoding && qualities.refuses_identity();
+        match (chosen, compressor) {
+            (None, _) if refuses_identity => Answer::refusal(Status::NOT_ACCEPTABLE),
+            (None, _) => self.represent(Subject::File(plain), request),
+            (Some(coding), compressor) => match (self.stored(source, coding), compressor) {
+                (Some(selected), _) => self.represent(Subject::File(selected), request),
+                (None, None) => self.represent(Subject::File(plain), request),
+                (None, Some(compressor)) => {
+                    let (length, level) = (of.length, compressor.options().levels.of(coding));
+                    let coded = Coded::new(coding, level.unwrap_or(0), &of.validators, &plain);
+                    self.compress(compressor, path, coded, (length, refuses_identity), request)
+                }
+            },
+        }
+    }
+
+    /// The stored representation with a coding.
+    fn stored(&self, source: &Source, coding: Coding) -> Option<Selected> {
+        self.all(source)
+            .find(|selected| self.describe_selected(selected).coding == Some(coding))
+    }
+
+    /// Answers a request for a representation that is compressed on the fly: at once if its content is not
+    /// needed or kept.
+    fn compress(
+        &self,
+        compressor: &Compressor,
+        path: &[u8],
+        mut coded: Coded,
+        (length, refuses_identity): (u64, bool),
+        request: &Request<'_>,
+    ) -> Answer {
+        let validators = self.describe_coded(&coded).validators;
+        let verdict = conditions::evaluate(&request.preconditions, &validators);
+        if verdict == Verdict::Proceed {
+            coded.body = compressor.find(&coded.etag);
+        }
+        if verdict != Verdict::Proceed || coded.body.is_some() {
+            return self.represent(coded.into(), request);
+        }
+        let request = Request {
+            accept_encoding: Lines::default(),
+            ..*request
+        };
+        let compressing = Compressing {
+            asked: Asked::of(path, &request),
+            coded,
+            length,
+            refuses_identity,
+            job: None,
+        };
+        Answer {
+            content: Content::Undecided(Box::new(compressing.into())),
+            ..Answer::empty(Status::OK, None)
+        }
+    }
+
+    /// Continues with an answer whose content is being compressed, for one slice; `None` when it needs another
+    /// turn. Not `patient`: the content is sent without a coding if other compressions must end first.
+    pub(super) fn compress_on(
+        &self,
+        compressing: &mut Compressing,
+        patient: bool,
+        now: Instant,
+    ) -> Option<Answer> {
+        let Some(compressor) = &self.negotiation.compressor else {
+            return Some(self.uncompressed(compressing));
+        };
+        let coded = &compressing.coded;
+        let job = match compressing.job.take() {
+            Some(job) => job,
+            None => {
+                let Coded {
+                    etag,
+                    coding,
+                    level,
+                    ..
+                } = *coded;
+                match compressor.join(&etag, coding, level, compressing.length) {
+                    Joined::Job(job) => job,
+                    Joined::Kept(body) => return Some(self.compressed(compressing, body)),
+                    Joined::Busy if patient => return None,
+                    Joined::Busy | Joined::Impossible => {
+                        return Some(self.uncompressed(compressing));
+                    }
+                }
+            }
+        };
+        let mut content = Plain {
+            origin: self,
+            selected: &coded.plain,
+            length: compressing.length,
+            path: &compressing.asked.path,
+            now,
+        };
+        match compressor.advance(&job, &mut content) {
+            Advanced::Running => {
+                compressing.job = Some(job);
+                None
+            }
+            Advanced::Whole(body) => Some(self.compressed(compressing, body)),
+            Advanced::Failed => Some(self.uncompressed(compressing)),
+        }
+    }
+
+    fn compressed(&self, compressing: &Compressing, body: Arc<CodedBody>) -> Answer {
+        let coded = Coded {
+            body: Some(body),
+            ..compressing.coded.clone()
+        };
+        self.represent(coded.into(), &compressing.asked.request())
+    }
+
+    /// The answer if the content cannot be compressed now.
+    fn uncompressed(&self, compressing: &Compressing) -> Answer {
+        if compressing.refuses_identity {
+            return Answer::refusal(Status::SERVICE_UNAVAILABLE);
+        }
+        let plain = Subject::File(compressing.coded.plain.clone());
+        self.represent(plain, &compressing.asked.request())
+    }
+
+    /// The values for the response fields of a representation that is compressed on the fly.
+    pub(super) fn describe_coded<'a>(&'a self, coded: &'a Coded) -> Described<'a> {
+        let plain = self.describe_selected(&coded.plain);
+        Described {
+            validators: Validators {
+                etag: &coded.etag,
+                ..plain.validators
+            },
+            coding: Some(coded.coding),
+            length: coded.body.as_ref().map_or(0, |coded| coded.body.len().0),
+            is_coded: true,
+            ..plain
+        }
+    }
+}
+
+impl Coded {
+    fn new(coding: Coding, level: u32, of: &Validators<'_>, plain: &Selected) -> Coded {
+        Coded {
+            plain: plain.clone(),
+            coding,
+            level,
+            etag: tag(of, coding, level),
+            body: None,
+        }
+    }
+
+    /// Its content, once it is compressed.
+    pub fn content(&self) -> Option<&fathometer_model::Body> {
+        self.body.as_ref().map(|coded| &coded.body)
+    }
+}
+
+impl From<Coded> for Subject {
+    fn from(coded: Coded) -> Subject {
+        Subject::File(Selected(Place::Coded(Arc::new(coded))))
+    }
+}
+
+/// The entity tag of a compressed representation. It follows from what determines the bytes: the content, the
+/// coding, the level, and the version of this program with its encoders. So 304 needs no compression.
+fn tag(plain: &Validators<'_>, coding: Coding, level: u32) -> [u8; ETAG_LENGTH] {
+    let (words, _) = plain.etag[1..ETAG_LENGTH - 1].as_chunks::<8>();
+    let [first, second] = [words[0], words[1]].map(u64::from_le_bytes);
+    let version = digest(Some(coding), env!("CARGO_PKG_VERSION").as_bytes());
+    etag_text(digest_words(&[first, second, version, level.into()]))
+}
+
+/// The content of a compression, as it was when the resource was looked up.
+struct Plain<'a> {
+    origin: &'a Origin,
+    selected: &'a Selected,
+    length: u64,
+    path: &'a [u8],
+    now: Instant,
+}
+
+impl compressor::Content for Plain<'_> {
+    fn read(&mut self, offset: u64, sink: &mut dyn FnMut(&[u8]) -> bool) -> Option<u64> {
+        let end = self.length.min(offset + SLICE);
+        match self.origin.content_of(self.selected) {
+            Located::Memory(body) => {
+                let mut pieces = body.pieces_of(offset..end);
+                pieces.all(&mut *sink).then_some(end - offset)
+            }
+            Located::File(file) => {
+                let mut room = vec![0; (end - offset) as usize];
+                let store = self.origin.store.as_deref()?;
+                let read = store.read(file, offset, &mut room)?;
+                sink(&room[..read]).then_some(read as u64)
+            }
+        }
+    }
+
+    fn is_unchanged(&mut self) -> bool {
+        let Place::Stored(resource, variant) = &self.selected.0 else {
+            return true;
+        };
+        if matches!(self.origin.content_of(self.selected), Located::Memory(_)) {
+            return true;
+        }
+        // The file is open and its bytes may change. Its metadata was settled when it was looked up, so every
+        // change since shows in its tag.
+        let found = self
+            .origin
+            .store
+            .as_deref()
+            .map(|store| store.find(self.path, self.now));
+        match found {
+            Some(Lookup::Found(found)) => {
+                let (now, then) = (found.validators(0), resource.validators(*variant));
+                now.etag == then.etag && !now.weak
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Brotli as a stream whose end is never forced: the library's writer compresses the rest when it is dropped.
+
+use brotli::enc::StandardAlloc;
+use brotli::enc::encode::{
+    BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct,
+};
+use fathometer_http::origin::negotiation::Encoder;
+
+/// The smallest and largest window, as powers of two. Decoders allocate the window, and a larger one than the
+/// content is of no use.
+const SMALLEST_WINDOW: u32 = 16;
+const LARGEST_WINDOW: u32 = 22;
+
+/// Output that is taken from the library at a time, in bytes.
+const BUFFER: usize = 4096;
+
+pub(super) struct Brotli {
+    state: BrotliEncoderStateStruct<StandardAlloc>,
+    output: Vec<u8>,
+}
+
+impl Brotli {
+    pub fn new(quality: u32, length: u64) -> Brotli {
+        let mut state = BrotliEncoderStateStruct::new(StandardAlloc::default());
+        let window = (u64::BITS - length.leading_zeros()).clamp(SMALLEST_WINDOW, LARGEST_WINDOW);
+        for (parameter, value) in [
+            (BrotliEncoderParameter::BROTLI_PARAM_QUALITY, quality),
+            (BrotliEncoderParameter::BROTLI_PARAM_LGWIN, window),
+            (
+                BrotliEncoderParameter::BROTLI_PARAM_SIZE_HINT,
+                u32::try_from(length).unwrap_or(u32::MAX),
+            ),
+        ] {
+            state.set_parameter(parameter, value);
+        }
+        Brotli {
+            state,
+            output: Vec::new(),
+        }
+    }
+
+    /// Hands input over and takes output; false on failure.
+    fn run(&mut self, operation: BrotliEncoderOperation, input: &[u8]) -> bool {
+        let (mut available, mut offset) = (input.len(), 0);
+        let mut buffer = [0; BUFFER];
+        loop {
+            let (mut room, mut filled) = (buffer.len(), 0);
+            let is_well = self.state.compress_stream(
+                operation,
+                &mut available,
+                input,
+                &mut offset,
+                &mut room,
+                &mut buffer,
+                &mut filled,
+                &mut None,
+                &mut |_, _, _, _| (),
+            );
+            self.output.extend_from_slice(&buffer[..filled]);
+            if !is_well {
+                return false;
+            }
+            if available == 0 && !self.state.has_more_output() {
+                return true;
+            }
+        }
+    }
+}
+
+impl Encoder for Brotli {
+    fn write(&mut self, bytes: &[u8]) -> bool {
+        self.run(BrotliEncoderOperation::BROTLI_OPERATION_PROCESS, bytes)
+    }
+
+    fn finish(mut self: Box<Self>) -> Option<Vec<u8>> {
+        let finished = self.run(BrotliEncoderOperation::BROTLI_OPERATION_FINISH, &[]);
+        (finished && self.state.is_finished()).then_some(self.output)
+    }
+}

@@ -1,0 +1,118 @@
+//! The encoders of the origin's compression on the fly: zlib-rs, brotli and zstd.
+
+mod brotli;
+
+use std::io::Write;
+
+use fathometer_http::origin::encoding::Coding;
+use fathometer_http::origin::negotiation::{Encoder, Encoders};
+use flate2::Compression;
+use flate2::write::{GzEncoder, ZlibEncoder};
+
+use self::brotli::Brotli;
+
+/// The encoders of this program.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LibraryEncoders;
+
+impl Encoders for LibraryEncoders {
+    fn start(&self, coding: Coding, level: u32, length: u64) -> Option<Box<dyn Encoder>> {
+        let output = Vec::new();
+        Some(match coding {
+            Coding::Deflate => Box::new(Zlib(ZlibEncoder::new(output, Compression::new(level)))),
+            Coding::Gzip => Box::new(Gzip(GzEncoder::new(output, Compression::new(level)))),
+            Coding::Brotli => Box::new(Brotli::new(level, length)),
+            Coding::Zstd => {
+                let level = i32::try_from(level).ok()?;
+                let mut encoder = zstd::stream::write::Encoder::new(output, level).ok()?;
+                // The frame states the size, and the window is no larger than the content.
+                encoder.set_pledged_src_size(Some(length)).ok()?;
+                Box::new(Zstd(encoder))
+            }
+        })
+    }
+}
+
+struct Zlib(ZlibEncoder<Vec<u8>>);
+struct Gzip(GzEncoder<Vec<u8>>);
+struct Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>);
+
+impl Encoder for Zlib {
+    fn write(&mut self, bytes: &[u8]) -> bool {
+        self.0.write_all(bytes).is_ok()
+    }
+
+    fn finish(self: Box<Self>) -> Option<Vec<u8>> {
+        self.0.finish().ok()
+    }
+}
+
+impl Encoder for Gzip {
+    fn write(&mut self, bytes: &[u8]) -> bool {
+        self.0.write_all(bytes).is_ok()
+    }
+
+    fn finish(self: Box<Self>) -> Option<Vec<u8>> {
+        self.0.finish().ok()
+    }
+}
+
+impl Encoder for Zstd {
+    fn write(&mut self, bytes: &[u8]) -> bool {
+        self.0.write_all(bytes).is_ok()
+    }
+
+    fn finish(self: Box<Self>) -> Option<Vec<u8>> {
+        self.0.finish().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    fn decoded(coding: Coding, coded: &[u8]) -> Vec<u8> {
+        let mut plain = Vec::new();
+        let read = match coding {
+            Coding::Deflate => flate2::read::ZlibDecoder::new(coded).read_to_end(&mut plain),
+            Coding::Gzip => flate2::read::GzDecoder::new(coded).read_to_end(&mut plain),
+            Coding::Brotli => ::brotli::Decompressor::new(coded, 4096).read_to_end(&mut plain),
+            Coding::Zstd => zstd::stream::read::Decoder::new(coded)
+                .unwrap()
+                .read_to_end(&mut plain),
+        };
+        read.unwrap();
+        plain
+    }
+
+    #[test]
+    fn every_coding_is_decoded_and_depends_on_the_content_alone() {
+        let text: Vec<u8> = (0..30_000_u32)
+            .flat_map(|n| format!("<li>{}</li>", n.wrapping_mul(0x9e37_79b9) >> 20).into_bytes())
+            .collect();
+        for coding in Coding::ALL {
+            for length in [0, 1, 300, text.len()] {
+                let content = &text[..length];
+                let coded = |slice: usize| {
+                    let mut encoder = LibraryEncoders.start(coding, 3, length as u64).unwrap();
+                    for bytes in content.chunks(slice) {
+                        assert!(encoder.write(bytes));
+                    }
+                    encoder.finish().unwrap()
+                };
+                let whole = coded(usize::MAX);
+                assert_eq!(decoded(coding, &whole), content, "{coding:?} {length}");
+                // Compressed again after an eviction, it must be the same: it has the same entity tag.
+                assert_eq!(coded(32 * 1024), whole, "{coding:?} {length}");
+            }
+            let whole = {
+                let mut encoder = LibraryEncoders.start(coding, 3, text.len() as u64).unwrap();
+                assert!(encoder.write(&text));
+                encoder.finish().unwrap()
+            };
+            assert!(whole.len() < text.len() / 2, "{coding:?}: {}", whole.len());
+        }
+    }
+}
