@@ -2,6 +2,7 @@
 
 mod dynamic;
 mod http3;
+mod negotiation;
 mod packages;
 mod protocols;
 
@@ -15,6 +16,7 @@ use std::time::Duration;
 use clap::Args;
 use fathometer_http::h1::server::ServerConfig;
 use fathometer_http::origin::dynamic::Dynamic;
+use fathometer_http::origin::negotiation::Negotiation;
 use fathometer_http::origin::{Origin, OriginConfig};
 use fathometer_model::{Bytes, Instant, Seed};
 use fathometer_sys::{Clock, HangUps, Interrupt, machine, sched};
@@ -22,6 +24,7 @@ use fathometer_workload::microscape::Variant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use self::http3::Http3;
+use self::negotiation::NegotiationArguments;
 use self::packages::PackageArguments;
 use self::protocols::ProtocolArguments;
 use super::Failure;
@@ -109,6 +112,8 @@ pub struct ServeArguments {
     #[arg(long, value_name = "PATH,…", value_parser = dynamic::read)]
     dynamic: Vec<Dynamic>,
     #[command(flatten)]
+    negotiation: NegotiationArguments,
+    #[command(flatten)]
     packages: PackageArguments,
     #[command(flatten)]
     protocols: ProtocolArguments,
@@ -141,8 +146,10 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     let clock = Clock::start();
     let share = Share::of(machine::raise_open_files(), threads);
     let addresses = arguments.protocols.addresses(&arguments.listen)?;
+    let negotiation = arguments.negotiation.negotiation();
     let (what, origins) = origins(
         arguments,
+        negotiation.clone(),
         (&definition.name, embedded),
         share,
         &addresses,
@@ -214,6 +221,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
         statistics = statistics.and(over_quic);
     }
     arguments.packages.report(&statistics);
+    negotiation::report(&negotiation);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -245,6 +253,7 @@ impl Share {
 /// A description of the served content, and an origin for each event loop.
 fn origins(
     arguments: &ServeArguments,
+    negotiation: Negotiation,
     (name, embedded): (&str, &Embedded),
     share: Share,
     addresses: &[SocketAddr],
@@ -266,6 +275,7 @@ fn origins(
         early_hints,
         packages: arguments.packages.packages()?,
         dynamic: arguments.dynamic.clone(),
+        negotiation,
     };
     match (&arguments.site, &arguments.folder) {
         (Some(site), _) => {
@@ -288,6 +298,9 @@ fn origins(
                 .map(|_| {
                     let mut store = FolderStore::open(folder, bounds)
                         .map_err(|error| folder_failure(folder, &error))?;
+                    if arguments.negotiation.has_later_codings() {
+                        store = store.with_later_codings();
+                    }
                     if let Some(packages) = &packages {
                         store = store
                             .with_packages(packages)

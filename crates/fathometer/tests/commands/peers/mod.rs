@@ -8,6 +8,7 @@ pub mod clients;
 mod curl_http2;
 mod http2;
 mod load;
+mod negotiation;
 mod servers;
 pub mod support;
 mod tls;

@@ -1,0 +1,69 @@
+//! Arguments of `fathometer serve` about content negotiation.
+
+use std::sync::Arc;
+
+use clap::Args;
+use fathometer_http::origin::negotiation::{CompressionOptions, Compressor, Levels, Negotiation};
+use fathometer_model::Bytes;
+
+use crate::command::unpack::size;
+use fathometer_origin::LibraryEncoders;
+use fathometer_sys::stderr::say;
+
+/// Arguments of `serve` about content negotiation.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Content negotiation")]
+pub struct NegotiationArguments {
+    /// Also serve variants that lie beside a file, by Accept-Encoding and Accept: x.br and x.zst beside x (x.gz
+    /// and x.deflate are always served), and x.webp and x.avif beside x.png, x.jpg or x.gif
+    #[arg(long)]
+    negotiate: bool,
+    /// Compress content on the fly in these codings, the preferred one first, each with a level: some of gzip
+    /// (1 to 9), br (0 to 6), zstd (1 to 9) and deflate (1 to 9), as in br:4,zstd:3,gzip:6
+    #[arg(long, value_name = "LIST")]
+    compress: Option<Levels>,
+    /// Shortest content to compress on the fly
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "256", requires = "compress")]
+    compress_from: u64,
+    /// Longest content to compress on the fly
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "8M", requires = "compress")]
+    compress_up_to: u64,
+    /// Memory for content compressed on the fly: in the cache, in responses and in progress. If responses use
+    /// all of it, content is sent without a coding
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64M", requires = "compress")]
+    compress_memory: u64,
+}
+
+impl NegotiationArguments {
+    /// The origin's settings; all event loops share them.
+    pub fn negotiation(&self) -> Negotiation {
+        let compressor = |levels: &Levels| {
+            let options = CompressionOptions {
+                levels: levels.clone(),
+                from: Bytes(self.compress_from),
+                up_to: Bytes(self.compress_up_to),
+                memory: Bytes(self.compress_memory),
+            };
+            Arc::new(Compressor::new(options, Box::new(LibraryEncoders)))
+        };
+        Negotiation {
+            images: self.negotiate,
+            compressor: self.compress.as_ref().map(compressor),
+        }
+    }
+
+    /// Whether variants in later codings are served from a folder.
+    pub fn has_later_codings(&self) -> bool {
+        self.negotiate
+    }
+}
+
+/// Prints how much was compressed on the fly.
+pub fn report(negotiation: &Negotiation) {
+    if let Some(compressor) = &negotiation.compressor {
+        let (compressed, reused) = compressor.take_counts();
+        say(format_args!(
+            "{compressed} representations were compressed on the fly; {reused} responses reused one of them"
+        ));
+    }
+}
