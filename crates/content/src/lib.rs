@@ -1,4 +1,5 @@
-//! What treatments of a file save: content codings, a shared dictionary, and the case of tags in HTML.
+//! What treatments of a file save: content codings, a shared dictionary, the case of tags in HTML, and formats of
+//! images.
 //!
 //! Functions of bytes alone: no files, no clocks. Each coding is decoded by the library that encoded it, under a
 //! limit; the tests decode it with the programs `gzip`, `brotli` and `zstd` too.
@@ -15,6 +16,8 @@
 
 mod coding;
 mod dictionary;
+#[cfg(feature = "images")]
+pub mod image;
 mod tag_case;
 
 pub use coding::{Coding, CodingError};

@@ -75,6 +75,11 @@ pub fn thread_cpu_time() -> Duration {
     Duration::from_nanos(nanoseconds(ClockId::ThreadCPUTime))
 }
 
+/// The processor time used so far by all threads of this process, user and system.
+pub fn process_cpu_time() -> Duration {
+    Duration::from_nanos(nanoseconds(ClockId::ProcessCPUTime))
+}
+
 #[inline]
 fn nanoseconds(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);

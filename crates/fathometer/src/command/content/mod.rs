@@ -1,5 +1,8 @@
-//! `fathometer content`: what content codings, a shared dictionary and tags in lower case would save on a site.
+//! `fathometer content`: what content codings, a shared dictionary, tags in lower case and other formats of images would
+//! save on a site.
 
+#[cfg(feature = "images")]
+mod pictures;
 mod table;
 mod treatment;
 mod walk;
@@ -15,7 +18,7 @@ use fathometer_content::Dictionary;
 use fathometer_sys::Clock;
 
 use self::table::{Report, Row};
-use self::treatment::{Sums, Treatment};
+use self::treatment::{Applied, Sums, Treatment};
 use self::walk::{NotRead, Walk};
 use super::{Failure, usage};
 
@@ -40,6 +43,14 @@ pub struct ContentArguments {
     /// Size in bytes above which a file is reported as an error and not treated
     #[arg(long, default_value_t = 64 << 20)]
     max_file: u64,
+    /// Pixels, in all frames together, above which an image is reported as an error and not treated
+    #[cfg(feature = "images")]
+    #[arg(long, default_value_t = 40_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    max_pixels: u64,
+    /// Quality of the JPEG images that are encoded again, 1 to 100
+    #[cfg(feature = "images")]
+    #[arg(long, default_value_t = 75, value_parser = clap::value_parser!(u8).range(1..=100))]
+    jpeg_quality: u8,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -59,8 +70,8 @@ pub fn run(arguments: &ContentArguments) -> Result<ExitCode, Failure> {
         )));
     }
     site.share_dictionary()?;
-    let is_complete = site.failed == 0;
     let report = site.into_report();
+    let is_complete = report.files_failed == 0 && report.images_failed == 0;
     match arguments.json {
         true => println!("{:#}", serde_json::to_value(&report)?),
         false => print!("{report}"),
@@ -84,6 +95,8 @@ struct Site<'a> {
     samples: Vec<Vec<u8>>,
     samples_bytes: usize,
     dictionary_bytes: Option<usize>,
+    #[cfg(feature = "images")]
+    pictures: pictures::Pictures,
     notes: Vec<String>,
 }
 
@@ -104,6 +117,8 @@ impl<'a> Site<'a> {
             samples: Vec::new(),
             samples_bytes: 0,
             dictionary_bytes: None,
+            #[cfg(feature = "images")]
+            pictures: pictures::Pictures::new(arguments),
             notes: Vec::new(),
         }
     }
@@ -150,26 +165,58 @@ impl<'a> Site<'a> {
     }
 
     fn treat(&mut self, path: PathBuf, content: Vec<u8>) -> Result<(), Failure> {
+        let repetitions = usize::from(self.arguments.repeat);
         let is_html = is_html(&path, &content);
-        let mut best = (content.len() as u64, usize::MAX);
+        let bytes = content.len() as u64;
+        let mut best = (bytes, usize::MAX);
+        let mut strongest = Applied::default();
         for (index, (treatment, sums)) in self.treated.iter_mut().enumerate() {
-            best = best.min((treatment.apply(&content, is_html, sums)?, index));
+            let applied = treatment.apply(&content, is_html, repetitions)?;
+            best = best.min((sums.add(bytes, Some(&applied)), index));
+            if treatment.is_strongest() {
+                strongest = applied;
+            }
         }
         self.files += 1;
-        self.bytes += content.len() as u64;
-        let saved = content.len() as u64 - best.0;
+        self.bytes += bytes;
+        let codings_save = best.0 < bytes;
+        let of_pictures = self.treat_picture(&path, &content, &strongest);
+        let first = self.treated.len();
+        let of_pictures = of_pictures.map(|(bytes, index)| (bytes, first + index));
+        best = best.min(of_pictures.unwrap_or(best));
+        let saved = bytes - best.0;
         if saved > 0 {
             self.largest.push(Reverse((saved, path, best.0, best.1)));
             if self.largest.len() > self.arguments.files {
                 self.largest.pop();
             }
-            // A file that no coding makes smaller has nothing for a dictionary.
-            if self.samples_bytes + content.len() <= SAMPLES_BYTES {
-                self.samples_bytes += content.len();
-                self.samples.push(content);
-            }
+        }
+        // A file that no coding makes smaller has nothing for a dictionary.
+        if codings_save && self.samples_bytes + content.len() <= SAMPLES_BYTES {
+            self.samples_bytes += content.len();
+            self.samples.push(content);
         }
         Ok(())
+    }
+
+    /// Treats the file as an image if it is one. Returns the fewest bytes, and the index of that treatment.
+    #[cfg(feature = "images")]
+    fn treat_picture(
+        &mut self,
+        path: &Path,
+        content: &[u8],
+        strongest: &Applied,
+    ) -> Option<(u64, usize)> {
+        let result = self.pictures.treat(path, content, strongest);
+        result.unwrap_or_else(|error| {
+            eprintln!("cannot treat the image {}: {error}", path.display());
+            None
+        })
+    }
+
+    #[cfg(not(feature = "images"))]
+    fn treat_picture(&mut self, _: &Path, _: &[u8], _: &Applied) -> Option<(u64, usize)> {
+        None
     }
 
     /// Trains a dictionary on the site and treats all files with it, in a second pass.
@@ -189,13 +236,15 @@ impl<'a> Site<'a> {
         drop(samples);
         let dictionary_bytes = dictionary.bytes().len();
         let treatment = Treatment::Shared(dictionary);
-        let mut sums = Sums::new(usize::from(self.arguments.repeat));
+        let repetitions = usize::from(self.arguments.repeat);
+        let mut sums = Sums::new(repetitions);
         let mut bytes = 0;
         Self::each_file(self.arguments, "dictionary", |file| {
             // A file that cannot be read was reported in the first pass.
             if let Ok((_, content)) = file {
+                let applied = treatment.apply(&content, false, repetitions)?;
                 bytes += content.len() as u64;
-                treatment.apply(&content, false, &mut sums)?;
+                sums.add(content.len() as u64, Some(&applied));
             }
             Ok(())
         })?;
@@ -211,19 +260,31 @@ impl<'a> Site<'a> {
     }
 
     fn into_report(self) -> Report {
-        let names: Vec<_> = self.treated.iter().map(|(one, _)| one.name()).collect();
+        // In the order of their indices; the dictionary, which is no treatment of single files, is the last.
+        let single = treatment::of_single_files();
+        let mut names: Vec<_> = single.iter().map(Treatment::name).collect();
+        #[cfg(feature = "images")]
+        names.extend(self.pictures.names());
         let largest = self.largest.into_sorted_vec();
         let mut treatments: Vec<_> = self
             .treated
             .into_iter()
             .map(|(treatment, sums)| Row::new(treatment.name(), self.bytes, sums))
             .collect();
+        #[cfg(feature = "images")]
+        let (images, images_failed) = (self.pictures.images, self.pictures.failed);
+        #[cfg(not(feature = "images"))]
+        let (images, images_failed) = (0, 0);
+        #[cfg(feature = "images")]
+        treatments.extend(self.pictures.into_rows(self.bytes));
         treatments.sort_by_key(|row| row.sums.bytes);
         Report {
             folder: self.arguments.folder.display().to_string(),
             files: self.files,
             files_failed: self.failed,
             entries_skipped: self.skipped,
+            images,
+            images_failed,
             bytes: self.bytes,
             dictionary_bytes: self.dictionary_bytes,
             treatments,

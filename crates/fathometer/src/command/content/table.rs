@@ -17,6 +17,10 @@ pub struct Report {
     pub files_failed: u64,
     /// Symbolic links, and entries that are neither files nor folders.
     pub entries_skipped: u64,
+    /// Images among the files, by their first bytes or their names.
+    pub images: u64,
+    /// Images that could not be treated: malformed, beyond a limit, or of another format than their name says.
+    pub images_failed: u64,
     /// Bytes of the files as they are.
     pub bytes: u64,
     /// Bytes of the shared dictionary, which are part of its row.
@@ -39,6 +43,25 @@ pub struct Row {
     /// Its sums.
     #[serde(flatten)]
     pub sums: Sums,
+    /// The images that it was applied to; not for treatments of all files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub images: Option<u64>,
+    /// The distortion of a lossy treatment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distortion: Option<Distortion>,
+}
+
+/// The distortion of the images that a lossy treatment made.
+#[derive(Debug, Serialize)]
+pub struct Distortion {
+    /// Mean of the images' SSIM.
+    pub ssim_mean: f64,
+    /// The least SSIM of an image.
+    pub ssim_least: f64,
+    /// Images that it was computed of: those that have at least one window.
+    pub images: u64,
+    /// What was computed.
+    pub definition: &'static str,
 }
 
 /// A file with a large saving.
@@ -65,6 +88,8 @@ impl Row {
             treatment,
             saved_share,
             sums,
+            images: None,
+            distortion: None,
         }
     }
 }
@@ -105,7 +130,7 @@ impl fmt::Display for Report {
         for row in &self.treatments {
             writeln!(
                 out,
-                "{:<38} {:>12} {:>5.1} % {:>8}  {:<26} {}",
+                "{:<40} {:>12} {:>5.1} % {:>8}  {:<26} {}",
                 row.treatment,
                 row.sums.bytes,
                 row.saved_share * 100.0,
@@ -127,6 +152,19 @@ impl fmt::Display for Report {
                 out,
                 "The dictionary's row contains its own {bytes} bytes once. It was trained on these files; others gain less."
             )?;
+        }
+        for row in &self.treatments {
+            if let Some(distortion) = &row.distortion {
+                writeln!(
+                    out,
+                    "{} changes pixels. SSIM of {} images: mean {:.4}, least {:.4} ({}).",
+                    row.treatment,
+                    distortion.images,
+                    distortion.ssim_mean,
+                    distortion.ssim_least,
+                    distortion.definition
+                )?;
+            }
         }
         if !self.largest_savings.is_empty() {
             writeln!(out, "\nlargest savings")?;
@@ -151,6 +189,13 @@ impl fmt::Display for Report {
             writeln!(
                 out,
                 "INCOMPLETE: {failed} files or folders could not be read"
+            )?;
+        }
+        if self.images_failed > 0 {
+            let (failed, images) = (self.images_failed, self.images);
+            writeln!(
+                out,
+                "INCOMPLETE: {failed} of {images} images could not be treated as images"
             )?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fathometer_content::{Coding, CodingError, DCZ_HEADER_BYTES, Dictionary, lower_case_tags};
-use fathometer_sys::clock::thread_cpu_time;
+use fathometer_sys::clock::process_cpu_time;
 use serde::Serialize;
 
 /// The codings, with the levels that servers and build tools use.
@@ -67,6 +67,24 @@ pub struct Sums {
     pub decode_s: Vec<f64>,
 }
 
+/// What a treatment made of one file.
+#[derive(Clone, Debug, Default)]
+pub struct Applied {
+    /// Bytes of the treated file, which may be more than those of the file.
+    pub bytes: u64,
+    encode_s: Vec<f64>,
+    decode_s: Vec<f64>,
+}
+
+impl Applied {
+    /// Adds a repetition.
+    pub fn push(&mut self, bytes: usize, encoding: Duration, decoding: Duration) {
+        self.bytes = bytes as u64;
+        self.encode_s.push(encoding.as_secs_f64());
+        self.decode_s.push(decoding.as_secs_f64());
+    }
+}
+
 impl Sums {
     /// Sums of so many repetitions.
     pub fn new(repetitions: usize) -> Sums {
@@ -75,6 +93,26 @@ impl Sums {
             decode_s: vec![0.0; repetitions],
             ..Sums::default()
         }
+    }
+
+    /// Adds a file of so many bytes. Without a treatment, or if the treatment does not make it smaller, it counts as
+    /// it is. Returns the bytes to transfer.
+    pub fn add(&mut self, file_bytes: u64, applied: Option<&Applied>) -> u64 {
+        let mut bytes = file_bytes;
+        if let Some(applied) = applied {
+            self.files_smaller += u64::from(applied.bytes < file_bytes);
+            bytes = bytes.min(applied.bytes);
+            for (sums, times) in [
+                (&mut self.encode_s, &applied.encode_s),
+                (&mut self.decode_s, &applied.decode_s),
+            ] {
+                sums.iter_mut()
+                    .zip(times)
+                    .for_each(|(sum, time)| *sum += time);
+            }
+        }
+        self.bytes += bytes;
+        bytes
     }
 }
 
@@ -88,9 +126,13 @@ impl Treatment {
         }
     }
 
-    /// Treats the file in each repetition, compares the decoded content with the input, and adds to the sums.
-    /// Returns the bytes to transfer.
-    pub fn apply(&self, content: &[u8], is_html: bool, sums: &mut Sums) -> Result<u64, ApplyError> {
+    /// Treats the file in so many repetitions, and compares the decoded content with the input.
+    pub fn apply(
+        &self,
+        content: &[u8],
+        is_html: bool,
+        repetitions: usize,
+    ) -> Result<Applied, ApplyError> {
         let lower;
         let content = match self {
             // A document that cannot be changed safely is coded as it is.
@@ -100,25 +142,25 @@ impl Treatment {
             }
             _ => content,
         };
-        let mut coded_bytes = content.len();
-        for (encode_s, decode_s) in sums.encode_s.iter_mut().zip(&mut sums.decode_s) {
+        let mut applied = Applied::default();
+        for _ in 0..repetitions {
             let (coded, encoding) = timed(|| self.encode(content));
             let coded = coded?;
             let (decoded, decoding) = timed(|| self.decode(&coded, content.len()));
             if decoded? != content {
                 return Err(ApplyError::Changed(self.name()));
             }
-            *encode_s += encoding.as_secs_f64();
-            *decode_s += decoding.as_secs_f64();
-            coded_bytes = coded.len();
+            applied.push(coded.len(), encoding, decoding);
         }
         if let Treatment::Shared(_) = self {
-            coded_bytes += DCZ_HEADER_BYTES;
+            applied.bytes += DCZ_HEADER_BYTES as u64;
         }
-        sums.files_smaller += u64::from(coded_bytes < content.len());
-        let bytes = coded_bytes.min(content.len()) as u64;
-        sums.bytes += bytes;
-        Ok(bytes)
+        Ok(applied)
+    }
+
+    /// Whether it is the coding that makes text smallest.
+    pub fn is_strongest(&self) -> bool {
+        matches!(self, Treatment::Coded(Coding::Brotli(11)))
     }
 
     fn encode(&self, content: &[u8]) -> Result<Vec<u8>, CodingError> {
@@ -136,8 +178,9 @@ impl Treatment {
     }
 }
 
-fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let start = thread_cpu_time();
+/// Runs the work and measures its CPU time, in all threads: the decoder of JPEG has some of its own.
+pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let start = process_cpu_time();
     let result = work();
-    (result, thread_cpu_time().saturating_sub(start))
+    (result, process_cpu_time().saturating_sub(start))
 }

@@ -1,0 +1,27 @@
+//! The decoders, each under limits.
+
+mod gif;
+mod jpeg;
+mod png;
+mod webp;
+
+use super::{Format, ImageError, Limits, Picture, guarded};
+
+/// Decodes a file of the format.
+pub(super) fn decode(
+    format: Format,
+    content: &[u8],
+    limits: Limits,
+) -> Result<Picture, ImageError> {
+    guarded(|| match format {
+        Format::Gif => gif::decode(content, limits),
+        Format::Png => png::decode(content, limits),
+        Format::Jpeg => jpeg::decode(content, limits),
+        Format::Webp => webp::decode(content, limits),
+    })
+}
+
+/// The error of a library.
+fn malformed(error: impl std::fmt::Display) -> ImageError {
+    ImageError::Malformed(error.to_string())
+}

@@ -1,0 +1,179 @@
+//! Images: what other formats and encoders save, with the same pixels or a stated distortion.
+//!
+//! Files are untrusted: every decoder runs under [`Limits`], and a decoder that panics is an error of that file.
+
+mod apng;
+mod canvas;
+mod decode;
+mod encode;
+mod picture;
+mod ssim;
+mod treatment;
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub use picture::{Frame, Picture};
+pub use ssim::{SSIM_DEFINITION, ssim};
+pub use treatment::{Image, ImageTreatment};
+
+/// A format of images, found by the first bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// GIF 87a and 89a.
+    Gif,
+    /// PNG and APNG.
+    Png,
+    /// JPEG.
+    Jpeg,
+    /// WebP.
+    Webp,
+}
+
+impl Format {
+    /// The format of a file, by its first bytes as browsers read them (MIME Sniffing, section 6.1).
+    pub fn of(content: &[u8]) -> Option<Format> {
+        match content {
+            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(Format::Gif),
+            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(Format::Png),
+            [0xff, 0xd8, 0xff, ..] => Some(Format::Jpeg),
+            [
+                b'R',
+                b'I',
+                b'F',
+                b'F',
+                _,
+                _,
+                _,
+                _,
+                b'W',
+                b'E',
+                b'B',
+                b'P',
+                ..,
+            ] => Some(Format::Webp),
+            _ => None,
+        }
+    }
+
+    /// The format that the extension of a file's name promises.
+    pub fn of_extension(extension: &str) -> Option<Format> {
+        match extension.to_ascii_lowercase().as_str() {
+            "gif" => Some(Format::Gif),
+            "png" | "apng" => Some(Format::Png),
+            "jpg" | "jpeg" | "jpe" | "jfif" => Some(Format::Jpeg),
+            "webp" => Some(Format::Webp),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Format::Gif => "GIF",
+            Format::Png => "PNG",
+            Format::Jpeg => "JPEG",
+            Format::Webp => "WebP",
+        })
+    }
+}
+
+/// The limits of a decoder. Memory is at most about 30 bytes for each pixel of the limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Pixels of all frames together.
+    pub pixels: u64,
+    /// Frames of an animation.
+    pub frames: u32,
+}
+
+impl Limits {
+    /// Refuses a canvas before it is allocated.
+    fn check(self, width: u32, height: u32, frames: u32) -> Result<(), ImageError> {
+        if width == 0 || height == 0 {
+            return Err(ImageError::Malformed("it has no pixels".to_owned()));
+        }
+        let pixels = u64::from(width) * u64::from(height);
+        if pixels.saturating_mul(u64::from(frames)) > self.pixels {
+            return Err(ImageError::TooLarge {
+                width,
+                height,
+                frames,
+                limit: self.pixels,
+            });
+        }
+        if frames > self.frames {
+            return Err(ImageError::TooManyFrames(self.frames));
+        }
+        Ok(())
+    }
+
+    /// Bytes of all pixels, with room for a decoder's own rows.
+    fn bytes(self) -> usize {
+        let bytes = self.pixels.saturating_mul(4).saturating_add(1 << 20);
+        usize::try_from(bytes).unwrap_or(usize::MAX)
+    }
+}
+
+/// Why an image is not treated.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// The decoder refused it.
+    #[error("the image is malformed: {0}")]
+    Malformed(String),
+    /// Its name promises another format than it has. Browsers show it by its bytes or not at all, depending on the
+    /// server's fields.
+    #[error("its name says {named}, its first bytes {}", .found.map_or("no image".to_owned(), |found| found.to_string()))]
+    Mislabelled {
+        /// The format of its name.
+        named: Format,
+        /// The format that it has, if it is an image.
+        found: Option<Format>,
+    },
+    /// It has more pixels than permitted.
+    #[error(
+        "{frames} frames of {width} x {height} pixels are more than {limit} pixels (--max-pixels)"
+    )]
+    TooLarge {
+        /// Pixels in a row.
+        width: u32,
+        /// Rows.
+        height: u32,
+        /// Frames.
+        frames: u32,
+        /// Pixels permitted in all frames together.
+        limit: u64,
+    },
+    /// It has more frames than permitted.
+    #[error("the animation has more than {0} frames")]
+    TooManyFrames(u32),
+    /// The treatment cannot keep what the image has: no error of the image.
+    #[error("not treated: {0}")]
+    NotApplicable(&'static str),
+    /// An encoder failed.
+    #[error("the encoder failed: {0}")]
+    Encoder(String),
+    /// A library panicked on the image.
+    #[error("a library failed on the image: {0}")]
+    Panicked(String),
+    /// A lossless treatment changed the image: a defect of this program.
+    #[error("{0} changes the image: please report it")]
+    Changed(String),
+}
+
+/// Calls a library on an untrusted image. A panic in it is an error of the image, so that the other files are treated.
+fn guarded<T>(work: impl FnOnce() -> Result<T, ImageError>) -> Result<T, ImageError> {
+    // Nothing outlives the call but its result.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let message = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()));
+        let message = message.unwrap_or_else(|| "panic without a message".to_owned());
+        Err(ImageError::Panicked(message))
+    })
+}
+
+#[cfg(test)]
+mod tests;

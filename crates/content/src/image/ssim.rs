@@ -1,0 +1,82 @@
+//! The distortion of lossy treatments: structural similarity.
+
+use super::Picture;
+
+/// What [`ssim`] computes, for reports.
+pub const SSIM_DEFINITION: &str =
+    "mean SSIM (Wang et al. 2004) of luma (BT.601), Gaussian window of 11 x 11 pixels, sigma 1.5";
+
+/// Pixels of the window in a row.
+const WINDOW: usize = 11;
+/// Standard deviation of the window in pixels.
+const SIGMA: f64 = 1.5;
+/// (K1 L)² and (K2 L)² with K1 = 0.01, K2 = 0.03 and L = 255 (equations 8 and 12 of the paper).
+const C1: f64 = 0.01 * 255.0 * 0.01 * 255.0;
+const C2: f64 = 0.03 * 255.0 * 0.03 * 255.0;
+
+/// Mean structural similarity of the first frames: [`SSIM_DEFINITION`]. 1 is the same image. Windows lie inside the
+/// image. `None` if the sizes differ, or the image is smaller than one window.
+///
+/// Memory is that of eleven rows, beside the images.
+pub fn ssim(a: &Picture, b: &Picture) -> Option<f64> {
+    let (width, height) = (a.width as usize, a.height as usize);
+    if (a.width, a.height) != (b.width, b.height) || width < WINDOW || height < WINDOW {
+        return None;
+    }
+    let weights = weights();
+    // Rows that are weighted along the row: of a, b, a², b² and ab.
+    let mut rows = vec![vec![[0.0; 5]; width + 1 - WINDOW]; WINDOW];
+    let mut sum = 0.0;
+    for row in 0..height {
+        let lumas = |picture: &Picture| -> Vec<f64> {
+            let row = &picture.pixels()[row * width..(row + 1) * width];
+            row.iter().map(luma).collect()
+        };
+        let (x, y) = (lumas(a), lumas(b));
+        let moments: Vec<[f64; 5]> = x
+            .iter()
+            .zip(&y)
+            .map(|(&x, &y)| [x, y, x * x, y * y, x * y])
+            .collect();
+        for (out, window) in rows[row % WINDOW].iter_mut().zip(moments.windows(WINDOW)) {
+            *out = weighted(window.iter(), &weights);
+        }
+        if row + 1 < WINDOW {
+            continue;
+        }
+        for column in 0..=width - WINDOW {
+            // The oldest row is the one behind the newest in the ring.
+            let window = (1..=WINDOW).map(|age| &rows[(row + age) % WINDOW][column]);
+            sum += similarity(weighted(window, &weights));
+        }
+    }
+    Some(sum / ((width + 1 - WINDOW) * (height + 1 - WINDOW)) as f64)
+}
+
+/// Equation 13 of the paper.
+fn similarity([x, y, xx, yy, xy]: [f64; 5]) -> f64 {
+    let (variance_x, variance_y, covariance) = (xx - x * x, yy - y * y, xy - x * y);
+    (2.0 * x * y + C1) * (2.0 * covariance + C2)
+        / ((x * x + y * y + C1) * (variance_x + variance_y + C2))
+}
+
+fn weighted<'a>(values: impl Iterator<Item = &'a [f64; 5]>, weights: &[f64; WINDOW]) -> [f64; 5] {
+    let mut sums = [0.0; 5];
+    for (value, weight) in values.zip(weights) {
+        for (sum, value) in sums.iter_mut().zip(value) {
+            *sum += value * weight;
+        }
+    }
+    sums
+}
+
+fn weights() -> [f64; WINDOW] {
+    let centre = (WINDOW / 2) as f64;
+    let gauss = |at: usize| (-(at as f64 - centre).powi(2) / (2.0 * SIGMA * SIGMA)).exp();
+    let sum: f64 = (0..WINDOW).map(gauss).sum();
+    std::array::from_fn(|at| gauss(at) / sum)
+}
+
+fn luma(&[r, g, b, _]: &[u8; 4]) -> f64 {
+    0.299 * f64::from(r) + 0.587 * f64::from(g) + 0.114 * f64::from(b)
+}

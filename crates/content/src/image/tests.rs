@@ -1,0 +1,314 @@
+//! Lossless means every pixel, malformed files are errors, and limits hold.
+
+use super::*;
+
+const LIMITS: Limits = Limits {
+    pixels: 1_000_000,
+    frames: 50,
+};
+
+/// A number that looks random.
+fn mixed(number: u64) -> u64 {
+    let number = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    number ^ (number >> 29)
+}
+
+/// A GIF of 40 x 30 with frames of all disposal methods, at places of their own, in 8 colours of which one is
+/// transparent.
+fn gif(frames: u64) -> Vec<u8> {
+    let palette: Vec<u8> = (0..24).map(|byte| mixed(byte) as u8).collect();
+    let mut coded = Vec::new();
+    let mut encoder = gif::Encoder::new(&mut coded, 40, 30, &palette).unwrap();
+    if frames > 1 {
+        encoder.set_repeat(gif::Repeat::Finite(3)).unwrap();
+    }
+    for number in 0..frames {
+        let (width, height) = match number {
+            0 => (40, 30),
+            _ => (7 + number as u16, 5),
+        };
+        let disposals = [
+            gif::DisposalMethod::Keep,
+            gif::DisposalMethod::Background,
+            gif::DisposalMethod::Previous,
+        ];
+        let pixels = (0..u64::from(width) * u64::from(height)).map(|at| match at % 40 {
+            ..20 => 3,
+            _ => (mixed(at * 7 + number) % 8) as u8,
+        });
+        let frame = gif::Frame {
+            delay: 5 + number as u16,
+            dispose: disposals[number as usize % 3],
+            transparent: Some(2),
+            left: number as u16,
+            top: 2 * number as u16,
+            width,
+            height,
+            buffer: pixels.collect::<Vec<_>>().into(),
+            ..gif::Frame::default()
+        };
+        encoder.write_frame(&frame).unwrap();
+    }
+    drop(encoder);
+    coded
+}
+
+/// A PNG of so many samples of 8 bits a pixel, with a chunk of text.
+fn png(color: png::ColorType, change: impl Fn(&mut png::Encoder<'_, &mut Vec<u8>>)) -> Vec<u8> {
+    png_with(color, 1, change)
+}
+
+/// As [`png`], of samples of one or two bytes.
+fn png_with(
+    color: png::ColorType,
+    bytes_a_sample: u64,
+    change: impl Fn(&mut png::Encoder<'_, &mut Vec<u8>>),
+) -> Vec<u8> {
+    let mut coded = Vec::new();
+    let mut encoder = png::Encoder::new(&mut coded, 33, 21);
+    encoder.set_color(color);
+    let text = "a comment that no browser shows".to_owned();
+    encoder.add_text_chunk("Comment".to_owned(), text).unwrap();
+    change(&mut encoder);
+    let mut writer = encoder.write_header().unwrap();
+    let bytes = 33 * 21 * color.samples() as u64 * bytes_a_sample;
+    let samples: Vec<u8> = (0..bytes).map(|at| mixed(at / 9) as u8).collect();
+    writer.write_image_data(&samples).unwrap();
+    writer.finish().unwrap();
+    coded
+}
+
+/// A JPEG of 90 x 70 with a gradient and noise.
+fn jpeg() -> Vec<u8> {
+    let mut coded = Vec::new();
+    let mut encoder = jpeg_encoder::Encoder::new(&mut coded, 97);
+    encoder.add_icc_profile(b"a profile").unwrap();
+    let pixels: Vec<u8> = (0..90 * 70_u64)
+        .flat_map(|at| [at % 90 * 2, at / 90 * 3, mixed(at) % 60].map(|sample| sample as u8))
+        .collect();
+    encoder
+        .encode(&pixels, 90, 70, jpeg_encoder::ColorType::Rgb)
+        .unwrap();
+    coded
+}
+
+const TREATMENTS: [ImageTreatment; 5] = [
+    ImageTreatment::GifToPng,
+    ImageTreatment::GifToApng,
+    ImageTreatment::OptimisePng,
+    ImageTreatment::ToWebp,
+    ImageTreatment::Jpeg(75),
+];
+
+/// Applies every treatment that applies, and returns their names, sizes and distortions.
+fn treat(content: &[u8]) -> Vec<(ImageTreatment, usize, Option<f64>)> {
+    let format = Format::of(content).unwrap();
+    let image = Image::decode(format, content, LIMITS).unwrap();
+    TREATMENTS
+        .into_iter()
+        .filter(|treatment| treatment.applies_to(&image))
+        .map(|treatment| {
+            let treated = treatment.encode(&image).unwrap();
+            assert_eq!(Format::of(&treated), Some(treatment.format()));
+            let decoded = treatment.decode(&image, &treated).unwrap();
+            let distortion = treatment.distortion(&image, &decoded).unwrap();
+            (treatment, treated.len(), distortion)
+        })
+        .collect()
+}
+
+#[test]
+fn lossless_treatments_keep_every_pixel_and_save_bytes() {
+    let still = gif(1);
+    let made = treat(&still);
+    let names: Vec<_> = made.iter().map(|row| row.0).collect();
+    assert_eq!(names, [ImageTreatment::GifToPng, ImageTreatment::ToWebp]);
+    assert!(made[0].1 < still.len(), "{made:?} of {}", still.len());
+
+    let animated = gif(9);
+    let made = treat(&animated);
+    assert_eq!(made.len(), 1);
+    assert_eq!(made[0].0, ImageTreatment::GifToApng);
+    let apng = {
+        let image = Image::decode(Format::Gif, &animated, LIMITS).unwrap();
+        assert_eq!(image.picture().frames.len(), 9);
+        assert_eq!(image.picture().plays, 4);
+        ImageTreatment::GifToApng.encode(&image).unwrap()
+    };
+    // An APNG is an image of its own, which is optimised with its frames.
+    assert_eq!(treat(&apng)[0].0, ImageTreatment::OptimisePng);
+
+    for color in [png::ColorType::Rgb, png::ColorType::Rgba] {
+        let plain = png(color, |_| {});
+        let made = treat(&plain);
+        assert_eq!(made.len(), 2);
+        assert!(made[0].1 < plain.len());
+    }
+    let grey = png(png::ColorType::GrayscaleAlpha, |_| {});
+    assert_eq!(treat(&grey).len(), 2);
+}
+
+#[test]
+fn a_changed_pixel_time_or_number_of_plays_is_found() {
+    let animated = gif(4);
+    let image = Image::decode(Format::Gif, &animated, LIMITS).unwrap();
+    let same = image.picture().clone();
+    let treatment = ImageTreatment::GifToApng;
+    treatment.distortion(&image, &same).unwrap();
+    let changes: [fn(&mut Picture); 4] = [
+        |picture| picture.frames[3].rgba[17] ^= 1,
+        |picture| picture.frames[2].delay.0 += 1,
+        |picture| picture.plays = 0,
+        |picture| drop(picture.frames.pop()),
+    ];
+    for change in changes {
+        let mut changed = image.picture().clone();
+        change(&mut changed);
+        let refused = treatment.distortion(&image, &changed);
+        assert!(
+            matches!(refused, Err(ImageError::Changed(_))),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn what_a_format_cannot_keep_is_not_treated() {
+    let deep = png_with(png::ColorType::Rgb, 2, |encoder| {
+        encoder.set_depth(png::BitDepth::Sixteen)
+    });
+    let refused = Image::decode(Format::Png, &deep, LIMITS);
+    assert!(
+        matches!(refused, Err(ImageError::NotApplicable(_))),
+        "{refused:?}"
+    );
+
+    let gamma = png(png::ColorType::Rgb, |encoder| {
+        encoder.set_source_gamma(png::ScaledFloat::new(1.0));
+    });
+    let image = Image::decode(Format::Png, &gamma, LIMITS).unwrap();
+    let refused = ImageTreatment::ToWebp.encode(&image);
+    assert!(
+        matches!(refused, Err(ImageError::NotApplicable(_))),
+        "{refused:?}"
+    );
+    let optimised = ImageTreatment::OptimisePng.encode(&image).unwrap();
+    let finds = |name: &[u8]| optimised.windows(4).any(|window| window == name);
+    assert!(finds(b"gAMA") && !finds(b"tEXt"));
+}
+
+#[test]
+fn a_jpeg_states_its_distortion_and_keeps_its_profile() {
+    let source = jpeg();
+    let image = Image::decode(Format::Jpeg, &source, LIMITS).unwrap();
+    let mut last = 1.0;
+    for quality in [90, 60, 20] {
+        let treated = ImageTreatment::Jpeg(quality).encode(&image).unwrap();
+        let decoded = ImageTreatment::Jpeg(quality)
+            .decode(&image, &treated)
+            .unwrap();
+        assert_eq!(decoded.icc.as_deref(), Some(b"a profile".as_slice()));
+        let similarity = ssim(image.picture(), &decoded).unwrap();
+        assert!(
+            similarity < last && similarity > 0.3,
+            "{quality}: {similarity}"
+        );
+        last = similarity;
+    }
+    assert_eq!(ssim(image.picture(), image.picture()), Some(1.0));
+}
+
+#[test]
+fn sizes_are_refused_before_they_are_allocated() {
+    // The headers alone promise 65535 x 65535 pixels.
+    let mut gif = gif(1);
+    gif[6..10].fill(0xff);
+    let mut png = png(png::ColorType::Rgb, |_| {});
+    png[16..24].copy_from_slice(&[0, 0, 0xff, 0xff, 0, 0, 0xff, 0xff]);
+    let sum = crc32(&png[12..29]);
+    png[29..33].copy_from_slice(&sum.to_be_bytes());
+    let mut jpeg = jpeg();
+    let frame = jpeg
+        .windows(2)
+        .position(|window| window == [0xff, 0xc0])
+        .unwrap();
+    jpeg[frame + 5..frame + 9].fill(0xff);
+    for (format, content) in [(Format::Gif, gif), (Format::Png, png), (Format::Jpeg, jpeg)] {
+        let refused = Image::decode(format, &content, LIMITS);
+        assert!(
+            matches!(
+                refused,
+                Err(ImageError::TooLarge {
+                    width: 65535,
+                    height: 65535,
+                    ..
+                })
+            ),
+            "{format}: {refused:?}"
+        );
+    }
+    let frames = Limits {
+        frames: 3,
+        ..LIMITS
+    };
+    let animated = self::gif(4);
+    let refused = Image::decode(Format::Gif, &animated, frames);
+    assert!(
+        matches!(refused, Err(ImageError::TooManyFrames(3))),
+        "{refused:?}"
+    );
+    let pixels = Limits {
+        pixels: 40 * 30 * 3,
+        ..LIMITS
+    };
+    let refused = Image::decode(Format::Gif, &animated, pixels);
+    assert!(
+        matches!(refused, Err(ImageError::TooLarge { frames: 4, .. })),
+        "{refused:?}"
+    );
+}
+
+/// The check of a chunk (PNG, annex D), bit by bit.
+fn crc32(content: &[u8]) -> u32 {
+    !content.iter().fold(u32::MAX, |sum, &byte| {
+        (0..8).fold(sum ^ u32::from(byte), |sum, _| {
+            (sum >> 1) ^ (0xedb8_8320 & (sum & 1).wrapping_neg())
+        })
+    })
+}
+
+#[test]
+fn cut_off_and_damaged_images_never_end_the_program() {
+    let apng = {
+        let animated = gif(3);
+        let image = Image::decode(Format::Gif, &animated, LIMITS).unwrap();
+        ImageTreatment::GifToApng.encode(&image).unwrap()
+    };
+    let files = [gif(3), apng, png(png::ColorType::Rgba, |_| {}), jpeg()];
+    let mut refused = 0;
+    for file in &files {
+        let format = Format::of(file).unwrap();
+        for step in 0..60 {
+            let cut = &file[..file.len() * step / 60];
+            refused += usize::from(Image::decode(format, cut, LIMITS).is_err());
+            let mut damaged = file.clone();
+            let at = mixed(step as u64) as usize % file.len();
+            damaged[at] ^= 1 << (step % 8);
+            if let Ok(image) = Image::decode(format, &damaged, LIMITS) {
+                // What was decoded is treated as any image.
+                for treatment in TREATMENTS.into_iter().filter(|one| one.applies_to(&image)) {
+                    drop(treatment.encode(&image));
+                }
+            }
+        }
+        let refusal = Image::decode(format, b"GIF89a no image", LIMITS);
+        assert!(refusal.is_err(), "{format}");
+    }
+    assert!(refused > 180, "{refused}");
+}
+
+#[test]
+fn a_panic_of_a_library_is_an_error_of_the_image() {
+    let result = guarded::<()>(|| panic!("index {} out of bounds", 7));
+    assert!(matches!(result, Err(ImageError::Panicked(why)) if why == "index 7 out of bounds"));
+}

@@ -1,0 +1,142 @@
+//! The treatments of images.
+
+use std::fmt;
+
+use super::{Format, ImageError, Limits, Picture, apng, decode, encode, guarded, ssim};
+
+/// A file with its decoded image.
+#[derive(Debug)]
+pub struct Image<'a> {
+    format: Format,
+    content: &'a [u8],
+    picture: Picture,
+    limits: Limits,
+}
+
+impl<'a> Image<'a> {
+    /// Decodes the file, in the format that its first bytes show.
+    ///
+    /// # Errors
+    ///
+    /// If it is malformed, beyond the limits, or has something that no treatment keeps.
+    pub fn decode(
+        format: Format,
+        content: &'a [u8],
+        limits: Limits,
+    ) -> Result<Image<'a>, ImageError> {
+        let picture = decode::decode(format, content, limits)?;
+        Ok(Image {
+            format,
+            content,
+            picture,
+            limits,
+        })
+    }
+
+    /// The decoded image.
+    pub fn picture(&self) -> &Picture {
+        &self.picture
+    }
+}
+
+/// A treatment of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageTreatment {
+    /// A still GIF as PNG, by oxipng.
+    GifToPng,
+    /// An animated GIF as APNG.
+    GifToApng,
+    /// PNG and APNG by oxipng, without chunks that no browser shows, and not interlaced.
+    OptimisePng,
+    /// A still GIF or PNG as lossless WebP.
+    ToWebp,
+    /// A JPEG encoded again with this quality, 1 to 100. The only lossy one.
+    Jpeg(u8),
+}
+
+impl ImageTreatment {
+    /// Whether it applies to images such as this.
+    pub fn applies_to(self, image: &Image<'_>) -> bool {
+        let is_animated = image.picture.is_animated();
+        match self {
+            ImageTreatment::GifToPng => image.format == Format::Gif && !is_animated,
+            ImageTreatment::GifToApng => image.format == Format::Gif && is_animated,
+            ImageTreatment::OptimisePng => image.format == Format::Png,
+            ImageTreatment::ToWebp => {
+                matches!(image.format, Format::Gif | Format::Png) && !is_animated
+            }
+            ImageTreatment::Jpeg(_) => image.format == Format::Jpeg,
+        }
+    }
+
+    /// Whether every pixel stays.
+    pub fn is_lossless(self) -> bool {
+        !matches!(self, ImageTreatment::Jpeg(_))
+    }
+
+    /// The format that it makes.
+    pub fn format(self) -> Format {
+        match self {
+            ImageTreatment::GifToPng | ImageTreatment::GifToApng | ImageTreatment::OptimisePng => {
+                Format::Png
+            }
+            ImageTreatment::ToWebp => Format::Webp,
+            ImageTreatment::Jpeg(_) => Format::Jpeg,
+        }
+    }
+
+    /// The treated file. It may be larger than the file.
+    ///
+    /// # Errors
+    ///
+    /// [`ImageError::NotApplicable`] if the treatment cannot keep what this image has; others if an encoder fails.
+    pub fn encode(self, image: &Image<'_>) -> Result<Vec<u8>, ImageError> {
+        guarded(|| match self {
+            ImageTreatment::GifToPng => encode::png(&image.picture),
+            ImageTreatment::GifToApng => apng::apng(&image.picture),
+            ImageTreatment::OptimisePng => encode::optimised_png(image.content, image.limits),
+            ImageTreatment::ToWebp => encode::webp(&image.picture),
+            ImageTreatment::Jpeg(quality) => encode::jpeg(&image.picture, quality),
+        })
+    }
+
+    /// Decodes a treated file.
+    ///
+    /// # Errors
+    ///
+    /// If the decoder refuses it.
+    pub fn decode(self, image: &Image<'_>, treated: &[u8]) -> Result<Picture, ImageError> {
+        decode::decode(self.format(), treated, image.limits)
+    }
+
+    /// Compares the decoded result with the image: for a lossy treatment its [`ssim`], if the image has a window.
+    ///
+    /// # Errors
+    ///
+    /// If a lossless treatment changed a pixel, the time of a frame, or the number of plays.
+    pub fn distortion(
+        self,
+        image: &Image<'_>,
+        treated: &Picture,
+    ) -> Result<Option<f64>, ImageError> {
+        if !self.is_lossless() {
+            return Ok(ssim(&image.picture, treated));
+        }
+        match image.picture.shows_the_same(treated) {
+            true => Ok(None),
+            false => Err(ImageError::Changed(self.to_string())),
+        }
+    }
+}
+
+impl fmt::Display for ImageTreatment {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ImageTreatment::GifToPng => out.write_str("GIF to PNG"),
+            ImageTreatment::GifToApng => out.write_str("animated GIF to APNG"),
+            ImageTreatment::OptimisePng => out.write_str("PNG optimised"),
+            ImageTreatment::ToWebp => out.write_str("GIF and PNG to lossless WebP"),
+            ImageTreatment::Jpeg(quality) => write!(out, "JPEG again, quality {quality} (lossy)"),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The images of a site, in other formats and by other encoders.
+
+use std::path::Path;
+
+use fathometer_content::image::{
+    Format, Image, ImageError, ImageTreatment, Limits, SSIM_DEFINITION,
+};
+
+use super::ContentArguments;
+use super::table::{Distortion, Row};
+use super::treatment::{Applied, Sums, timed};
+
+/// Frames of an animation above which it is reported as an error.
+pub const MOST_FRAMES: u32 = 10_000;
+/// The row of the lossless treatments and the strongest coding together.
+const TOGETHER: &str = "lossless images, brotli 11 for the rest";
+
+/// The images of a site: sums over all files.
+#[derive(Debug)]
+pub struct Pictures {
+    /// Images, by their first bytes or their names.
+    pub images: u64,
+    /// Images that could not be treated.
+    pub failed: u64,
+    limits: Limits,
+    repetitions: usize,
+    treated: Vec<Sum>,
+    together: Sums,
+}
+
+/// The sums of one treatment.
+#[derive(Debug)]
+struct Sum {
+    treatment: ImageTreatment,
+    sums: Sums,
+    images: u64,
+    similarities: Similarities,
+}
+
+/// The SSIM of the images that a lossy treatment made.
+#[derive(Clone, Copy, Debug)]
+struct Similarities {
+    images: u64,
+    sum: f64,
+    least: f64,
+}
+
+/// A treated image: what it needs, and its SSIM if it was changed.
+type Treated = (Applied, Option<f64>);
+
+impl Pictures {
+    /// Sums of no image.
+    pub fn new(arguments: &ContentArguments) -> Pictures {
+        let repetitions = usize::from(arguments.repeat);
+        let treatments = [
+            ImageTreatment::GifToPng,
+            ImageTreatment::GifToApng,
+            ImageTreatment::OptimisePng,
+            ImageTreatment::ToWebp,
+            ImageTreatment::Jpeg(arguments.jpeg_quality),
+        ];
+        Pictures {
+            images: 0,
+            failed: 0,
+            limits: Limits {
+                pixels: arguments.max_pixels,
+                frames: MOST_FRAMES,
+            },
+            repetitions,
+            treated: treatments
+                .into_iter()
+                .map(|treatment| Sum {
+                    treatment,
+                    sums: Sums::new(repetitions),
+                    images: 0,
+                    similarities: Similarities {
+                        images: 0,
+                        sum: 0.0,
+                        least: 1.0,
+                    },
+                })
+                .collect(),
+            together: Sums::new(repetitions),
+        }
+    }
+
+    /// The names of the treatments, in the order of the indices of [`Pictures::treat`].
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        self.treated.iter().map(|sum| sum.treatment.to_string())
+    }
+
+    /// Treats the file if it is an image, and adds it to the sums in any case. `strongest` is what the strongest
+    /// coding made of it. Returns the fewest bytes, and the index of the treatment that makes them.
+    pub fn treat(
+        &mut self,
+        path: &Path,
+        content: &[u8],
+        strongest: &Applied,
+    ) -> Result<Option<(u64, usize)>, ImageError> {
+        let bytes = content.len() as u64;
+        let (treated, result) = self.apply_all(path, content);
+        let mut fewest = None;
+        let mut lossless = strongest;
+        for (index, (sum, treated)) in self.treated.iter_mut().zip(&treated).enumerate() {
+            let Some((applied, similarity)) = treated else {
+                sum.sums.add(bytes, None);
+                continue;
+            };
+            sum.images += 1;
+            let needed = sum.sums.add(bytes, Some(applied));
+            if let &Some(similarity) = similarity
+                && applied.bytes < bytes
+            {
+                sum.similarities.add(similarity);
+            }
+            if sum.treatment.is_lossless() && applied.bytes < lossless.bytes {
+                lossless = applied;
+            }
+            fewest = Some(fewest.map_or((needed, index), |least: (u64, usize)| {
+                least.min((needed, index))
+            }));
+        }
+        self.together.add(bytes, Some(lossless));
+        match result {
+            Ok(()) => Ok(fewest),
+            Err(error) => {
+                self.failed += 1;
+                Err(error)
+            }
+        }
+    }
+
+    /// Applies each treatment that applies. After an error, those before it remain.
+    fn apply_all(
+        &mut self,
+        path: &Path,
+        content: &[u8],
+    ) -> (Vec<Option<Treated>>, Result<(), ImageError>) {
+        let mut treated = vec![None; self.treated.len()];
+        let format = match format_of(path, content) {
+            Ok(None) => return (treated, Ok(())),
+            Ok(Some(format)) => {
+                self.images += 1;
+                format
+            }
+            Err(error) => {
+                self.images += 1;
+                return (treated, Err(error));
+            }
+        };
+        // Its pixels are not decoded: no treatment makes another file of it.
+        if format == Format::Webp {
+            return (treated, Ok(()));
+        }
+        let image = match Image::decode(format, content, self.limits) {
+            Ok(image) => image,
+            Err(ImageError::NotApplicable(_)) => return (treated, Ok(())),
+            Err(error) => return (treated, Err(error)),
+        };
+        for (sum, slot) in self.treated.iter().zip(&mut treated) {
+            if !sum.treatment.applies_to(&image) {
+                continue;
+            }
+            match apply(sum.treatment, &image, self.repetitions) {
+                Ok(result) => *slot = Some(result),
+                Err(ImageError::NotApplicable(_)) => {}
+                Err(error) => return (treated, Err(error)),
+            }
+        }
+        (treated, Ok(()))
+    }
+
+    /// The rows of the treatments that applied to an image, and of all lossless ones together.
+    pub fn into_rows(self, site_bytes: u64) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mut is_treated = false;
+        for sum in self.treated {
+            if sum.images == 0 {
+                continue;
+            }
+            is_treated |= sum.treatment.is_lossless();
+            let mut row = Row::new(sum.treatment.to_string(), site_bytes, sum.sums);
+            row.images = Some(sum.images);
+            row.distortion = sum.similarities.summary();
+            rows.push(row);
+        }
+        if is_treated {
+            rows.push(Row::new(TOGETHER.to_owned(), site_bytes, self.together));
+        }
+        rows
+    }
+}
+
+/// The format of a file if it is an image, by its first bytes or its name.
+pub fn format_of(path: &Path, content: &[u8]) -> Result<Option<Format>, ImageError> {
+    let extension = path.extension().unwrap_or_default().to_string_lossy();
+    let found = Format::of(content);
+    match Format::of_extension(&extension) {
+        Some(named) if found != Some(named) => Err(ImageError::Mislabelled { named, found }),
+        _ => Ok(found),
+    }
+}
+
+/// Treats the image in so many repetitions, and compares what was decoded with it.
+fn apply(
+    treatment: ImageTreatment,
+    image: &Image<'_>,
+    repetitions: usize,
+) -> Result<Treated, ImageError> {
+    let mut applied = Applied::default();
+    let mut similarity = None;
+    for repetition in 0..repetitions {
+        let (treated, encoding) = timed(|| treatment.encode(image));
+        let treated = treated?;
+        let (decoded, decoding) = timed(|| treatment.decode(image, &treated));
+        let decoded = decoded?;
+        if repetition == 0 {
+            similarity = treatment.distortion(image, &decoded)?;
+        }
+        applied.push(treated.len(), encoding, decoding);
+    }
+    Ok((applied, similarity))
+}
+
+impl Similarities {
+    fn add(&mut self, similarity: f64) {
+        self.images += 1;
+        self.sum += similarity;
+        self.least = self.least.min(similarity);
+    }
+
+    fn summary(self) -> Option<Distortion> {
+        (self.images > 0).then(|| Distortion {
+            ssim_mean: self.sum / self.images as f64,
+            ssim_least: self.least,
+            images: self.images,
+            definition: SSIM_DEFINITION,
+        })
+    }
+}
