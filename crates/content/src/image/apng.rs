@@ -209,9 +209,9 @@ impl Palette {
 
     fn depth(&self) -> BitDepth {
         match self.colours.len() {
-            ..=2 => BitDepth::One,
-            ..=4 => BitDepth::Two,
-            ..=16 => BitDepth::Four,
+            0..=2 => BitDepth::One,
+            3..=4 => BitDepth::Two,
+            5..=16 => BitDepth::Four,
             _ => BitDepth::Eight,
         }
     }

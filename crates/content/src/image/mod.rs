@@ -79,7 +79,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// The limits of a decoder. Memory is at most about 30 bytes for each pixel of the limit.
+/// The limits of a decoder. Its memory grows in proportion to the pixels.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Pixels of all frames together.

@@ -44,9 +44,10 @@ pub fn ssim(a: &Picture, b: &Picture) -> Option<f64> {
         if row + 1 < WINDOW {
             continue;
         }
+        // The oldest row is the one behind the newest in the ring.
+        let by_age: [_; WINDOW] = std::array::from_fn(|age| &rows[(row + 1 + age) % WINDOW]);
         for column in 0..=width - WINDOW {
-            // The oldest row is the one behind the newest in the ring.
-            let window = (1..=WINDOW).map(|age| &rows[(row + age) % WINDOW][column]);
+            let window = by_age.iter().map(|row| &row[column]);
             sum += similarity(weighted(window, &weights));
         }
     }

@@ -175,7 +175,7 @@ fn a_changed_pixel_time_or_number_of_plays_is_found() {
 #[test]
 fn what_a_format_cannot_keep_is_not_treated() {
     let deep = png_with(png::ColorType::Rgb, 2, |encoder| {
-        encoder.set_depth(png::BitDepth::Sixteen)
+        encoder.set_depth(png::BitDepth::Sixteen);
     });
     let refused = Image::decode(Format::Png, &deep, LIMITS);
     assert!(
