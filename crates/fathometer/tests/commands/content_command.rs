@@ -1,4 +1,4 @@
-//! `fathometer content`: exact sizes, the shared dictionary, and files that cannot be treated.
+//! `fathometer content`: exact sizes, the shared dictionary, images, and files that cannot be treated.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -113,4 +113,76 @@ fn a_folder_without_files_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     let output = run(Command::new(FATHOMETER).arg("content").arg(folder.path()));
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// The microscape site with its 42 images; and images that lie, are cut off, or are too large.
+#[cfg(feature = "images")]
+#[test]
+fn images_are_treated_and_a_broken_one_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = folder.path().join("site");
+    run_well(
+        Command::new(FATHOMETER)
+            .args(["site", "microscape"])
+            .arg(&site),
+    );
+    let content = |arguments: &[&str]| {
+        let mut command = Command::new(FATHOMETER);
+        command
+            .args(["content", "--json", "--repeat", "1", "--files", "100"])
+            .args(arguments)
+            .arg(&site);
+        run(&command)
+    };
+    let output = content(&[]);
+    assert_eq!(output.status.code(), Some(0));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["images"], 42);
+    assert_eq!(result["images_failed"], 0);
+    let still = bytes_of(&result, "GIF to PNG").unwrap();
+    let animated = bytes_of(&result, "animated GIF to APNG").unwrap();
+    assert_eq!(still["images"], 40);
+    assert_eq!(animated["images"], 2);
+    let bytes = |row: &Value| row["bytes"].as_u64().unwrap();
+    assert!(bytes(still) < bytes(&result));
+    assert!(bytes(animated) < bytes(&result));
+    let together = bytes_of(&result, "lossless images, brotli 11 for the rest").unwrap();
+    let brotli = bytes_of(&result, "brotli 11").unwrap();
+    assert!(bytes(together) < bytes(brotli));
+    // Every file is listed with its fewest bytes, and no lossy treatment applies.
+    let listed = result["largest_savings"].as_array().unwrap();
+    let saved = |row: &Value| bytes(row) - row["treated_bytes"].as_u64().unwrap();
+    let of_images = listed.iter().filter(|row| {
+        let treatment = row["treatment"].as_str().unwrap();
+        treatment.contains("PNG") || treatment == "brotli 11"
+    });
+    let of_images: u64 = of_images.map(saved).sum();
+    assert!(bytes(&result) - bytes(together) >= of_images);
+
+    let gif = fs::read_dir(site.join("images"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let gif = gif.filter(|path| path.extension().is_some_and(|end| end == "gif"));
+    let gif = fs::read(gif.min().unwrap()).unwrap();
+    fs::write(site.join("lie.png"), &gif).unwrap();
+    fs::write(site.join("text.jpg"), "no image at all").unwrap();
+    fs::write(site.join("cut.gif"), &gif[..gif.len() / 2]).unwrap();
+    let mut large = gif;
+    large[6..10].fill(0xff);
+    fs::write(site.join("large.gif"), &large).unwrap();
+    let output = content(&[]);
+    assert_eq!(output.status.code(), Some(3));
+    let message = String::from_utf8(output.stderr).unwrap();
+    for expected in [
+        "lie.png: its name says PNG, its first bytes GIF",
+        "text.jpg: its name says JPEG, its first bytes no image",
+        "cut.gif: the image is malformed",
+        "large.gif: 1 frames of 65535 x 65535 pixels are more than 40000000 pixels",
+    ] {
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["images"], 46);
+    assert_eq!(result["images_failed"], 4);
+    assert_eq!(bytes_of(&result, "GIF to PNG").unwrap()["images"], 40);
 }
