@@ -18,8 +18,12 @@ mod coding;
 mod dictionary;
 #[cfg(feature = "images")]
 pub mod image;
+mod markup;
+mod references;
 mod tag_case;
 
 pub use coding::{Coding, CodingError};
 pub use dictionary::{DCZ_HEADER_BYTES, Dictionary};
-pub use tag_case::{Unchanged, lower_case_tags};
+pub use markup::Unchanged;
+pub use references::{Rewritten, rewrite_css, rewrite_html};
+pub use tag_case::lower_case_tags;

@@ -5,6 +5,8 @@
 
 mod completions;
 mod content_command;
+#[cfg(feature = "images")]
+mod content_write;
 mod endings;
 mod h2spec;
 mod load_command;

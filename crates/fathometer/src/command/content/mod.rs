@@ -6,6 +6,8 @@ mod pictures;
 mod table;
 mod treatment;
 mod walk;
+#[cfg(feature = "images")]
+mod write;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -51,6 +53,14 @@ pub struct ContentArguments {
     #[cfg(feature = "images")]
     #[arg(long, default_value_t = 75, value_parser = clap::value_parser!(u8).range(1..=100))]
     jpeg_quality: u8,
+    /// Write a copy of the site with its images treated to this folder, which must be empty or not exist
+    #[cfg(feature = "images")]
+    #[arg(long, value_name = "FOLDER")]
+    write: Option<PathBuf>,
+    /// Treatments of the copy; of several, the smallest image is taken
+    #[cfg(feature = "images")]
+    #[arg(long, value_enum, value_delimiter = ',', requires = "write", default_values_t = [write::Treat::Gif, write::Treat::Png, write::Treat::Webp])]
+    treat: Vec<write::Treat>,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -61,6 +71,10 @@ type FileSaving = (u64, PathBuf, u64, usize);
 
 /// Treats all files and prints what each treatment saves.
 pub fn run(arguments: &ContentArguments) -> Result<ExitCode, Failure> {
+    #[cfg(feature = "images")]
+    if let Some(out) = &arguments.write {
+        return write::run(arguments, out);
+    }
     let mut site = Site::new(arguments);
     site.treat_files()?;
     if site.files == 0 && site.failed == 0 {

@@ -1,0 +1,218 @@
+//! A scanner of HTML: where the names of tags, attributes, their values, and the texts of scripts and style sheets are,
+//! without building the tree.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Elements whose content is text up to their end tag, for a browser that runs scripts (HTML, section 13.2.6).
+const TEXT_ELEMENTS: [&[u8]; 9] = [
+    b"iframe",
+    b"noembed",
+    b"noframes",
+    b"noscript",
+    b"script",
+    b"style",
+    b"textarea",
+    b"title",
+    b"xmp",
+];
+
+/// The element that never ends.
+const PLAINTEXT: &[u8] = b"plaintext";
+
+/// Why a document stays as it is: from here on, a tag cannot be told from text without building the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unchanged {
+    /// A CDATA section is a comment in HTML and text in SVG.
+    Cdata,
+    /// `<!--` inside a script may hide its end tag.
+    CommentInScript,
+    /// `<title/>` is empty in SVG and a start tag in HTML.
+    SelfClosingText,
+    /// `<base href>` changes the meaning of every URL.
+    Base,
+    /// In ISO-2022-JP, an escape character makes letters out of the bytes of tags.
+    ShiftedEncoding,
+}
+
+impl fmt::Display for Unchanged {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Unchanged::Cdata => "it has a CDATA section",
+            Unchanged::CommentInScript => "a script in it has a comment of HTML",
+            Unchanged::SelfClosingText => "it has an empty element that HTML reads as a start tag",
+            Unchanged::Base => "it has a base for its URLs",
+            Unchanged::ShiftedEncoding => "it has an escape character",
+        })
+    }
+}
+
+/// What the scanner finds, as ranges of the document.
+#[derive(Clone, Debug)]
+pub(crate) enum Markup<'a> {
+    /// The name of a start or end tag.
+    TagName(Range<usize>),
+    /// An attribute.
+    Attribute {
+        /// The name of its tag.
+        element: &'a [u8],
+        /// Its name.
+        name: Range<usize>,
+        /// Its value, without quotes. Empty if there is none.
+        value: Range<usize>,
+    },
+    /// The content of an element whose content is text.
+    Text {
+        /// The name of its start tag.
+        element: &'a [u8],
+        /// The text.
+        content: Range<usize>,
+    },
+}
+
+/// Calls the function for all markup, in the order of the document.
+///
+/// # Errors
+///
+/// If the document has a construct whose extent depends on the tree.
+pub(crate) fn scan<'a>(html: &'a [u8], mut found: impl FnMut(Markup<'a>)) -> Result<(), Unchanged> {
+    if html.contains(&b'\x1b') {
+        return Err(Unchanged::ShiftedEncoding);
+    }
+    let mut at = 0;
+    while let Some(open) = find(html, b"<", at) {
+        let rest = &html[open..];
+        at = if rest.starts_with(b"<!--") {
+            end_of_comment(html, open)
+        } else if rest.starts_with(b"<![CDATA[") {
+            return Err(Unchanged::Cdata);
+        } else {
+            let is_end = rest.get(1) == Some(&b'/');
+            let name = open + 1 + usize::from(is_end);
+            match html.get(name) {
+                Some(first) if first.is_ascii_alphabetic() => tag(html, &mut found, name, is_end)?,
+                Some(b'!' | b'?') if !is_end => after(html, b">", open),
+                // `</>` and `</ comment>`: the browser drops them up to `>`.
+                Some(_) if is_end => after(html, b">", open),
+                _ => open + 1,
+            }
+        };
+    }
+    Ok(())
+}
+
+/// Scans one tag whose name is at `name`. Returns where markup continues behind it.
+fn tag<'a>(
+    html: &'a [u8],
+    found: &mut impl FnMut(Markup<'a>),
+    name: usize,
+    is_end: bool,
+) -> Result<usize, Unchanged> {
+    let mut at = skip(html, name, |byte| !is_space(byte) && !b"/>".contains(&byte));
+    found(Markup::TagName(name..at));
+    let element = &html[name..at];
+    loop {
+        at = skip(html, at, is_space);
+        match html.get(at) {
+            None => return Ok(at),
+            Some(b'>') => break,
+            Some(b'/') => at += 1,
+            Some(_) => {
+                let start = at;
+                // A `=` in first place is part of the name.
+                at = skip(html, at + 1, |byte| {
+                    !is_space(byte) && !b"/>=".contains(&byte)
+                });
+                let name = start..at;
+                let mut value = at..at;
+                let equals = skip(html, at, is_space);
+                if html.get(equals) == Some(&b'=') {
+                    (value, at) = value_at(html, skip(html, equals + 1, is_space));
+                }
+                found(Markup::Attribute {
+                    element,
+                    name,
+                    value,
+                });
+            }
+        }
+    }
+    let is = |name: &&[u8]| element.eq_ignore_ascii_case(name);
+    if is_end || !(TEXT_ELEMENTS.iter().any(is) || is(&PLAINTEXT)) {
+        return Ok(at + 1);
+    }
+    if html[at - 1] == b'/' {
+        return Err(Unchanged::SelfClosingText);
+    }
+    if is(&PLAINTEXT) {
+        return Ok(html.len());
+    }
+    let end = end_of_text(html, element, at + 1);
+    let is_script = is(&b"script".as_slice());
+    if is_script && find(&html[..end], b"<!--", at + 1).is_some() {
+        return Err(Unchanged::CommentInScript);
+    }
+    found(Markup::Text {
+        element,
+        content: at + 1..end,
+    });
+    Ok(end)
+}
+
+/// Where the end tag of an element of text begins, or the end of the document.
+fn end_of_text(html: &[u8], element: &[u8], from: usize) -> usize {
+    let mut at = from;
+    while let Some(end) = find(html, b"</", at) {
+        let rest = &html[end + 2..];
+        let same = rest.len() > element.len()
+            && rest[..element.len()].eq_ignore_ascii_case(element)
+            && (is_space(rest[element.len()]) || b"/>".contains(&rest[element.len()]));
+        if same {
+            return end;
+        }
+        at = end + 2;
+    }
+    html.len()
+}
+
+/// The attribute value that begins at `at`, without its quotes, and where the tag continues.
+fn value_at(html: &[u8], at: usize) -> (Range<usize>, usize) {
+    let quote = match html.get(at) {
+        Some(b'"') => b"\"",
+        Some(b'\'') => b"'",
+        _ => {
+            let end = skip(html, at, |byte| !is_space(byte) && byte != b'>');
+            return (at..end, end);
+        }
+    };
+    match find(html, quote, at + 1) {
+        Some(end) => (at + 1..end, end + 1),
+        None => (html.len()..html.len(), html.len()),
+    }
+}
+
+/// The end of a comment, which `<!-->` and `<!--->` are too (HTML, section 13.2.5.43).
+fn end_of_comment(html: &[u8], open: usize) -> usize {
+    // The dashes of `<!--` may be those of `-->`.
+    let usual = after(html, b"-->", open + 2);
+    usual.min(after(html, b"--!>", open + 4))
+}
+
+/// The place behind the next `end`, or the end of the document.
+fn after(html: &[u8], end: &[u8], from: usize) -> usize {
+    find(html, end, from).map_or(html.len(), |at| at + end.len())
+}
+
+fn find(html: &[u8], text: &[u8], from: usize) -> Option<usize> {
+    let rest = html.get(from..)?;
+    memchr::memmem::find(rest, text).map(|at| from + at)
+}
+
+fn skip(html: &[u8], from: usize, is_skipped: impl Fn(u8) -> bool) -> usize {
+    let rest = html.get(from..).unwrap_or_default();
+    from + rest.iter().take_while(|&&byte| is_skipped(byte)).count()
+}
+
+fn is_space(byte: u8) -> bool {
+    b" \t\n\r\x0c".contains(&byte)
+}

@@ -1,0 +1,387 @@
+//! References to files in HTML and CSS, rewritten for files with new names.
+//!
+//! URLs are taken as they are written, and left alone if they cannot be read with certainty: with a character reference,
+//! a backslash, or bytes beyond ASCII, which depend on the encoding of the document.
+
+use std::ops::Range;
+
+use crate::markup::{Markup, Unchanged, scan};
+
+/// A document with its references rewritten.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rewritten {
+    /// The document.
+    pub content: Vec<u8>,
+    /// References that were rewritten.
+    pub references: u64,
+    /// Whether an element states a hash that the file behind its URL must have (`integrity`).
+    pub states_integrity: bool,
+}
+
+/// The attributes that are one URL of a file to show or to open. An element of `*` is any.
+const URL_ATTRIBUTES: [(&str, &str); 12] = [
+    ("*", "background"),
+    ("*", "poster"),
+    ("*", "src"),
+    ("*", "xlink:href"),
+    ("a", "href"),
+    ("area", "href"),
+    ("feimage", "href"),
+    ("image", "href"),
+    ("link", "href"),
+    ("object", "data"),
+    ("source", "src"),
+    ("use", "href"),
+];
+
+/// Replaces each URL for which the function returns another, in attributes and in style sheets of the document. All
+/// other bytes stay.
+///
+/// # Errors
+///
+/// If the document cannot be scanned without its tree, or has a `base`, which changes the meaning of URLs: it must be
+/// left as it is.
+pub fn rewrite_html(
+    html: &[u8],
+    mut rename: impl FnMut(&str) -> Option<String>,
+) -> Result<Rewritten, Unchanged> {
+    let mut changes = Changes::default();
+    let mut has_base = false;
+    let mut states_integrity = false;
+    scan(html, |markup| match markup {
+        Markup::TagName(_) => {}
+        Markup::Text { element, content } => {
+            if element.eq_ignore_ascii_case(b"style") {
+                urls_of_css(html, content, &mut |url| {
+                    changes.replace(html, url, &mut rename);
+                });
+            }
+        }
+        Markup::Attribute {
+            element,
+            name,
+            value,
+        } => {
+            let name = html[name].to_ascii_lowercase();
+            let is =
+                |text: &str, of: &[u8]| text == "*" || of.eq_ignore_ascii_case(text.as_bytes());
+            has_base |= is("base", element) && name == b"href";
+            states_integrity |= name == b"integrity";
+            // A character reference: the value is not what is written.
+            if html[value.clone()].contains(&b'&') {
+                return;
+            }
+            match name.as_slice() {
+                b"style" => {
+                    urls_of_css(html, value, &mut |url| {
+                        changes.replace(html, url, &mut rename);
+                    });
+                }
+                b"srcset" | b"imagesrcset" => {
+                    for url in candidates(html, value) {
+                        changes.replace(html, url, &mut rename);
+                    }
+                }
+                _ => {
+                    let is_url = URL_ATTRIBUTES
+                        .iter()
+                        .any(|&(of, attribute)| is(of, element) && is(attribute, &name));
+                    if is_url {
+                        changes.replace(html, trimmed(html, value), &mut rename);
+                    }
+                }
+            }
+        }
+    })?;
+    if has_base {
+        return Err(Unchanged::Base);
+    }
+    Ok(Rewritten {
+        references: changes.0.len() as u64,
+        content: changes.apply(html),
+        states_integrity,
+    })
+}
+
+/// Replaces each URL of a style sheet for which the function returns another. All other bytes stay.
+pub fn rewrite_css(css: &[u8], mut rename: impl FnMut(&str) -> Option<String>) -> Rewritten {
+    let mut changes = Changes::default();
+    urls_of_css(css, 0..css.len(), &mut |url| {
+        changes.replace(css, url, &mut rename);
+    });
+    Rewritten {
+        references: changes.0.len() as u64,
+        content: changes.apply(css),
+        states_integrity: false,
+    }
+}
+
+/// Ranges with their new text, in ascending order.
+#[derive(Debug, Default)]
+struct Changes(Vec<(Range<usize>, String)>);
+
+impl Changes {
+    fn replace(
+        &mut self,
+        content: &[u8],
+        url: Range<usize>,
+        rename: &mut impl FnMut(&str) -> Option<String>,
+    ) {
+        let written = &content[url.clone()];
+        if !written.is_ascii() || written.contains(&b'\\') {
+            return;
+        }
+        let renamed = std::str::from_utf8(written).ok().and_then(rename);
+        self.0.extend(renamed.map(|renamed| (url, renamed)));
+    }
+
+    fn apply(self, content: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(content.len());
+        let mut at = 0;
+        for (range, text) in self.0 {
+            out.extend_from_slice(&content[at..range.start]);
+            out.extend_from_slice(text.as_bytes());
+            at = range.end;
+        }
+        out.extend_from_slice(&content[at..]);
+        out
+    }
+}
+
+/// Calls the function for the text inside each `url(…)` of a style sheet, outside of comments and strings (CSS Syntax,
+/// section 4.3.6).
+fn urls_of_css(content: &[u8], css: Range<usize>, found: &mut dyn FnMut(Range<usize>)) {
+    let end = css.end;
+    let mut at = css.start;
+    while at < end {
+        let rest = &content[at..end];
+        let is_name =
+            |byte: &u8| byte.is_ascii_alphanumeric() || b"-_\\".contains(byte) || *byte > 127;
+        at += match rest[0] {
+            b'/' if rest.starts_with(b"/*") => {
+                memchr::memmem::find(&rest[2..], b"*/").map_or(rest.len(), |end| end + 4)
+            }
+            quote @ (b'"' | b'\'') => length_of_string(rest, quote),
+            _ if is_name(&rest[0]) => {
+                let name = rest.iter().take_while(|byte| is_name(byte)).count();
+                match rest[..name].eq_ignore_ascii_case(b"url") && rest.get(name) == Some(&b'(') {
+                    true => {
+                        let inside = &rest[name + 1..];
+                        let (url, length) = url_token(inside);
+                        let start = at + name + 1;
+                        if let Some(url) = url {
+                            found(start + url.start..start + url.end);
+                        }
+                        name + 1 + length
+                    }
+                    false => name,
+                }
+            }
+            _ => 1,
+        };
+    }
+}
+
+/// The length of the string that begins with this quote: it ends at the quote or, broken, at the end of its line.
+fn length_of_string(text: &[u8], quote: u8) -> usize {
+    let mut at = 1;
+    while let Some(&byte) = text.get(at) {
+        at += 1;
+        match byte {
+            b'\\' => at += 1,
+            b'\n' => break,
+            _ if byte == quote => break,
+            _ => {}
+        }
+    }
+    at.min(text.len())
+}
+
+/// The URL behind `url(`, and the length up to behind `)`.
+fn url_token(inside: &[u8]) -> (Option<Range<usize>>, usize) {
+    let start = inside
+        .iter()
+        .take_while(|byte| byte.is_ascii_whitespace())
+        .count();
+    match inside.get(start) {
+        Some(&quote @ (b'"' | b'\'')) => {
+            let length = length_of_string(&inside[start..], quote);
+            let is_closed = length > 1 && inside[start + length - 1] == quote;
+            (
+                is_closed.then(|| start + 1..start + length - 1),
+                start + length,
+            )
+        }
+        _ => match inside.iter().position(|&byte| byte == b')') {
+            Some(end) => {
+                let spaces = inside[start..end].iter().rev();
+                let spaces = spaces.take_while(|byte| byte.is_ascii_whitespace()).count();
+                (Some(start..end - spaces), end + 1)
+            }
+            None => (None, inside.len()),
+        },
+    }
+}
+
+/// The URLs of a `srcset` (HTML, section 4.8.4.2.1).
+fn candidates(content: &[u8], value: Range<usize>) -> Vec<Range<usize>> {
+    let mut urls = Vec::new();
+    let mut at = value.start;
+    let count = |from: usize, is: &dyn Fn(u8) -> bool| {
+        let rest = &content[from..value.end];
+        from + rest.iter().take_while(|&&byte| is(byte)).count()
+    };
+    loop {
+        at = count(at, &|byte| byte.is_ascii_whitespace() || byte == b',');
+        if at == value.end {
+            return urls;
+        }
+        let end = count(at, &|byte| !byte.is_ascii_whitespace());
+        let commas = content[at..end]
+            .iter()
+            .rev()
+            .take_while(|&&byte| byte == b',')
+            .count();
+        urls.push(at..end - commas);
+        // A descriptor follows up to the next comma, unless the URL ended with one.
+        at = match commas {
+            0 => count(end, &|byte| byte != b','),
+            _ => end,
+        };
+    }
+}
+
+/// Without the spaces around it.
+fn trimmed(content: &[u8], value: Range<usize>) -> Range<usize> {
+    let text = &content[value.clone()];
+    let before = text.len() - text.trim_ascii_start().len();
+    let length = text.trim_ascii().len();
+    value.start + before..value.start + before + length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Appends `.png` to URLs that end in `.gif`.
+    fn rename(url: &str) -> Option<String> {
+        url.ends_with(".gif").then(|| format!("{url}.png"))
+    }
+
+    fn html(before: &str) -> (String, u64) {
+        let rewritten = rewrite_html(before.as_bytes(), rename).unwrap();
+        (
+            String::from_utf8(rewritten.content).unwrap(),
+            rewritten.references,
+        )
+    }
+
+    #[test]
+    fn urls_of_html_are_rewritten_and_nothing_else() {
+        for (before, after, count) in [
+            (
+                "<IMG SRC=a.gif ALT=a.gif>",
+                "<IMG SRC=a.gif.png ALT=a.gif>",
+                1,
+            ),
+            ("<img src=' a.gif '>", "<img src=' a.gif.png '>", 1),
+            (
+                "<body background=\"/b.gif\">b.gif",
+                "<body background=\"/b.gif.png\">b.gif",
+                1,
+            ),
+            ("<!-- <img src=a.gif> -->", "<!-- <img src=a.gif> -->", 0),
+            (
+                "<script>x='a.gif'</script>",
+                "<script>x='a.gif'</script>",
+                0,
+            ),
+            (
+                "<a href=a.gif><q cite=a.gif>",
+                "<a href=a.gif.png><q cite=a.gif>",
+                1,
+            ),
+            ("<img src='a&amp;.gif'>", "<img src='a&amp;.gif'>", 0),
+            ("<img src='\u{e9}.gif'>", "<img src='\u{e9}.gif'>", 0),
+            (
+                "<img srcset='a.gif 1x, b.gif 2x,c.gif'>",
+                "<img srcset='a.gif.png 1x, b.gif.png 2x,c.gif.png'>",
+                3,
+            ),
+            (
+                "<img srcset=' a.gif, b.gif'>",
+                "<img srcset=' a.gif.png, b.gif.png'>",
+                2,
+            ),
+            (
+                "<p style=\"background: url('a.gif')\">",
+                "<p style=\"background: url('a.gif.png')\">",
+                1,
+            ),
+            (
+                "<style>p { background: url( a.gif ) }</style><p>url(a.gif)",
+                "<style>p { background: url( a.gif.png ) }</style><p>url(a.gif)",
+                1,
+            ),
+        ] {
+            assert_eq!(html(before), (after.to_owned(), count), "{before}");
+        }
+    }
+
+    #[test]
+    fn documents_whose_urls_mean_something_else_are_left() {
+        let refused = rewrite_html(b"<base href=/x/><img src=a.gif>", rename);
+        assert_eq!(refused, Err(Unchanged::Base));
+        assert!(rewrite_html(b"<base target=x><img src=a.gif>", rename).is_ok());
+        let integrity = rewrite_html(b"<link href=a.css integrity=sha256-x>", rename).unwrap();
+        assert!(integrity.states_integrity);
+    }
+
+    #[test]
+    fn urls_of_css_are_rewritten_outside_of_comments_and_strings() {
+        for (before, after) in [
+            ("a{b:url(a.gif)}", "a{b:url(a.gif.png)}"),
+            (
+                "a{b:URL( \"a.gif\" ) url('b.gif')}",
+                "a{b:URL( \"a.gif.png\" ) url('b.gif.png')}",
+            ),
+            ("/* url(a.gif) */ b{}", "/* url(a.gif) */ b{}"),
+            ("a{content:'url(a.gif)'}", "a{content:'url(a.gif)'}"),
+            ("a{b:my-url(a.gif)}", "a{b:my-url(a.gif)}"),
+            ("a{b:url(a\\.gif)}", "a{b:url(a\\.gif)}"),
+            ("a{b:url(a.gif", "a{b:url(a.gif"),
+            ("a{b:url('a.gif", "a{b:url('a.gif"),
+            (
+                "a{b:'broken\n;c:url(a.gif)}",
+                "a{b:'broken\n;c:url(a.gif.png)}",
+            ),
+        ] {
+            let rewritten = rewrite_css(before.as_bytes(), rename);
+            assert_eq!(
+                String::from_utf8(rewritten.content).unwrap(),
+                after,
+                "{before}"
+            );
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_rewritten_without_a_panic_and_unchanged_without_names() {
+        let alphabet = b"<>/=\"' urlsci(),*\\mg\n";
+        let mut state = 1_u64;
+        for _ in 0..20_000 {
+            let text: Vec<u8> = b"<img srcset="
+                .iter()
+                .copied()
+                .chain((0..24).map(|_| {
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    alphabet[(state >> 33) as usize % alphabet.len()]
+                }))
+                .collect();
+            assert_eq!(rewrite_html(&text, |_| None).unwrap().content, text);
+            assert_eq!(rewrite_css(&text, |_| None).content, text);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The new names of files, and the URLs that refer to them.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// The files with a new name. Memory grows with their number.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// What was appended to the name, by the place in the site.
+    suffixes: HashMap<String, &'static str>,
+}
+
+/// The path with the suffix behind its name; `None` if the path is not UTF-8, so that no URL surely means it.
+pub fn with_suffix(path: &Path, suffix: &str) -> Option<PathBuf> {
+    Some(PathBuf::from(format!("{}{suffix}", path.to_str()?)))
+}
+
+impl Names {
+    /// Notes that the file at this place of the site has the suffix behind its name.
+    pub fn rename(&mut self, place: &Path, suffix: &'static str) {
+        if let Some(place) = place.to_str() {
+            self.suffixes.insert(place.to_owned(), suffix);
+        }
+    }
+
+    /// The URL with the new name of the file that it means, for a document at this place of the site.
+    pub fn renamed(&self, document: &Path, url: &str) -> Option<String> {
+        let end = url.find(['?', '#']).unwrap_or(url.len());
+        let (path, rest) = url.split_at(end);
+        // A scheme or another host: not of this site.
+        if path.is_empty() || path.starts_with("//") || path.contains(':') {
+            return None;
+        }
+        let decoded = decode(path)?;
+        let mut place: Vec<&str> = Vec::new();
+        if !path.starts_with('/') {
+            let folder = document.parent()?.to_str()?;
+            place.extend(folder.split('/').filter(|name| !name.is_empty()));
+        }
+        for name in decoded.split('/') {
+            match name {
+                "" | "." => {}
+                // Above the site's root, a URL stays at the root (URL Standard, section 4.4).
+                ".." => {
+                    place.pop();
+                }
+                _ => place.push(name),
+            }
+        }
+        let suffix = self.suffixes.get(&place.join("/"))?;
+        Some(format!("{path}{suffix}{rest}"))
+    }
+}
+
+/// The path without percent-encoding; `None` if it is not UTF-8, or a name has a slash in it.
+fn decode(path: &str) -> Option<String> {
+    let mut decoded = Vec::new();
+    let mut rest = path.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        let digits = match byte {
+            b'%' => behind.get(..2),
+            _ => None,
+        };
+        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(b'/' | 0) => return None,
+            Some(decoded_byte) => {
+                decoded.push(decoded_byte);
+                rest = &behind[2..];
+            }
+            None => decoded.push(byte),
+        }
+    }
+    String::from_utf8(decoded).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_find_their_file_and_keep_how_they_are_written() {
+        let mut names = Names::default();
+        names.rename(Path::new("a/b c.gif"), ".png");
+        names.rename(Path::new("top.gif"), ".webp");
+        let document = Path::new("a/page.html");
+        for (url, expected) in [
+            ("b%20c.gif", Some("b%20c.gif.png")),
+            ("./b%20c.gif?x=1#y", Some("./b%20c.gif.png?x=1#y")),
+            ("/a/b%20c.gif", Some("/a/b%20c.gif.png")),
+            ("../top.gif", Some("../top.gif.webp")),
+            ("../../../top.gif", Some("../../../top.gif.webp")),
+            ("/a/../top.gif", Some("/a/../top.gif.webp")),
+            ("top.gif", None),
+            ("//other.test/top.gif", None),
+            ("http://other.test/top.gif", None),
+            ("data:top.gif", None),
+            ("", None),
+            ("?x", None),
+            ("..%2ftop.gif", None),
+            ("%ff", None),
+            ("%", None),
+        ] {
+            assert_eq!(names.renamed(document, url).as_deref(), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `fathometer content --write`: the copy looks the same in a browser, and is whole or not there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::peers::support::Server;
+use super::small_disk::SmallDisk;
+use crate::support::programs::{FATHOMETER, run, run_well, tool};
+
+/// A page with the still images of the microscape site, by an attribute, by styles, and by a style sheet.
+fn site(folder: &Path) -> PathBuf {
+    let site = folder.join("site");
+    run_well(
+        Command::new(FATHOMETER)
+            .args(["site", "microscape"])
+            .arg(&site),
+    );
+    let mut names: Vec<String> = fs::read_dir(site.join("images"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        // An animation looks different from one moment to the next.
+        .filter(|path| {
+            let content = fs::read(path).unwrap();
+            !content.windows(11).any(|window| window == b"NETSCAPE2.0")
+        })
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    assert_eq!(names.len(), 40);
+    let (with_css, others) = names.split_at(3);
+    let images: String = others
+        .iter()
+        .map(|name| format!("<img src=\"images/{name}\">\n"))
+        .collect();
+    let page = format!(
+        "<!DOCTYPE html>\n<link rel=stylesheet href=style/site.css>\n<h1>images/{0}</h1>\n\
+         <p class=back>background</p>\n<p style=\"background: url('images/{1}')\">style</p>\n\
+         <img srcset=\"images/{2} 1x\">\n{images}",
+        with_css[0], with_css[1], with_css[2]
+    );
+    fs::write(site.join("index.html"), page).unwrap();
+    fs::create_dir(site.join("style")).unwrap();
+    let style = format!(".back {{ background: url(../images/{}) }}\n", with_css[0]);
+    fs::write(site.join("style/site.css"), style).unwrap();
+    site
+}
+
+fn write(site: &Path, out: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(FATHOMETER);
+    command
+        .arg("content")
+        .arg(site)
+        .arg("--write")
+        .arg(out)
+        .args(arguments);
+    command
+}
+
+/// The page as Chromium shows it, as PNG: the same bytes for the same pixels.
+fn screenshot(chromium: &Path, folder: &Path) -> Vec<u8> {
+    let server = Server::origin(folder, &[]);
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("page.png");
+    run_well(
+        Command::new(chromium)
+            .args(["--headless", "--no-sandbox", "--disable-gpu"])
+            .args(["--disable-dev-shm-usage", "--no-first-run"])
+            .args(["--disable-background-networking", "--disable-sync"])
+            .args(["--disable-component-update", "--no-proxy-server"])
+            .arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+            .args(["--hide-scrollbars", "--window-size=1000,1500"])
+            .arg("--virtual-time-budget=20000")
+            .arg(format!(
+                "--user-data-dir={}",
+                place.path().join("profile").display()
+            ))
+            .arg(format!("--screenshot={}", file.display()))
+            .arg(server.url("index.html")),
+    );
+    fs::read(&file).unwrap()
+}
+
+#[test]
+fn a_browser_shows_the_same_page_of_the_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = site(folder.path());
+    let before = fs::read(site.join("index.html")).unwrap();
+    let out = folder.path().join("copy");
+    let result = run_well(&write(&site, &out, &["--json"]));
+    let result: Value = serde_json::from_slice(&result).unwrap();
+    let number = |key: &str| result[key].as_u64().unwrap();
+    assert!(number("images_renamed") >= 20, "{result}");
+    assert!(number("references") > number("images_renamed"), "{result}");
+    assert!(number("treated_bytes") < number("bytes"), "{result}");
+    assert!(!folder.path().join("copy.incomplete").exists());
+    // The original is as it was; the copy refers to the new names in all ways, and keeps the old files.
+    assert_eq!(fs::read(site.join("index.html")).unwrap(), before);
+    let page = fs::read_to_string(out.join("index.html")).unwrap();
+    let heading = page.lines().find(|line| line.starts_with("<h1>"));
+    assert!(!heading.unwrap().contains(".gif."), "{page}");
+    let references = page.matches(".gif.png\"").count() + page.matches(".gif.webp\"").count();
+    assert!(references >= 15, "{page}");
+    for entry in fs::read_dir(site.join("images")).unwrap() {
+        let entry = entry.unwrap();
+        let copied = fs::read(out.join("images").join(entry.file_name())).unwrap();
+        assert_eq!(copied, fs::read(entry.path()).unwrap());
+    }
+
+    let Some(chromium) = tool("chromium") else {
+        return;
+    };
+    let expected = screenshot(&chromium, &site);
+    assert!(screenshot(&chromium, &out) == expected, "the pages differ");
+    // Without its images the page looks different.
+    let bare = folder.path().join("bare");
+    fs::create_dir(&bare).unwrap();
+    fs::copy(out.join("index.html"), bare.join("index.html")).unwrap();
+    assert!(screenshot(&chromium, &bare) != expected);
+}
+
+#[test]
+fn a_copy_goes_to_a_new_place_outside_of_the_site() {
+    let folder = tempfile::tempdir().unwrap();
+    let site = folder.path().join("site");
+    fs::create_dir(&site).unwrap();
+    fs::write(site.join("page.html"), "<p>text").unwrap();
+    let full = folder.path().join("full");
+    fs::create_dir(&full).unwrap();
+    fs::write(full.join("file"), "x").unwrap();
+    for (out, expected) in [
+        (full.clone(), "is not empty"),
+        (site.join("copy"), "is inside of the site"),
+    ] {
+        let output = run(&write(&site, &out, &[]));
+        assert_eq!(output.status.code(), Some(2));
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(message.contains(expected), "{message}");
+    }
+    assert_eq!(fs::read_dir(&site).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(&full).unwrap().count(), 1);
+
+    // An empty folder is taken; a broken image is copied, and the exit code says so.
+    let empty = folder.path().join("empty");
+    fs::create_dir(&empty).unwrap();
+    fs::write(site.join("broken.gif"), "GIF89a").unwrap();
+    let output = run(&write(&site, &empty, &[]));
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(fs::read(empty.join("broken.gif")).unwrap(), b"GIF89a");
+    assert_eq!(fs::read(empty.join("page.html")).unwrap(), b"<p>text");
+}
+
+#[test]
+fn a_full_disk_leaves_no_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), "256k") else {
+        return;
+    };
+    let site = folder.path().join("site");
+    fs::create_dir(&site).unwrap();
+    for number in 0..10 {
+        fs::write(site.join(format!("{number}.txt")), vec![b'x'; 50_000]).unwrap();
+    }
+    let output = run(&write(&site, &disk.0.join("copy"), &[]));
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("No space left on device"), "{message}");
+    assert!(message.contains("no copy was made"), "{message}");
+    assert_eq!(fs::read_dir(&disk.0).unwrap().count(), 0);
+}
