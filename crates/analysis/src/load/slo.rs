@@ -17,6 +17,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,25 @@ pub struct Verdict {
     /// Why it was not, when the figure alone does not tell.
     pub reason: Option<String>,
 }
+
+/// A threshold as the limit of a share: at most this share of the exchanges may miss it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShareLimit {
+    /// As it was written.
+    pub text: String,
+    /// Exchanges that take longer than this miss it; `None`: only those that fail.
+    pub slower_than: Option<Duration>,
+    /// The largest share that may miss it, above 0 and below 1.
+    pub share: f64,
+}
+
+/// A threshold that is not the limit of a share.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} does not limit the share of exchanges that are slow or fail: write a percentile of the latency below 100 with \
+     < or <=, as in p99<100ms, or errors<0.1%"
+)]
+pub struct ShareLimitError(pub String);
 
 /// What a promise is measured in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -130,6 +150,15 @@ impl Slo {
             .map(|promise| promise.judge(result))
             .collect()
     }
+
+    /// The thresholds as limits of shares: `p99<100ms` is at most 1 % above 100 ms, `errors<0.1%` at most 0.1 %
+    /// failures.
+    ///
+    /// # Errors
+    /// If one is another metric, another phase than the corrected latency, or a lower limit.
+    pub fn share_limits(&self) -> Result<Vec<ShareLimit>, ShareLimitError> {
+        self.promises.iter().map(Promise::share_limit).collect()
+    }
 }
 
 impl FromStr for Slo {
@@ -172,6 +201,30 @@ impl Verdict {
 }
 
 impl Promise {
+    fn share_limit(&self) -> Result<ShareLimit, ShareLimitError> {
+        let refused = || ShareLimitError(self.text.clone());
+        if !matches!(self.comparison, Comparison::Less | Comparison::AtMost) {
+            return Err(refused());
+        }
+        let (slower_than, share) = match self.metric {
+            Metric::Latency(PhaseName::Corrected, Statistic::Quantile(quantile)) => (
+                Some(Duration::try_from_secs_f64(self.limit / 1e3).map_err(|_| refused())?),
+                1.0 - quantile,
+            ),
+            Metric::Errors => (None, self.limit),
+            _ => return Err(refused()),
+        };
+        let is_possible = share > 1e-9 && share < 1.0 && slower_than != Some(Duration::ZERO);
+        if !is_possible {
+            return Err(refused());
+        }
+        Ok(ShareLimit {
+            text: self.text.clone(),
+            slower_than,
+            share,
+        })
+    }
+
     fn judge(&self, result: &LoadResult) -> Verdict {
         let window = &result.measured;
         let (measured, missing) = match self.metric.measure(window) {
@@ -535,6 +588,29 @@ mod tests {
             "p98<100".parse::<Slo>().unwrap_err().to_string(),
             "column 8: expected a unit: us, µs, ms, s\n  p98<100\n         ^"
         );
+    }
+
+    #[test]
+    fn percentiles_and_errors_limit_shares() {
+        let limits = |text: &str| text.parse::<Slo>().unwrap().share_limits();
+        let found = limits("p99<100ms, errors<=0.1%").unwrap();
+        assert_eq!(found[0].text, "p99<100ms");
+        assert_eq!(found[0].slower_than, Some(Duration::from_millis(100)));
+        assert!((found[0].share - 0.01).abs() < 1e-12);
+        assert_eq!((found[1].slower_than, found[1].share), (None, 0.001));
+        for text in [
+            "p100<1s",
+            "max<1s",
+            "mean<1s",
+            "p99>1s",
+            "queue.p99<1s",
+            "rate>=5/s",
+            "errors<0%",
+            "p99<0ms",
+        ] {
+            let error = limits(text).unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
+        }
     }
 
     proptest! {

@@ -1,0 +1,93 @@
+//! What a search is to reach, in the words of RFC 9971 (multiple loss ratio search) where it has one.
+
+/// The goal of a search. Times are seconds; loads are requests per second, or users.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Goal {
+    /// The largest relative width of the interval (RFC 9971: goal width): 0.02 is 2 %.
+    pub width: f64,
+    /// The probability with which the interval contains the capacity, at least.
+    pub confidence: f64,
+    /// The load of the first trial.
+    pub start: f64,
+    /// The largest load that is tried.
+    pub most: f64,
+    /// Whether loads are whole numbers (users).
+    pub whole: bool,
+    /// The time at the start of each trial that is not measured.
+    pub warm_up: f64,
+    /// The shortest trial that may decide that a load works (RFC 9971: goal final trial duration).
+    pub final_trial: f64,
+    /// The longest trial.
+    pub longest_trial: f64,
+    /// A load works only if a rise of its latency would not break the promise within this time.
+    pub horizon: f64,
+    /// No trial begins after this time.
+    pub budget: f64,
+}
+
+impl Default for Goal {
+    fn default() -> Goal {
+        Goal {
+            width: 0.02,
+            confidence: 0.95,
+            start: 100.0,
+            most: 1e6,
+            whole: false,
+            warm_up: 1.0,
+            final_trial: 10.0,
+            longest_trial: 120.0,
+            horizon: 300.0,
+            budget: 900.0,
+        }
+    }
+}
+
+impl Goal {
+    /// The shortest trial that may decide that a load fails: long enough that a cold start has passed.
+    pub fn shortest_failing(&self) -> f64 {
+        self.final_trial / 2.0
+    }
+
+    /// The probability that the `attempt`-th pair of ends may be wrong, counted from 1. All of them add up to one minus
+    /// the confidence, however many there are: the sum of 1/k² is π²/6.
+    pub fn level(&self, attempt: u32) -> f64 {
+        let k = f64::from(attempt.max(1));
+        (1.0 - self.confidence) * 6.0 / (std::f64::consts::PI * std::f64::consts::PI * k * k)
+    }
+
+    /// A load that can be applied: a whole number of users, at least one.
+    pub fn possible(&self, load: f64) -> f64 {
+        let load = load.min(self.most);
+        if self.whole { load.round().max(1.0) } else { load }
+    }
+
+    /// Whether two loads are the ends of an interval that is narrow enough. Neighbouring numbers of users are.
+    pub fn is_reached(&self, works: f64, fails: f64) -> bool {
+        fails <= works * (1.0 + self.width) * (1.0 + 1e-9) || (self.whole && fails - works <= 1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_attempts_together_err_as_often_as_stated() {
+        let goal = Goal::default();
+        let sum: f64 = (1..100_000).map(|attempt| goal.level(attempt)).sum();
+        assert!(sum < 0.05 && sum > 0.0499, "{sum}");
+    }
+
+    #[test]
+    fn users_are_whole() {
+        let users = Goal {
+            whole: true,
+            ..Goal::default()
+        };
+        assert_eq!(users.possible(0.3), 1.0);
+        assert_eq!(users.possible(7.4), 7.0);
+        assert!(users.is_reached(7.0, 8.0) && !users.is_reached(7.0, 9.0));
+        assert!(users.is_reached(100.0, 102.0));
+        assert!(!Goal::default().is_reached(7.0, 8.0));
+    }
+}

@@ -1,0 +1,166 @@
+//! Where the capacity is, given what all trials saw: a posterior over the capacity, which only proposes the next load
+//! and promises nothing.
+//!
+//! The share of bad exchanges grows with the load. Around the capacity its logit is taken as linear in the logarithm of
+//! the load, with an unknown slope: from a server that degrades slowly to one that fails at once. This is probabilistic
+//! bisection (Waeber, Frazier, Henderson: "Bisection search with noisy responses", 2013) in which each answer weighs as
+//! much as its trial observed.
+
+/// What a trial saw.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Observation {
+    /// The load.
+    pub load: f64,
+    /// Independent exchanges ([`crate::evidence::Evidence::effective`]).
+    pub effective: f64,
+    /// The share of bad exchanges, 0 to 1.
+    pub share: f64,
+}
+
+/// Slopes of the logit: how much it grows while the load grows by a factor of e.
+const SLOPES: [f64; 6] = [10.0, 30.0, 90.0, 270.0, 800.0, 2400.0];
+const POINTS: usize = 121;
+/// The largest weight of a trial near the capacity: the model is not exact.
+const WEIGHT: f64 = 5_000.0;
+/// Trials further away than this, in logarithms, have a small weight: the logit is linear only locally.
+const NEAR: f64 = 0.05;
+const FAR_WEIGHT: f64 = 6.0;
+
+/// The capacity with its uncertainty.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The median.
+    pub median: f64,
+    /// The 10 % and the 90 % quantiles.
+    pub range: (f64, f64),
+    /// Their share: the probability that the capacity is below a load is read from these.
+    points: [(f64, f64); 41],
+}
+
+impl Estimate {
+    /// The posterior of the capacity between two loads. `limit` is the promise's share.
+    pub fn of(observations: &[Observation], between: (f64, f64), limit: f64) -> Estimate {
+        let (mut low, mut high) = (libm::log(between.0), libm::log(between.1));
+        let mut centre = None;
+        let mut points = Vec::new();
+        for _ in 0..3 {
+            points = weigh(observations, (low, high), limit, centre);
+            let (least, median, most) = (quantile(&points, 0.001), quantile(&points, 0.5), quantile(&points, 0.999));
+            let margin = 0.2 * (most - least) + 2.0 * (high - low) / POINTS as f64;
+            centre = Some(median);
+            (low, high) = ((least - margin).max(libm::log(between.0)), (most + margin).min(libm::log(between.1)));
+        }
+        let mut table = [(0.0, 0.0); 41];
+        for (place, entry) in table.iter_mut().enumerate() {
+            let share = (place as f64 + 0.5) / 41.0;
+            *entry = (libm::exp(quantile(&points, share)), share);
+        }
+        Estimate {
+            median: libm::exp(quantile(&points, 0.5)),
+            range: (libm::exp(quantile(&points, 0.1)), libm::exp(quantile(&points, 0.9))),
+            points: table,
+        }
+    }
+
+    /// The probability that the capacity is below a load.
+    pub fn below(&self, load: f64) -> f64 {
+        self.points.iter().filter(|(point, _)| *point < load).count() as f64 / self.points.len() as f64
+    }
+}
+
+/// The probability of each logarithm of the capacity on a grid.
+fn weigh(
+    observations: &[Observation],
+    (low, high): (f64, f64),
+    limit: f64,
+    centre: Option<f64>,
+) -> Vec<(f64, f64)> {
+    let logit = libm::log(limit / (1.0 - limit));
+    let step = (high - low).max(1e-6) / (POINTS - 1) as f64;
+    let seen: Vec<(f64, f64, f64)> = observations
+        .iter()
+        .map(|one| {
+            let load = libm::log(one.load);
+            let is_near = centre.is_some_and(|centre: f64| (load - centre).abs() < NEAR);
+            let weight = one.effective.min(if is_near { WEIGHT } else { FAR_WEIGHT });
+            (load, weight, one.share)
+        })
+        .collect();
+    let mut points = Vec::with_capacity(POINTS);
+    let mut logs = Vec::with_capacity(POINTS * SLOPES.len());
+    for place in 0..POINTS {
+        let at = low + step * place as f64;
+        for slope in SLOPES {
+            let mut log = 0.0;
+            for &(load, weight, share) in &seen {
+                let linear = (logit + slope * (load - at)).clamp(-12.0, 12.0);
+                let bad = 1.0 / (1.0 + libm::exp(-linear));
+                let one = weight * (share * libm::log(bad) + (1.0 - share) * libm::log(1.0 - bad));
+                // The best that any share explains; a trial that nothing explains does not decide alone.
+                let best = weight * (entropy(share));
+                log += (one - best).max(-8.0);
+            }
+            logs.push(log);
+        }
+        points.push((at, 0.0));
+    }
+    let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    for (place, point) in points.iter_mut().enumerate() {
+        let of = &logs[place * SLOPES.len()..(place + 1) * SLOPES.len()];
+        point.1 = of.iter().map(|log| libm::exp(log - most)).sum();
+    }
+    points
+}
+
+fn entropy(share: f64) -> f64 {
+    let term = |p: f64| if p > 0.0 { p * libm::log(p) } else { 0.0 };
+    term(share) + term(1.0 - share)
+}
+
+fn quantile(points: &[(f64, f64)], quantile: f64) -> f64 {
+    let all: f64 = points.iter().map(|point| point.1).sum();
+    let mut sum = 0.0;
+    for pair in points.windows(2) {
+        let weight = pair[0].1;
+        if sum + weight >= quantile * all {
+            let part = (quantile * all - sum) / weight.max(f64::MIN_POSITIVE);
+            return pair[0].0 + part * (pair[1].0 - pair[0].0);
+        }
+        sum += weight;
+    }
+    points.last().map_or(0.0, |point| point.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server whose logit has this slope, at a promise of 1 %.
+    fn seen(load: f64, capacity: f64, slope: f64) -> Observation {
+        let linear = libm::log(0.01 / 0.99) + slope * libm::log(load / capacity);
+        Observation {
+            load,
+            effective: 200.0,
+            share: 1.0 / (1.0 + libm::exp(-linear)),
+        }
+    }
+
+    #[test]
+    fn the_capacity_is_where_the_share_crosses_the_limit() {
+        for slope in [30.0, 200.0] {
+            let loads = [100.0, 400.0, 900.0, 1000.0, 1040.0, 1600.0];
+            let seen: Vec<_> = loads.iter().map(|&load| seen(load, 1010.0, slope)).collect();
+            let estimate = Estimate::of(&seen, (100.0, 1600.0), 0.01);
+            assert!((980.0..1040.0).contains(&estimate.median), "{slope}: {estimate:?}");
+            assert!(estimate.range.0 < 1010.0 && estimate.range.1 > 1010.0, "{slope}: {estimate:?}");
+            assert!(estimate.below(900.0) < 0.05 && estimate.below(1100.0) > 0.95);
+        }
+    }
+
+    #[test]
+    fn without_a_trial_in_between_all_loads_there_are_possible() {
+        let seen = [seen(100.0, 1000.0, 200.0), seen(10_000.0, 1000.0, 200.0)];
+        let estimate = Estimate::of(&seen, (100.0, 10_000.0), 0.01);
+        assert!(estimate.range.0 < 200.0 && estimate.range.1 > 5000.0, "{estimate:?}");
+    }
+}

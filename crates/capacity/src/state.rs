@@ -1,0 +1,181 @@
+//! What a search knows of one promise.
+
+use crate::evidence::Evidence;
+use crate::goal::Goal;
+use crate::posterior::{Estimate, Observation};
+use crate::promise::Promise;
+
+/// Evidence, as a natural logarithm, from which a short trial is clear: about one wrong of twenty.
+const CLEAR: f64 = 3.0;
+/// The shortest trial that is clear, in seconds; half of it for a gross overload.
+const SHORTEST: f64 = 2.0;
+/// The share of bad exchanges of a gross overload.
+const GROSS: f64 = 0.5;
+/// Independent exchanges that a trial counts for whose latency rises towards the limit.
+const RISING_WEIGHT: f64 = 8.0;
+/// The least number of independent exchanges behind a certificate: fewer do not tell their dispersion.
+const LEAST_EFFECTIVE: f64 = 20.0;
+/// The share of bad exchanges at which a server is overloaded throughout.
+const THROUGHOUT: f64 = 0.98;
+
+/// What a search knows of one promise.
+#[derive(Debug, Clone)]
+pub(crate) struct State {
+    pub(crate) promise: Promise,
+    pub(crate) observations: Vec<Observation>,
+    /// The largest load that seemed to work, and the smallest that seemed to fail.
+    pub(crate) seems: (Option<f64>, Option<f64>),
+    /// The certified ends.
+    pub(crate) works: Option<f64>,
+    pub(crate) fails: Option<f64>,
+    /// How many tests of each end there were.
+    pub(crate) works_tests: u32,
+    pub(crate) fails_tests: u32,
+    /// Certified or clear failures below a load that works.
+    pub(crate) failing_below: Vec<f64>,
+    /// Why nothing more is tried.
+    pub(crate) given_up: Option<String>,
+    pub(crate) located: u32,
+}
+
+/// What a trial says so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// More time is needed.
+    Open,
+    /// The end is certified.
+    Certified,
+    /// This load is not the end that was sought.
+    Refuted,
+}
+
+impl State {
+    pub(crate) fn new(promise: Promise) -> State {
+        State {
+            promise,
+            observations: Vec::new(),
+            seems: (None, None),
+            works: None,
+            fails: None,
+            works_tests: 0,
+            fails_tests: 0,
+            failing_below: Vec::new(),
+            given_up: None,
+            located: 0,
+        }
+    }
+
+    /// Whether the search for this promise is over.
+    pub(crate) fn is_settled(&self, goal: &Goal) -> bool {
+        self.given_up.is_some() || self.is_reached(goal)
+    }
+
+    pub(crate) fn is_reached(&self, goal: &Goal) -> bool {
+        matches!((self.works, self.fails), (Some(works), Some(fails)) if goal.is_reached(works, fails))
+    }
+
+    /// Whether the latency rises so fast that the promise would be broken within the horizon.
+    pub(crate) fn is_rising(&self, evidence: &Evidence, goal: &Goal) -> bool {
+        match (evidence.rise, self.promise.limit) {
+            (Some(rise), Some(limit)) => evidence.recent_latency + rise * goal.horizon > limit,
+            _ => false,
+        }
+    }
+
+    /// The trial as an observation for the posterior.
+    pub(crate) fn observation(&self, load: f64, evidence: &Evidence, goal: &Goal) -> Observation {
+        let effective = evidence.effective();
+        let share = evidence.share();
+        if self.is_rising(evidence, goal) && share < 0.5 {
+            return Observation {
+                load,
+                effective: RISING_WEIGHT,
+                share: 0.5,
+            };
+        }
+        Observation {
+            load,
+            effective,
+            share,
+        }
+    }
+
+    /// Keeps what a trial saw.
+    pub(crate) fn keep(&mut self, load: f64, evidence: &Evidence, goal: &Goal) {
+        let observation = self.observation(load, evidence, goal);
+        let is_bad = observation.share > self.promise.share;
+        if evidence.fails > CLEAR && self.works.is_some_and(|works| load < works) {
+            self.failing_below.push(load);
+        }
+        self.observations.push(observation);
+        match is_bad {
+            true => self.seems.1 = Some(self.seems.1.map_or(load, |before| before.min(load))),
+            false => self.seems.0 = Some(self.seems.0.map_or(load, |before| before.max(load))),
+        }
+    }
+
+    /// Where the capacity is, from all trials and one that is running.
+    pub(crate) fn estimate(&self, running: Option<Observation>) -> Option<Estimate> {
+        let mut observations = self.observations.clone();
+        observations.extend(running);
+        let loads = || observations.iter().map(|one| one.load);
+        let (least, most) = (loads().fold(f64::INFINITY, f64::min), loads().fold(0.0, f64::max));
+        let (Some(good), Some(bad)) = self.seems else {
+            return None;
+        };
+        let between = (good.min(bad) / 2.0, good.max(bad) * 1.5);
+        let between = (between.0.max(least / 2.0), between.1.min(most * 1.5));
+        Some(Estimate::of(&observations, between, self.promise.share))
+    }
+
+    /// Whether a short trial is clear: it works, or fails. A failure without a rising latency may be that of a cold
+    /// server, so that it is clear only after some seconds.
+    pub(crate) fn is_clear(&self, evidence: &Evidence, goal: &Goal) -> bool {
+        if evidence.seconds < SHORTEST {
+            let is_gross = evidence.share() > GROSS.max(2.0 * self.promise.share);
+            return is_gross && evidence.seconds >= SHORTEST / 2.0 && evidence.rise.is_some();
+        }
+        let is_bad = evidence.fails > CLEAR && evidence.seconds >= goal.shortest_failing();
+        is_bad || self.is_rising(evidence, goal) || evidence.works > CLEAR
+    }
+
+    /// The level of the next test of an end.
+    pub(crate) fn level(&self, works: bool, goal: &Goal) -> f64 {
+        goal.level(if works { self.works_tests } else { self.fails_tests } + 1)
+    }
+
+    /// Whether a trial certifies that its load works.
+    pub(crate) fn works_at(&self, evidence: &Evidence, goal: &Goal) -> Verdict {
+        let is_short = evidence.seconds < goal.shortest_failing() || evidence.effective() < LEAST_EFFECTIVE;
+        if evidence.fails > CLEAR && !is_short {
+            return Verdict::Refuted;
+        }
+        let is_long = evidence.seconds >= goal.final_trial && evidence.effective() >= LEAST_EFFECTIVE;
+        let needed = -libm::log(self.level(true, goal));
+        match is_long && evidence.works >= needed && !self.is_rising(evidence, goal) {
+            true => Verdict::Certified,
+            false => Verdict::Open,
+        }
+    }
+
+    /// Whether a trial certifies that its load fails. `second_half` is what the second half of the trial says.
+    pub(crate) fn fails_at(&self, evidence: &Evidence, second_half: &Evidence, goal: &Goal) -> Verdict {
+        let limit = self.promise.share;
+        let is_long = evidence.seconds >= goal.shortest_failing();
+        // Both tests together have the level.
+        let level = self.level(false, goal) / 2.0;
+        let by_evidence = evidence.fails >= -libm::log(level) && evidence.effective() >= LEAST_EFFECTIVE;
+        let by_share = evidence.share() >= limit / level;
+        // Where the limit of the share is so large that the share cannot reach that.
+        let throughout = limit >= level
+            && second_half.seconds >= goal.shortest_failing()
+            && second_half.share() >= THROUGHOUT;
+        if is_long && second_half.share() > limit && (by_evidence || by_share || throughout) {
+            return Verdict::Certified;
+        }
+        match evidence.works > CLEAR + 2.0 && !self.is_rising(evidence, goal) && is_long {
+            true => Verdict::Refuted,
+            false => Verdict::Open,
+        }
+    }
+}
