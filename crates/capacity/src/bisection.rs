@@ -10,7 +10,7 @@ use crate::trial::TrialSoFar;
 /// Tests that the level is divided by: from a bracket of a factor of two to 2 % there are six, and some before.
 const TESTS: f64 = 12.0;
 
-/// A bisection under way. The driver applies [`Bisection::next`], asks [`Bisection::look`] and then calls
+/// A bisection under way. The driver applies [`Bisection::next_load`], asks [`Bisection::look`] and then calls
 /// [`Bisection::end`].
 #[derive(Debug, Clone)]
 pub struct Bisection {
@@ -26,10 +26,17 @@ impl Bisection {
     pub fn new(goal: Goal, promise: Promise) -> Bisection {
         let level = (1.0 - goal.confidence) / TESTS;
         // The first level of this goal is that of each test.
-        let first = Goal { confidence: 0.0, ..goal }.level(1);
+        let first = Goal {
+            confidence: 0.0,
+            ..goal
+        }
+        .level(1);
         Bisection {
             load: goal.start,
-            goal: Goal { confidence: 1.0 - level / first, ..goal },
+            goal: Goal {
+                confidence: 1.0 - level / first,
+                ..goal
+            },
             state: State::new(promise),
             works: None,
             fails: None,
@@ -37,7 +44,7 @@ impl Bisection {
     }
 
     /// The next load; `None`: the interval is narrow enough.
-    pub fn next(&mut self) -> Option<f64> {
+    pub fn next_load(&mut self) -> Option<f64> {
         self.load = match (self.works, self.fails) {
             (None, None) => self.goal.start,
             (Some(works), None) => 2.0 * works,
@@ -60,12 +67,15 @@ impl Bisection {
 
     fn verdict(&self, trial: &TrialSoFar) -> Option<bool> {
         let evidence = trial.evidence(0, &self.state.promise);
-        if self.state.works_at(&evidence, &self.goal) == Verdict::Certified {
+        if self.state.works_at(self.load, &evidence, &self.goal) == Verdict::Certified {
             return Some(true);
         }
         let slots = trial.series[0].until(trial.known(&self.state.promise));
         let second_half = Evidence::of(&slots[slots.len() / 2..], &self.state.promise);
-        let fails = self.state.fails_at(&evidence, &second_half, &self.goal) == Verdict::Certified;
+        let fails = self
+            .state
+            .fails_at(self.load, &evidence, &second_half, &self.goal)
+            == Verdict::Certified;
         fails.then_some(false)
     }
 
@@ -73,7 +83,8 @@ impl Bisection {
     pub fn end(&mut self, trial: &TrialSoFar) {
         let decided = self.verdict(trial).unwrap_or_else(|| {
             let evidence = trial.evidence(0, &self.state.promise);
-            evidence.share() <= self.state.promise.share && !self.state.is_rising(&evidence, &self.goal)
+            evidence.share() <= self.state.promise.share
+                && !self.state.is_rising(&evidence, &self.goal)
         });
         match decided {
             true => self.works = Some(self.load),

@@ -50,6 +50,25 @@ pub struct Evidence {
     pub recent_latency: f64,
 }
 
+/// Counts in independent exchanges.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Counts {
+    /// Exchanges.
+    pub exchanges: f64,
+    /// Bad ones of these.
+    pub bad: f64,
+}
+
+impl Counts {
+    /// The sum of both.
+    pub fn and(self, other: Counts) -> Counts {
+        Counts {
+            exchanges: self.exchanges + other.exchanges,
+            bad: self.bad + other.bad,
+        }
+    }
+}
+
 impl Evidence {
     /// What the evidence loses because it is averaged over four alternatives: it starts this much below the logarithm of
     /// the likelihood ratio of the best.
@@ -59,7 +78,8 @@ impl Evidence {
     pub fn of(slots: &[Slot], promise: &Promise) -> Evidence {
         let skipped = warm_up(slots);
         let slots = &slots[skipped..];
-        let count = |level: usize| -> u64 { slots.iter().map(|slot| u64::from(slot.over[level])).sum() };
+        let count =
+            |level: usize| -> u64 { slots.iter().map(|slot| u64::from(slot.over[level])).sum() };
         let exchanges: u64 = slots.iter().map(|slot| u64::from(slot.planned)).sum();
         let bad = count(0);
         let mut dispersion = dispersion(slots, 0);
@@ -85,6 +105,22 @@ impl Evidence {
             fails: evidence(bad_effective, effective, promise.share, &FAILING),
             rise,
             recent_latency,
+        }
+    }
+
+    /// The evidence together with that of earlier trials at the same load.
+    pub fn after(mut self, earlier: Counts, promise: &Promise) -> Evidence {
+        let all = self.counts().and(earlier);
+        self.works = evidence(all.bad, all.exchanges, promise.share, &WORKING);
+        self.fails = evidence(all.bad, all.exchanges, promise.share, &FAILING);
+        self
+    }
+
+    /// What it counts, as independent exchanges.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            exchanges: self.effective(),
+            bad: self.bad as f64 / self.dispersion,
         }
     }
 
@@ -126,7 +162,9 @@ fn dispersion(slots: &[Slot], level: usize) -> f64 {
     let parts: Vec<(f64, f64)> = slots
         .chunks(merged)
         .map(|part| {
-            let sum = |count: &dyn Fn(&Slot) -> u32| part.iter().map(|slot| f64::from(count(slot))).sum::<f64>();
+            let sum = |count: &dyn Fn(&Slot) -> u32| {
+                part.iter().map(|slot| f64::from(count(slot))).sum::<f64>()
+            };
             (sum(&|slot| slot.planned), sum(&|slot| slot.over[level]))
         })
         .collect();
@@ -136,10 +174,17 @@ fn dispersion(slots: &[Slot], level: usize) -> f64 {
         return 1.0;
     }
     let share = over / all;
-    let residuals: Vec<f64> = parts.iter().map(|(planned, over)| over - share * planned).collect();
+    let residuals: Vec<f64> = parts
+        .iter()
+        .map(|(planned, over)| over - share * planned)
+        .collect();
     let count = residuals.len();
     let covariance = |lag: usize| -> f64 {
-        residuals[lag..].iter().zip(&residuals).map(|(a, b)| a * b).sum::<f64>()
+        residuals[lag..]
+            .iter()
+            .zip(&residuals)
+            .map(|(a, b)| a * b)
+            .sum::<f64>()
     };
     let mut sum = -covariance(0);
     let mut before = f64::INFINITY;
@@ -170,7 +215,8 @@ fn warm_up(slots: &[Slot]) -> usize {
     let settled = &blocks[BLOCKS - BLOCKS / 4..BLOCKS];
     let mean = settled.iter().sum::<f64>() / settled.len() as f64;
     let square = |value: f64| (value - mean) * (value - mean);
-    let deviation = (settled.iter().copied().map(square).sum::<f64>() / (settled.len() - 1) as f64).sqrt();
+    let deviation =
+        (settled.iter().copied().map(square).sum::<f64>() / (settled.len() - 1) as f64).sqrt();
     let is_slow = |latency: &&f64| **latency > mean + 6.0 * deviation && **latency > 1.1 * mean;
     blocks[..LONGEST_WARM_UP].iter().take_while(is_slow).count() * size
 }
@@ -245,7 +291,8 @@ mod tests {
     #[test]
     fn clusters_are_as_much_information_as_their_number() {
         let mean = |cluster: u64| {
-            let one = |seed| Evidence::of(&series(40.0, 0.1, cluster, seed).slots, &promise()).dispersion;
+            let one =
+                |seed| Evidence::of(&series(40.0, 0.1, cluster, seed).slots, &promise()).dispersion;
             (0..20).map(one).sum::<f64>() / 20.0
         };
         let (independent, clusters) = (mean(1), mean(400));
@@ -260,7 +307,8 @@ mod tests {
         let mut wrong = (0, 0);
         for seed in 0..200 {
             let series = series(30.0, 0.1, 100, 1000 + seed);
-            let looks = (5..=30).map(|second| Evidence::of(series.until(f64::from(second)), &promise()));
+            let looks =
+                (5..=30).map(|second| Evidence::of(series.until(f64::from(second)), &promise()));
             let (mut works, mut fails) = (false, false);
             for look in looks {
                 works |= look.works > -libm::log(level);
@@ -288,11 +336,19 @@ mod tests {
         for n in 0..20_000u32 {
             let at = f64::from(n) / 1000.0;
             let jitter = Seed(5).uniform(u64::from(n)) * 1e-3;
-            cold.record(&promise, at, if at < 3.0 { 0.3 } else { 0.01 } + jitter, false);
+            cold.record(
+                &promise,
+                at,
+                if at < 3.0 { 0.3 } else { 0.01 } + jitter,
+                false,
+            );
             rising.record(&promise, at, 0.01 + 0.001 * at + jitter, false);
         }
         let cold = Evidence::of(&cold.slots, &promise);
-        assert!((3.0..5.1).contains(&cold.warm_up) && cold.bad == 0, "{cold:?}");
+        assert!(
+            (3.0..5.1).contains(&cold.warm_up) && cold.bad == 0,
+            "{cold:?}"
+        );
         assert_eq!(cold.rise, None);
         let rising = Evidence::of(&rising.slots, &promise);
         let rise = rising.rise.unwrap();

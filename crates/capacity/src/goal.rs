@@ -58,7 +58,11 @@ impl Goal {
     /// A load that can be applied: a whole number of users, at least one.
     pub fn possible(&self, load: f64) -> f64 {
         let load = load.min(self.most);
-        if self.whole { load.round().max(1.0) } else { load }
+        if self.whole {
+            load.round().max(1.0)
+        } else {
+            load
+        }
     }
 
     /// Whether two loads are the ends of an interval that is narrow enough. Neighbouring numbers of users are.

@@ -18,7 +18,7 @@
 //!   the running share reaches *q*/α with a probability of at most α (the maximal ergodic theorem).
 //!
 //! # How to drive a search
-//! [`Search::next`] returns the next trial or nothing. The driver applies the load, records exchanges in a
+//! [`Search::next_trial`] returns the next trial or nothing. The driver applies the load, records exchanges in a
 //! [`TrialSoFar`], and asks [`Search::look`] from time to time whether to continue. It waits until nothing is in flight,
 //! then calls [`Search::end`]. Time is passed in; the search has no clock, no randomness and no I/O.
 

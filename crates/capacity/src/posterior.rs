@@ -45,10 +45,17 @@ impl Estimate {
         let mut points = Vec::new();
         for _ in 0..3 {
             points = weigh(observations, (low, high), limit, centre);
-            let (least, median, most) = (quantile(&points, 0.001), quantile(&points, 0.5), quantile(&points, 0.999));
+            let (least, median, most) = (
+                quantile(&points, 0.001),
+                quantile(&points, 0.5),
+                quantile(&points, 0.999),
+            );
             let margin = 0.2 * (most - least) + 2.0 * (high - low) / POINTS as f64;
             centre = Some(median);
-            (low, high) = ((least - margin).max(libm::log(between.0)), (most + margin).min(libm::log(between.1)));
+            (low, high) = (
+                (least - margin).max(libm::log(between.0)),
+                (most + margin).min(libm::log(between.1)),
+            );
         }
         let mut table = [(0.0, 0.0); 41];
         for (place, entry) in table.iter_mut().enumerate() {
@@ -57,14 +64,21 @@ impl Estimate {
         }
         Estimate {
             median: libm::exp(quantile(&points, 0.5)),
-            range: (libm::exp(quantile(&points, 0.1)), libm::exp(quantile(&points, 0.9))),
+            range: (
+                libm::exp(quantile(&points, 0.1)),
+                libm::exp(quantile(&points, 0.9)),
+            ),
             points: table,
         }
     }
 
     /// The probability that the capacity is below a load.
     pub fn below(&self, load: f64) -> f64 {
-        self.points.iter().filter(|(point, _)| *point < load).count() as f64 / self.points.len() as f64
+        self.points
+            .iter()
+            .filter(|(point, _)| *point < load)
+            .count() as f64
+            / self.points.len() as f64
     }
 }
 
@@ -140,7 +154,7 @@ mod tests {
         let linear = libm::log(0.01 / 0.99) + slope * libm::log(load / capacity);
         Observation {
             load,
-            effective: 200.0,
+            effective: 2000.0,
             share: 1.0 / (1.0 + libm::exp(-linear)),
         }
     }
@@ -149,10 +163,19 @@ mod tests {
     fn the_capacity_is_where_the_share_crosses_the_limit() {
         for slope in [30.0, 200.0] {
             let loads = [100.0, 400.0, 900.0, 1000.0, 1040.0, 1600.0];
-            let seen: Vec<_> = loads.iter().map(|&load| seen(load, 1010.0, slope)).collect();
+            let seen: Vec<_> = loads
+                .iter()
+                .map(|&load| seen(load, 1010.0, slope))
+                .collect();
             let estimate = Estimate::of(&seen, (100.0, 1600.0), 0.01);
-            assert!((980.0..1040.0).contains(&estimate.median), "{slope}: {estimate:?}");
-            assert!(estimate.range.0 < 1010.0 && estimate.range.1 > 1010.0, "{slope}: {estimate:?}");
+            assert!(
+                (980.0..1040.0).contains(&estimate.median),
+                "{slope}: {estimate:?}"
+            );
+            assert!(
+                estimate.range.0 < 1010.0 && estimate.range.1 > 1010.0,
+                "{slope}: {estimate:?}"
+            );
             assert!(estimate.below(900.0) < 0.05 && estimate.below(1100.0) > 0.95);
         }
     }
@@ -161,6 +184,9 @@ mod tests {
     fn without_a_trial_in_between_all_loads_there_are_possible() {
         let seen = [seen(100.0, 1000.0, 200.0), seen(10_000.0, 1000.0, 200.0)];
         let estimate = Estimate::of(&seen, (100.0, 10_000.0), 0.01);
-        assert!(estimate.range.0 < 200.0 && estimate.range.1 > 5000.0, "{estimate:?}");
+        assert!(
+            estimate.range.0 < 200.0 && estimate.range.1 > 5000.0,
+            "{estimate:?}"
+        );
     }
 }

@@ -41,8 +41,11 @@ impl Searched {
         };
         let mut by_bisection = Bench::new(planted.clone(), seed.stream("bisection"));
         let mut bisection = Bisection::new(goal, planted.promise.clone());
-        while let Some(load) = bisection.next() {
-            let (trial, _) = by_bisection.apply(load, goal.warm_up, goal.longest_trial, &mut |trial| bisection.look(trial));
+        while let Some(load) = bisection.next_load() {
+            let (trial, _) =
+                by_bisection.apply(load, goal.warm_up, goal.longest_trial, &mut |trial| {
+                    bisection.look(trial)
+                });
             bisection.end(&trial);
         }
         Searched {
@@ -83,7 +86,9 @@ pub struct Row {
 impl Row {
     /// The row of some searches.
     pub fn of(server: &str, searches: &[Searched]) -> Row {
-        let widths = searches.iter().filter_map(|one| one.interval.map(|(works, fails)| fails / works - 1.0));
+        let widths = searches
+            .iter()
+            .filter_map(|one| one.interval.map(|(works, fails)| fails / works - 1.0));
         let widths = sorted(widths);
         let seconds = sorted(searches.iter().map(|one| one.seconds));
         let bisection = sorted(searches.iter().map(|one| one.bisection_seconds));
@@ -91,7 +96,10 @@ impl Row {
             server: server.to_owned(),
             searches: searches.len(),
             answered: widths.len(),
-            contain: searches.iter().filter(|one| one.contains() == Some(true)).count(),
+            contain: searches
+                .iter()
+                .filter(|one| one.contains() == Some(true))
+                .count(),
             width: [quantile(&widths, 0.5), quantile(&widths, 0.9)],
             seconds: [quantile(&seconds, 0.5), quantile(&seconds, 0.9)],
             bisection_seconds: quantile(&bisection, 0.5),
@@ -106,7 +114,13 @@ impl Row {
 
 /// All rows: one for each kind of server, and one for all.
 pub fn rows(searches: &[Searched]) -> Vec<Row> {
-    let of = |kind: Kind| -> Vec<Searched> { searches.iter().filter(|one| one.kind == kind).copied().collect() };
+    let of = |kind: Kind| -> Vec<Searched> {
+        searches
+            .iter()
+            .filter(|one| one.kind == kind)
+            .copied()
+            .collect()
+    };
     let each = KINDS.iter().map(|&kind| Row::of(kind.name(), &of(kind)));
     let each = each.filter(|row| row.searches > 0);
     each.chain([Row::of("all", searches)]).collect()
@@ -116,7 +130,14 @@ pub fn rows(searches: &[Searched]) -> Vec<Row> {
 pub fn text(searches: &[Searched]) -> String {
     let mut text = format!(
         "{:<24} {:>8} {:>9} {:>17} {:>15} {:>15} {:>10} {:>6}\n",
-        "server", "searches", "answered", "contain the truth", "width p50, p90", "time p50, p90", "bisection", "saved"
+        "server",
+        "searches",
+        "answered",
+        "contain the truth",
+        "width p50, p90",
+        "time p50, p90",
+        "bisection",
+        "saved"
     );
     for row in rows(searches) {
         let contained = 100.0 * row.contain as f64 / row.answered.max(1) as f64;
@@ -146,39 +167,58 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
 
 fn quantile(sorted: &[f64], quantile: f64) -> f64 {
     let place = (quantile * sorted.len() as f64).ceil() as usize;
-    sorted.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+    sorted
+        .get(place.saturating_sub(1))
+        .copied()
+        .unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn table_of_searches() {
-        let count = std::env::var("SEARCHES").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
-        let only = std::env::var("KIND").ok();
-        let trace = std::env::var("TRACE").is_ok();
-        let mut all = Vec::new();
-        for kind in KINDS {
-            if only.as_ref().is_some_and(|o| !kind.name().contains(o.as_str())) { continue; }
-            for number in 0..count {
-                if trace {
-                    let seed = Seed(1).stream(kind.name()).child(number);
-                    let planted = Planted::new(kind, seed);
-                    println!("{} capacity {} promise {}", kind.name(), planted.capacity, planted.promise.text);
-                    let mut bench = Bench::new(planted.clone(), seed);
-                    let mut search = Search::new(Goal::default(), vec![planted.promise.clone()]);
-                    bench.run(&mut search);
-                    let o = search.outcome(bench.now);
-                    for t in &o.trials { println!("  {:?} {:8.1} ({:+.2}%) at {:6.1} for {:5.1} bad {:.4} D {:7.1} n {} w {:.1} rise {} ach {:?}", t.purpose, t.load, 100.0*(t.load/planted.capacity-1.0), t.at_s, t.measured_s, t.promises[0].bad_share, t.promises[0].dispersion, t.promises[0].exchanges, t.promises[0].warm_up_s, t.promises[0].rising, t.achieved_per_s); }
-                    println!("{:?} recovers {:?} {} s", o.promises, o.recovers, o.seconds);
-                }
-                all.push(Searched::run(kind, Goal::default(), Seed(1), number));
+    /// The largest number of hits below which the probability is under 0.1 % if each of `all` is a hit with 95 %.
+    fn least_hits(all: usize) -> usize {
+        let mut probability = 0.05f64.powi(all as i32);
+        let mut sum = 0.0;
+        for hits in 0..all {
+            sum += probability;
+            if sum > 0.001 {
+                return hits;
             }
+            probability *= (all - hits) as f64 / (hits + 1) as f64 * 0.95 / 0.05;
         }
-        println!("{}", text(&all));
-        for one in all.iter().filter(|one| one.contains() != Some(true)) {
-            println!("{one:?}");
-        }
+        all
+    }
+
+    #[test]
+    fn binomial_bound_is_that_of_tables() {
+        // P(X <= 14) = 0.00033 and P(X <= 15) = 0.0026 for n = 20.
+        assert_eq!(least_hits(20), 15);
+    }
+
+    #[test]
+    fn intervals_contain_the_capacity_as_often_as_stated() {
+        let quick = [
+            Kind::TokenBucket,
+            Kind::Collapses,
+            Kind::DegradesSlowly,
+            Kind::Fails,
+            Kind::WarmUpCliff,
+        ];
+        let all = quick
+            .iter()
+            .flat_map(|&kind| (0..6).map(move |number| (kind, number)));
+        let all = all.chain([(Kind::WorkerPool, 0)]);
+        let searches: Vec<Searched> = all
+            .map(|(kind, number)| Searched::run(kind, Goal::default(), Seed(1), number))
+            .collect();
+        let row = Row::of("all", &searches);
+        let table = text(&searches);
+        assert!(row.answered >= row.searches - 1, "{table}");
+        assert!(row.contain >= least_hits(row.answered), "{table}");
+        assert!(row.width[1] <= 0.02 + 1e-9, "{table}");
+        assert!(row.seconds[0] < 180.0, "{table}");
+        assert!(row.saved() >= 0.4, "{table}");
     }
 }

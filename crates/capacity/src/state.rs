@@ -1,6 +1,6 @@
 //! What a search knows of one promise.
 
-use crate::evidence::Evidence;
+use crate::evidence::{Counts, Evidence};
 use crate::goal::Goal;
 use crate::posterior::{Estimate, Observation};
 use crate::promise::Promise;
@@ -15,6 +15,8 @@ const GROSS: f64 = 0.5;
 const RISING_WEIGHT: f64 = 8.0;
 /// The least number of independent exchanges behind a certificate: fewer do not tell their dispersion.
 const LEAST_EFFECTIVE: f64 = 20.0;
+/// Loads that differ by less than the width over this are the same test.
+const SAME: f64 = 6.0;
 /// The share of bad exchanges at which a server is overloaded throughout.
 const THROUGHOUT: f64 = 0.98;
 
@@ -28,7 +30,9 @@ pub(crate) struct State {
     /// The certified ends.
     pub(crate) works: Option<f64>,
     pub(crate) fails: Option<f64>,
-    /// How many tests of each end there were.
+    /// The last test of each end that is not certified: its load, and what its trials counted.
+    pub(crate) open_tests: [Option<(f64, Counts)>; 2],
+    /// How many loads were tested for each end.
     pub(crate) works_tests: u32,
     pub(crate) fails_tests: u32,
     /// Certified or clear failures below a load that works.
@@ -36,6 +40,13 @@ pub(crate) struct State {
     /// Why nothing more is tried.
     pub(crate) given_up: Option<String>,
     pub(crate) located: u32,
+}
+
+/// An end of an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Works,
+    Fails,
 }
 
 /// What a trial says so far.
@@ -57,6 +68,7 @@ impl State {
             seems: (None, None),
             works: None,
             fails: None,
+            open_tests: [None; 2],
             works_tests: 0,
             fails_tests: 0,
             failing_below: Vec::new(),
@@ -119,7 +131,10 @@ impl State {
         let mut observations = self.observations.clone();
         observations.extend(running);
         let loads = || observations.iter().map(|one| one.load);
-        let (least, most) = (loads().fold(f64::INFINITY, f64::min), loads().fold(0.0, f64::max));
+        let (least, most) = (
+            loads().fold(f64::INFINITY, f64::min),
+            loads().fold(0.0, f64::max),
+        );
         let (Some(good), Some(bad)) = self.seems else {
             return None;
         };
@@ -139,33 +154,83 @@ impl State {
         is_bad || self.is_rising(evidence, goal) || evidence.works > CLEAR
     }
 
-    /// The level of the next test of an end.
-    pub(crate) fn level(&self, works: bool, goal: &Goal) -> f64 {
-        goal.level(if works { self.works_tests } else { self.fails_tests } + 1)
+    /// What earlier trials counted of the same test.
+    pub(crate) fn counted(&self, end: End, load: f64) -> Option<Counts> {
+        let (at, counts) = self.open_tests[end as usize]?;
+        (at == load).then_some(counts)
+    }
+
+    /// The load of the open test of an end, if it is about this one: its trials then add up.
+    pub(crate) fn near_open_test(&self, end: End, load: f64, goal: &Goal) -> f64 {
+        match self.open_tests[end as usize] {
+            Some((at, _)) if (at / load - 1.0).abs() < goal.width / SAME => at,
+            _ => load,
+        }
+    }
+
+    /// The level of a test of an end at a load.
+    pub(crate) fn level(&self, end: End, load: f64, goal: &Goal) -> f64 {
+        let tests = match end {
+            End::Works => self.works_tests,
+            End::Fails => self.fails_tests,
+        };
+        goal.level(tests + u32::from(self.counted(end, load).is_none()))
+    }
+
+    /// Counts a test of an end, and keeps what it found.
+    pub(crate) fn certify(&mut self, end: End, load: f64, evidence: &Evidence, is_certified: bool) {
+        let earlier = self.counted(end, load);
+        let tests = match end {
+            End::Works => &mut self.works_tests,
+            End::Fails => &mut self.fails_tests,
+        };
+        *tests += u32::from(earlier.is_none());
+        let counts = evidence.counts().and(earlier.unwrap_or_default());
+        self.open_tests[end as usize] = (!is_certified).then_some((load, counts));
+        match end {
+            _ if !is_certified => {}
+            End::Works => self.works = Some(self.works.map_or(load, |before| before.max(load))),
+            End::Fails => self.fails = Some(self.fails.map_or(load, |before| before.min(load))),
+        }
     }
 
     /// Whether a trial certifies that its load works.
-    pub(crate) fn works_at(&self, evidence: &Evidence, goal: &Goal) -> Verdict {
-        let is_short = evidence.seconds < goal.shortest_failing() || evidence.effective() < LEAST_EFFECTIVE;
-        if evidence.fails > CLEAR && !is_short {
+    pub(crate) fn works_at(&self, load: f64, evidence: &Evidence, goal: &Goal) -> Verdict {
+        let all = evidence.after(
+            self.counted(End::Works, load).unwrap_or_default(),
+            &self.promise,
+        );
+        let is_short =
+            evidence.seconds < goal.shortest_failing() || evidence.effective() < LEAST_EFFECTIVE;
+        if all.fails > CLEAR && !is_short {
             return Verdict::Refuted;
         }
-        let is_long = evidence.seconds >= goal.final_trial && evidence.effective() >= LEAST_EFFECTIVE;
-        let needed = -libm::log(self.level(true, goal));
-        match is_long && evidence.works >= needed && !self.is_rising(evidence, goal) {
+        let is_long =
+            evidence.seconds >= goal.final_trial && evidence.effective() >= LEAST_EFFECTIVE;
+        let needed = -libm::log(self.level(End::Works, load, goal));
+        match is_long && all.works >= needed && !self.is_rising(evidence, goal) {
             true => Verdict::Certified,
             false => Verdict::Open,
         }
     }
 
     /// Whether a trial certifies that its load fails. `second_half` is what the second half of the trial says.
-    pub(crate) fn fails_at(&self, evidence: &Evidence, second_half: &Evidence, goal: &Goal) -> Verdict {
+    pub(crate) fn fails_at(
+        &self,
+        load: f64,
+        evidence: &Evidence,
+        second_half: &Evidence,
+        goal: &Goal,
+    ) -> Verdict {
         let limit = self.promise.share;
         let is_long = evidence.seconds >= goal.shortest_failing();
+        let earlier = self.counted(End::Fails, load);
+        let all = evidence.after(earlier.unwrap_or_default(), &self.promise);
         // Both tests together have the level.
-        let level = self.level(false, goal) / 2.0;
-        let by_evidence = evidence.fails >= -libm::log(level) && evidence.effective() >= LEAST_EFFECTIVE;
-        let by_share = evidence.share() >= limit / level;
+        let level = self.level(End::Fails, load, goal) / 2.0;
+        let by_evidence = all.fails >= -libm::log(level) && evidence.effective() >= LEAST_EFFECTIVE;
+        // The running share of one trial has the level; that of each of several would not.
+        let by_share = earlier.is_none() && evidence.share() >= limit / level;
         // Where the limit of the share is so large that the share cannot reach that.
         let throughout = limit >= level
             && second_half.seconds >= goal.shortest_failing()
@@ -173,7 +238,7 @@ impl State {
         if is_long && second_half.share() > limit && (by_evidence || by_share || throughout) {
             return Verdict::Certified;
         }
-        match evidence.works > CLEAR + 2.0 && !self.is_rising(evidence, goal) && is_long {
+        match all.works > CLEAR + 2.0 && !self.is_rising(evidence, goal) && is_long {
             true => Verdict::Refuted,
             false => Verdict::Open,
         }

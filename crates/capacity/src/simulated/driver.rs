@@ -87,18 +87,24 @@ impl Bench {
             ended.push(at + latency);
         }
         let end = measured + trial.seconds;
-        let completed = ended.iter().filter(|&&time| (measured..end).contains(&time)).count();
+        let completed = ended
+            .iter()
+            .filter(|&&time| (measured..end).contains(&time))
+            .count();
         self.now = end.max(model.idle_at()) + BETWEEN;
         (trial, completed as f64 / (end - measured))
     }
 
     /// Runs a search to its end.
     pub fn run(&mut self, search: &mut Search) {
-        while let Some(plan) = search.next(self.now) {
-            let (trial, achieved) = self.apply(plan.load, plan.warm_up, plan.longest, &mut |trial| search.look(trial));
+        while let Some(plan) = search.next_trial(self.now) {
+            let (trial, achieved) =
+                self.apply(plan.load, plan.warm_up, plan.longest, &mut |trial| {
+                    search.look(trial)
+                });
             search.end(
                 &trial,
-                Ending {
+                &Ending {
                     achieved: Some(achieved),
                     ..Ending::default()
                 },

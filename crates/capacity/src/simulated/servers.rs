@@ -88,45 +88,103 @@ impl Planted {
             }
             Kind::WarmUpCliff => {
                 let rate = 1000.0 * speed;
-                (rate, Some(0.05), Arrivals::Constant, Model::Bucket(Bucket { cliff: 0.3, ..Bucket::new(rate) }))
+                (
+                    rate,
+                    Some(0.05),
+                    Arrivals::Constant,
+                    Model::Bucket(Bucket {
+                        cliff: 0.3,
+                        ..Bucket::new(rate)
+                    }),
+                )
             }
             Kind::Collapses => {
                 let rate = 1000.0 * speed;
-                (rate, Some(0.1), Arrivals::Constant, Model::Bucket(Bucket { collapse: 3.0, ..Bucket::new(rate) }))
+                (
+                    rate,
+                    Some(0.1),
+                    Arrivals::Constant,
+                    Model::Bucket(Bucket {
+                        collapse: 3.0,
+                        ..Bucket::new(rate)
+                    }),
+                )
             }
             Kind::MM1 => {
                 let rate = 20_000.0 * speed;
                 let limit = 100.0 / rate;
                 // The time in an M/M/1 system is exponential with the rate that is left (Kleinrock 1975).
                 let capacity = rate - libm::log(100.0) / limit;
-                (capacity, Some(limit), Arrivals::Poisson, Model::pool(rate, 1, 0.0, service))
+                (
+                    capacity,
+                    Some(limit),
+                    Arrivals::Poisson,
+                    Model::pool(rate, 1, 0.0, service),
+                )
             }
             Kind::WorkerPool | Kind::BehindPath => {
                 let rate = 1200.0 * speed;
                 let limit = 7.0 / rate;
                 let path = if kind == Kind::BehindPath { PATH } else { 0.0 };
                 let capacity = capacity_of_pool(rate, WORKERS, limit, 0.01);
-                (capacity, Some(limit + path), Arrivals::Poisson, Model::pool(rate, WORKERS, path, service))
+                (
+                    capacity,
+                    Some(limit + path),
+                    Arrivals::Poisson,
+                    Model::pool(rate, WORKERS, path, service),
+                )
             }
             Kind::DegradesSlowly => {
                 let capacity = 3000.0 * speed;
                 let limit = 0.05;
                 // An exponential latency has its 99th percentile at ln 100 times its mean.
                 let mean = limit / libm::log(100.0);
-                let model = Model::Rate { capacity, mean, exponent: 3.0, failing: 0.0, draws: service, count: 0, offered: 0.0, idle: 0.0 };
+                let model = Model::Rate {
+                    capacity,
+                    mean,
+                    exponent: 3.0,
+                    failing: 0.0,
+                    draws: service,
+                    count: 0,
+                    offered: 0.0,
+                    idle: 0.0,
+                };
                 (capacity, Some(limit), Arrivals::Poisson, model)
             }
             Kind::Fails => {
                 let capacity = 5000.0 * speed;
-                let model = Model::Rate { capacity, mean: 1e-3, exponent: 30.0, failing: 0.001, draws: service, count: 0, offered: 0.0, idle: 0.0 };
+                let model = Model::Rate {
+                    capacity,
+                    mean: 1e-3,
+                    exponent: 30.0,
+                    failing: 0.001,
+                    draws: service,
+                    count: 0,
+                    offered: 0.0,
+                    idle: 0.0,
+                };
                 (capacity, None, Arrivals::Constant, model)
             }
         };
         let promise = match limit {
-            Some(limit) => Promise { text: format!("p99<{:.3}ms", 1e3 * limit), limit: Some(limit), share: 0.01 },
-            None => Promise { text: "errors<0.1%".to_owned(), limit: None, share: 0.001 },
+            Some(limit) => Promise {
+                text: format!("p99<{:.3}ms", 1e3 * limit),
+                limit: Some(limit),
+                share: 0.01,
+            },
+            None => Promise {
+                text: "errors<0.1%".to_owned(),
+                limit: None,
+                share: 0.001,
+            },
         };
-        Planted { kind, promise, capacity, arrivals, model }
+        Planted {
+            kind,
+            promise,
+            capacity,
+            arrivals,
+            model,
+        }
     }
 }
 
@@ -218,7 +276,15 @@ const CLIFF: f64 = 3.0;
 
 impl Bucket {
     fn new(rate: f64) -> Bucket {
-        Bucket { rate, last: 0.0, collapse: 1.0, collapsed: false, cliff: 0.0, warm_from: 0.0, arrived: -1e9 }
+        Bucket {
+            rate,
+            last: 0.0,
+            collapse: 1.0,
+            collapsed: false,
+            cliff: 0.0,
+            warm_from: 0.0,
+            arrived: -1e9,
+        }
     }
 
     fn respond(&mut self, at: f64) -> f64 {
@@ -227,7 +293,8 @@ impl Bucket {
         }
         self.arrived = at;
         let waiting = (self.last - at).max(0.0) * self.rate;
-        self.collapsed = self.collapse > 1.0 && (waiting > KNEE || (self.collapsed && waiting > 0.0));
+        self.collapsed =
+            self.collapse > 1.0 && (waiting > KNEE || (self.collapsed && waiting > 0.0));
         let service = if self.collapsed { self.collapse } else { 1.0 } / self.rate;
         // A token is there after 1/rate: a request that arrives later than that after the last one does not wait.
         self.last = self.last.max(at - 1.0 / self.rate) + service;
@@ -242,7 +309,13 @@ impl Model {
     }
 
     fn pool(rate: f64, workers: usize, path: f64, draws: Seed) -> Model {
-        Model::Pool { rate, free: vec![0.0; workers], path, draws, count: 0 }
+        Model::Pool {
+            rate,
+            free: vec![0.0; workers],
+            path,
+            draws,
+            count: 0,
+        }
     }
 
     /// Tells the server the rate of a trial.
@@ -256,14 +329,30 @@ impl Model {
     pub fn respond(&mut self, at: f64) -> (f64, bool) {
         match self {
             Model::Bucket(bucket) => (bucket.respond(at), false),
-            Model::Pool { rate, free, path, draws, count } => {
+            Model::Pool {
+                rate,
+                free,
+                path,
+                draws,
+                count,
+            } => {
                 let service = exponential(*draws, *count) / *rate;
                 *count += 1;
-                let first = (1..free.len()).fold(0, |best, n| if free[n] < free[best] { n } else { best });
+                let first =
+                    (1..free.len()).fold(0, |best, n| if free[n] < free[best] { n } else { best });
                 free[first] = free[first].max(at) + service;
                 (free[first] - at + *path, false)
             }
-            Model::Rate { capacity, mean, exponent, failing, draws, count, offered, idle } => {
+            Model::Rate {
+                capacity,
+                mean,
+                exponent,
+                failing,
+                draws,
+                count,
+                offered,
+                idle,
+            } => {
                 let growth = libm::pow(*offered / *capacity, *exponent);
                 *count += 2;
                 let slower = if *failing > 0.0 { 1.0 } else { growth };
@@ -302,7 +391,12 @@ mod tests {
         let (all, bad) = trial.series[0]
             .slots
             .iter()
-            .fold((0u64, 0u64), |sum, slot| (sum.0 + u64::from(slot.planned), sum.1 + u64::from(slot.over[0])));
+            .fold((0u64, 0u64), |sum, slot| {
+                (
+                    sum.0 + u64::from(slot.planned),
+                    sum.1 + u64::from(slot.over[0]),
+                )
+            });
         bad as f64 / all as f64
     }
 
@@ -311,7 +405,11 @@ mod tests {
         for kind in KINDS {
             let limit = Planted::new(kind, Seed(4)).promise.share;
             let (below, above) = (bad_share(kind, 0.97, 60.0), bad_share(kind, 1.03, 60.0));
-            assert!(below < limit && above > limit, "{}: {below} {limit} {above}", kind.name());
+            assert!(
+                below < limit && above > limit,
+                "{}: {below} {limit} {above}",
+                kind.name()
+            );
         }
     }
 
@@ -319,7 +417,11 @@ mod tests {
     fn the_share_at_the_capacity_of_a_queue_is_the_promise() {
         for kind in [Kind::MM1, Kind::WorkerPool, Kind::DegradesSlowly] {
             let share = bad_share(kind, 1.0, 150.0);
-            assert!((0.0075..0.0135).contains(&share), "{}: {share}", kind.name());
+            assert!(
+                (0.0075..0.0135).contains(&share),
+                "{}: {share}",
+                kind.name()
+            );
         }
     }
 }
