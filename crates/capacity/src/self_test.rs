@@ -126,6 +126,28 @@ pub fn rows(searches: &[Searched]) -> Vec<Row> {
     each.chain([Row::of("all", searches)]).collect()
 }
 
+/// Whether the searches agree with a confidence: so few intervals that contain the capacity have a probability of at
+/// least 0.1 % if each contains it with this probability, and at most one search of twenty gave no interval.
+pub fn covers(searches: &[Searched], confidence: f64) -> bool {
+    let row = Row::of("all", searches);
+    20 * row.answered >= 19 * row.searches && row.contain >= least_hits(row.answered, confidence)
+}
+
+/// The smallest number of hits among `all` that is not too small: fewer have a probability of less than 0.1 % if each is
+/// a hit with this probability (binomial distribution).
+fn least_hits(all: usize, hit: f64) -> usize {
+    let mut log = all as f64 * libm::log(1.0 - hit);
+    let mut sum = 0.0;
+    for hits in 0..all {
+        sum += libm::exp(log);
+        if sum > 0.001 {
+            return hits;
+        }
+        log += libm::log((all - hits) as f64 / (hits + 1) as f64 * hit / (1.0 - hit));
+    }
+    all
+}
+
 /// The table for people.
 pub fn text(searches: &[Searched]) -> String {
     let mut text = format!(
@@ -177,24 +199,10 @@ fn quantile(sorted: &[f64], quantile: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The largest number of hits below which the probability is under 0.1 % if each of `all` is a hit with 95 %.
-    fn least_hits(all: usize) -> usize {
-        let mut probability = 0.05f64.powi(all as i32);
-        let mut sum = 0.0;
-        for hits in 0..all {
-            sum += probability;
-            if sum > 0.001 {
-                return hits;
-            }
-            probability *= (all - hits) as f64 / (hits + 1) as f64 * 0.95 / 0.05;
-        }
-        all
-    }
-
     #[test]
     fn binomial_bound_is_that_of_tables() {
         // P(X <= 14) = 0.00033 and P(X <= 15) = 0.0026 for n = 20.
-        assert_eq!(least_hits(20), 15);
+        assert_eq!(least_hits(20, 0.95), 15);
     }
 
     #[test]
@@ -215,8 +223,7 @@ mod tests {
             .collect();
         let row = Row::of("all", &searches);
         let table = text(&searches);
-        assert!(row.answered >= row.searches - 1, "{table}");
-        assert!(row.contain >= least_hits(row.answered), "{table}");
+        assert!(covers(&searches, 0.95), "{table}");
         assert!(row.width[1] <= 0.02 + 1e-9, "{table}");
         assert!(row.seconds[0] < 180.0, "{table}");
         assert!(row.saved() >= 0.4, "{table}");

@@ -1,0 +1,234 @@
+//! Which trial is next.
+
+use crate::search::Search;
+use crate::state::End;
+use crate::trial::{Purpose, TrialPlan};
+
+/// Growth of the load while the capacity is not bracketed.
+const GROWTH: f64 = 4.0;
+/// The longest short trial, in seconds.
+const LONGEST_SHORT: f64 = 6.0;
+/// Short trials that narrow the estimate, at most.
+const MOST_LOCATING: u32 = 16;
+/// Tests of ends of one promise, at most.
+const MOST_TESTS: u32 = 24;
+/// Loads below this share of the first are not tried.
+const LEAST: f64 = 1e-4;
+
+impl Search {
+    fn plan_of(&self, load: f64, purpose: Purpose, promise: usize, longest: f64) -> TrialPlan {
+        TrialPlan {
+            load: self.goal.possible(load),
+            purpose,
+            promise,
+            warm_up: self.goal.warm_up,
+            longest,
+        }
+    }
+
+    /// Growth until each promise has a load that seems to work and one that seems to fail.
+    pub(super) fn bracket(&mut self) -> Option<TrialPlan> {
+        let tried = || {
+            self.records
+                .iter()
+                .filter(|trial| trial.invalid.is_empty())
+                .map(|trial| trial.load)
+        };
+        let largest = tried().fold(0.0, f64::max);
+        let smallest = tried().fold(f64::INFINITY, f64::min);
+        let most = self
+            .limit
+            .as_ref()
+            .map_or(self.goal.most, |(limit, _)| *limit);
+        for place in 0..self.states.len() {
+            if self.states[place].given_up.is_some() {
+                continue;
+            }
+            let short = |load| self.plan_of(load, Purpose::Bracket, place, self.longest_short());
+            match self.states[place].seems {
+                (None, None) => return Some(short(self.goal.start.min(most))),
+                (Some(_), None) if largest < most * 0.999 => {
+                    let next = if largest * GROWTH > most {
+                        most
+                    } else {
+                        largest * GROWTH
+                    };
+                    return Some(short(next));
+                }
+                (Some(good), None) => {
+                    let unit = if self.goal.whole {
+                        "users"
+                    } else {
+                        "requests per second"
+                    };
+                    let reason =
+                        format!("the promise was kept at {good:.0} {unit}, the largest load tried");
+                    self.states[place].given_up = Some(reason);
+                }
+                (None, Some(_)) => {
+                    let next = self.goal.possible(smallest / GROWTH);
+                    if next < smallest && next >= self.goal.start * LEAST {
+                        return Some(short(next));
+                    }
+                    let reason =
+                        format!("the promise was broken at {smallest:.3}, the smallest load tried");
+                    self.states[place].given_up = Some(reason);
+                }
+                (Some(_), Some(_)) => {}
+            }
+        }
+        None
+    }
+
+    /// The longest short trial: the limit must be able to show.
+    fn longest_short(&self) -> f64 {
+        LONGEST_SHORT + 2.0 * self.longest_limit()
+    }
+
+    fn longest_limit(&self) -> f64 {
+        self.states
+            .iter()
+            .filter_map(|state| state.promise.limit)
+            .fold(0.0, f64::max)
+    }
+
+    /// A trial that narrows the interval of the first promise that is not settled, the lowest capacity first.
+    pub(super) fn narrow(&mut self) -> Option<TrialPlan> {
+        loop {
+            let estimates = self
+                .states
+                .iter()
+                .enumerate()
+                .filter(|(_, state)| !state.is_settled(&self.goal));
+            let estimates =
+                estimates.filter_map(|(place, state)| Some((place, state.estimate(None)?)));
+            let (place, estimate) = estimates.min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
+            let width = self.goal.width;
+            let state = &mut self.states[place];
+            let is_wide = estimate.range.1 / estimate.range.0 > 1.0 + width;
+            let has_room = !self.goal.whole || estimate.range.1 - estimate.range.0 > 1.0;
+            if state.works.is_none()
+                && state.fails.is_none()
+                && is_wide
+                && has_room
+                && state.located < MOST_LOCATING
+            {
+                state.located += 1;
+                let range = (estimate.range.0 * 0.9, estimate.range.1 * 1.1);
+                let proposed = self
+                    .proposed
+                    .pop()
+                    .filter(|load| (range.0..range.1).contains(load));
+                let load = proposed.unwrap_or(estimate.median);
+                return Some(self.plan_of(load, Purpose::Locate, place, self.longest_short()));
+            }
+            let tests = state.works_tests + state.fails_tests;
+            if tests >= MOST_TESTS {
+                state.given_up = Some(format!("{tests} tests of its ends did not settle it"));
+                continue;
+            }
+            let (load, purpose) = self.end_to_test(place, estimate.median);
+            if let Some((limit, reason)) = &self.limit
+                && load > *limit
+            {
+                self.states[place].given_up = Some(reason.clone());
+                continue;
+            }
+            self.mark(purpose, place, load);
+            return Some(self.plan_of(load, purpose, place, self.goal.longest_trial));
+        }
+    }
+
+    /// Which end is tested, at which load. An open test is continued if it is at about this load.
+    pub(super) fn end_to_test(&self, place: usize, median: f64) -> (f64, Purpose) {
+        let (load, purpose) = self.best_end(place, median);
+        let state = &self.states[place];
+        let (end, other) = match purpose {
+            Purpose::Works => (End::Works, state.fails),
+            _ => (End::Fails, state.works),
+        };
+        let open = state.near_open_test(end, load, &self.goal);
+        // Together with the certified end, it must be narrow enough.
+        let fits = other.is_none_or(|other| self.goal.is_reached(other.min(open), other.max(open)));
+        (self.goal.possible(if fits { open } else { load }), purpose)
+    }
+
+    /// The ends lie symmetrically around the median, unless one is certified and
+    /// still fits it.
+    fn best_end(&self, place: usize, median: f64) -> (f64, Purpose) {
+        let state = &self.states[place];
+        let (wide, half) = (1.0 + self.goal.width, (1.0 + self.goal.width).sqrt());
+        // The other end may come this near to the median.
+        let near = half.powf(0.6);
+        let works_end = |fails: f64| match self.goal.whole {
+            true => (fails / wide).ceil().min(fails - 1.0).max(1.0),
+            false => fails / wide,
+        };
+        let fails_end = |works: f64| match self.goal.whole {
+            true => (works * wide).floor().max(works + 1.0),
+            false => works * wide,
+        };
+        if let Some(works) = state.works
+            && fails_end(works) >= median * near
+        {
+            return (fails_end(works), Purpose::Fails);
+        }
+        if let Some(fails) = state.fails
+            && works_end(fails) <= median / near
+            && state.works.is_none_or(|works| works_end(fails) > works)
+        {
+            return (works_end(fails), Purpose::Works);
+        }
+        let load = median / half;
+        let load = if self.goal.whole {
+            load.floor().max(1.0)
+        } else {
+            load
+        };
+        match state.works {
+            // The estimate has moved below what is certified: the certificate counts, and the other end is next to it.
+            Some(works) if load <= works => (fails_end(works), Purpose::Fails),
+            _ => (load, Purpose::Works),
+        }
+    }
+
+    /// Marks the promises whose end is tested by a trial: the one that it is about, and others of which it is the end
+    /// that they need next.
+    pub(super) fn mark(&mut self, purpose: Purpose, place: usize, load: f64) {
+        let (works, fails) = (purpose == Purpose::Works, purpose == Purpose::Fails);
+        if !works && !fails {
+            return;
+        }
+        for other in 0..self.states.len() {
+            let state = &self.states[other];
+            let needs = other == place || {
+                !state.is_settled(&self.goal)
+                    && match (purpose, state.works) {
+                        (Purpose::Works, None) => state.estimate(None).is_some_and(|estimate| {
+                            load < estimate.median
+                                && estimate.median < load * (1.0 + self.goal.width)
+                        }),
+                        (Purpose::Fails, Some(works)) => {
+                            load > works && self.goal.is_reached(works, load)
+                        }
+                        _ => false,
+                    }
+            };
+            self.tested[other] = needs;
+        }
+    }
+
+    /// A short trial at a load that works, after the overloads.
+    pub(super) fn recovery(&mut self) -> Option<TrialPlan> {
+        if self.ended {
+            return None;
+        }
+        self.ended = true;
+        let certified = self.states.iter().enumerate();
+        let certified = certified.filter(|(_, state)| state.is_reached(&self.goal));
+        let (place, works) = certified
+            .filter_map(|(place, state)| Some((place, state.works?)))
+            .min_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(self.plan_of(works, Purpose::Recovery, place, self.longest_short()))
+    }
+}
