@@ -5,7 +5,7 @@
 //! later is the same.
 //!
 //! - [`load`]: the results of a load test; [`load_page`]: its HTML page
-//! - [`bottleneck`]: which resource limited it
+//! - [`bottleneck`]: which resource limited it; [`capacity_page`]: the HTML page of a capacity search
 //! - [`compare`]: two results, compared
 //! - [`run`]: a run's folder, as read
 //! - [`statistics`]: intervals over replicates
@@ -20,6 +20,7 @@
 //! - [`digest`]: all of these at once, for [`terminal`], [`report`] and [`summary`]
 
 pub mod bottleneck;
+pub mod capacity_page;
 mod civil;
 pub mod claims;
 pub mod closeness;
