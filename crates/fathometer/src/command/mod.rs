@@ -22,6 +22,7 @@ use fathometer_study::starter::StarterError;
 
 pub mod arguments;
 pub mod bottleneck;
+pub mod capacity;
 pub mod compare;
 pub mod completions;
 pub mod content;
@@ -103,6 +104,8 @@ enum Command {
     Fetch(Box<fetch::FetchArguments>),
     /// Load-test any HTTP server: throughput, latency, errors and the validity of the result
     Load(Box<load::LoadArguments>),
+    /// Find the highest rate or number of users at which a server keeps its promises
+    Capacity(Box<capacity::CapacityArguments>),
     /// Find the resource that limits a server, by varying each
     Bottleneck(Box<bottleneck::BottleneckArguments>),
     /// Serve a folder or a synthetic site
@@ -145,6 +148,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Fetch(arguments) => fetch::run(&arguments),
         Command::Load(arguments) => load::run(&arguments),
+        Command::Capacity(arguments) => capacity::run(&arguments),
         Command::Bottleneck(arguments) => bottleneck::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Site(arguments) => site::run(&arguments),

@@ -3,6 +3,7 @@
 //! Tests run beside each other, so none changes or measures the state of this process, with one exception: a
 //! test of `serve` raises the limit of open files as far as permitted, which restricts no other test.
 
+mod capacity_command;
 mod completions;
 mod content_command;
 #[cfg(feature = "images")]

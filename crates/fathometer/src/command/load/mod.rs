@@ -11,6 +11,7 @@ mod probes;
 mod quic;
 mod rate;
 pub mod security;
+mod trials;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,8 +22,9 @@ use fathometer_http::driver::Policy;
 use fathometer_model::{Seed, Validity};
 use fathometer_sys::{Clock, Interrupt, SocketOptions, sched};
 
-pub use self::arguments::LoadArguments;
+pub use self::arguments::{ArrivalsChoice, LoadArguments};
 use self::arguments::TIME;
+pub(crate) use self::trials::TrialSetup;
 use self::describe::describe;
 use self::exit::{cut_short, exit_code, is_cut_short};
 use self::fields::fields;

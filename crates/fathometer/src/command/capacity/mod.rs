@@ -1,0 +1,309 @@
+//! `fathometer capacity`: the highest load at which a server keeps its promises.
+
+mod gate;
+mod output;
+mod trials;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
+
+use clap::{Args, value_parser};
+use fathometer_analysis::load::Slo;
+use fathometer_capacity::self_test::{self, Searched};
+use fathometer_capacity::series::SLOT;
+use fathometer_capacity::simulated::KINDS;
+use fathometer_capacity::{Answer, Goal, Outcome, Promise, Search, TrialPlan};
+use fathometer_files::whole_file;
+use fathometer_model::Seed;
+use fathometer_sys::stderr::say;
+use fathometer_sys::{Clock, Interrupt};
+
+use self::gate::Gate;
+use self::trials::{Demand, Trials};
+use super::arguments::{some_time, time};
+use super::load::{ArrivalsChoice, LoadArguments, TrialSetup};
+use super::{Failure, usage};
+
+/// Arguments of `capacity`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CapacityArguments {
+    /// The server: http[s]://host[:port]/path
+    #[arg(required_unless_present = "self_test")]
+    url: Option<String>,
+    /// Promises whose capacities are searched, as in 'p99<100ms,errors<0.1%'; may be given several times. An exchange
+    /// that fails, or whose status is 400 or above, breaks every promise
+    #[arg(long, value_name = "LIST", required_unless_present = "self_test")]
+    slo: Vec<Slo>,
+    /// Search the highest number of closed-loop users without pauses, instead of the highest rate
+    #[arg(long, conflicts_with = "ue")]
+    users: bool,
+    /// Search the highest number of users with the pauses and sessions of the workload
+    #[arg(long)]
+    ue: bool,
+    /// Arrival process of an open loop: constant or poisson
+    #[arg(long, value_enum, value_name = "PROCESS", default_value = "constant")]
+    arrivals: ArrivalsChoice,
+    /// The most connections of an open loop
+    #[arg(short = 'c', long, value_name = "N", default_value_t = 512, value_parser = value_parser!(u32).range(1..))]
+    connections: u32,
+    /// Relative width of the interval between the load that works and the one that fails
+    #[arg(long, value_name = "WIDTH", default_value = "2%", value_parser = percent)]
+    width: f64,
+    /// Probability with which the interval contains the capacity, at least
+    #[arg(long, value_name = "SHARE", default_value = "95%", value_parser = percent)]
+    confidence: f64,
+    /// Load of the first trial, in requests per second or users [default: 100 requests per second, 4 users]
+    #[arg(long, value_name = "LOAD", value_parser = positive)]
+    start: Option<f64>,
+    /// The largest load to try [default: 1000000 requests per second, 10000 users]
+    #[arg(long, value_name = "LOAD", value_parser = positive)]
+    most: Option<f64>,
+    /// Length of the warm-up before each measured window; a longer one is detected and left out
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    warmup: Duration,
+    /// Shortest trial that may decide that a load works (RFC 9971: final trial duration); half of it may decide that
+    /// one fails
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = some_time)]
+    final_trial: Duration,
+    /// Longest trial
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = some_time)]
+    longest_trial: Duration,
+    /// No trial begins after this time; the bounds found so far are then inconclusive
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = some_time)]
+    budget: Duration,
+    /// Timeout of an exchange [default: ten times the largest latency limit, at least 1s]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    timeout: Option<Duration>,
+    /// Seed of the workload and of all random choices
+    #[arg(long, default_value_t = fathometer_load::workload::SEED)]
+    seed: u64,
+    /// Check the capacity of every promise: 'capacity>=1200/s' or 'capacity>=300users'; exit code 4 if one is lower
+    #[arg(long, value_name = "GATE")]
+    gate: Option<Gate>,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+    /// Also write a page with the curve through all trials: one HTML file, without scripts
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Show no progress
+    #[arg(short = 'q', long)]
+    quiet: bool,
+    /// Search on simulated servers whose capacity is known, in virtual time, and print how often the interval
+    /// contains it
+    #[arg(long, conflicts_with_all = ["url", "slo"])]
+    self_test: bool,
+    /// Number of searches of the self-test
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = value_parser!(u64).range(1..))]
+    searches: u64,
+    /// Options of `fathometer load` for the requests: --policy, --workload, --header, --insecure, --threads …
+    #[arg(last = true, value_name = "LOAD OPTIONS")]
+    load: Vec<String>,
+}
+
+const EXAMPLES: &str = "Examples:
+  fathometer capacity http://127.0.0.1:8080/ --slo 'p99<100ms,errors<0.1%'
+  fathometer capacity http://127.0.0.1:8080/ --slo 'p99<50ms' --gate 'capacity>=1200/s'
+  fathometer capacity http://127.0.0.1:8080/ --slo 'p95<1s' --ue -- --workload surge
+  fathometer capacity https://127.0.0.1:8443/ --slo 'p99<20ms' -- --policy h2 --insecure
+  fathometer capacity --self-test                     do the intervals contain capacities that are known?
+
+Exit codes: 0 each promise has its interval, 1 failed, 2 usage error, 3 inconclusive or INVALID (interrupted, out of
+time, or beyond what this generator can send), 4 a gate failed, or (--self-test) too few intervals contain the capacity.";
+
+/// Runs the search and prints the capacities.
+pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
+    if arguments.self_test {
+        return run_self_test(arguments);
+    }
+    let mut promises = Vec::new();
+    for slo in &arguments.slo {
+        promises.extend(Promise::of(slo).map_err(|error| usage(error.to_string()))?);
+    }
+    let demand = match (arguments.users, arguments.ue) {
+        (true, _) => Demand::Users,
+        (_, true) => Demand::UserEquivalents,
+        _ if arguments.arrivals == ArrivalsChoice::Recorded => {
+            return Err(usage("a capacity search chooses the rate: --arrivals must be constant or poisson"));
+        }
+        _ => Demand::Rate {
+            arrivals: arguments.arrivals,
+            connections: arguments.connections,
+        },
+    };
+    let goal = goal(arguments, demand);
+    if let Some(gate) = &arguments.gate
+        && gate.is_users() != goal.whole
+    {
+        return Err(usage("the unit of --gate is /s for a rate and users for --users and --ue"));
+    }
+    let url = arguments.url.as_deref().unwrap_or_default();
+    let timeout = arguments.timeout.unwrap_or_else(|| timeout(&promises));
+    let clock = Clock::start();
+    let load = LoadArguments::for_trials(url, demand.options(), arguments.seed, timeout, &arguments.load)?;
+    let setup = TrialSetup::of(load, clock)?;
+    let interrupt = Interrupt::install()?;
+    let mut search = Search::new(goal, promises.clone());
+    let interrupted = || interrupt.is_raised();
+    let mut trials = Trials::new(setup, demand, promises, Seed(arguments.seed), clock, &interrupted)?;
+    let started = clock.now();
+    let elapsed = || clock.now().since(started).as_secs_f64();
+    while let Some(plan) = search.next_trial(elapsed()) {
+        if !arguments.quiet {
+            say(format_args!("{}", progress(&plan, elapsed(), goal.whole)));
+        }
+        if !trials.apply(&plan, &mut search)? {
+            break;
+        }
+    }
+    let outcome = search.outcome(elapsed());
+    if let Some(file) = &arguments.report {
+        let page = output::page(url, demand, &goal, &outcome);
+        whole_file::write(file, page.as_bytes())?;
+    }
+    match arguments.json {
+        true => println!("{}", output::json(url, demand, &goal, &outcome)?),
+        false => print!("{}", output::text(url, demand, &goal, &outcome)),
+    }
+    if interrupted() {
+        say(format_args!("interrupted: the bounds are those of the trials that were complete"));
+    }
+    Ok(code(&outcome, arguments.gate.as_ref()))
+}
+
+fn goal(arguments: &CapacityArguments, demand: Demand) -> Goal {
+    let whole = !matches!(demand, Demand::Rate { .. });
+    let (start, most) = if whole { (4.0, 10_000.0) } else { (100.0, 1e6) };
+    let defaults = Goal::default();
+    Goal {
+        width: arguments.width,
+        confidence: arguments.confidence,
+        start: arguments.start.unwrap_or(start),
+        most: arguments.most.unwrap_or(most),
+        whole,
+        // Slots begin with the measured window.
+        warm_up: (arguments.warmup.as_secs_f64() / SLOT).ceil() * SLOT,
+        final_trial: arguments.final_trial.as_secs_f64(),
+        longest_trial: arguments.longest_trial.as_secs_f64(),
+        budget: arguments.budget.as_secs_f64(),
+        ..defaults
+    }
+}
+
+fn timeout(promises: &[Promise]) -> Duration {
+    let limits = promises.iter().filter_map(|promise| promise.limit);
+    Duration::from_secs_f64((10.0 * limits.fold(0.0, f64::max)).clamp(1.0, 300.0))
+}
+
+fn progress(plan: &TrialPlan, elapsed: f64, whole: bool) -> String {
+    use fathometer_capacity::Purpose;
+    let purpose = match plan.purpose {
+        Purpose::Bracket => "looking for a load that fails",
+        Purpose::Locate => "locating the capacity",
+        Purpose::Works => "does it work?",
+        Purpose::Fails => "does it fail?",
+        Purpose::Recovery => "does it work again after the overload?",
+    };
+    format!("{elapsed:6.1} s  {}: {purpose}", output::load(plan.load, whole))
+}
+
+/// 3 if an answer is missing; else that of the gate.
+fn code(outcome: &Outcome, gate: Option<&Gate>) -> ExitCode {
+    let answers = || outcome.promises.iter().map(|promise| &promise.answer);
+    let verdicts: Vec<Option<bool>> = answers()
+        .map(|answer| match gate {
+            Some(gate) => gate.is_kept(answer),
+            None => matches!(answer, Answer::Interval { .. }).then_some(true),
+        })
+        .collect();
+    if verdicts.contains(&Some(false)) {
+        return ExitCode::from(4);
+    }
+    match verdicts.contains(&None) {
+        true => ExitCode::from(3),
+        false => ExitCode::SUCCESS,
+    }
+}
+
+/// Runs the searches of the self-test on two threads: each is a function of its seed and number.
+fn run_self_test(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
+    let kinds = KINDS.len() as u64;
+    let goal = Goal {
+        width: arguments.width,
+        confidence: arguments.confidence,
+        ..Goal::default()
+    };
+    let seed = Seed(arguments.seed);
+    let quiet = arguments.quiet;
+    let every = 2u64;
+    let searches = arguments.searches;
+    let run = move |first: u64| -> Vec<(u64, Searched)> {
+        let numbers = (first..searches).step_by(every as usize);
+        numbers
+            .map(|number| {
+                let kind = KINDS[(number % kinds) as usize];
+                let searched = Searched::run(kind, goal, seed, number / kinds);
+                if !quiet {
+                    say(format_args!("{number}: {} {:.0} s", kind.name(), searched.seconds));
+                }
+                (number, searched)
+            })
+            .collect()
+    };
+    let mut all: Vec<(u64, Searched)> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..every).map(|first| scope.spawn(move || run(first))).collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| match thread.join() {
+                Ok(searched) => searched,
+                Err(panic) => std::panic::resume_unwind(panic),
+            })
+            .collect()
+    });
+    all.sort_by_key(|(number, _)| *number);
+    let all: Vec<Searched> = all.into_iter().map(|(_, searched)| searched).collect();
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(&self_test::rows(&all))?),
+        false => print!("{}", self_test::text(&all)),
+    }
+    Ok(match self_test::covers(&all, goal.confidence) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(4),
+    })
+}
+
+/// `2%` or `0.02`, above 0 and below 1.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    match number {
+        Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
+        _ => Err("write a share above 0 % and below 100 %, as in 2%".to_owned()),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(load) if (1e-3..=1e7).contains(&load) => Ok(load),
+        _ => Err("write a load from 0.001 to 10000000".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_percent_or_fractions() {
+        assert_eq!(percent("2%"), Ok(0.02));
+        assert_eq!(percent("0.5"), Ok(0.5));
+        for wrong in ["0%", "100%", "2", "x"] {
+            assert!(percent(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Load tests as trials of a capacity search, which sets their users, their length and their recorder.
+
+use std::time::Duration;
+
+use clap::Parser;
+use fathometer_load::Options;
+use fathometer_sys::Clock;
+
+use super::{LoadArguments, Ready};
+use crate::command::{Failure, usage};
+
+/// The command line of a load test alone.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true)]
+struct CommandLine {
+    #[command(flatten)]
+    arguments: LoadArguments,
+}
+
+impl LoadArguments {
+    /// The arguments of trials: `users` are the options for the kind of users, and `options` those of the user of
+    /// `fathometer capacity`.
+    ///
+    /// # Errors
+    /// If an option is unknown, or sets what each trial sets.
+    pub(crate) fn for_trials(
+        url: &str,
+        users: &[&str],
+        seed: u64,
+        timeout: Duration,
+        options: &[String],
+    ) -> Result<LoadArguments, Failure> {
+        let mut line: Vec<String> = vec![url.to_owned(), format!("--seed={seed}")];
+        line.push(format!("--timeout={}us", timeout.as_micros()));
+        line.extend(users.iter().map(|&word| word.to_owned()));
+        line.extend(options.iter().cloned());
+        let parsed = CommandLine::try_parse_from(line)
+            .map_err(|error| usage(format!("after --: {}", error.render())))?;
+        let arguments = parsed.arguments;
+        let sets = [
+            (arguments.steps.is_some(), "--steps"),
+            (arguments.duration.is_some(), "--duration"),
+            (arguments.requests.is_some(), "--requests"),
+            (arguments.slo.is_some(), "--slo"),
+            (arguments.against.is_some(), "--against"),
+            (arguments.limits.gate.is_some(), "--gate"),
+            (!arguments.save.is_empty(), "--save"),
+            (arguments.report.is_some(), "--report"),
+            (!arguments.probe.is_empty(), "--probe"),
+            (!arguments.warmup.is_zero(), "--warmup"),
+            (arguments.json, "--json"),
+        ];
+        match sets.into_iter().find(|(is_given, _)| *is_given) {
+            Some((_, name)) => Err(usage(format!(
+                "{name} has no effect on the trials of a capacity search: give it before --, if there is such an option"
+            ))),
+            None => Ok(arguments),
+        }
+    }
+}
+
+/// A load test of which each trial sets the users, the length and the recorder.
+pub(crate) struct TrialSetup {
+    arguments: LoadArguments,
+    ready: Ready,
+}
+
+impl TrialSetup {
+    /// Connects to the server once and reads the workload.
+    pub(crate) fn of(arguments: LoadArguments, clock: Clock) -> Result<TrialSetup, Failure> {
+        let ready = Ready::of(&arguments, &arguments.url, clock)?;
+        Ok(TrialSetup { arguments, ready })
+    }
+
+    /// The engine's options.
+    pub(crate) fn options(&self) -> Options {
+        self.ready.options(&self.arguments)
+    }
+}

@@ -1,0 +1,80 @@
+//! `fathometer capacity` on a server whose capacity is known, and its usage errors.
+
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::support::programs::FATHOMETER;
+use crate::support::scripted_server::{Answer, Server};
+
+fn capacity(arguments: &[&str]) -> Output {
+    let mut command = Command::new(FATHOMETER);
+    command.args(["capacity", "--quiet"]).args(arguments);
+    command.output().unwrap()
+}
+
+/// A server that refuses a request while this many others are served, each for 20 ms.
+fn refuses_above(most: u32) -> Server {
+    let served = AtomicU32::new(0);
+    Server::start(move |_| {
+        if served.fetch_add(1, Ordering::SeqCst) >= most {
+            served.fetch_sub(1, Ordering::SeqCst);
+            return Answer::Status(503);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        served.fetch_sub(1, Ordering::SeqCst);
+        Answer::Whole(100)
+    })
+}
+
+#[test]
+fn the_number_of_users_is_that_which_the_server_admits() {
+    let server = refuses_above(8);
+    let url = format!("http://{}/", server.address);
+    let search = || {
+        capacity(&[
+            &url,
+            "--users",
+            "--slo",
+            "errors<20%",
+            "--final-trial",
+            "2s",
+            "--warmup",
+            "200ms",
+            "--gate",
+            "capacity>=8users",
+            "--json",
+        ])
+    };
+    // A busy machine makes trials INVALID: then there is no answer, and no wrong one either.
+    for _ in 0..4 {
+        let output = search();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let message = String::from_utf8_lossy(&output.stderr);
+        let result: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {message}"));
+        let found = &result["outcome"]["promises"][0];
+        if found["answer"] == "interval" {
+            assert_eq!((&found["works"], &found["fails"]), (&8.0.into(), &9.0.into()), "{text}");
+            assert_eq!(output.status.code(), Some(0), "{message}");
+            assert_eq!(result["outcome"]["recovers"], true);
+            return;
+        }
+        assert_eq!(output.status.code(), Some(3), "{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_searched_is_a_usage_error() {
+    for (arguments, reason) in [
+        (&["http://127.0.0.1:9/", "--slo", "mean<1s"][..], "mean<1s"),
+        (&["http://127.0.0.1:9/"], "--slo"),
+        (&["http://127.0.0.1:9/", "--slo", "p99<1s", "--gate", "capacity>=5users"], "unit"),
+        (&["http://127.0.0.1:9/", "--slo", "p99<1s", "--", "--duration", "5s"], "--duration"),
+        (&["http://127.0.0.1:9/", "--slo", "p99<1s", "--arrivals", "recorded"], "constant or poisson"),
+    ] {
+        let output = capacity(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert!(message.contains(reason), "{arguments:?}: {message}");
+    }
+}
