@@ -3,6 +3,7 @@
 //! Figures are ratios measured in one run on one machine, or limits in units of the clock. Both are repeatable
 //! where absolute throughput is not. A missed bar is a failure.
 
+mod capacity;
 mod load;
 mod package;
 mod path;
@@ -37,6 +38,8 @@ enum Bench {
     Surge,
     /// Packet accounting, against tshark.
     Trace,
+    /// The capacity search, against bisection, in virtual time.
+    Capacity,
     /// All benches.
     All,
 }
@@ -49,6 +52,7 @@ const BENCHES: &[(Bench, Run)] = &[
     (Bench::Trace, |root, _| trace::run(root)),
     (Bench::Package, |root, _| package::run(root)),
     (Bench::Surge, |root, _| surge::run(root)),
+    (Bench::Capacity, |root, _| capacity::run(root)),
     (Bench::Load, |root, arguments| {
         load::run(root, &arguments.only)
     }),
