@@ -1,0 +1,153 @@
+//! Bounds that hold for every closed network with these demands.
+//!
+//! Source: Lazowska, Zahorjan, Graham, Sevcik: "Quantitative System Performance" (1984), chapter 5; balanced-job
+//! bounds after Zahorjan, Sevcik, Eager, Galler, CACM 25 (1982).
+
+use crate::closed::{Network, Servers};
+use crate::{PerSecond, Seconds};
+
+/// A lower and an upper bound of the throughput, and those of the response time that follow from them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bounds {
+    /// The throughput is not below.
+    pub least: PerSecond,
+    /// The throughput is not above.
+    pub most: PerSecond,
+    /// The response time is not below.
+    pub fastest: Seconds,
+    /// The response time is not above.
+    pub slowest: Seconds,
+}
+
+/// What one exchange needs.
+struct Needs {
+    /// The sum of all demands.
+    total: f64,
+    /// The largest demand per server.
+    largest: f64,
+    users: f64,
+    think: f64,
+}
+
+impl Needs {
+    fn bounds(&self, least: f64, most: f64) -> Bounds {
+        // Little's law: N = X (R + Z).
+        let response = |throughput: f64| Seconds((self.users / throughput - self.think).max(0.0));
+        Bounds {
+            least: PerSecond(least),
+            most: PerSecond(most),
+            fastest: response(most),
+            slowest: response(least),
+        }
+    }
+}
+
+fn needs(network: &Network, users: u32) -> Needs {
+    let largest = network
+        .stations
+        .iter()
+        .map(|station| match station.servers {
+            Servers::Count(servers) => station.demand.0 / f64::from(servers),
+            Servers::Unlimited => 0.0,
+        });
+    Needs {
+        total: network
+            .stations
+            .iter()
+            .map(|station| station.demand.0)
+            .sum(),
+        largest: largest.fold(0.0, f64::max),
+        users: f64::from(users),
+        think: network.think.0,
+    }
+}
+
+/// The asymptotic bounds, section 5.2: without queueing, with a saturated bottleneck, and with every exchange behind
+/// all others at every station.
+pub fn asymptotic(network: &Network, users: u32) -> Bounds {
+    let needs = needs(network, users);
+    let most = (needs.users / (needs.total + needs.think)).min(1.0 / needs.largest);
+    let least = needs.users / (needs.users * needs.total + needs.think);
+    needs.bounds(least, most)
+}
+
+/// The number of users from which there is queueing on average: where the two asymptotes cross (5.2.1).
+pub fn crossing(network: &Network) -> f64 {
+    let needs = needs(network, 1);
+    (needs.total + needs.think) / needs.largest
+}
+
+/// The balanced-job bounds, table 5.2, of a network of single servers; `None` when a station has several servers. Delays
+/// count as thinking.
+pub fn balanced(network: &Network, users: u32) -> Option<Bounds> {
+    let mut think = network.think.0;
+    let mut demands = Vec::new();
+    for station in &network.stations {
+        match station.servers {
+            Servers::Count(1) => demands.push(station.demand.0),
+            Servers::Count(_) => return None,
+            Servers::Unlimited => think += station.demand.0,
+        }
+    }
+    let n = f64::from(users);
+    let total: f64 = demands.iter().sum();
+    let largest = demands.iter().copied().fold(0.0, f64::max);
+    if total <= 0.0 {
+        return None;
+    }
+    let average = total / demands.len() as f64;
+    let most = n / (think + total + (n - 1.0) * average / (1.0 + think / total));
+    let least = n / (think + total + (n - 1.0) * largest / (1.0 + think / (n * total)));
+    Some(needs(network, users).bounds(least, most.min(1.0 / largest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::closed::Station;
+
+    #[test]
+    fn the_exact_solution_lies_within_all_bounds_and_balanced_ones_are_tighter() {
+        for think in [0.0, 0.1, 5.0] {
+            let network = Network {
+                think: Seconds(think),
+                stations: vec![
+                    Station::queue("cpu", Seconds(0.02), 1),
+                    Station::queue("disk", Seconds(0.035), 1),
+                    Station::delay("path", Seconds(0.01)),
+                ],
+            };
+            for users in [1, 2, 5, 17, 90, 400] {
+                let exact = network.solve(users).unwrap();
+                let wide = asymptotic(&network, users);
+                let tight = balanced(&network, users).unwrap();
+                for bounds in [wide, tight] {
+                    let x = exact.throughput.0;
+                    assert!(
+                        bounds.least.0 <= x * (1.0 + 1e-12),
+                        "{users}: {bounds:?} {x}"
+                    );
+                    assert!(
+                        bounds.most.0 >= x * (1.0 - 1e-12),
+                        "{users}: {bounds:?} {x}"
+                    );
+                    assert!(bounds.fastest.0 <= exact.response.0 * (1.0 + 1e-9));
+                    assert!(bounds.slowest.0 >= exact.response.0 * (1.0 - 1e-9));
+                }
+                assert!(tight.most.0 <= wide.most.0 * (1.0 + 1e-12));
+                assert!(tight.least.0 >= wide.least.0 * (1.0 - 1e-12));
+            }
+        }
+    }
+
+    #[test]
+    fn several_servers_bound_the_throughput_together() {
+        let network = Network {
+            think: Seconds(0.0),
+            stations: vec![Station::queue("cpu", Seconds(0.02), 4)],
+        };
+        assert_eq!(asymptotic(&network, 100).most, PerSecond(200.0));
+        assert_eq!(crossing(&network), 4.0);
+        assert_eq!(balanced(&network, 100), None);
+    }
+}

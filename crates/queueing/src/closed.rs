@@ -1,0 +1,242 @@
+//! Closed networks of one class: a fixed number of users who think, visit the stations and begin again.
+//!
+//! The solution is the exact one of mean value analysis (Reiser and Lavenberg: "Mean-value analysis of closed
+//! multichain queuing networks", JACM 27, 1980). Its recursion for multiserver stations takes the probability of an
+//! empty station as one minus a sum near one, and loses all digits when the station saturates (Chandy and Sauer, CACM
+//! 23, 1980; Casale, "A note on stable flow-equivalent aggregation", QUESTA 60, 2008). So the same solution is computed by Buzen's
+//! convolution (CACM 16, 1973) in a form whose terms are all positive. With demand D and c servers, the generating
+//! function of a station's factors f(k) = f(k-1) D / min(k, c) is
+//!
+//! ```text
+//! F(z) = A(z) / (1 - D z / c),   A(z) = 1 + sum over 0 < k < c of f(k-1) D (1/k - 1/c) z^k
+//! ```
+//!
+//! so that convolving with it takes c steps for each population and subtracts nothing.
+
+use crate::wide::Wide;
+use crate::{ModelError, PerSecond, Seconds, not_negative};
+
+/// The largest number of users.
+pub const MOST_USERS: u32 = 100_000;
+
+/// How many customers a station serves at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Servers {
+    /// So many; at least one.
+    Count(u32),
+    /// All of them: a delay without queueing.
+    Unlimited,
+}
+
+/// A station.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Station {
+    /// Its name.
+    pub name: String,
+    /// The service that one exchange needs here in total.
+    pub demand: Seconds,
+    /// Its servers.
+    pub servers: Servers,
+}
+
+impl Station {
+    /// A station with this number of servers.
+    pub fn queue(name: &str, demand: Seconds, servers: u32) -> Station {
+        Station {
+            name: name.to_owned(),
+            demand,
+            servers: Servers::Count(servers),
+        }
+    }
+
+    /// A station without queueing.
+    pub fn delay(name: &str, demand: Seconds) -> Station {
+        Station {
+            name: name.to_owned(),
+            demand,
+            servers: Servers::Unlimited,
+        }
+    }
+
+    /// The highest rate that the station can serve; infinite for a delay.
+    pub fn capacity(&self) -> PerSecond {
+        match self.servers {
+            Servers::Count(count) => PerSecond(f64::from(count) / self.demand.0),
+            Servers::Unlimited => PerSecond(f64::INFINITY),
+        }
+    }
+}
+
+/// A network and the users' think time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Network {
+    /// The mean time that a user thinks between exchanges.
+    pub think: Seconds,
+    /// The stations; their order has no influence.
+    pub stations: Vec<Station>,
+}
+
+/// What a network does with a number of users.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Solution {
+    /// The number of users.
+    pub users: u32,
+    /// Exchanges per second.
+    pub throughput: PerSecond,
+    /// The mean time of an exchange, without thinking.
+    pub response: Seconds,
+    /// Each station, in the network's order.
+    pub stations: Vec<StationSolution>,
+}
+
+/// What one station does.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StationSolution {
+    /// Its name.
+    pub name: String,
+    /// The mean time that an exchange spends here, waiting included.
+    pub residence: Seconds,
+    /// The mean number of customers here, those in service included.
+    pub customers: f64,
+    /// The mean share of its servers that are busy, 0 to 1; 0 for a delay.
+    pub utilisation: f64,
+}
+
+impl Network {
+    /// The exact solution for a number of users.
+    ///
+    /// # Errors
+    /// When a parameter is out of its range.
+    pub fn solve(&self, users: u32) -> Result<Solution, ModelError> {
+        let constants = self.constants(users, None)?;
+        let throughput = ratio(&constants, users);
+        let n = users as usize;
+        let mut stations = Vec::new();
+        for (place, station) in self.stations.iter().enumerate() {
+            let (customers, utilisation) = match station.servers {
+                Servers::Unlimited => (throughput * station.demand, 0.0),
+                Servers::Count(servers) => {
+                    let others = self.constants(users, Some(place))?;
+                    let customers = mean_customers(station.demand, servers, &others, constants[n]);
+                    let busy = throughput * station.demand / f64::from(servers);
+                    (customers, busy.min(1.0))
+                }
+            };
+            stations.push(StationSolution {
+                name: station.name.clone(),
+                residence: Seconds(customers / throughput.0),
+                customers,
+                utilisation,
+            });
+        }
+        // The sum of the residences, and not N/X - Z, whose digits are lost when users mostly think.
+        let response = stations.iter().map(|station| station.residence).sum();
+        Ok(Solution {
+            users,
+            throughput,
+            response,
+            stations,
+        })
+    }
+
+    /// The exact throughput alone, which takes less time than the whole solution.
+    ///
+    /// # Errors
+    /// When a parameter is out of its range.
+    pub fn throughput(&self, users: u32) -> Result<PerSecond, ModelError> {
+        Ok(ratio(&self.constants(users, None)?, users))
+    }
+
+    /// The normalisation constants of populations 0 to `users`, without the station at `left_out`.
+    fn constants(&self, users: u32, left_out: Option<usize>) -> Result<Vec<Wide>, ModelError> {
+        self.check(users)?;
+        let kept = || {
+            let stations = self.stations.iter().enumerate();
+            stations.filter(move |(place, _)| Some(*place) != left_out)
+        };
+        let delays = kept().filter(|(_, station)| station.servers == Servers::Unlimited);
+        let delay = self.think.0 + delays.map(|(_, station)| station.demand.0).sum::<f64>();
+        let mut constants = vec![Wide::new(1.0)];
+        for n in 1..=users {
+            let last = constants[n as usize - 1];
+            constants.push(last * (delay / f64::from(n)));
+        }
+        for (_, station) in kept() {
+            if let Servers::Count(servers) = station.servers {
+                convolve(&mut constants, station.demand, servers);
+            }
+        }
+        Ok(constants)
+    }
+
+    fn check(&self, users: u32) -> Result<(), ModelError> {
+        if !(1..=MOST_USERS).contains(&users) {
+            return Err(ModelError::Parameter {
+                what: "the number of users".to_owned(),
+                found: f64::from(users),
+                range: "from 1 to 100000",
+            });
+        }
+        let mut total = not_negative("the think time", self.think.0)?;
+        for station in &self.stations {
+            total += not_negative(&format!("the demand at {}", station.name), station.demand.0)?;
+            if station.servers == Servers::Count(0) {
+                return Err(ModelError::Parameter {
+                    what: format!("the number of servers of {}", station.name),
+                    found: 0.0,
+                    range: "at least 1",
+                });
+            }
+        }
+        match total > 0.0 {
+            true => Ok(()),
+            false => Err(ModelError::Parameter {
+                what: "the time of an exchange and its think time".to_owned(),
+                found: total,
+                range: "above 0",
+            }),
+        }
+    }
+}
+
+/// X(N) = G(N-1) / G(N).
+fn ratio(constants: &[Wide], users: u32) -> PerSecond {
+    let n = users as usize;
+    PerSecond(constants[n - 1].over(constants[n]))
+}
+
+/// Multiplies the generating function of `constants` by a station's.
+fn convolve(constants: &mut [Wide], demand: Seconds, servers: u32) {
+    // With as many servers as users there is no queueing, and more servers change nothing.
+    let most = constants.len().saturating_sub(1).max(1);
+    let c = (servers as usize).min(most);
+    let mut numerator = vec![Wide::new(1.0)];
+    let mut factor = Wide::new(1.0);
+    for k in 1..c {
+        numerator.push(factor * (demand.0 * (1.0 / k as f64 - 1.0 / c as f64)));
+        factor = factor * (demand.0 / k as f64);
+    }
+    // From the largest population down, so that the smaller ones are still those of the other stations.
+    for n in (0..constants.len()).rev() {
+        let terms = numerator.iter().take(n + 1).enumerate();
+        constants[n] = terms.fold(Wide::ZERO, |sum, (k, &a)| sum + a * constants[n - k]);
+    }
+    for n in 1..constants.len() {
+        constants[n] = constants[n] + constants[n - 1] * (demand.0 / c as f64);
+    }
+}
+
+/// The mean of the marginal distribution p(j | N) = f(j) G'(N - j) / G(N), where G' is without the station.
+fn mean_customers(demand: Seconds, servers: u32, others: &[Wide], whole: Wide) -> f64 {
+    let users = others.len() - 1;
+    let mut factor = Wide::new(1.0);
+    let mut mean = 0.0;
+    for j in 1..=users {
+        factor = factor * (demand.0 / j.min(servers as usize) as f64);
+        mean += j as f64 * (factor * others[users - j]).over(whole);
+    }
+    mean
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! The state of a station.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::events::{Agenda, Event, ExchangeId};
+use super::{Discipline, SimulatedStation};
+use crate::simulation::distribution::Draws;
+
+/// An exchange in a shared station, by the work after which it is finished.
+#[derive(Debug, PartialEq)]
+struct Sharer {
+    finished_at: f64,
+    number: u64,
+    exchange: ExchangeId,
+}
+
+impl Eq for Sharer {}
+
+impl PartialOrd for Sharer {
+    fn partial_cmp(&self, other: &Sharer) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Sharer {
+    fn cmp(&self, other: &Sharer) -> Ordering {
+        let by_work = self.finished_at.total_cmp(&other.finished_at);
+        by_work.then(self.number.cmp(&other.number))
+    }
+}
+
+/// A station and the exchanges in it.
+#[derive(Debug)]
+pub(super) struct Service {
+    place: usize,
+    definition: SimulatedStation,
+    draws: Draws,
+    present: usize,
+    /// Exchanges that wait for a server.
+    queue: VecDeque<ExchangeId>,
+    /// Of a shared station: all exchanges, and the work that each present one has received.
+    sharers: BinaryHeap<Reverse<Sharer>>,
+    work_each: f64,
+    /// Changes when the next completion changes.
+    epoch: u64,
+    updated: f64,
+    /// The integral of busy servers over time.
+    busy_s: f64,
+}
+
+impl Service {
+    pub(super) fn new(place: usize, definition: &SimulatedStation, draws: Draws) -> Service {
+        Service {
+            place,
+            definition: definition.clone(),
+            draws,
+            present: 0,
+            queue: VecDeque::new(),
+            sharers: BinaryHeap::new(),
+            work_each: 0.0,
+            epoch: 0,
+            updated: 0.0,
+            busy_s: 0.0,
+        }
+    }
+
+    /// Busy servers; of a delay, all present.
+    fn busy(&self) -> f64 {
+        let present = self.present as f64;
+        match self.definition.discipline {
+            Discipline::InOrder(servers) | Discipline::Shared(servers) => {
+                present.min(f64::from(servers))
+            }
+            Discipline::Delay => present,
+        }
+    }
+
+    /// Accounts for the time until `now`, in which nothing has changed.
+    pub(super) fn advance(&mut self, now: f64) {
+        let busy = self.busy();
+        let passed = now - self.updated;
+        self.busy_s += busy * passed;
+        if self.present > 0 {
+            self.work_each += busy / self.present as f64 * passed;
+        }
+        self.updated = now;
+    }
+
+    /// The mean share of busy servers since the last [`Service::reset`].
+    pub(super) fn utilisation(&self, length_s: f64) -> f64 {
+        let servers = match self.definition.discipline {
+            Discipline::InOrder(servers) | Discipline::Shared(servers) => f64::from(servers),
+            Discipline::Delay => 1.0,
+        };
+        self.busy_s / length_s / servers
+    }
+
+    /// Starts a new measurement.
+    pub(super) fn reset(&mut self) {
+        self.busy_s = 0.0;
+    }
+
+    /// An exchange arrives.
+    pub(super) fn arrive(&mut self, now: f64, exchange: ExchangeId, agenda: &mut Agenda) {
+        self.advance(now);
+        self.present += 1;
+        match self.definition.discipline {
+            Discipline::Delay => self.start(now, exchange, agenda),
+            Discipline::InOrder(servers) if self.present <= servers as usize => {
+                self.start(now, exchange, agenda);
+            }
+            Discipline::InOrder(_) => self.queue.push_back(exchange),
+            Discipline::Shared(_) => {
+                let work = self.draws.draw(&self.definition.service);
+                self.epoch += 1;
+                self.sharers.push(Reverse(Sharer {
+                    finished_at: self.work_each + work,
+                    number: self.epoch,
+                    exchange,
+                }));
+                self.schedule(now, agenda);
+            }
+        }
+    }
+
+    /// A server has finished an exchange.
+    pub(super) fn served(&mut self, now: f64, agenda: &mut Agenda) {
+        self.advance(now);
+        self.present -= 1;
+        if let Some(next) = self.queue.pop_front() {
+            self.start(now, next, agenda);
+        }
+    }
+
+    /// The exchange that a shared station has finished; `None` when its customers have changed since the event was
+    /// scheduled.
+    pub(super) fn shared_served(
+        &mut self,
+        now: f64,
+        epoch: u64,
+        agenda: &mut Agenda,
+    ) -> Option<ExchangeId> {
+        if epoch != self.epoch {
+            return None;
+        }
+        self.advance(now);
+        let Reverse(finished) = self.sharers.pop()?;
+        self.present -= 1;
+        self.epoch += 1;
+        // Without rounding: the work that the finished one has received. An empty station starts again at zero, so that
+        // the sum stays small.
+        self.work_each = match self.present {
+            0 => 0.0,
+            _ => finished.finished_at,
+        };
+        self.schedule(now, agenda);
+        Some(finished.exchange)
+    }
+
+    fn start(&mut self, now: f64, exchange: ExchangeId, agenda: &mut Agenda) {
+        let length = self.draws.draw(&self.definition.service);
+        agenda.add(now + length, Event::Served(self.place, exchange));
+    }
+
+    fn schedule(&self, now: f64, agenda: &mut Agenda) {
+        if let Some(Reverse(first)) = self.sharers.peek() {
+            let rate = self.busy() / self.present as f64;
+            let left = (first.finished_at - self.work_each).max(0.0);
+            agenda.add(
+                now + left / rate,
+                Event::SharedServed(self.place, self.epoch),
+            );
+        }
+    }
+}

@@ -1,0 +1,208 @@
+use super::*;
+use crate::closed::{Network, Station};
+
+fn station(name: &str, service: Distribution, discipline: Discipline) -> SimulatedStation {
+    SimulatedStation {
+        name: name.to_owned(),
+        service,
+        discipline,
+    }
+}
+
+fn exponential(seconds: f64) -> Distribution {
+    Distribution::Exponential(Seconds(seconds))
+}
+
+fn simulation(source: Source, stations: Vec<SimulatedStation>) -> Simulation {
+    Simulation {
+        source,
+        stations,
+        admission: None,
+        timeout: None,
+        warm_up: 5_000,
+        measured: 60_000,
+        seed: Seed(1909),
+    }
+}
+
+fn users(count: u32, think: f64) -> Source {
+    Source::Users {
+        count,
+        think: exponential(think),
+    }
+}
+
+/// Within twice the half width of the interval, which is itself narrow. The seed is fixed, so the outcome is, too.
+fn agrees(found: Measured, expected: f64) {
+    assert!(
+        (found.mean - expected).abs() <= 2.0 * found.half_width,
+        "{found:?} is not {expected}"
+    );
+    assert!(
+        found.half_width < 0.08 * expected,
+        "{found:?} is too wide to show it"
+    );
+}
+
+#[test]
+fn m_m_1_has_its_mean_and_its_percentiles() {
+    for discipline in [Discipline::InOrder(1), Discipline::Shared(1)] {
+        let result = simulation(
+            Source::Arrivals(PerSecond(60.0)),
+            vec![station("cpu", exponential(0.01), discipline)],
+        )
+        .run()
+        .unwrap();
+        // R = S / (1 - U) under both disciplines; in order, R is exponential.
+        agrees(result.response, 0.025);
+        agrees(result.throughput, 60.0);
+        assert!((result.utilisations[0] - 0.6).abs() < 0.02);
+        if discipline == Discipline::InOrder(1) {
+            let p99 = 0.025 * 100f64.ln();
+            assert!((result.quantile(0.99).0 / p99 - 1.0).abs() < 0.1);
+            let p50 = 0.025 * 2f64.ln();
+            assert!((result.quantile(0.5).0 / p50 - 1.0).abs() < 0.05);
+        }
+    }
+}
+
+#[test]
+fn m_d_1_waits_half_as_long_and_shared_service_depends_on_the_mean_alone() {
+    let run = |service, discipline| {
+        simulation(
+            Source::Arrivals(PerSecond(70.0)),
+            vec![station("cpu", service, discipline)],
+        )
+        .run()
+        .unwrap()
+    };
+    let constant = Distribution::Deterministic(Seconds(0.01));
+    // Pollaczek and Khinchin: W = U S / (2 (1 - U)).
+    agrees(
+        run(constant.clone(), Discipline::InOrder(1)).response,
+        0.01 + 0.7 * 0.01 / 0.6,
+    );
+    // Processor sharing is insensitive: Kleinrock, volume 2, 4.4.
+    agrees(run(constant, Discipline::Shared(1)).response, 0.01 / 0.3);
+    let lognormal = Distribution::Lognormal {
+        mean: Seconds(0.01),
+        variation: 1.0,
+    };
+    agrees(run(lognormal, Discipline::Shared(1)).response, 0.01 / 0.3);
+}
+
+#[test]
+fn closed_networks_agree_with_the_exact_solution() {
+    let cases = [(1, 4, 0.05), (1, 40, 0.2), (4, 30, 0.05), (2, 12, 0.0)];
+    for (servers, count, think) in cases {
+        let network = Network {
+            think: Seconds(think),
+            stations: vec![
+                Station::delay("path", Seconds(0.008)),
+                Station::queue("cpu", Seconds(0.01), servers),
+                Station::queue("disk", Seconds(0.004), 1),
+            ],
+        };
+        let exact = network.solve(count).unwrap();
+        let result = simulation(
+            users(count, think),
+            vec![
+                station(
+                    "path",
+                    Distribution::Deterministic(Seconds(0.008)),
+                    Discipline::Delay,
+                ),
+                station("cpu", exponential(0.01), Discipline::Shared(servers)),
+                station("disk", exponential(0.004), Discipline::InOrder(1)),
+            ],
+        )
+        .run()
+        .unwrap();
+        agrees(result.throughput, exact.throughput.0);
+        agrees(result.response, exact.response.0);
+        let busy = exact.stations[1].utilisation;
+        assert!((result.utilisations[1] - busy).abs() < 0.02);
+    }
+}
+
+#[test]
+fn workers_without_a_limit_of_the_backlog_are_servers() {
+    // Three workers that each hold a delay of 10 ms are M/M/3//20.
+    let mut limited = simulation(
+        users(20, 0.05),
+        vec![station("work", exponential(0.01), Discipline::Delay)],
+    );
+    limited.admission = Some(Admission {
+        before: 0,
+        workers: 3,
+        backlog: 100,
+        retry: Seconds(1.0),
+    });
+    let network = Network {
+        think: Seconds(0.05),
+        stations: vec![Station::queue("work", Seconds(0.01), 3)],
+    };
+    let exact = network.solve(20).unwrap();
+    let result = limited.run().unwrap();
+    agrees(result.throughput, exact.throughput.0);
+    agrees(result.response, exact.response.0);
+    assert_eq!(result.refused, 0.0);
+}
+
+#[test]
+fn a_full_backlog_refuses_and_a_timeout_ends_the_wait() {
+    let mut limited = simulation(
+        users(40, 0.01),
+        vec![station("work", exponential(0.02), Discipline::InOrder(4))],
+    );
+    limited.admission = Some(Admission {
+        before: 0,
+        workers: 4,
+        backlog: 8,
+        retry: Seconds(1.0),
+    });
+    let patient = limited.run().unwrap();
+    assert!(patient.refused > 0.0);
+    assert_eq!(patient.timed_out, 0.0);
+    // A refused connection waits for the retry; the others wait for at most twelve others.
+    assert!(patient.quantile(1.0).0 >= 1.0);
+    limited.timeout = Some(Seconds(0.5));
+    let result = limited.run().unwrap();
+    assert!(result.timed_out > 0.0 && result.timed_out < 1.0);
+    assert!((result.quantile(1.0).0 - 0.5).abs() < 1e-9);
+    // The server stays busy: what was given up was waiting for a retry, not in service.
+    assert!(result.throughput.mean > 150.0 && result.throughput.mean <= 203.0);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_result_and_another_one_does_not() {
+    let mut one = simulation(
+        users(8, 0.01),
+        vec![station("cpu", exponential(0.01), Discipline::Shared(1))],
+    );
+    one.measured = 2_000;
+    let first = one.run().unwrap();
+    assert_eq!(first, one.run().unwrap());
+    one.seed = Seed(1910);
+    assert_ne!(first, one.run().unwrap());
+}
+
+#[test]
+fn parameters_out_of_range_are_errors() {
+    let saturated = simulation(
+        Source::Arrivals(PerSecond(100.0)),
+        vec![station("cpu", exponential(0.01), Discipline::InOrder(1))],
+    );
+    assert!(matches!(saturated.run(), Err(ModelError::Saturated { .. })));
+    let idle = Simulation {
+        source: users(0, 1.0),
+        ..saturated
+    };
+    assert!(idle.run().is_err());
+    // A loop without any time would never end.
+    let timeless = simulation(
+        users(1, 0.0),
+        vec![station("cpu", exponential(0.0), Discipline::InOrder(1))],
+    );
+    assert!(timeless.run().is_err());
+}

@@ -1,0 +1,46 @@
+//! Times and rates of models, as exact as a floating-point number.
+//!
+//! The quantities of `fathometer_model` are limited to what a user may set; results of a model are not.
+
+/// A time, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd)]
+pub struct Seconds(pub f64);
+
+/// Events per second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd)]
+pub struct PerSecond(pub f64);
+
+impl Seconds {
+    /// A time given in milliseconds.
+    pub fn from_ms(milliseconds: f64) -> Seconds {
+        Seconds(milliseconds / 1e3)
+    }
+
+    /// The time in milliseconds.
+    pub fn ms(self) -> f64 {
+        self.0 * 1e3
+    }
+}
+
+impl std::ops::Add for Seconds {
+    type Output = Seconds;
+
+    fn add(self, other: Seconds) -> Seconds {
+        Seconds(self.0 + other.0)
+    }
+}
+
+impl std::iter::Sum for Seconds {
+    fn sum<I: Iterator<Item = Seconds>>(times: I) -> Seconds {
+        Seconds(times.map(|time| time.0).sum())
+    }
+}
+
+/// The mean number that is present, by Little's law.
+impl std::ops::Mul<Seconds> for PerSecond {
+    type Output = f64;
+
+    fn mul(self, time: Seconds) -> f64 {
+        self.0 * time.0
+    }
+}
