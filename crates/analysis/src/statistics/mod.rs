@@ -15,7 +15,7 @@
 
 mod basis;
 pub mod designs;
-mod distributions;
+pub mod distributions;
 mod interval;
 mod multiple;
 mod order;

@@ -33,6 +33,7 @@ pub mod list;
 pub mod load;
 pub mod pack;
 pub mod path;
+pub mod predict;
 pub mod report;
 pub mod schemas;
 pub mod serve;
@@ -108,6 +109,8 @@ enum Command {
     Capacity(Box<capacity::CapacityArguments>),
     /// Find the resource that limits a server, by varying each
     Bottleneck(Box<bottleneck::BottleneckArguments>),
+    /// Predict loads that were not measured, from a model fitted to a few that were
+    Predict(predict::PredictArguments),
     /// Serve a folder or a synthetic site
     Serve(Box<serve::ServeArguments>),
     /// Write a workload's site to a folder
@@ -150,6 +153,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Load(arguments) => load::run(&arguments),
         Command::Capacity(arguments) => capacity::run(&arguments),
         Command::Bottleneck(arguments) => bottleneck::run(&arguments),
+        Command::Predict(arguments) => predict::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Site(arguments) => site::run(&arguments),
         Command::Content(arguments) => content::run(&arguments),

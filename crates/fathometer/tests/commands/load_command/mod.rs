@@ -12,6 +12,7 @@ mod heads;
 mod http3;
 mod idle;
 mod outputs;
+mod predict;
 mod printing;
 mod probes;
 mod protocols;

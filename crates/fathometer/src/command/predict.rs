@@ -1,0 +1,185 @@
+//! `fathometer predict`: loads that were not measured, from a model fitted to those that were.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use fathometer_analysis::load::Summary;
+use fathometer_analysis::run::Run;
+use fathometer_model::Seed;
+use fathometer_predict::prediction::{Options, Prediction, predict};
+use fathometer_predict::scenario::Scenario;
+use fathometer_predict::series::Series;
+use fathometer_predict::{PredictError, markdown, of_loads, of_run, screen};
+use fathometer_sys::stderr::say;
+use serde::Serialize;
+
+use super::{Failure, usage};
+
+/// Arguments of `predict`.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct PredictArguments {
+    /// The folder of a load study's run, or a folder of results of load --save
+    run: PathBuf,
+    /// Select cells of a run by a level, as in server=nginx or block=main; repeatable
+    #[arg(long = "where", value_name = "FACTOR=LEVEL", value_parser = level)]
+    levels: Vec<(String, String)>,
+    /// Predict with another number of users, processor or link; a comma combines changes, a repeated option compares
+    /// scenarios
+    #[arg(long, value_name = "cpu=2x,users=3x,link=100Mbit/s")]
+    what_if: Vec<Scenario>,
+    /// Numbers of users to predict [default: the measured ones, and twice the largest]
+    #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    users: Vec<u32>,
+    /// Fit only loads with at most this share of the highest measured throughput, to test the model on the others
+    #[arg(long, default_value = "100%", value_name = "PERCENT", value_parser = percent)]
+    fit_up_to: f64,
+    /// Draws of the bootstrap for the prediction intervals
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(20..))]
+    draws: u32,
+    /// Exchanges of each simulation for the percentiles
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1_000..))]
+    exchanges: u32,
+    /// Seed of the bootstrap and the simulations
+    #[arg(long, default_value_t = 1980)]
+    seed: u64,
+    /// Print as JSON
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// Print predictions beside measurements, as the table of docs/predict.md
+    #[arg(long)]
+    markdown: bool,
+}
+
+const HELP: &str = "Examples:
+  fathometer predict RUN --where server=nginx                 loads beyond the measured ones
+  fathometer predict RUN --what-if cpu=2x --what-if cpu=2x,users=3x
+  fathometer predict RUN --fit-up-to 60%                      how well does the model predict what was measured?
+  fathometer load URL -c 1 --probe PID --save light/1.json    then -c 2, -c 4, and: fathometer predict light
+Exit codes: 0 done, 1 failed, 2 usage, 3 no model fits one of the series.";
+
+/// A series without a prediction.
+#[derive(Debug, Serialize)]
+struct Unpredicted {
+    series: String,
+    reason: String,
+}
+
+/// The JSON output.
+#[derive(Debug, Serialize)]
+struct Output {
+    format: u32,
+    predictions: Vec<Prediction>,
+    unpredicted: Vec<Unpredicted>,
+}
+
+/// Predicts and prints.
+pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
+    let all = series(arguments)?;
+    let options = Options {
+        fit_up_to: arguments.fit_up_to,
+        users: arguments.users.clone(),
+        draws: arguments.draws,
+        exchanges: arguments.exchanges,
+        seed: Seed(arguments.seed),
+    };
+    let scenarios = match arguments.what_if.is_empty() {
+        true => vec![Scenario::default()],
+        false => arguments.what_if.clone(),
+    };
+    let mut output = Output {
+        format: 1,
+        predictions: Vec::new(),
+        unpredicted: Vec::new(),
+    };
+    for series in &all {
+        for scenario in &scenarios {
+            match predict(series, scenario, &options) {
+                Ok(prediction) => output.predictions.push(prediction),
+                Err(error @ (PredictError::NoModel(_) | PredictError::Unusable(_))) => {
+                    output.unpredicted.push(Unpredicted {
+                        series: series.name.clone(),
+                        reason: error.to_string(),
+                    });
+                    // It is the same in every scenario.
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&output)?);
+    } else if arguments.markdown {
+        print!("{}", markdown::table(&output.predictions));
+    } else {
+        let texts: Vec<String> = output.predictions.iter().map(screen::render).collect();
+        print!("{}", texts.join("\n"));
+    }
+    for left in &output.unpredicted {
+        say(format_args!("{}: {}", left.series, left.reason));
+    }
+    Ok(match output.unpredicted.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(3),
+    })
+}
+
+/// The series of the folder.
+fn series(arguments: &PredictArguments) -> Result<Vec<Series>, Failure> {
+    let folder = &arguments.run;
+    let name = folder.display().to_string();
+    if folder.join("run.json").exists() {
+        let levels: BTreeMap<String, String> = arguments.levels.iter().cloned().collect();
+        return Ok(of_run::series(&Run::load(folder)?, &levels)?);
+    }
+    if !arguments.levels.is_empty() {
+        return Err(usage(
+            "--where selects cells of a study's run, and this is none",
+        ));
+    }
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .map_err(|error| format!("cannot read {name}: {error}; name the folder of a run"))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|file| file.extension().is_some_and(|ending| ending == "json"))
+        .collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(usage(format!(
+            "{name} is no run and has no .json of load --save: measure a few light loads with load -c N --probe PID --save FILE.json"
+        )));
+    }
+    let results: Result<Vec<(String, Summary)>, Failure> =
+        files.iter().map(|file| summary(file)).collect();
+    Ok(vec![of_loads::series(&name, &results?)?])
+}
+
+fn summary(path: &Path) -> Result<(String, Summary), Failure> {
+    let name = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    match serde_json::from_str(&text) {
+        Ok(summary) => Ok((name, summary)),
+        Err(error) => Err(format!(
+            "{name} is no result of a load test: {error}; write one with load --save FILE.json"
+        )
+        .into()),
+    }
+}
+
+fn level(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((factor, level)) => Ok((factor.to_owned(), level.to_owned())),
+        None => Err("write a factor and a level, as in server=nginx".to_owned()),
+    }
+}
+
+/// A share above 0, given in percent.
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse::<f64>() {
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
+        _ => Err("expected a number of percent above 0, at most 100".to_owned()),
+    }
+}

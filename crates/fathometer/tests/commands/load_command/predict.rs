@@ -1,0 +1,99 @@
+//! `fathometer predict`, from results of load tests and from a run.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use fathometer_analysis::load::Summary;
+use fathometer_analysis::load::summary::LoopSummary;
+use serde_json::Value;
+
+use super::support::{Ended, Origin, fathometer, load};
+use crate::support::programs::FATHOMETER;
+
+fn predict(folder: &Path, arguments: &[&str]) -> Ended {
+    let mut command = Command::new(FATHOMETER);
+    command.arg("predict").arg(folder).args(arguments);
+    fathometer(&command)
+}
+
+/// The result as a server on two processors would yield it: each exchange takes 1 ms of a processor and 9 ms elsewhere, and
+/// of one or two users none waits.
+fn as_if(result: &Summary, users: u32) -> Summary {
+    let mut result = result.clone();
+    result.validity.valid = true;
+    result.validity.reasons.clear();
+    result.setup.kind = LoopSummary::Closed { users };
+    let rate = f64::from(users) * 100.0;
+    result.measured.rates.achieved_per_s = Some(rate);
+    let phase = result.measured.phases.corrected.as_mut().unwrap();
+    (phase.mean_ms, phase.p50_ms, phase.p99_ms) = (10.0, 9.5, 20.0);
+    let server = result.server.as_mut().unwrap();
+    server.machine.processors = Some(2);
+    server.programs[0].cpu_s = 1e-3 * rate * server.watched_s;
+    result
+}
+
+#[test]
+fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
+    let origin = Origin::of("webstone", 1);
+    let pid = origin.pid().to_string();
+    let arguments = ["--workload", "webstone", "-c", "1", "-d", "1s", "--probe", &pid, "--json"];
+    let result = load(&origin.url(), &arguments).summary();
+    origin.end();
+    let folder = tempfile::tempdir().unwrap();
+    for (name, users) in [("1", 1), ("2", 2), ("2again", 2)] {
+        let text = serde_json::to_string(&as_if(&result, users)).unwrap();
+        fs::write(folder.path().join(format!("{name}.json")), text).unwrap();
+    }
+    let quick = ["--draws", "20", "--exchanges", "1000", "--json"];
+    let of = |more: &[&str]| -> Value {
+        let ended = predict(folder.path(), &[&quick[..], more].concat());
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        serde_json::from_str(&ended.out).unwrap()
+    };
+    let number = |value: &Value| value.as_f64().unwrap();
+    let output = of(&["--users", "1,400"]);
+    let prediction = &output["predictions"][0];
+    assert_eq!(prediction["law"]["law"], "constant");
+    assert!((number(&prediction["delay_ms"]) - 9.0).abs() < 0.01, "{prediction}");
+    let last = &prediction["rows"][1];
+    // Two processors of 1 ms.
+    assert!((number(&last["throughput_per_s"]["value"]) - 2000.0).abs() < 1.0, "{last}");
+    assert!((number(&last["mean_ms"]["value"]) - 200.0).abs() < 1.0, "{last}");
+    assert_eq!(last["bottleneck"], "processor");
+    assert_eq!((&last["saturated"], &last["extrapolated"]), (&true.into(), &true.into()));
+    let first = &prediction["rows"][0];
+    assert!(number(&first["throughput_compared"]["error_share"]).abs() < 0.01);
+    let output = of(&["--users", "400", "--what-if", "cpu=4"]);
+    let larger = &output["predictions"][0]["rows"][0];
+    assert!((number(&larger["throughput_per_s"]["value"]) - 4000.0).abs() < 2.0, "{larger}");
+    // The screen has the same answer first.
+    let ended = predict(folder.path(), &["--draws", "20", "--exchanges", "1000", "--users", "400"]);
+    let answer = ended.out.lines().nth(1).unwrap();
+    assert!(answer.starts_with("highest throughput 2000 ("), "{}", ended.out);
+    assert!(answer.contains("at 400 users: the processor is saturated"), "{answer}");
+}
+
+#[test]
+fn what_cannot_be_predicted_from_is_an_error_that_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let ended = predict(folder.path(), &[]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains("measure a few light loads with load -c N --probe PID"), "{}", ended.err);
+    let ended = predict(folder.path(), &["--what-if", "memory=+64MB"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.err.contains("only users, cpu (cores) and link (rate) can"), "{}", ended.err);
+    fs::write(folder.path().join("other.json"), "{}").unwrap();
+    let ended = predict(folder.path(), &[]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("is no result of a load test"), "{}", ended.err);
+    // A run of page retrievals has no load.
+    let pages = Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../runs/published/2026-11-22-2-core-vm-fujinoki03"
+    ));
+    let ended = predict(pages, &[]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("predictions take a run of a load study"), "{}", ended.err);
+}

@@ -1,0 +1,35 @@
+//! Predictions for loads that were not measured.
+//!
+//! 1. [`series`]: what was measured of one server at several numbers of users, from [`of_run`] or [`of_loads`].
+//! 2. [`law`]: how the processor time of an exchange depends on the throughput.
+//! 3. [`fit`]: a closed network of the path, the link and the processor, with its residual check.
+//! 4. [`prediction`]: throughput, latency and utilisations with prediction intervals, for a [`scenario`].
+//! 5. [`screen`]: the same as text; [`markdown`]: predictions beside measurements.
+//!
+//! Everything is a function of recorded results and a seed.
+
+pub mod fit;
+pub mod law;
+pub mod markdown;
+pub mod of_loads;
+pub mod of_run;
+pub mod prediction;
+pub mod scenario;
+pub mod screen;
+pub mod series;
+
+use fathometer_queueing::ModelError;
+
+/// Why there is no prediction.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PredictError {
+    /// The result lacks what a model needs.
+    #[error("{0}")]
+    Unusable(String),
+    /// No model passes its residual check.
+    #[error("no model fits, so nothing is predicted: {0}")]
+    NoModel(String),
+    /// A fitted model has no solution.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+}

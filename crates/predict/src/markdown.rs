@@ -1,0 +1,91 @@
+//! Predictions beside measurements, as a table of Markdown.
+
+use std::fmt::Write as _;
+
+use crate::prediction::{Compared, Figure, Prediction, Row};
+use crate::screen::digits;
+
+/// The table of all loads that were measured, and the errors of those that were not fitted.
+pub fn table(predictions: &[Prediction]) -> String {
+    let tail = predictions.first().map_or(99, |prediction| prediction.tail_percent);
+    let mut text = format!(
+        "| series | users | exchanges/s | measured | error | mean ms | measured | error | p{tail} ms | measured | error |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|\n"
+    );
+    for prediction in predictions {
+        for row in &prediction.rows {
+            line(&mut text, &prediction.series, row);
+        }
+    }
+    text.push('\n');
+    for (what, of) in FIGURES {
+        let rows = predictions.iter().flat_map(|prediction| &prediction.rows);
+        let predicted = rows.filter(|row| !row.fitted).filter_map(of).collect::<Vec<Compared>>();
+        // A String never fails to grow.
+        let _ = writeln!(text, "- {}", errors(what, &predicted, tail));
+    }
+    text
+}
+
+type Pick = fn(&Row) -> Option<Compared>;
+
+const FIGURES: [(&str, Pick); 3] = [
+    ("throughput", |row| row.throughput_compared),
+    ("mean latency", |row| row.mean_compared),
+    ("tail latency", |row| row.tail_compared),
+];
+
+fn line(text: &mut String, series: &str, row: &Row) {
+    let Some(rate) = row.throughput_compared else {
+        return;
+    };
+    let mark = if row.fitted { " (fitted)" } else { "" };
+    let _ = write!(text, "| {series} | {}{mark} |", row.users);
+    let cells = [
+        (row.throughput_per_s, Some(rate)),
+        (row.mean_ms, row.mean_compared),
+        (row.tail_ms, row.tail_compared),
+    ];
+    for (figure, compared) in cells {
+        text.push_str(&fields(figure, compared));
+    }
+    text.push('\n');
+}
+
+/// The prediction with its interval, the measured mean, and the error; bold outside of the interval.
+fn fields(figure: Figure, compared: Option<Compared>) -> String {
+    let (measured, error) = match compared {
+        None => (String::new(), String::new()),
+        Some(compared) => {
+            let error = format!("{:+.0} %", 100.0 * compared.error_share);
+            let error = if compared.within { error } else { format!("**{error}**") };
+            (digits(compared.measured), error)
+        }
+    };
+    format!(
+        " {} ({} to {}) | {measured} | {error} |",
+        digits(figure.value),
+        digits(figure.low),
+        digits(figure.high)
+    )
+}
+
+/// The median and the largest error, and how many measured means lie within their interval.
+fn errors(what: &str, predicted: &[Compared], tail: u32) -> String {
+    let what = match what {
+        "tail latency" => format!("p{tail}"),
+        _ => what.to_owned(),
+    };
+    let mut sizes: Vec<f64> = predicted.iter().map(|compared| compared.error_share.abs()).collect();
+    sizes.sort_by(f64::total_cmp);
+    let (Some(worst), Some(median)) = (sizes.last(), sizes.get(sizes.len() / 2)) else {
+        return format!("{what}: no measured load that was not fitted");
+    };
+    format!(
+        "{what} of {} loads that were not fitted: median error {:.0} %, largest {:.0} %; {} within the interval",
+        sizes.len(),
+        100.0 * median,
+        100.0 * worst,
+        predicted.iter().filter(|compared| compared.within).count()
+    )
+}

@@ -1,0 +1,171 @@
+//! Series of a load study's run: cells that differ in the number of clients alone.
+
+use std::collections::BTreeMap;
+
+use fathometer_analysis::run::{Cell, Run};
+use fathometer_model::{Bandwidth, ReplicateRecord};
+use fathometer_path::{Direction, Profile};
+use fathometer_queueing::{PerSecond, Seconds};
+
+use crate::PredictError;
+use crate::series::{Load, Reading, Series};
+
+/// The factor whose levels are numbers of users.
+const USERS: &str = "clients";
+
+/// The largest share of failed exchanges of a cell that is used.
+const MOST_ERRORS_PCT: f64 = 1.0;
+
+/// From this rate on, a cell is noted as one that reads from disk.
+const DISK_KB_PER_S: f64 = 1000.0;
+
+/// The series of a run. `levels` selects cells by factor; `block` selects the block.
+///
+/// # Errors
+/// When the run has no load of users with probes of the processor.
+pub fn series(run: &Run, levels: &BTreeMap<String, String>) -> Result<Vec<Series>, PredictError> {
+    let is_selected = |cell: &&Cell| {
+        levels.iter().all(|(factor, level)| match factor.as_str() {
+            "block" => cell.block == *level,
+            _ => cell.key.level(factor) == Some(level),
+        })
+    };
+    let mut by_name: BTreeMap<String, Vec<(u32, &Cell)>> = BTreeMap::new();
+    for cell in run.cells.iter().filter(is_selected) {
+        let users = cell.key.level(USERS).and_then(|level| level.parse().ok());
+        if let Some(users) = users {
+            let mut rest = cell.key.clone();
+            rest.0.remove(USERS);
+            let name = format!("block={} {rest}", cell.block);
+            by_name.entry(name).or_default().push((users, cell));
+        }
+    }
+    if by_name.is_empty() {
+        return Err(PredictError::Unusable(format!(
+            "{} has no such cell with the factor {USERS}: predictions take a run of a load study (as almeida96), or a \
+             folder of results of load --save",
+            run.folder.display()
+        )));
+    }
+    let constant = constant_levels(by_name.keys());
+    let mut all = Vec::new();
+    for (name, cells) in &by_name {
+        let words = name.split(' ').filter(|word| !constant.contains(word));
+        let short = words.collect::<Vec<_>>().join(" ");
+        let short = if short.is_empty() {
+            run.info.study.clone()
+        } else {
+            short
+        };
+        all.extend(of_cells(run, short, cells));
+    }
+    match all.is_empty() {
+        true => Err(PredictError::Unusable(format!(
+            "{} has no valid cell with the processor time of the server's host (cpu_us_per_exchange), throughput and \
+             latency",
+            run.folder.display()
+        ))),
+        false => Ok(all),
+    }
+}
+
+/// The words that all names share.
+fn constant_levels<'a>(mut names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
+    let first: Vec<&str> = names
+        .next()
+        .map(|name| name.split(' ').collect())
+        .unwrap_or_default();
+    names.fold(first, |shared, name| {
+        let words: Vec<&str> = name.split(' ').collect();
+        shared
+            .into_iter()
+            .filter(|word| words.contains(word))
+            .collect()
+    })
+}
+
+/// One series; `None` when no cell has the figures.
+fn of_cells(run: &Run, name: String, cells: &[(u32, &Cell)]) -> Option<Series> {
+    let mut notes = Vec::new();
+    let mut loads = Vec::new();
+    let mut quotas = Vec::new();
+    for (users, cell) in cells {
+        let mean = |metric: &str| {
+            let values = cell.values(metric);
+            values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64
+        };
+        if mean("error_pct") > MOST_ERRORS_PCT {
+            notes.push(format!(
+                "{users} users are not used: {:.1} % of their exchanges failed",
+                mean("error_pct")
+            ));
+            continue;
+        }
+        if mean("disk_read_kB_per_s") > DISK_KB_PER_S {
+            notes.push(format!(
+                "{users} users read {:.0} kB/s from disk, which the model does not contain",
+                mean("disk_read_kB_per_s")
+            ));
+        }
+        let readings: Vec<Reading> = cell.valid().filter_map(reading).collect();
+        if readings.is_empty() {
+            notes.push(format!(
+                "{users} users are not used: no valid replicate has all figures"
+            ));
+            continue;
+        }
+        quotas.extend(cell.valid().filter_map(quota));
+        loads.push(Load {
+            users: *users,
+            readings,
+        });
+    }
+    loads.sort_by_key(|load| load.users);
+    let (_, cell) = cells.first()?;
+    (!loads.is_empty() && !quotas.is_empty()).then(|| Series {
+        name,
+        loads,
+        cores: quotas.iter().sum::<f64>() / quotas.len() as f64,
+        link: link(run, cell),
+        notes,
+    })
+}
+
+/// A replicate's figures; `None` when one is missing.
+fn reading(record: &ReplicateRecord) -> Option<Reading> {
+    let metric = |name: &str| {
+        record
+            .metrics
+            .get(name)
+            .copied()
+            .filter(|value| *value > 0.0)
+    };
+    let throughput = metric("exchanges_per_s")?;
+    let percentiles = [50, 90, 95, 98, 99].into_iter().filter_map(|percent| {
+        let time = metric(&format!("response_p{percent}_ms"))?;
+        Some((percent, Seconds::from_ms(time)))
+    });
+    Some(Reading {
+        throughput: PerSecond(throughput),
+        response: Seconds::from_ms(metric("response_mean_ms")?),
+        percentiles: percentiles.collect(),
+        busy: metric("cpu_us_per_exchange")? * 1e-6 * throughput,
+        wire_bytes: metric("wire_bytes_per_exchange"),
+    })
+}
+
+/// The host's quota in cores: its processor time, over the same in percent of the quota.
+fn quota(record: &ReplicateRecord) -> Option<f64> {
+    let percent = *record.metrics.get("cpu_total_pct")?;
+    let quota = reading(record)?.busy / (percent / 100.0);
+    (quota.is_finite() && quota > 0.0).then_some(quota)
+}
+
+/// The slower direction of the cell's path.
+fn link(run: &Run, cell: &Cell) -> Option<Bandwidth> {
+    let path = cell.key.level("path")?;
+    let info = run.info.paths.iter().find(|info| info.name == path)?;
+    let profile = Profile::from_toml(&info.profile, path).ok()?;
+    let rates = [Direction::Up, Direction::Down].map(|direction| profile.direction(direction).rate);
+    rates.into_iter().flatten().min()
+}

@@ -1,0 +1,166 @@
+//! What may differ from what was measured.
+
+use std::fmt;
+use std::str::FromStr;
+
+use fathometer_model::Bandwidth;
+
+/// A change of a quantity.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Change<T> {
+    /// So many times the measured value.
+    Times(f64),
+    /// This value instead.
+    Value(T),
+}
+
+/// What differs: nothing by default.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Scenario {
+    /// The number of users.
+    pub users: Option<Change<u32>>,
+    /// The server's processor, in cores.
+    pub cpu: Option<Change<f64>>,
+    /// The rate of the link.
+    pub link: Option<Change<Bandwidth>>,
+}
+
+impl Scenario {
+    /// The number of users in place of a measured one.
+    pub fn users(&self, measured: u32) -> u32 {
+        match self.users {
+            None => measured,
+            Some(Change::Value(users)) => users,
+            Some(Change::Times(factor)) => (f64::from(measured) * factor).round().max(1.0) as u32,
+        }
+    }
+
+    /// The server's cores in place of the measured ones.
+    pub fn cores(&self, measured: f64) -> f64 {
+        match self.cpu {
+            None => measured,
+            Some(Change::Value(cores)) => cores,
+            Some(Change::Times(factor)) => measured * factor,
+        }
+    }
+
+    /// The time on the link in place of one on the measured link.
+    pub fn link_s(&self, measured_s: f64, rate: Option<Bandwidth>) -> f64 {
+        match (self.link, rate) {
+            (Some(Change::Times(factor)), _) => measured_s / factor,
+            (Some(Change::Value(other)), Some(rate)) => {
+                measured_s * rate.as_bits_per_second() as f64 / other.as_bits_per_second() as f64
+            }
+            _ => measured_s,
+        }
+    }
+
+    /// Whether nothing differs.
+    pub fn is_as_measured(&self) -> bool {
+        *self == Scenario::default()
+    }
+}
+
+/// `cpu=2x,users=3x`
+impl FromStr for Scenario {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Scenario, String> {
+        let mut scenario = Scenario::default();
+        for part in text.split(',') {
+            let (name, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("{part:?} is no change: write it as in cpu=2x"))?;
+            let (name, value) = (name.trim(), value.trim());
+            match name {
+                "users" => scenario.users = Some(change(name, value)?),
+                "cpu" => scenario.cpu = Some(change(name, value)?),
+                "link" => scenario.link = Some(change(name, value)?),
+                _ => {
+                    return Err(format!(
+                        "{name:?} cannot be changed: only users, cpu (cores) and link (rate) can"
+                    ));
+                }
+            }
+        }
+        let is_positive = |cores: Option<Change<f64>>| match cores {
+            Some(Change::Value(cores)) => cores > 0.0 && cores <= 4096.0,
+            _ => true,
+        };
+        match scenario.users != Some(Change::Value(0)) && is_positive(scenario.cpu) {
+            true => Ok(scenario),
+            false => Err("users and cpu must be above 0".to_owned()),
+        }
+    }
+}
+
+/// `2x`, or a value.
+fn change<T: FromStr>(name: &str, text: &str) -> Result<Change<T>, String> {
+    if let Some(factor) = text.strip_suffix('x') {
+        return match factor.parse::<f64>() {
+            Ok(factor) if (1e-3..=1e3).contains(&factor) => Ok(Change::Times(factor)),
+            _ => Err(format!(
+                "{name}={text}: a factor is a number from 0.001 to 1000, as in 2x"
+            )),
+        };
+    }
+    match text.parse() {
+        Ok(value) => Ok(Change::Value(value)),
+        Err(_) => Err(format!(
+            "{name}={text}: write a factor, as in 2x, or a value, as in users=200, cpu=1.5 or link=100Mbit/s"
+        )),
+    }
+}
+
+/// `cpu=2x users=200`
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = Vec::new();
+        words.extend(self.cpu.map(|change| word("cpu", change)));
+        words.extend(self.link.map(|change| word("link", change)));
+        words.extend(self.users.map(|change| word("users", change)));
+        match words.is_empty() {
+            true => write!(f, "as measured"),
+            false => write!(f, "{}", words.join(" ")),
+        }
+    }
+}
+
+fn word<T: fmt::Display>(name: &str, change: Change<T>) -> String {
+    match change {
+        Change::Times(factor) => format!("{name}={factor}x"),
+        Change::Value(value) => format!("{name}={value}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_read_and_applied() {
+        let scenario: Scenario = "cpu=2x, users=200,link=100Mbit/s".parse().unwrap();
+        assert_eq!(scenario.users(7), 200);
+        assert_eq!(scenario.cores(0.2), 0.4);
+        let gigabit: Bandwidth = "1Gbit/s".parse().unwrap();
+        assert!((scenario.link_s(0.001, Some(gigabit)) - 0.01).abs() < 1e-12);
+        assert_eq!(scenario.to_string(), "cpu=2x link=100 Mbit/s users=200");
+        assert!(Scenario::default().is_as_measured());
+    }
+
+    #[test]
+    fn unknown_and_impossible_changes_are_errors() {
+        for text in [
+            "",
+            "cpu",
+            "cpu=0",
+            "cpu=-1x",
+            "users=0",
+            "users=1.5",
+            "memory=+64MB",
+            "cpu=NaNx",
+        ] {
+            assert!(text.parse::<Scenario>().is_err(), "{text:?}");
+        }
+    }
+}
