@@ -6,9 +6,10 @@
 
 mod commands;
 mod loads;
+mod new_study;
 mod own;
 mod place;
+mod resumed;
 mod rights;
-mod sittings;
 mod stopping;
 mod studies;
