@@ -28,7 +28,7 @@ use crate::era::Era;
 use crate::hosts::{Host, Lab, Side};
 use crate::server::definition::Definition;
 use crate::server::limited::{self, Limited, Service, Throttle};
-use crate::server::{Access, Credentials, Door, Installed, ServerError};
+use crate::server::{Access, Credentials, Installed, ServerError, ServerSlot};
 use crate::wire::{self, Carried, PacketCounts, WireOptions};
 use fathometer_files::site_cache::SiteCache;
 use fathometer_files::site_folder::{self, SiteFolderError};
@@ -164,7 +164,7 @@ impl Trial<'_> {
         let serve = |definition: &Definition,
                      installed: Option<&Installed>,
                      load: &Options,
-                     door|
+                     slot|
          -> Result<RunningServer, TrialError> {
             let policy = load.policy;
             let credentials = credentials.as_ref().filter(|_| policy.tls);
@@ -175,23 +175,28 @@ impl Trial<'_> {
                 throttle: self.throttle,
                 access: credentials.map_or(Access::Clear, Access::Tls),
                 http3: (policy.protocol.is_over_quic()).then_some(load.udp_offload),
-                door,
+                slot,
             };
             let tls = credentials.map(|credentials| self.client_settings(credentials, policy));
             Ok(RunningServer {
                 process: limited::start_service(&service, &lab.server, &group)?,
                 name: definition.name.clone(),
-                port: service.access.port_at(door),
+                port: service.access.port_at(slot),
                 tls: tls.transpose().map_err(ServerError::from)?,
             })
         };
-        let first = serve(self.definition, self.installed, &self.load, Door::Usual)?;
+        let first = serve(
+            self.definition,
+            self.installed,
+            &self.load,
+            ServerSlot::First,
+        )?;
         let second = match &self.beside {
             None => None,
             Some(beside) => {
                 let load = &beside.load;
                 let (definition, installed) = (beside.definition, beside.installed);
-                Some(serve(definition, installed, load, Door::Beside)?)
+                Some(serve(definition, installed, load, ServerSlot::Second)?)
             }
         };
         let servers: Vec<&RunningServer> = [Some(&first), second.as_ref()]

@@ -18,7 +18,7 @@ static TAKEN: AtomicPtr<Taken> = AtomicPtr::new(ptr::null_mut());
 
 struct Taken {
     settings: libc::termios,
-    farewell: &'static [u8],
+    last_output: &'static [u8],
 }
 
 /// Whether stderr is a terminal that can move its cursor, and this program is in its foreground. A background
@@ -28,8 +28,8 @@ pub fn is_in_foreground() -> bool {
     able && stderr().is_terminal() && tcgetpgrp(stderr()).is_ok_and(|group| group == getpgrp())
 }
 
-/// Takes the terminal. `farewell` is written to it when it is restored, before its settings are.
-pub fn take(farewell: &'static [u8]) -> Result<()> {
+/// Takes the terminal. `last_output` is written to it when it is restored, before its settings are.
+pub fn take(last_output: &'static [u8]) -> Result<()> {
     // SAFETY: termios is plain data for which zero is a value.
     let mut settings: libc::termios = unsafe { std::mem::zeroed() };
     // SAFETY: the settings outlive the call.
@@ -42,7 +42,10 @@ pub fn take(farewell: &'static [u8]) -> Result<()> {
     check(unsafe { libc::tcsetattr(libc::STDERR_FILENO, libc::TCSANOW, &raw const silent) })
         .doing("change the terminal's settings")?;
     // Never freed, because a handler may be about to use it. A program takes its terminal once or twice.
-    let taken = Box::into_raw(Box::new(Taken { settings, farewell }));
+    let taken = Box::into_raw(Box::new(Taken {
+        settings,
+        last_output,
+    }));
     TAKEN.store(taken, Ordering::SeqCst);
     Ok(())
 }
@@ -61,11 +64,14 @@ pub fn restore() {
     // SAFETY: it came from a Box that is never freed, and no other code uses it any more. write and tcsetattr
     // are async-signal-safe; their errors are ignored.
     unsafe {
-        let Taken { settings, farewell } = &*taken;
+        let Taken {
+            settings,
+            last_output,
+        } = &*taken;
         libc::write(
             libc::STDERR_FILENO,
-            farewell.as_ptr().cast(),
-            farewell.len(),
+            last_output.as_ptr().cast(),
+            last_output.len(),
         );
         // Discard keys pressed meanwhile, because they were not meant for the shell.
         libc::tcsetattr(libc::STDERR_FILENO, libc::TCSAFLUSH, settings);

@@ -30,10 +30,10 @@ impl<'a> Access<'a> {
     }
 
     /// The port of the first or the second server of the host.
-    pub const fn port_at(self, door: Door) -> u16 {
-        match door {
-            Door::Usual => self.port(),
-            Door::Beside => 8000 + self.port(),
+    pub const fn port_at(self, slot: ServerSlot) -> u16 {
+        match slot {
+            ServerSlot::First => self.port(),
+            ServerSlot::Second => 8000 + self.port(),
         }
     }
 
@@ -51,14 +51,14 @@ impl<'a> Access<'a> {
     }
 }
 
-/// Which of a host's servers: two can run at a time, each on its own port.
+/// Which of a host's servers it is: two can run at a time, each on ports of its own.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Door {
+pub enum ServerSlot {
     /// The first server.
     #[default]
-    Usual,
+    First,
     /// A second server, on a port number larger by 8000.
-    Beside,
+    Second,
 }
 
 /// A certificate for a server, and the root that its clients must trust. Generated for one run and never stored

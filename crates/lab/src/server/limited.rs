@@ -13,7 +13,7 @@ use super::probe::Ready;
 use super::processes::{Processes, Start};
 use super::program::{self, Place};
 pub use super::throttle::Throttle;
-use super::{Access, Door, Installed, ServerError};
+use super::{Access, Installed, ServerError, ServerSlot};
 use crate::hosts::Host;
 use crate::program as own_program;
 use fathometer_files::scratch::Scratch;
@@ -40,7 +40,7 @@ pub struct Service<'a> {
     /// definitions decide.
     pub http3: Option<UdpOffload>,
     /// Which of the host's servers it is.
-    pub door: Door,
+    pub slot: ServerSlot,
 }
 
 /// Starts a server in a host and a group, serving `root` without TLS, and waits until it answers.
@@ -59,7 +59,7 @@ pub fn start(
         throttle,
         access: Access::Clear,
         http3: None,
-        door: Door::Usual,
+        slot: ServerSlot::First,
     };
     start_service(&service, host, group)
 }
@@ -77,20 +77,20 @@ pub fn start_service(
         throttle,
         access,
         http3,
-        door,
+        slot,
     } = *service;
     let system = |doing: &str| {
         let doing = doing.to_owned();
         move |error| ServerError::System { doing, error }
     };
     let runtime = Scratch::new()?;
-    let address = SocketAddr::new(IpAddr::V4(host.side.ipv4()), access.port_at(door));
+    let address = SocketAddr::new(IpAddr::V4(host.side.ipv4()), access.port_at(slot));
     let place = Place {
         address,
         root,
         runtime: runtime.path(),
         access,
-        behind: program::behind_address(door),
+        behind: program::behind_address(slot),
     };
     let mut command = match (&definition.program, installed) {
         (Some(program), Some(installed)) => {
@@ -193,7 +193,7 @@ mod tests {
                 root: runtime.path(),
                 runtime: runtime.path(),
                 access: Access::Clear,
-                behind: program::behind_address(Door::Usual),
+                behind: program::behind_address(ServerSlot::First),
             };
             let command = ours(&definition, place, Throttle::default(), http3).unwrap();
             let arguments = command

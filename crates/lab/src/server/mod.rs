@@ -24,7 +24,7 @@ use fathometer_sys::usage::ThreadClock;
 use fathometer_sys::{Clock, socket};
 use fathometer_tls::{ServerOptions, ServerSettings, SettingsError, Tickets};
 
-pub use self::credentials::{Access, Credentials, Door};
+pub use self::credentials::{Access, Credentials, ServerSlot};
 use self::definition::{CoalesceRule, Definition, DefinitionError, Embedded, Program};
 use self::probe::Ready;
 use self::processes::{Processes, Start};
@@ -445,7 +445,7 @@ fn start_program(
         root,
         runtime: runtime.path(),
         access,
-        behind: program::behind_address(Door::Usual),
+        behind: program::behind_address(ServerSlot::First),
     };
     let throttle = Throttle {
         // The cell sets the number of requests per connection, instead of the program's default.

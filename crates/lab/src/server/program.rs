@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 
 use super::definition::{Definition, Program};
 use super::throttle::Throttle;
-use super::{Access, Door, ServerError};
+use super::{Access, ServerError, ServerSlot};
 use fathometer_files::scratch::open_to_all;
 
 /// The address of the program behind another one, for the first or second server of the host.
-pub(super) fn behind_address(door: Door) -> SocketAddr {
-    let port = match door {
-        Door::Usual => 8000,
-        Door::Beside => 8001,
+pub(super) fn behind_address(slot: ServerSlot) -> SocketAddr {
+    let port = match slot {
+        ServerSlot::First => 8000,
+        ServerSlot::Second => 8001,
     };
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
@@ -129,7 +129,7 @@ pub fn command(
         root,
         runtime,
         access: Access::Clear,
-        behind: behind_address(Door::Usual),
+        behind: behind_address(ServerSlot::First),
     };
     throttled_command(definition, program, installed, place, &throttle)
 }
@@ -461,7 +461,7 @@ mod tests {
                     root: Path::new("/srv/site"),
                     runtime: folder.path(),
                     access,
-                    behind: behind_address(Door::Usual),
+                    behind: behind_address(ServerSlot::First),
                 };
                 let (installed, throttle) = (anywhere(None), Throttle::default());
                 let invocation =
@@ -491,7 +491,7 @@ mod tests {
             root: folder.path(),
             runtime: folder.path(),
             access: Access::Clear,
-            behind: behind_address(Door::Usual),
+            behind: behind_address(ServerSlot::First),
         };
         let throttle = Throttle {
             shed_above: Some(16),

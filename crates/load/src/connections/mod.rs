@@ -351,7 +351,7 @@ impl<'a> Connections<'a> {
                 slot.ending = Some(end);
                 return;
             }
-            return self.close_with_words(place, end);
+            return self.close_after_messages(place, end);
         }
         let until = self.context.now() + LINGER;
         slot.state = State::Lingering;
@@ -367,11 +367,12 @@ impl<'a> Connections<'a> {
 
     /// Closes a connection after the final messages of its protocols, where there are any and the connection is
     /// open.
-    fn close_with_words(&mut self, place: u32, end: ConnectionEnd) {
+    fn close_after_messages(&mut self, place: u32, end: ConnectionEnd) {
         let slot = &mut self.slots[place];
-        let speaks = slot.machine.multiplexes() || matches!(slot.protection, Protection::Tls(_));
-        if speaks && slot.state == State::Open {
-            slot.say_goodbye(end == ConnectionEnd::Client);
+        let has_messages =
+            slot.machine.multiplexes() || matches!(slot.protection, Protection::Tls(_));
+        if has_messages && slot.state == State::Open {
+            slot.write_close_messages(end == ConnectionEnd::Client);
         }
         self.release(place, end);
     }

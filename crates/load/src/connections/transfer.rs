@@ -93,7 +93,7 @@ impl Slot {
     }
 
     /// Writes the final messages before a connection is closed, if the kernel takes them at once.
-    pub(super) fn say_goodbye(&mut self, closes_tls: bool) {
+    pub(super) fn write_close_messages(&mut self, closes_tls: bool) {
         let Some(stream) = &self.stream else {
             return;
         };
@@ -234,11 +234,11 @@ impl Connections<'_> {
         let slot = &mut self.slots[place];
         slot.protection = Protection::Tls(tls);
         if let Some(end) = slot.ending.take() {
-            return self.close_with_words(place, end);
+            return self.close_after_messages(place, end);
         }
         if let Err(failure) = outcome {
             // An alert gives the reason.
-            slot.say_goodbye(false);
+            slot.write_close_messages(false);
             return self.fail(requester, place, failure);
         }
         if wants_transmit || !slot.machine.transmit().is_empty() {

@@ -26,11 +26,11 @@ pub struct PlantedBottleneck {
     pub limit: Resource,
     /// The factor by which limits are varied.
     pub step: f64,
-    make: fn(Bed) -> Result<Setup, SearchError>,
+    make: fn(Base) -> Result<Setup, SearchError>,
 }
 
 /// The settings that most planted bottlenecks share.
-struct Bed {
+struct Base {
     setup: Setup,
     seed: Seed,
 }
@@ -62,9 +62,9 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
         built_in: "15 % of a core for a computing server",
         limit: Resource::Cpu,
         step: STEP,
-        make: |bed| {
+        make: |base| {
             // Without this work, the CPU time per request varies by a third.
-            bed.with_server("work=150000")?.with(|setup| {
+            base.with_server("work=150000")?.with(|setup| {
                 setup.host.cpu = Some(0.15);
                 setup.load.demand = Demand::Busy(32);
             })
@@ -75,8 +75,8 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
         built_in: "one processor for a server of many threads that compute",
         limit: Resource::Cpu,
         step: STEP,
-        make: |bed| {
-            bed.with_server("work=500000")?.with(|setup| {
+        make: |base| {
+            base.with_server("work=500000")?.with(|setup| {
                 setup.host.cpu = None;
                 setup.host.cores = Some(1);
                 setup.load.demand = Demand::Busy(16);
@@ -88,8 +88,8 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
         built_in: "a server that computes on one thread, and two processors",
         limit: Resource::OneCore,
         step: STEP,
-        make: |bed| {
-            bed.with_server("serial=500000")?.with(|setup| {
+        make: |base| {
+            base.with_server("serial=500000")?.with(|setup| {
                 setup.host.cpu = None;
                 setup.load.demand = Demand::Busy(16);
             })
@@ -100,8 +100,8 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
         built_in: "memory for half of the files, which lie on a slow disk",
         limit: Resource::Memory,
         step: STEP,
-        make: |bed| {
-            bed.with_files(176, 68 << 10)?.with(|setup| {
+        make: |base| {
+            base.with_files(176, 68 << 10)?.with(|setup| {
                 setup.host.memory = Some(Bytes(10 << 20));
                 setup.host.disk_bytes = Some(3_000_000);
                 setup.warm = true;
@@ -114,8 +114,8 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
         built_in: "60 reads a second from the disk, of files that are not in memory",
         limit: Resource::DiskOperations,
         step: STEP,
-        make: |bed| {
-            bed.with_files(800, 68 << 10)?.with(|setup| {
+        make: |base| {
+            base.with_files(800, 68 << 10)?.with(|setup| {
                 setup.host.disk_operations = Some(60);
                 setup.warm = false;
                 [setup.warm_up, setup.duration] = SLOW;
@@ -127,8 +127,8 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
         built_in: "3 MB a second from the disk, of files that are not in memory",
         limit: Resource::DiskBytes,
         step: STEP,
-        make: |bed| {
-            bed.with_files(800, 68 << 10)?.with(|setup| {
+        make: |base| {
+            base.with_files(800, 68 << 10)?.with(|setup| {
                 setup.host.disk_bytes = Some(3_000_000);
                 setup.warm = false;
                 [setup.warm_up, setup.duration] = SLOW;
@@ -140,8 +140,8 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
         built_in: "a link of 10 Mbit/s",
         limit: Resource::LinkRate,
         step: STEP,
-        make: |bed| {
-            bed.with_files(20, 20_000)?.with(|setup| {
+        make: |base| {
+            base.with_files(20, 20_000)?.with(|setup| {
                 for direction in [&mut setup.profile.up, &mut setup.profile.down] {
                     direction.rate = fathometer_model::Bandwidth::bits_per_second(10_000_000);
                 }
@@ -153,9 +153,9 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
         built_in: "a window of 8 kB over a round trip of 60 ms, for files of 64 kB",
         limit: Resource::RoundTrip,
         step: STEP,
-        make: |bed| {
+        make: |base| {
             // Only a few files, because the warm-up requests each of them over this path.
-            bed.with_files(4, 64_000)?.with(|setup| {
+            base.with_files(4, 64_000)?.with(|setup| {
                 setup.window = Some(8 << 10);
                 [setup.warm_up, setup.duration] = SLOW;
                 for direction in [&mut setup.profile.up, &mut setup.profile.down] {
@@ -169,8 +169,8 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
         built_in: "one connection that may wait for a server that accepts every 10 ms",
         limit: Resource::Backlog,
         step: STEP,
-        make: |bed| {
-            bed.with_server("accept=10ms")?.with(|setup| {
+        make: |base| {
+            base.with_server("accept=10ms")?.with(|setup| {
                 setup.host.backlog = Some(1);
                 setup.load.policy = "h1.0".parse().expect("a policy");
                 setup.load.demand = Demand::Busy(32);
@@ -182,8 +182,8 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
         built_in: "4 connections at a time, each of which takes 10 ms",
         limit: Resource::Workers,
         step: STEP,
-        make: |bed| {
-            bed.with_server("sleep=10ms,connections={connections}")?
+        make: |base| {
+            base.with_server("sleep=10ms,connections={connections}")?
                 .with(|setup| {
                     setup.host.workers = Some(4);
                     setup.load.policy = "h1.0".parse().expect("a policy");
@@ -196,33 +196,33 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
         built_in: "a lock in the handler, held for 4 ms",
         limit: Resource::ServerItself,
         step: STEP,
-        make: |bed| bed.with_server("lock=4ms")?.with(|_| {}),
+        make: |base| base.with_server("lock=4ms")?.with(|_| {}),
     },
     PlantedBottleneck {
         name: "sleep",
         built_in: "a sleep of 40 ms in the handler",
         limit: Resource::ServerItself,
         step: STEP,
-        make: |bed| bed.with_server("sleep=40ms")?.with(|_| {}),
+        make: |base| base.with_server("sleep=40ms")?.with(|_| {}),
     },
     PlantedBottleneck {
         name: "rate",
         built_in: "300 requests a second of a server that could do much more",
         limit: Resource::Load,
         step: STEP,
-        make: |bed| bed.with(|setup| setup.load.demand = Demand::Rate(300.0)),
+        make: |base| base.with(|setup| setup.load.demand = Demand::Rate(300.0)),
     },
 ];
 
 impl PlantedBottleneck {
     /// Builds the set-up.
     pub fn setup(&self, seed: Seed) -> Result<Setup, SearchError> {
-        (self.make)(Bed::new(seed)?)
+        (self.make)(Base::new(seed)?)
     }
 }
 
-impl Bed {
-    fn new(seed: Seed) -> Result<Bed, SearchError> {
+impl Base {
+    fn new(seed: Seed) -> Result<Base, SearchError> {
         let setup = Setup {
             server: Arc::new(Server::named("embedded")?),
             site: Arc::new(SiteOnDisk::alike(20, 1_000, seed)?),
@@ -242,15 +242,15 @@ impl Bed {
             duration: QUICK[1],
             timeout: Duration::from_secs(5),
         };
-        Ok(Bed { setup, seed })
+        Ok(Base { setup, seed })
     }
 
-    fn with_files(mut self, count: u32, bytes: u64) -> Result<Bed, SearchError> {
+    fn with_files(mut self, count: u32, bytes: u64) -> Result<Base, SearchError> {
         self.setup.site = Arc::new(SiteOnDisk::alike(count, bytes, self.seed)?);
         Ok(self)
     }
 
-    fn with_server(mut self, faults: &str) -> Result<Bed, SearchError> {
+    fn with_server(mut self, faults: &str) -> Result<Base, SearchError> {
         self.setup.server = Arc::new(Server::slow(faults)?);
         Ok(self)
     }

@@ -97,12 +97,12 @@ pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), S
         places: Places::new(faults.connections.unwrap_or(usize::MAX)),
         clock,
     };
-    let mut door = Door::open(address, faults.fault)?;
+    let mut listener = FaultyListener::open(address, faults.fault)?;
     std::thread::scope(|scope| {
         scope.spawn(move || do_jobs(&queue));
         loop {
             let place = service.places.take();
-            let stream = door.next()?;
+            let stream = listener.next()?;
             let service = &service;
             scope.spawn(move || {
                 // A broken connection affects only its client.
@@ -114,21 +114,21 @@ pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), S
 }
 
 /// The listener, with the accept fault.
-struct Door {
+struct FaultyListener {
     listener: TcpListener,
     /// How long accepting pauses when no connection is pending; `None`: accept blocks instead.
     away: Option<Duration>,
 }
 
-impl Door {
-    fn open(address: SocketAddr, fault: Fault) -> io::Result<Door> {
+impl FaultyListener {
+    fn open(address: SocketAddr, fault: Fault) -> io::Result<FaultyListener> {
         let listener = TcpListener::bind(address)?;
         let away = match fault {
             Fault::Accept(time) => Some(time),
             _ => None,
         };
         listener.set_nonblocking(away.is_some())?;
-        Ok(Door { listener, away })
+        Ok(FaultyListener { listener, away })
     }
 
     /// The next connection.
@@ -306,27 +306,30 @@ mod tests {
     }
 
     #[test]
-    fn all_that_wait_are_let_in_at_once() {
+    fn all_waiting_connections_are_accepted_at_once() {
         let away = Duration::from_millis(2);
         let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut door = Door::open(anywhere, Fault::Accept(away)).unwrap();
-        let address = door.listener.local_addr().unwrap();
+        let mut listener = FaultyListener::open(anywhere, Fault::Accept(away)).unwrap();
+        let address = listener.listener.local_addr().unwrap();
         let clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address)).collect();
         for client in clients {
             // Check that this is the client's connection, and that it blocks until data arrive.
             let mut client = client.unwrap();
-            let mut let_in = door.next().unwrap();
-            assert_eq!(let_in.peer_addr().unwrap(), client.local_addr().unwrap());
+            let mut accepted = listener.next().unwrap();
+            assert_eq!(accepted.peer_addr().unwrap(), client.local_addr().unwrap());
             client.write_all(b"a").unwrap();
-            let_in.read_exact(&mut [0]).unwrap();
+            accepted.read_exact(&mut [0]).unwrap();
         }
-        assert!(door.listener.accept().is_err(), "nobody else");
+        assert!(
+            listener.listener.accept().is_err(),
+            "no other connection is pending"
+        );
         // A later connection is accepted at the next check.
         std::thread::scope(|scope| {
             let late = scope.spawn(move || TcpStream::connect(address).unwrap());
-            let let_in = door.next().unwrap();
+            let accepted = listener.next().unwrap();
             let late = late.join().unwrap();
-            assert_eq!(let_in.peer_addr().unwrap(), late.local_addr().unwrap());
+            assert_eq!(accepted.peer_addr().unwrap(), late.local_addr().unwrap());
         });
     }
 

@@ -467,7 +467,7 @@ mod tests {
             // The page that the kernel copies into the socket is missing, so the kernel holds the lock while
             // it waits.
             let sending = scope.spawn(|| server.write(page.bytes()));
-            page.wait_for_somebody().unwrap();
+            page.wait_for_access().unwrap();
             // A reading that waited for the lock would block forever.
             let page = &page;
             scope.spawn(move || {

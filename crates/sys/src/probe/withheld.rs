@@ -71,7 +71,7 @@ impl Withheld {
     }
 
     /// Waits until a thread accesses the page.
-    pub(super) fn wait_for_somebody(&self) -> io::Result<()> {
+    pub(super) fn wait_for_access(&self) -> io::Result<()> {
         let mut message = [0u8; MESSAGE];
         let room = message.as_mut_ptr().cast();
         // SAFETY: the buffer is of the length given.

@@ -50,7 +50,9 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     }
     let clock = Clock::start();
     let ready = Ready::of(arguments, &arguments.url, clock)?;
-    let Ready { planned, met, .. } = &ready;
+    let Ready {
+        planned, checked, ..
+    } = &ready;
     // There is nothing to save before this line, and a signal ends the program at once.
     let interrupt = Interrupt::install()?;
     let files: Vec<PathBuf> = arguments
@@ -64,7 +66,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         recorder: saved.recorder(),
         ..ready.options(arguments)
     };
-    let title = title(arguments, met.policy, planned);
+    let title = title(arguments, checked.policy, planned);
     let probes = Probes::start(&arguments.probe, clock)?;
     // `--requests N` sends exactly N requests: no window is repeated.
     let most = arguments.requests.map_or(REPEATS, |_| 0);
@@ -82,7 +84,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     result.generator.repeated = repeated;
     result.skipped.clone_from(&planned.skipped);
     result.server = probes.map(|probes| probes.stop(&result));
-    describe(&mut result, arguments, met.policy, planned);
+    describe(&mut result, arguments, checked.policy, planned);
     let promises = arguments
         .slo
         .as_ref()
@@ -114,7 +116,7 @@ struct Ready {
     url: Url,
     address: SocketAddr,
     planned: plan::Planned,
-    met: security::Met,
+    checked: security::ConnectionCheck,
     fields: Vec<(String, String)>,
     host_field: Option<String>,
 }
@@ -130,7 +132,7 @@ impl Ready {
         for note in &planned.notes {
             eprintln!("{}: {note}", planned.plan.name);
         }
-        let met = security::meet(
+        let checked = security::check_connection(
             (arguments.policy, arguments.max_streams),
             &arguments.security,
             &url,
@@ -143,7 +145,7 @@ impl Ready {
             url,
             address,
             planned,
-            met,
+            checked,
             fields,
             host_field,
         })
@@ -154,8 +156,8 @@ impl Ready {
         let planned = &self.planned;
         Options {
             users: planned.users.clone(),
-            policy: self.met.policy,
-            tls: self.met.tls.clone(),
+            policy: self.checked.policy,
+            tls: self.checked.tls.clone(),
             windows: Windows {
                 stream: arguments.h2_window,
                 connection: arguments.h2_connection_window,

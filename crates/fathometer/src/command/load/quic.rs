@@ -20,7 +20,7 @@ use fathometer_quic_sockets::Sockets;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Completes one handshake, closes the connection, and returns a description of what was negotiated.
-pub fn meet(
+pub fn handshake(
     settings: &Arc<ClientSettings>,
     authority: &str,
     name: &str,

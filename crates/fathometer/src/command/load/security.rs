@@ -150,7 +150,7 @@ fn system_roots() -> Result<Roots, Failure> {
 }
 
 /// The result of the connection check.
-pub struct Met {
+pub struct ConnectionCheck {
     /// The connection policy.
     pub policy: Policy,
     /// Settings for all connections of the test, if TLS is used.
@@ -214,47 +214,47 @@ fn with_streams(mut policy: Policy, streams: Option<u16>) -> Result<Option<Polic
 
 /// Connects once, completes the handshake if TLS is used, and checks that the server supports the requested
 /// protocol. Sends no request.
-pub fn meet(
+pub fn check_connection(
     asked: (Option<Policy>, Option<u16>),
     arguments: &SecurityArguments,
     url: &Url,
     address: SocketAddr,
     patience: Duration,
     clock: Clock,
-) -> Result<Met, Failure> {
+) -> Result<ConnectionCheck, Failure> {
     let wanted = meant(asked.0, asked.1, url)?;
     if !url.secure && arguments.are_given() {
         return Err(usage("TLS options need an https URL"));
     }
     if let Some(policy) = wanted.filter(|policy| policy.protocol.is_over_quic()) {
-        return met_by_quic(policy, arguments, url, address, patience, clock);
+        return check_over_quic(policy, arguments, url, address, patience, clock);
     }
     let mut connection = connect(address, patience)?;
     let _ = connection.set_read_timeout(Some(patience.max(Duration::from_millis(1))));
     let _ = connection.set_write_timeout(Some(patience.max(Duration::from_millis(1))));
-    let met = if url.secure {
+    let checked = if url.secure {
         secured(wanted, arguments, url, &mut connection, patience, clock)?
     } else {
         let policy = wanted.unwrap_or(Policy::plain(Protocol::usual(false)));
         if policy.protocol == Protocol::Http2 {
             prior_knowledge(&mut connection, address, patience)?;
         }
-        Met { policy, tls: None }
+        ConnectionCheck { policy, tls: None }
     };
     // Reset the connection, so that no TIME_WAIT state remains here or at the server.
     let _ = socket::set_linger(&connection, Some(Duration::ZERO));
-    Ok(met)
+    Ok(checked)
 }
 
 /// Checks the connection to an HTTP/3 server.
-fn met_by_quic(
+fn check_over_quic(
     policy: Policy,
     arguments: &SecurityArguments,
     url: &Url,
     address: SocketAddr,
     patience: Duration,
     clock: Clock,
-) -> Result<Met, Failure> {
+) -> Result<ConnectionCheck, Failure> {
     let options = ClientOptions {
         alpn: alpn_names(&[policy.protocol]),
         ..arguments.options(clock)?
@@ -265,10 +265,10 @@ fn met_by_quic(
     };
     let first = ClientSettings::new(first).map_err(|error| error.to_string())?;
     let name = without_port(&url.authority);
-    let agreed = quic::meet(&first, &url.authority, name, address, patience, clock)?;
+    let agreed = quic::handshake(&first, &url.authority, name, address, patience, clock)?;
     eprintln!("{}: {agreed}", url.authority);
     let tls = ClientSettings::new(options).map_err(|error| error.to_string())?;
-    Ok(Met {
+    Ok(ConnectionCheck {
         policy,
         tls: Some(tls),
     })
@@ -297,7 +297,7 @@ fn secured(
     connection: &mut TcpStream,
     patience: Duration,
     clock: Clock,
-) -> Result<Met, Failure> {
+) -> Result<ConnectionCheck, Failure> {
     let mut options = arguments.options(clock)?;
     options.alpn = match wanted {
         Some(policy) => alpn_names(&[policy.protocol]),
@@ -340,7 +340,7 @@ fn secured(
     }
     options.alpn = alpn_names(&[policy.protocol]);
     let tls = ClientSettings::new(options).map_err(|error| error.to_string())?;
-    Ok(Met {
+    Ok(ConnectionCheck {
         policy,
         tls: Some(tls),
     })

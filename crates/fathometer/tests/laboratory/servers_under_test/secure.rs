@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 
 use fathometer_lab::server::definition::{Definition, Generation};
 use fathometer_lab::server::limited::{self, Service};
-use fathometer_lab::server::{Access, Credentials, Door, Throttle};
+use fathometer_lab::server::{Access, Credentials, ServerSlot, Throttle};
 use fathometer_model::Instant;
 use fathometer_sys::Clock;
 use fathometer_tls::{ClientOptions, ClientSettings, Session, Verification};
@@ -114,10 +114,10 @@ fn speaks_over_tls(name: &str) {
         throttle: Throttle::default(),
         access,
         http3: None,
-        door: Door::Beside,
+        slot: ServerSlot::Second,
     };
     let server = limited::start_service(&service, &lab.server, &group).unwrap();
-    let there = SocketAddr::new(address, access.port_at(service.door));
+    let there = SocketAddr::new(address, access.port_at(service.slot));
     let spoken = match &definition.program {
         Some(program) => program.speaks(true),
         None => &[Generation::HTTP1, Generation::HTTP2],

@@ -250,9 +250,9 @@ impl Host {
         self.machine.finish();
         self.pump(&[]);
         assert_eq!(self.machine.close_reason(), Some(CloseReason::Finished));
-        let goodbye = self.machine.transmit();
-        assert!(goodbye.len() >= 17, "a GOAWAY");
+        let close = self.machine.transmit();
+        assert!(close.len() >= 17, "a GOAWAY");
         // Whether the server reads it does not matter.
-        let _ = self.stream.write(goodbye);
+        let _ = self.stream.write(close);
     }
 }

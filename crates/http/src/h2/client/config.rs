@@ -100,7 +100,7 @@ pub struct Config {
     /// requests for many targets larger, because they evict each other.
     pub index_targets: bool,
     /// Whether the client sends GOAWAY when it is done.
-    pub say_goodbye: bool,
+    pub send_go_away: bool,
     /// Limits on a response. `head` is the size of a field section as SETTINGS_MAX_HEADER_LIST_SIZE counts it,
     /// and also limits its compressed size.
     pub limits: Limits,
@@ -132,7 +132,7 @@ impl Default for Config {
             start: Start::AtOnce,
             encoder_table: 4096,
             index_targets: false,
-            say_goodbye: true,
+            send_go_away: true,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             settings_timeout: Some(Duration::from_secs(30)),

@@ -462,7 +462,7 @@ impl Connection {
             return;
         }
         self.core.output.drop_held();
-        if self.core.config.say_goodbye {
+        if self.core.config.send_go_away {
             self.core.go_away(ErrorCode::NO_ERROR);
         }
         let ending = Ending {

@@ -128,9 +128,9 @@ fn the_end_of_the_connection_ends_every_request_once() {
 
 #[test]
 fn a_finished_client_sends_goaway_if_configured() {
-    for say_goodbye in [false, true] {
+    for send_go_away in [false, true] {
         let mut bench = Bench::new(Config {
-            say_goodbye,
+            send_go_away,
             ..Config::default()
         });
         bench.get("/a");
@@ -140,12 +140,12 @@ fn a_finished_client_sends_goaway_if_configured() {
             log,
             ["unanswered 0 local-abort sent last", "closed Finished"]
         );
-        let goodbye: &[&str] = if say_goodbye {
+        let go_away: &[&str] = if send_go_away {
             &["goaway 0 NO_ERROR"]
         } else {
             &[]
         };
-        assert_eq!(bench.written(), goodbye);
+        assert_eq!(bench.written(), go_away);
         assert!(bench.deliver().is_empty());
     }
 }

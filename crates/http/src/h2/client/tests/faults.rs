@@ -253,7 +253,7 @@ fn floods_end_the_connection() {
         ("resets", Fault::IdleFrames, |b| {
             b.reset(3, ErrorCode::CANCEL);
         }),
-        ("farewells", Fault::IdleFrames, |b| {
+        ("GOAWAY frames", Fault::IdleFrames, |b| {
             b.go_away(1, ErrorCode::NO_ERROR);
         }),
     ];
