@@ -33,59 +33,44 @@ pub trait Http3Machine {
     fn handle_truncated_file(&mut self, stream: u64, now: Instant);
 }
 
+/// The methods of [`Http3Machine`] that a machine has itself, under the same names.
+macro_rules! own_methods {
+    () => {
+        fn wants_stream(&self) -> Option<Direction> {
+            self.wants_stream()
+        }
+
+        fn handle_opened(&mut self, stream: u64, now: Instant) {
+            self.handle_opened(stream, now);
+        }
+
+        fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
+            self.transmit(slices, most)
+        }
+
+        fn transmitted(&mut self, stream: u64, bytes: usize, now: Instant) {
+            self.transmitted(stream, bytes, now);
+        }
+
+        fn handle_blocked(&mut self, stream: u64) {
+            self.handle_blocked(stream);
+        }
+
+        fn priority(&self, stream: u64) -> Priority {
+            self.priority(stream)
+        }
+    };
+}
+
 impl Http3Machine for h3::client::Connection {
-    fn wants_stream(&self) -> Option<Direction> {
-        self.wants_stream()
-    }
-
-    fn handle_opened(&mut self, stream: u64, now: Instant) {
-        self.handle_opened(stream, now);
-    }
-
-    fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
-        self.transmit(slices, most)
-    }
-
-    fn transmitted(&mut self, stream: u64, bytes: usize, now: Instant) {
-        self.transmitted(stream, bytes, now);
-    }
-
-    fn handle_blocked(&mut self, stream: u64) {
-        self.handle_blocked(stream);
-    }
-
-    fn priority(&self, stream: u64) -> Priority {
-        self.priority(stream)
-    }
+    own_methods!();
 
     /// Clients send no files.
     fn handle_truncated_file(&mut self, _: u64, _: Instant) {}
 }
 
 impl Http3Machine for h3::server::Connection {
-    fn wants_stream(&self) -> Option<Direction> {
-        self.wants_stream()
-    }
-
-    fn handle_opened(&mut self, stream: u64, now: Instant) {
-        self.handle_opened(stream, now);
-    }
-
-    fn transmit<'a>(&'a self, slices: &mut [IoSlice<'a>], most: usize) -> Option<Transmit<'a>> {
-        self.transmit(slices, most)
-    }
-
-    fn transmitted(&mut self, stream: u64, bytes: usize, now: Instant) {
-        self.transmitted(stream, bytes, now);
-    }
-
-    fn handle_blocked(&mut self, stream: u64) {
-        self.handle_blocked(stream);
-    }
-
-    fn priority(&self, stream: u64) -> Priority {
-        self.priority(stream)
-    }
+    own_methods!();
 
     fn handle_truncated_file(&mut self, stream: u64, now: Instant) {
         self.handle_truncated_file(stream, now);
