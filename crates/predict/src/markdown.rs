@@ -7,7 +7,9 @@ use crate::screen::digits;
 
 /// The table of all loads that were measured, and the errors of those that were not fitted.
 pub fn table(predictions: &[Prediction]) -> String {
-    let tail = predictions.first().map_or(99, |prediction| prediction.tail_percent);
+    let tail = predictions
+        .first()
+        .map_or(99, |prediction| prediction.tail_percent);
     let mut text = format!(
         "| series | users | exchanges/s | measured | error | mean ms | measured | error | p{tail} ms | measured | error |\n\
          |---|---|---|---|---|---|---|---|---|---|---|\n"
@@ -20,7 +22,10 @@ pub fn table(predictions: &[Prediction]) -> String {
     text.push('\n');
     for (what, of) in FIGURES {
         let rows = predictions.iter().flat_map(|prediction| &prediction.rows);
-        let predicted = rows.filter(|row| !row.fitted).filter_map(of).collect::<Vec<Compared>>();
+        let predicted = rows
+            .filter(|row| !row.fitted)
+            .filter_map(of)
+            .collect::<Vec<Compared>>();
         // A String never fails to grow.
         let _ = writeln!(text, "- {}", errors(what, &predicted, tail));
     }
@@ -58,7 +63,11 @@ fn fields(figure: Figure, compared: Option<Compared>) -> String {
         None => (String::new(), String::new()),
         Some(compared) => {
             let error = format!("{:+.0} %", 100.0 * compared.error_share);
-            let error = if compared.within { error } else { format!("**{error}**") };
+            let error = if compared.within {
+                error
+            } else {
+                format!("**{error}**")
+            };
             (digits(compared.measured), error)
         }
     };
@@ -76,7 +85,10 @@ fn errors(what: &str, predicted: &[Compared], tail: u32) -> String {
         "tail latency" => format!("p{tail}"),
         _ => what.to_owned(),
     };
-    let mut sizes: Vec<f64> = predicted.iter().map(|compared| compared.error_share.abs()).collect();
+    let mut sizes: Vec<f64> = predicted
+        .iter()
+        .map(|compared| compared.error_share.abs())
+        .collect();
     sizes.sort_by(f64::total_cmp);
     let (Some(worst), Some(median)) = (sizes.last(), sizes.get(sizes.len() / 2)) else {
         return format!("{what}: no measured load that was not fitted");

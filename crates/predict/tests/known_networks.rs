@@ -106,13 +106,21 @@ fn light_loads_of_a_known_network_predict_the_others() {
         assert_eq!(predicted, LOADS.len());
         let last = prediction.rows.last().unwrap();
         assert!(last.extrapolated && last.bottleneck == "processor");
-        assert!((prediction.delay_ms - 1e3 * DELAY).abs() < 0.3, "{}", prediction.delay_ms);
+        assert!(
+            (prediction.delay_ms - 1e3 * DELAY).abs() < 0.3,
+            "{}",
+            prediction.delay_ms
+        );
     }
 }
 
 #[test]
 fn the_simplest_law_that_passes_is_chosen() {
-    let law = |demand| predict(&series(demand, 0.2, 0.01), &Default::default(), &options()).unwrap().law;
+    let law = |demand| {
+        predict(&series(demand, 0.2, 0.01), &Default::default(), &options())
+            .unwrap()
+            .law
+    };
     let Law::Constant { demand_s } = law(constant) else {
         panic!("not constant");
     };
@@ -127,18 +135,33 @@ fn the_simplest_law_that_passes_is_chosen() {
 fn a_larger_processor_raises_the_capacity_and_not_the_light_load() {
     let series = series(constant, 0.2, 0.01);
     let prediction = predict(&series, &"cpu=2x".parse().unwrap(), &options()).unwrap();
-    let of = |users| prediction.rows.iter().find(|row| row.users == users).unwrap();
+    let of = |users| {
+        prediction
+            .rows
+            .iter()
+            .find(|row| row.users == users)
+            .unwrap()
+    };
     // The truth: the same network with 0.4 cores.
     for users in [1, 16, 64] {
         let exact = network(constant, 0.4, PerSecond(1.0)).solve(users).unwrap();
         let found = of(users).throughput_per_s.value;
-        assert!((found / exact.throughput.0 - 1.0).abs() < 0.03, "{users}: {found}");
+        assert!(
+            (found / exact.throughput.0 - 1.0).abs() < 0.03,
+            "{users}: {found}"
+        );
     }
     let effect = prediction.effect.unwrap();
     assert_eq!(effect.users, 64);
-    assert!((effect.throughput_share.value - 1.0).abs() < 0.05, "{effect:?}");
+    assert!(
+        (effect.throughput_share.value - 1.0).abs() < 0.05,
+        "{effect:?}"
+    );
     let text = screen::render(&prediction);
-    assert!(text.starts_with("known, cpu=2x\ncpu=2x at 64 users: throughput +"), "{text}");
+    assert!(
+        text.starts_with("known, cpu=2x\ncpu=2x at 64 users: throughput +"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -154,7 +177,10 @@ fn a_slower_link_becomes_the_bottleneck() {
     let last = prediction.rows.last().unwrap();
     // 12.5 kB at 10 Mbit/s are 10 ms.
     assert_eq!((last.bottleneck, last.saturated), ("link", true));
-    assert!((last.throughput_per_s.value - 100.0).abs() < 1.0, "{last:?}");
+    assert!(
+        (last.throughput_per_s.value - 100.0).abs() < 1.0,
+        "{last:?}"
+    );
 }
 
 #[test]

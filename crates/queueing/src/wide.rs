@@ -32,6 +32,10 @@ impl Wide {
 
     /// The quotient of two numbers, which must be in the range of `f64`.
     pub(crate) fn over(self, other: Wide) -> f64 {
+        if self.mantissa == 0.0 {
+            // Its exponent means nothing.
+            return 0.0;
+        }
         let quotient = self.mantissa / other.mantissa;
         match self.exponent - other.exponent {
             0 => quotient,
@@ -116,5 +120,9 @@ mod tests {
         let sum = factorial(3000) + factorial(2999);
         assert!((sum.over(factorial(2999)) - 3001.0).abs() < 1e-8);
         assert_eq!(Wide::ZERO.over(factorial(3)), 0.0);
+        let small = (1..=400).fold(Wide::new(1.0), |product, k| {
+            product * (0.009 / f64::from(k))
+        });
+        assert_eq!(Wide::ZERO.over(small), 0.0);
     }
 }

@@ -123,3 +123,23 @@ fn parameters_outside_their_range_are_errors() {
     assert!(network.solve(0).is_err());
     close(network.solve(5).unwrap().throughput.0, 5.0, 1e-12);
 }
+
+#[test]
+fn a_delay_and_few_servers_far_beyond_saturation_have_a_mean() {
+    let network = Network {
+        think: Seconds(0.0),
+        stations: vec![
+            Station::queue("processor", Seconds(1e-3), 2),
+            Station::queue("a link that takes no time", Seconds(0.0), 1),
+            Station::delay("elsewhere", Seconds(9e-3)),
+        ],
+    };
+    for users in [10, 100, 200, 300, 400, 1000, 5000] {
+        let solution = network.solve(users).unwrap();
+        let expected = f64::from(users) / solution.throughput.0;
+        assert!(
+            (solution.response.0 / expected - 1.0).abs() < 1e-9,
+            "{users}: {solution:?}"
+        );
+    }
+}
