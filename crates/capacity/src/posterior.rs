@@ -160,23 +160,22 @@ mod tests {
     }
 
     #[test]
-    fn the_capacity_is_where_the_share_crosses_the_limit() {
+    fn trials_at_the_median_lead_to_the_capacity() {
         for slope in [30.0, 200.0] {
-            let loads = [100.0, 400.0, 900.0, 1000.0, 1040.0, 1600.0];
-            let seen: Vec<_> = loads
-                .iter()
-                .map(|&load| seen(load, 1010.0, slope))
-                .collect();
-            let estimate = Estimate::of(&seen, (100.0, 1600.0), 0.01);
+            let mut all = vec![seen(100.0, 1010.0, slope), seen(1600.0, 1010.0, slope)];
+            let mut estimate = Estimate::of(&all, (100.0, 1600.0), 0.01);
+            for _ in 0..12 {
+                all.push(seen(estimate.median, 1010.0, slope));
+                estimate = Estimate::of(&all, (100.0, 1600.0), 0.01);
+            }
             assert!(
-                (980.0..1040.0).contains(&estimate.median),
+                (990.0..1030.0).contains(&estimate.median),
                 "{slope}: {estimate:?}"
             );
             assert!(
-                estimate.range.0 < 1010.0 && estimate.range.1 > 1010.0,
+                estimate.below(900.0) < 0.05 && estimate.below(1100.0) > 0.95,
                 "{slope}: {estimate:?}"
             );
-            assert!(estimate.below(900.0) < 0.05 && estimate.below(1100.0) > 0.95);
         }
     }
 

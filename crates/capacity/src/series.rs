@@ -39,7 +39,8 @@ pub struct Series {
 impl Series {
     /// Counts an exchange that was planned `at` seconds after the start of the trial and ended after `latency` seconds.
     pub fn record(&mut self, promise: &Promise, at: f64, latency: f64, failed: bool) {
-        let number = (at / SLOT).max(0.0) as usize;
+        // An instant between two slots belongs to the later one, whatever the rounding of its seconds.
+        let number = (at / SLOT + 1e-6).max(0.0) as usize;
         if self.slots.len() <= number {
             self.slots.resize(number + 1, Slot::default());
         }

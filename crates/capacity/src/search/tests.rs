@@ -93,10 +93,9 @@ fn a_generator_with_a_lower_limit_yields_no_capacity() {
     let mut bench = Bench::new(planted.clone(), Seed(1));
     let mut search = Search::new(Goal::default(), vec![planted.promise]);
     while let Some(plan) = search.next_trial(bench.now) {
-        let (trial, achieved) =
-            bench.apply(plan.load, plan.warm_up, plan.longest, &mut |trial| {
-                search.look(trial)
-            });
+        let (trial, achieved) = bench.apply(plan.load, plan.warm_up, plan.longest, &mut |trial| {
+            search.look(trial)
+        });
         let invalid = match plan.load > limit {
             true => vec!["the generator was late".to_owned()],
             false => Vec::new(),
