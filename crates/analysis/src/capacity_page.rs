@@ -55,7 +55,10 @@ pub fn render(report: &CapacityReport) -> String {
     };
     let completed = report.points.iter();
     let completed = completed.filter_map(|point| Some((point.load, point.completed_per_s?)));
-    let bad = report.points.iter().map(|point| (point.load, 100.0 * point.bad_share));
+    let bad = report
+        .points
+        .iter()
+        .map(|point| (point.load, 100.0 * point.bad_share));
     let body = html! {
         header {
             p.kicker { "Capacity" }
@@ -93,9 +96,15 @@ pub fn render(report: &CapacityReport) -> String {
 type Line = (&'static str, usize, Vec<(f64, f64)>);
 
 fn panel(report: &CapacityReport, title: &str, lines: &[Line], is_log: bool) -> Markup {
-    let values = || lines.iter().flat_map(|line| line.2.iter().map(|point| point.1));
+    let values = || {
+        lines
+            .iter()
+            .flat_map(|line| line.2.iter().map(|point| point.1))
+    };
     let most = values().fold(0.0, f64::max);
-    let least = values().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
+    let least = values()
+        .filter(|value| *value > 0.0)
+        .fold(f64::INFINITY, f64::min);
     let (Some(first), Some(last)) = (report.points.first(), report.points.last()) else {
         return html! {};
     };
@@ -200,10 +209,18 @@ mod tests {
             ends: vec![(1000.0, "p99<100ms works".to_owned())],
             ..CapacityReport::default()
         });
-        let places = ["works at 1000", "The curve", "<svg", "All loads", "p99&lt;100ms works </td>"];
+        let places = [
+            "works at 1000",
+            "The curve",
+            "<svg",
+            "All loads",
+            "p99&lt;100ms works </td>",
+        ];
         let mut before = 0;
         for place in places {
-            let at = page[before..].find(place).unwrap_or_else(|| panic!("{place} is missing or too early"));
+            let at = page[before..]
+                .find(place)
+                .unwrap_or_else(|| panic!("{place} is missing or too early"));
             before += at;
         }
         assert!(page.contains("?a=&lt;b&gt;") && !page.contains("<script"));

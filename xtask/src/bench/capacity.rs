@@ -36,7 +36,11 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout)
         .map_err(|error| format!("the output of fathometer capacity is not JSON: {error}"))?;
     let all = rows.last().ok_or("the self-test has no rows")?;
-    let figure = |value: &Value| value.as_f64().ok_or_else(|| format!("{value} is no number"));
+    let figure = |value: &Value| {
+        value
+            .as_f64()
+            .ok_or_else(|| format!("{value} is no number"))
+    };
     let seconds = figure(&all["seconds"][0])?;
     let bisection = figure(&all["bisection_seconds"])?;
     let width = figure(&all["width"][0])?;

@@ -51,10 +51,15 @@ fn the_number_of_users_is_that_which_the_server_admits() {
         let output = search();
         let text = String::from_utf8_lossy(&output.stdout);
         let message = String::from_utf8_lossy(&output.stderr);
-        let result: serde_json::Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {message}"));
+        let result: serde_json::Value =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {message}"));
         let found = &result["outcome"]["promises"][0];
         if found["answer"] == "interval" {
-            assert_eq!((&found["works"], &found["fails"]), (&8.0.into(), &9.0.into()), "{text}");
+            assert_eq!(
+                (&found["works"], &found["fails"]),
+                (&8.0.into(), &9.0.into()),
+                "{text}"
+            );
             assert_eq!(output.status.code(), Some(0), "{message}");
             assert_eq!(result["outcome"]["recovers"], true);
             return;
@@ -68,9 +73,37 @@ fn what_cannot_be_searched_is_a_usage_error() {
     for (arguments, reason) in [
         (&["http://127.0.0.1:9/", "--slo", "mean<1s"][..], "mean<1s"),
         (&["http://127.0.0.1:9/"], "--slo"),
-        (&["http://127.0.0.1:9/", "--slo", "p99<1s", "--gate", "capacity>=5users"], "unit"),
-        (&["http://127.0.0.1:9/", "--slo", "p99<1s", "--", "--duration", "5s"], "--duration"),
-        (&["http://127.0.0.1:9/", "--slo", "p99<1s", "--arrivals", "recorded"], "constant or poisson"),
+        (
+            &[
+                "http://127.0.0.1:9/",
+                "--slo",
+                "p99<1s",
+                "--gate",
+                "capacity>=5users",
+            ],
+            "unit",
+        ),
+        (
+            &[
+                "http://127.0.0.1:9/",
+                "--slo",
+                "p99<1s",
+                "--",
+                "--duration",
+                "5s",
+            ],
+            "--duration",
+        ),
+        (
+            &[
+                "http://127.0.0.1:9/",
+                "--slo",
+                "p99<1s",
+                "--arrivals",
+                "recorded",
+            ],
+            "constant or poisson",
+        ),
     ] {
         let output = capacity(arguments);
         let message = String::from_utf8_lossy(&output.stderr);

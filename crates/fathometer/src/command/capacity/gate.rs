@@ -27,7 +27,9 @@ impl Gate {
         if works.is_some_and(|works| works >= self.least) {
             return Some(true);
         }
-        fails.is_some_and(|fails| fails <= self.least).then_some(false)
+        fails
+            .is_some_and(|fails| fails <= self.least)
+            .then_some(false)
     }
 }
 
@@ -35,9 +37,14 @@ impl FromStr for Gate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Gate, String> {
-        let wrong = || format!("{text:?} is not a gate: write capacity>=1200/s or capacity>=300users");
+        let wrong =
+            || format!("{text:?} is not a gate: write capacity>=1200/s or capacity>=300users");
         let limit = text.trim().strip_prefix("capacity").ok_or_else(wrong)?;
-        let limit = limit.trim_start().strip_prefix(">=").ok_or_else(wrong)?.trim();
+        let limit = limit
+            .trim_start()
+            .strip_prefix(">=")
+            .ok_or_else(wrong)?
+            .trim();
         let (number, is_users) = match (limit.strip_suffix("/s"), limit.strip_suffix("users")) {
             (Some(number), _) => (number, false),
             (None, Some(number)) => (number, true),
@@ -56,15 +63,30 @@ mod tests {
 
     #[test]
     fn the_lower_bound_keeps_a_gate_and_the_upper_bound_breaks_it() {
-        let answer = Answer::Interval { works: 1200.0, fails: 1224.0 };
+        let answer = Answer::Interval {
+            works: 1200.0,
+            fails: 1224.0,
+        };
         let kept = |text: &str| text.parse::<Gate>().unwrap().is_kept(&answer);
         assert_eq!(kept("capacity>=1200/s"), Some(true));
         assert_eq!(kept("capacity >= 1210 /s"), None);
         assert_eq!(kept("capacity>=1224/s"), Some(false));
-        let invalid = Answer::Invalid { valid_up_to: 1e5, reason: String::new() };
-        assert_eq!("capacity>=1/s".parse::<Gate>().unwrap().is_kept(&invalid), None);
+        let invalid = Answer::Invalid {
+            valid_up_to: 1e5,
+            reason: String::new(),
+        };
+        assert_eq!(
+            "capacity>=1/s".parse::<Gate>().unwrap().is_kept(&invalid),
+            None
+        );
         assert!("capacity>=300users".parse::<Gate>().unwrap().is_users());
-        for wrong in ["capacity>1/s", "capacity>=5", "rate>=5/s", "capacity>=0/s", "capacity>=x/s"] {
+        for wrong in [
+            "capacity>1/s",
+            "capacity>=5",
+            "rate>=5/s",
+            "capacity>=0/s",
+            "capacity>=x/s",
+        ] {
             assert!(wrong.parse::<Gate>().is_err(), "{wrong}");
         }
     }

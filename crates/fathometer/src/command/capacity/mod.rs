@@ -127,7 +127,9 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
         (true, _) => Demand::Users,
         (_, true) => Demand::UserEquivalents,
         _ if arguments.arrivals == ArrivalsChoice::Recorded => {
-            return Err(usage("a capacity search chooses the rate: --arrivals must be constant or poisson"));
+            return Err(usage(
+                "a capacity search chooses the rate: --arrivals must be constant or poisson",
+            ));
         }
         _ => Demand::Rate {
             arrivals: arguments.arrivals,
@@ -138,17 +140,32 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
     if let Some(gate) = &arguments.gate
         && gate.is_users() != goal.whole
     {
-        return Err(usage("the unit of --gate is /s for a rate and users for --users and --ue"));
+        return Err(usage(
+            "the unit of --gate is /s for a rate and users for --users and --ue",
+        ));
     }
     let url = arguments.url.as_deref().unwrap_or_default();
     let timeout = arguments.timeout.unwrap_or_else(|| timeout(&promises));
     let clock = Clock::start();
-    let load = LoadArguments::for_trials(url, demand.options(), arguments.seed, timeout, &arguments.load)?;
+    let load = LoadArguments::for_trials(
+        url,
+        demand.options(),
+        arguments.seed,
+        timeout,
+        &arguments.load,
+    )?;
     let setup = TrialSetup::of(load, clock)?;
     let interrupt = Interrupt::install()?;
     let mut search = Search::new(goal, promises.clone());
     let interrupted = || interrupt.is_raised();
-    let mut trials = Trials::new(setup, demand, promises, Seed(arguments.seed), clock, &interrupted)?;
+    let mut trials = Trials::new(
+        setup,
+        demand,
+        promises,
+        Seed(arguments.seed),
+        clock,
+        &interrupted,
+    )?;
     let started = clock.now();
     let elapsed = || clock.now().since(started).as_secs_f64();
     while let Some(plan) = search.next_trial(elapsed()) {
@@ -169,7 +186,9 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
         false => print!("{}", output::text(url, demand, &goal, &outcome)),
     }
     if interrupted() {
-        say(format_args!("interrupted: the bounds are those of the trials that were complete"));
+        say(format_args!(
+            "interrupted: the bounds are those of the trials that were complete"
+        ));
     }
     Ok(code(&outcome, arguments.gate.as_ref()))
 }
@@ -207,7 +226,10 @@ fn progress(plan: &TrialPlan, elapsed: f64, whole: bool) -> String {
         Purpose::Fails => "does it fail?",
         Purpose::Recovery => "does it work again after the overload?",
     };
-    format!("{elapsed:6.1} s  {}: {purpose}", output::load(plan.load, whole))
+    format!(
+        "{elapsed:6.1} s  {}: {purpose}",
+        output::load(plan.load, whole)
+    )
 }
 
 /// 3 if an answer is missing; else that of the gate.
@@ -247,14 +269,20 @@ fn run_self_test(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
                 let kind = KINDS[(number % kinds) as usize];
                 let searched = Searched::run(kind, goal, seed, number / kinds);
                 if !quiet {
-                    say(format_args!("{number}: {} {:.0} s", kind.name(), searched.seconds));
+                    say(format_args!(
+                        "{number}: {} {:.0} s",
+                        kind.name(),
+                        searched.seconds
+                    ));
                 }
                 (number, searched)
             })
             .collect()
     };
     let mut all: Vec<(u64, Searched)> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..every).map(|first| scope.spawn(move || run(first))).collect();
+        let threads: Vec<_> = (0..every)
+            .map(|first| scope.spawn(move || run(first)))
+            .collect();
         threads
             .into_iter()
             .flat_map(|thread| match thread.join() {

@@ -30,7 +30,9 @@ pub fn text(url: &str, demand: Demand, goal: &Goal, outcome: &Outcome) -> String
     }
     match outcome.recovers {
         Some(true) => text += "After the overload the server works again at the lower bound.\n",
-        Some(false) => text += "After the overload the server does NOT work at the lower bound: it did not recover.\n",
+        Some(false) => {
+            text += "After the overload the server does NOT work at the lower bound: it did not recover.\n";
+        }
         None => {}
     }
     text += "\n";
@@ -59,13 +61,20 @@ fn answer(promise: &PromiseOutcome, goal: &Goal) -> String {
             100.0 * (fails / works - 1.0),
             100.0 * goal.confidence
         ),
-        Answer::Inconclusive { works, fails, reason } => format!(
+        Answer::Inconclusive {
+            works,
+            fails,
+            reason,
+        } => format!(
             "{}: INCONCLUSIVE: {reason}; certified so far: works at {}, fails at {}",
             promise.promise,
             bound(works),
             bound(fails)
         ),
-        Answer::Invalid { valid_up_to, reason } => format!(
+        Answer::Invalid {
+            valid_up_to,
+            reason,
+        } => format!(
             "{}: INVALID: the trials were valid up to {} and the promise did not break there; above, the generator was \
              the limit: {reason}",
             promise.promise,
@@ -85,8 +94,16 @@ fn answer(promise: &PromiseOutcome, goal: &Goal) -> String {
 
 /// The trials in the order of their load: each load once, the longest trial of it.
 fn by_load(outcome: &Outcome) -> Vec<&TrialRecord> {
-    let mut trials: Vec<&TrialRecord> = outcome.trials.iter().filter(|trial| trial.invalid.is_empty()).collect();
-    trials.sort_by(|a, b| a.load.total_cmp(&b.load).then(b.measured_s.total_cmp(&a.measured_s)));
+    let mut trials: Vec<&TrialRecord> = outcome
+        .trials
+        .iter()
+        .filter(|trial| trial.invalid.is_empty())
+        .collect();
+    trials.sort_by(|a, b| {
+        a.load
+            .total_cmp(&b.load)
+            .then(b.measured_s.total_cmp(&a.measured_s))
+    });
     trials.dedup_by(|later, kept| later.load == kept.load);
     trials
 }
@@ -98,32 +115,55 @@ fn p99(trial: &TrialRecord) -> Option<f64> {
 
 /// The largest share of exchanges that broke a promise.
 fn worst(trial: &TrialRecord) -> f64 {
-    trial.promises.iter().map(|promise| promise.bad_share).fold(0.0, f64::max)
+    trial
+        .promises
+        .iter()
+        .map(|promise| promise.bad_share)
+        .fold(0.0, f64::max)
 }
 
 fn curve(goal: &Goal, outcome: &Outcome) -> String {
     let trials = by_load(outcome);
-    let all = || trials.iter().filter_map(|trial| p99(trial)).filter(|ms| *ms > 0.0);
-    let (least, most) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
+    let all = || {
+        trials
+            .iter()
+            .filter_map(|trial| p99(trial))
+            .filter(|ms| *ms > 0.0)
+    };
+    let (least, most) = (
+        all().fold(f64::INFINITY, f64::min),
+        all().fold(0.0, f64::max),
+    );
     let mut text = format!(
         "{:>20} {:>12} {:>10} {:>10} {:>9}  p99, logarithmic\n",
         "load", "completed/s", "p50 ms", "p99 ms", "bad"
     );
     for trial in trials {
-        let figure = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
-        let bar = p99(trial).filter(|ms| *ms > 0.0 && most > least).map_or(0, |ms| {
-            1 + ((ms / least).ln() / (most / least).ln() * (BAR - 1) as f64).round() as usize
-        });
+        let figure =
+            |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
+        let bar = p99(trial)
+            .filter(|ms| *ms > 0.0 && most > least)
+            .map_or(0, |ms| {
+                1 + ((ms / least).ln() / (most / least).ln() * (BAR - 1) as f64).round() as usize
+            });
         let marks: Vec<String> = outcome
             .promises
             .iter()
             .filter_map(|promise| match promise.answer {
-                Answer::Interval { works, .. } if works == trial.load => Some(format!("{} works", promise.promise)),
-                Answer::Interval { fails, .. } if fails == trial.load => Some(format!("{} fails", promise.promise)),
+                Answer::Interval { works, .. } if works == trial.load => {
+                    Some(format!("{} works", promise.promise))
+                }
+                Answer::Interval { fails, .. } if fails == trial.load => {
+                    Some(format!("{} fails", promise.promise))
+                }
                 _ => None,
             })
             .collect();
-        let mark = if marks.is_empty() { String::new() } else { format!("  <- {}", marks.join(", ")) };
+        let mark = if marks.is_empty() {
+            String::new()
+        } else {
+            format!("  <- {}", marks.join(", "))
+        };
         let _ = writeln!(
             text,
             "{:>20} {:>12} {:>10} {:>10} {:>7.2} %  {}{mark}",
@@ -135,22 +175,32 @@ fn curve(goal: &Goal, outcome: &Outcome) -> String {
             "#".repeat(bar)
         );
     }
-    let invalid = outcome.trials.iter().filter(|trial| !trial.invalid.is_empty()).count();
+    let invalid = outcome
+        .trials
+        .iter()
+        .filter(|trial| !trial.invalid.is_empty())
+        .count();
     if invalid > 0 {
-        let _ = writeln!(text, "{invalid} trials were INVALID and are no trials of the server");
+        let _ = writeln!(
+            text,
+            "{invalid} trials were INVALID and are no trials of the server"
+        );
     }
     text
 }
 
 /// The page of HTML.
 pub fn page(url: &str, demand: Demand, goal: &Goal, outcome: &Outcome) -> String {
-    let ends = outcome.promises.iter().filter_map(|promise| match promise.answer {
-        Answer::Interval { works, fails } => Some([
-            (works, format!("{} works", promise.promise)),
-            (fails, format!("{} fails", promise.promise)),
-        ]),
-        _ => None,
-    });
+    let ends = outcome
+        .promises
+        .iter()
+        .filter_map(|promise| match promise.answer {
+            Answer::Interval { works, fails } => Some([
+                (works, format!("{} works", promise.promise)),
+                (fails, format!("{} fails", promise.promise)),
+            ]),
+            _ => None,
+        });
     let is_found = |promise: &PromiseOutcome| matches!(promise.answer, Answer::Interval { .. });
     let seconds = |seconds: f64| format!("{seconds} s");
     let facts = [
@@ -158,14 +208,31 @@ pub fn page(url: &str, demand: Demand, goal: &Goal, outcome: &Outcome) -> String
         ("confidence", format!("{} %", 100.0 * goal.confidence)),
         ("warm-up", seconds(goal.warm_up)),
         ("final trial duration", seconds(goal.final_trial)),
-        ("search", format!("{} trials in {:.0} s", outcome.trials.len(), outcome.seconds)),
-        ("command", fathometer_load::secrets::command_line().join(" ")),
+        (
+            "search",
+            format!(
+                "{} trials in {:.0} s",
+                outcome.trials.len(),
+                outcome.seconds
+            ),
+        ),
+        (
+            "command",
+            fathometer_load::secrets::command_line().join(" "),
+        ),
     ];
     capacity_page::render(&CapacityReport {
         url: url.to_owned(),
-        facts: facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        facts: facts
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
         unit: if goal.whole { "users" } else { "requests/s" }.to_owned(),
-        answers: outcome.promises.iter().map(|promise| (answer(promise, goal), is_found(promise))).collect(),
+        answers: outcome
+            .promises
+            .iter()
+            .map(|promise| (answer(promise, goal), is_found(promise)))
+            .collect(),
         points: by_load(outcome)
             .into_iter()
             .map(|trial| LoadPoint {
@@ -216,7 +283,13 @@ mod tests {
             achieved_per_s: Some(load),
             latency_ms: Some([1.0, p99]),
             invalid: Vec::new(),
-            promises: vec![PromiseSeen { exchanges: 100, bad_share, dispersion: 1.0, warm_up_s: 0.0, rising: false }],
+            promises: vec![PromiseSeen {
+                exchanges: 100,
+                bad_share,
+                dispersion: 1.0,
+                warm_up_s: 0.0,
+                rising: false,
+            }],
         }
     }
 
@@ -231,26 +304,42 @@ mod tests {
             }],
             recovers: Some(true),
             seconds: 60.0,
-            trials: vec![trial(1224.0, 200.0, 0.3), trial(100.0, 2.0, 0.0), trial(1200.0, 20.0, 0.001)],
+            trials: vec![
+                trial(1224.0, 200.0, 0.3),
+                trial(100.0, 2.0, 0.0),
+                trial(1200.0, 20.0, 0.001),
+            ],
         }
     }
 
     #[test]
     fn the_answer_is_first_and_the_curve_marks_its_ends() {
-        let outcome = outcome(Answer::Interval { works: 1200.0, fails: 1224.0 });
+        let outcome = outcome(Answer::Interval {
+            works: 1200.0,
+            fails: 1224.0,
+        });
         let text = text("http://server/", Demand::Users, &Goal::default(), &outcome);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[2].starts_with("p99<100ms: works at 1"), "{text}");
         assert!(lines[2].contains("width 2.0 %, confidence 95 %"), "{text}");
         let marked: Vec<&&str> = lines.iter().filter(|line| line.contains("<-")).collect();
-        assert!(marked[0].ends_with("<- p99<100ms works") && marked[1].ends_with("<- p99<100ms fails"), "{text}");
+        assert!(
+            marked[0].ends_with("<- p99<100ms works") && marked[1].ends_with("<- p99<100ms fails"),
+            "{text}"
+        );
     }
 
     #[test]
     fn a_limit_of_the_generator_is_no_capacity() {
-        let outcome = outcome(Answer::Invalid { valid_up_to: 5000.0, reason: "the generator was late".to_owned() });
+        let outcome = outcome(Answer::Invalid {
+            valid_up_to: 5000.0,
+            reason: "the generator was late".to_owned(),
+        });
         let text = text("http://server/", Demand::Users, &Goal::default(), &outcome);
-        assert!(text.contains("INVALID") && text.contains("the generator was late"), "{text}");
+        assert!(
+            text.contains("INVALID") && text.contains("the generator was late"),
+            "{text}"
+        );
         assert!(!text.contains("works at"), "{text}");
     }
 }

@@ -54,7 +54,10 @@ impl Demand {
     /// In words.
     pub fn describe(self) -> String {
         match self {
-            Demand::Rate { arrivals, connections } => {
+            Demand::Rate {
+                arrivals,
+                connections,
+            } => {
                 let process = match arrivals {
                     ArrivalsChoice::Poisson => "Poisson",
                     _ => "constant",
@@ -62,14 +65,19 @@ impl Demand {
                 format!("open loop, {process} arrivals, at most {connections} connections")
             }
             Demand::Users => "closed loop, users without pauses".to_owned(),
-            Demand::UserEquivalents => "closed loop, users with the pauses of the workload".to_owned(),
+            Demand::UserEquivalents => {
+                "closed loop, users with the pauses of the workload".to_owned()
+            }
         }
     }
 
     /// The users of a trial.
     fn users(self, load: f64, warm_up: Duration, seed: Seed) -> Result<Users, Failure> {
         Ok(match self {
-            Demand::Rate { arrivals, connections } => {
+            Demand::Rate {
+                arrivals,
+                connections,
+            } => {
                 let profile = Profile::constant(load)?;
                 Users::Open {
                     arrivals: match arrivals {
@@ -125,7 +133,10 @@ impl<'a> Trials<'a> {
         };
         trials.idle = trials.single_latency()?;
         if trials.idle.is_none() && !interrupted() {
-            return Err("no request of the first test succeeded: check the URL with `fathometer fetch`".into());
+            return Err(
+                "no request of the first test succeeded: check the URL with `fathometer fetch`"
+                    .into(),
+            );
         }
         Ok(trials)
     }
@@ -138,7 +149,9 @@ impl<'a> Trials<'a> {
         let seen = Arc::new(Mutex::new(Seen::new(&self.promises)));
         let options = self.setup.options();
         let timeout = options.timeout;
-        let users = self.demand.users(plan.load, warm_up, self.seed.child(self.count))?;
+        let users = self
+            .demand
+            .users(plan.load, warm_up, self.seed.child(self.count))?;
         let options = Options {
             users,
             warm_up,
@@ -187,7 +200,9 @@ impl<'a> Trials<'a> {
 
     fn longest_limit(&self, timeout: Duration) -> f64 {
         let limits = self.promises.iter().map(|promise| promise.limit);
-        limits.map(|limit| limit.unwrap_or(timeout.as_secs_f64())).fold(0.1, f64::max)
+        limits
+            .map(|limit| limit.unwrap_or(timeout.as_secs_f64()))
+            .fold(0.1, f64::max)
     }
 
     /// Sends single requests until their latency is about that of the idle server: what an overload left in its queues
@@ -198,7 +213,11 @@ impl<'a> Trials<'a> {
         };
         let limit = (3 * idle).max(idle + Duration::from_millis(5));
         for _ in 0..IDLE_TESTS {
-            if self.single_latency()?.is_some_and(|latency| latency <= limit) || (self.interrupted)() {
+            if self
+                .single_latency()?
+                .is_some_and(|latency| latency <= limit)
+                || (self.interrupted)()
+            {
                 return Ok(());
             }
         }
@@ -228,10 +247,18 @@ impl<'a> Trials<'a> {
 
 fn ending(result: &LoadResult) -> Ending {
     let window = &result.measured;
-    let milliseconds = |quantile| window.latency.corrected.quantile(quantile).map(|time| 1e3 * time.as_secs_f64());
+    let milliseconds = |quantile| {
+        window
+            .latency
+            .corrected
+            .quantile(quantile)
+            .map(|time| 1e3 * time.as_secs_f64())
+    };
     Ending {
         achieved: Some(window.ended.completed as f64 / window.duration.as_secs_f64().max(1e-9)),
-        latency_ms: milliseconds(0.5).zip(milliseconds(0.99)).map(|(p50, p99)| [p50, p99]),
+        latency_ms: milliseconds(0.5)
+            .zip(milliseconds(0.99))
+            .map(|(p50, p99)| [p50, p99]),
         invalid: result.validity.reasons.clone(),
         is_noise: fathometer_load::is_noise(&result.validity),
     }
@@ -275,17 +302,46 @@ impl Seen {
             if series.slots.len() < planned.len() {
                 series.slots.resize(planned.len(), Default::default());
             }
-            for (slot, &planned) in series.slots.iter_mut().zip(planned) {
-                let missing = planned.saturating_sub(slot.planned);
-                let levels = if promise.limit.is_some() { LEVELS } else { 1 };
+            let recorded: Vec<u32> = series.slots.iter().map(|slot| slot.planned).collect();
+            let levels = if promise.limit.is_some() { LEVELS } else { 1 };
+            for (slot, missing) in series.slots.iter_mut().zip(missing(planned, &recorded)) {
                 slot.planned += missing;
-                slot.over[..levels].iter_mut().for_each(|over| *over += missing);
+                slot.over[..levels]
+                    .iter_mut()
+                    .for_each(|over| *over += missing);
                 slot.seconds += f64::from(missing) * promise.limit.unwrap_or_default();
             }
             so_far.series.push(series);
         }
         so_far
     }
+}
+
+/// The exchanges of each slot that were planned and have not ended.
+///
+/// The engine may count an exchange in the slot before or after that of its planned instant. So a deficit of a slot
+/// that later slots make up for is none.
+fn missing(planned: &[u32], ended: &[u32]) -> Vec<u32> {
+    let mut deficit = 0;
+    let mut deficits: Vec<i64> = (0..planned.len().max(ended.len()))
+        .map(|slot| {
+            let of = |counts: &[u32]| i64::from(counts.get(slot).copied().unwrap_or(0));
+            deficit += of(planned) - of(ended);
+            deficit.max(0)
+        })
+        .collect();
+    for slot in (1..deficits.len()).rev() {
+        deficits[slot - 1] = deficits[slot - 1].min(deficits[slot]);
+    }
+    let mut before = 0;
+    deficits
+        .into_iter()
+        .map(|deficit| {
+            let new = deficit - before;
+            before = deficit;
+            new as u32
+        })
+        .collect()
 }
 
 struct SeenRecorder(Arc<Mutex<Seen>>);
@@ -304,4 +360,19 @@ impl Recorder for SeenRecorder {
 
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::missing;
+
+    #[test]
+    fn what_another_slot_counts_is_not_missing() {
+        assert_eq!(missing(&[5, 5, 5], &[4, 6, 5]), [0, 0, 0]);
+        assert_eq!(missing(&[5, 5, 5], &[6, 4, 5]), [0, 0, 0]);
+        assert_eq!(missing(&[5, 5, 5], &[4, 6, 3]), [0, 0, 2]);
+        assert_eq!(missing(&[5, 5, 5], &[4, 5, 0]), [1, 0, 5]);
+        assert_eq!(missing(&[2], &[2, 1]), [0, 0]);
+        assert_eq!(missing(&[], &[]), [0; 0]);
+    }
 }

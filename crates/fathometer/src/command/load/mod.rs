@@ -22,14 +22,14 @@ use fathometer_http::driver::Policy;
 use fathometer_model::{Seed, Validity};
 use fathometer_sys::{Clock, Interrupt, SocketOptions, sched};
 
-pub use self::arguments::{ArrivalsChoice, LoadArguments};
 use self::arguments::TIME;
-pub(crate) use self::trials::TrialSetup;
+pub use self::arguments::{ArrivalsChoice, LoadArguments};
 use self::describe::describe;
 use self::exit::{cut_short, exit_code, is_cut_short};
 use self::fields::fields;
 use self::output::Format;
 use self::probes::Probes;
+pub(crate) use self::trials::TrialSetup;
 use super::{Failure, usage};
 use crate::load_view::{self, Kind, LoadView, Outline, Reading};
 use fathometer_load::url::{self, Url};

@@ -38,7 +38,17 @@ fn as_if(result: &Summary, users: u32) -> Summary {
 fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
     let origin = Origin::of("webstone", 1);
     let pid = origin.pid().to_string();
-    let arguments = ["--workload", "webstone", "-c", "1", "-d", "1s", "--probe", &pid, "--json"];
+    let arguments = [
+        "--workload",
+        "webstone",
+        "-c",
+        "1",
+        "-d",
+        "1s",
+        "--probe",
+        &pid,
+        "--json",
+    ];
     let result = load(&origin.url(), &arguments).summary();
     origin.end();
     let folder = tempfile::tempdir().unwrap();
@@ -56,23 +66,48 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
     let output = of(&["--users", "1,400"]);
     let prediction = &output["predictions"][0];
     assert_eq!(prediction["law"]["law"], "constant");
-    assert!((number(&prediction["delay_ms"]) - 9.0).abs() < 0.01, "{prediction}");
+    assert!(
+        (number(&prediction["delay_ms"]) - 9.0).abs() < 0.01,
+        "{prediction}"
+    );
     let last = &prediction["rows"][1];
     // Two processors of 1 ms.
-    assert!((number(&last["throughput_per_s"]["value"]) - 2000.0).abs() < 1.0, "{last}");
-    assert!((number(&last["mean_ms"]["value"]) - 200.0).abs() < 1.0, "{last}");
+    assert!(
+        (number(&last["throughput_per_s"]["value"]) - 2000.0).abs() < 1.0,
+        "{last}"
+    );
+    assert!(
+        (number(&last["mean_ms"]["value"]) - 200.0).abs() < 1.0,
+        "{last}"
+    );
     assert_eq!(last["bottleneck"], "processor");
-    assert_eq!((&last["saturated"], &last["extrapolated"]), (&true.into(), &true.into()));
+    assert_eq!(
+        (&last["saturated"], &last["extrapolated"]),
+        (&true.into(), &true.into())
+    );
     let first = &prediction["rows"][0];
     assert!(number(&first["throughput_compared"]["error_share"]).abs() < 0.01);
     let output = of(&["--users", "400", "--what-if", "cpu=4"]);
     let larger = &output["predictions"][0]["rows"][0];
-    assert!((number(&larger["throughput_per_s"]["value"]) - 4000.0).abs() < 2.0, "{larger}");
+    assert!(
+        (number(&larger["throughput_per_s"]["value"]) - 4000.0).abs() < 2.0,
+        "{larger}"
+    );
     // The screen has the same answer first.
-    let ended = predict(folder.path(), &["--draws", "20", "--exchanges", "1000", "--users", "400"]);
+    let ended = predict(
+        folder.path(),
+        &["--draws", "20", "--exchanges", "1000", "--users", "400"],
+    );
     let answer = ended.out.lines().nth(1).unwrap();
-    assert!(answer.starts_with("highest throughput 2000 ("), "{}", ended.out);
-    assert!(answer.contains("at 400 users: the processor is saturated"), "{answer}");
+    assert!(
+        answer.starts_with("highest throughput 2000 ("),
+        "{}",
+        ended.out
+    );
+    assert!(
+        answer.contains("at 400 users: the processor is saturated"),
+        "{answer}"
+    );
 }
 
 #[test]
@@ -80,14 +115,30 @@ fn what_cannot_be_predicted_from_is_an_error_that_says_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let ended = predict(folder.path(), &[]);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.err.contains("measure a few light loads with load -c N --probe PID"), "{}", ended.err);
+    assert!(
+        ended
+            .err
+            .contains("measure a few light loads with load -c N --probe PID"),
+        "{}",
+        ended.err
+    );
     let ended = predict(folder.path(), &["--what-if", "memory=+64MB"]);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.err.contains("only users, cpu (cores) and link (rate) can"), "{}", ended.err);
+    assert!(
+        ended
+            .err
+            .contains("only users, cpu (cores) and link (rate) can"),
+        "{}",
+        ended.err
+    );
     fs::write(folder.path().join("other.json"), "{}").unwrap();
     let ended = predict(folder.path(), &[]);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.err.contains("is no result of a load test"), "{}", ended.err);
+    assert!(
+        ended.err.contains("is no result of a load test"),
+        "{}",
+        ended.err
+    );
     // A run of page retrievals has no load.
     let pages = Path::new(concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -95,5 +146,9 @@ fn what_cannot_be_predicted_from_is_an_error_that_says_what_is_missing() {
     ));
     let ended = predict(pages, &[]);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.err.contains("predictions take a run of a load study"), "{}", ended.err);
+    assert!(
+        ended.err.contains("predictions take a run of a load study"),
+        "{}",
+        ended.err
+    );
 }
