@@ -2,18 +2,10 @@
 
 use fathometer_model::Seed;
 
+use super::arrivals::Arrivals;
 use super::servers::Planted;
 use crate::search::{Ending, Search};
 use crate::trial::TrialSoFar;
-
-/// How requests arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrivals {
-    /// At constant intervals.
-    Constant,
-    /// At random, independently of each other.
-    Poisson,
-}
 
 /// Seconds between two looks at a trial, at least.
 const LOOK: f64 = 0.25;

@@ -1,7 +1,9 @@
 //! Servers in virtual time whose capacity is known by construction, and a driver that applies trials to them.
 
+mod arrivals;
 mod driver;
 mod servers;
 
-pub use driver::{Arrivals, Bench};
+pub use arrivals::Arrivals;
+pub use driver::Bench;
 pub use servers::{KINDS, Kind, Model, Planted};

@@ -3,7 +3,7 @@
 use fathometer_model::Seed;
 use serde::Serialize;
 
-use super::driver::Arrivals;
+use super::arrivals::Arrivals;
 use crate::promise::Promise;
 
 /// A kind of server.
