@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fathometer_http::driver::Policy;
 use fathometer_model::{Seed, Validity};
@@ -79,7 +80,12 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
             show(&mut view, live);
         });
         view.finish();
-        result.map(|result| (result.validity.clone(), result))
+        result.map(|result| {
+            (
+                noise(&result.validity, result.measured.ended.silent_from),
+                result,
+            )
+        })
     })?;
     result.generator.repeated = repeated;
     result.skipped.clone_from(&planned.skipped);
@@ -195,24 +201,30 @@ impl Ready {
     }
 }
 
-/// Measures a window, and repeats it at most `most` times while only noise of this machine made it INVALID. An
+/// Why a window is worth a repeat: noise of this machine alone made it INVALID. A window in which the server stopped
+/// answering is not: that is a finding, and a repeat would lose it.
+fn noise(validity: &Validity, silent_from: Option<Duration>) -> Option<String> {
+    (fathometer_load::is_noise(validity) && silent_from.is_none())
+        .then(|| validity.reasons.join("; "))
+}
+
+/// Measures a window, and repeats it at most `most` times while `measure` returns the noise that made it INVALID. An
 /// interrupt stops the repeats. Returns the last window and the number of repeats.
 fn repeated<T, E>(
     most: u32,
     interrupted: &dyn Fn() -> bool,
-    mut measure: impl FnMut() -> Result<(Validity, T), E>,
+    mut measure: impl FnMut() -> Result<(Option<String>, T), E>,
 ) -> Result<(T, u32), E> {
     let mut repeated = 0;
     loop {
-        let (validity, result) = measure()?;
-        if repeated == most || interrupted() || !fathometer_load::is_noise(&validity) {
+        let (noise, result) = measure()?;
+        let Some(noise) = noise.filter(|_| repeated < most && !interrupted()) else {
             return Ok((result, repeated));
-        }
+        };
         repeated += 1;
         eprintln!(
-            "INVALID because of noise of this machine ({}): repeating the window, repeat {repeated} of at most \
-             {most}",
-            validity.reasons.join("; ")
+            "INVALID because of noise of this machine ({noise}): repeating the window, repeat {repeated} of at most \
+             {most}"
         );
     }
 }
@@ -265,21 +277,32 @@ fn show(view: &mut LoadView, live: &Live) {
 mod tests {
     use super::*;
 
-    /// Returns how many windows are measured when window n has reason n; the last reason repeats.
-    fn windows(most: u32, reasons: &[&str], interrupted: bool) -> (u32, u32) {
+    /// Returns how many windows are measured when window n has noise n; the last noise repeats.
+    fn windows(most: u32, noises: &[&str], interrupted: bool) -> (u32, u32) {
         let mut measured = 0;
         let measure = || {
-            let reason = reasons.get(measured as usize).or(reasons.last());
-            let mut validity = Validity::default();
-            if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
-                validity.invalidate((*reason).to_owned());
-            }
+            let noise = noises.get(measured as usize).or(noises.last());
+            let noise = noise.filter(|noise| !noise.is_empty());
             measured += 1;
-            Ok::<_, Failure>((validity, measured))
+            Ok::<_, Failure>((noise.map(|noise| (*noise).to_owned()), measured))
         };
         let (last, repeated) = repeated(most, &|| interrupted, measure).unwrap();
         assert_eq!(last, repeated + 1);
         (last, measured)
+    }
+
+    #[test]
+    fn noise_is_a_reason_for_a_repeat_unless_the_server_stopped_answering() {
+        let invalid = |reason: &str| {
+            let mut validity = Validity::default();
+            validity.invalidate(reason.to_owned());
+            validity
+        };
+        let late = "the generator was late";
+        assert_eq!(noise(&Validity::default(), None), None);
+        assert_eq!(noise(&invalid(late), None).as_deref(), Some(late));
+        assert_eq!(noise(&invalid("no port was free"), None), None);
+        assert_eq!(noise(&invalid(late), Some(Duration::from_secs(2))), None);
     }
 
     #[test]
@@ -289,7 +312,6 @@ mod tests {
         assert_eq!(windows(2, &[late, ""], false), (2, 2));
         assert_eq!(windows(2, &[late], false), (3, 3));
         assert_eq!(windows(0, &[late], false), (1, 1));
-        assert_eq!(windows(2, &["no port was free"], false), (1, 1));
         assert_eq!(windows(2, &[late], true), (1, 1));
     }
 }
