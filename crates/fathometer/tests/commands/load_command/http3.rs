@@ -337,6 +337,8 @@ fn left_by_its_server(time: &str) -> Summary {
         .args(["load", "--quiet", &server.url("https"), "--policy", "h3"])
         .args(["--cacert", &trust, "-c", "4", "-d", time, "--json"])
         .args([
+            "--warmup",
+            "0s",
             "--timeout",
             "1s",
             "--connect-timeout",
