@@ -6,8 +6,8 @@ use maud::{Markup, PreEscaped, html};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
-use super::embed::base64;
 use super::evidence::{self, LineCells};
+use crate::base64::base64;
 use crate::digest::Digest;
 use crate::statistics::Estimate;
 use crate::sweep::{CurveResult, Line, PanelResult};

@@ -1,0 +1,336 @@
+//! The page of a content analysis: one HTML file without scripts, and without requests to the outside.
+//!
+//! The answers come first, then all treatments with the largest saving first, then images before and after. Images
+//! are `data:` URLs: they are untrusted files, which the browser decodes as it does those of the site.
+
+use fathometer_model::digits::grouped;
+use maud::{Markup, html};
+
+use crate::base64::base64;
+use crate::page;
+
+/// Nothing is loaded: styles and images are in the page.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+const STYLE: &str = include_str!("content_page.css");
+
+/// What treatments of a site save.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ContentReport {
+    /// The site: a folder, an archive or a list.
+    pub site: String,
+    /// The answer, a sentence each.
+    pub answers: Vec<String>,
+    /// Names and values: files, bytes, settings.
+    pub facts: Vec<(String, String)>,
+    /// All treatments, with the largest saving first.
+    pub treatments: Vec<Treatment>,
+    /// How the CPU times are to be read.
+    pub remark: String,
+    /// The files with the largest savings.
+    pub files: Vec<FileSaving>,
+    /// Images before and after, with the largest saving first.
+    pub images: Vec<ImagePair>,
+    /// What is not in the result, with the reason.
+    pub notes: Vec<String>,
+    /// What could not be read or treated; empty if the result is complete.
+    pub incomplete: Vec<String>,
+}
+
+/// What one treatment saves on the whole site.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Treatment {
+    /// Its name.
+    pub name: String,
+    /// Bytes to transfer.
+    pub bytes: u64,
+    /// Share of the site's bytes that it saves, 0 to 1.
+    pub saved_share: f64,
+    /// Files that it makes smaller.
+    pub files_smaller: u64,
+    /// CPU time to encode all files: median and spread, in words.
+    pub encode: String,
+    /// CPU time to decode all files, likewise.
+    pub decode: String,
+    /// What it changes, if it is lossy.
+    pub distortion: Option<String>,
+}
+
+/// A file and the treatment that makes it smallest.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FileSaving {
+    /// Its path or URL.
+    pub path: String,
+    /// Its bytes as it is.
+    pub bytes: u64,
+    /// Its bytes after the treatment.
+    pub treated_bytes: u64,
+    /// The treatment.
+    pub treatment: String,
+}
+
+/// An image, and the smallest treated file of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ImagePair {
+    /// Its path or URL.
+    pub path: String,
+    /// The file as it is.
+    pub original: ImageFile,
+    /// The treated file.
+    pub treated: ImageFile,
+    /// The treatment.
+    pub treatment: String,
+    /// `the same pixels`, or the SSIM.
+    pub distortion: String,
+}
+
+/// The file of an image.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ImageFile {
+    /// Its media type, as in `image/png`.
+    pub media_type: &'static str,
+    /// Its bytes.
+    pub content: Vec<u8>,
+}
+
+/// The whole page.
+pub fn render(report: &ContentReport) -> String {
+    let body = html! {
+        header {
+            p.kicker { "Content" }
+            h1 { (report.site) }
+            p.lead.answer { @for answer in &report.answers { (answer) " " } }
+            @for what in &report.incomplete {
+                p { span.badge.reversed { "incomplete" } " " (what) }
+            }
+            dl.facts {
+                @for (name, value) in &report.facts { dt { (name) } dd { (value) } }
+            }
+        }
+        main {
+            section {
+                h2 { "What each treatment saves" }
+                (treatments(report))
+                p.remark { (report.remark) }
+            }
+            @if !report.files.is_empty() {
+                section {
+                    h2 { "The largest savings" }
+                    (files(report))
+                }
+            }
+            @if !report.images.is_empty() {
+                section {
+                    h2 { "Images before and after" }
+                    p.remark { "On the left the file of the site, on the right the smallest treated file, each in its own size." }
+                    @for pair in &report.images { (image_pair(pair)) }
+                }
+            }
+            @if !report.notes.is_empty() {
+                section {
+                    h2 { "Notes" }
+                    ul { @for note in &report.notes { li { (note) } } }
+                }
+            }
+        }
+        footer {
+            "Made by fathometer " (env!("CARGO_PKG_VERSION")) ". "
+            code { "fathometer content --json" } " has the same figures for programs."
+        }
+    };
+    let title = format!("Content of {}", report.site);
+    page::page_with(&title, POLICY, STYLE, &body).into_string()
+}
+
+fn treatments(report: &ContentReport) -> Markup {
+    html! {
+        div.table {
+            table.content {
+                thead {
+                    tr {
+                        th scope="col" { "treatment" }
+                        th scope="col" colspan="2" { "saved" }
+                        th.number scope="col" { "bytes" }
+                        th.number scope="col" { "files smaller" }
+                        th.number scope="col" { "encode, ms CPU" }
+                        th.number scope="col" { "decode, ms CPU" }
+                    }
+                }
+                tbody {
+                    @for row in &report.treatments {
+                        tr {
+                            th scope="row" {
+                                (row.name)
+                                @if let Some(distortion) = &row.distortion { small { (distortion) } }
+                            }
+                            td.bar { (bar(row.saved_share)) }
+                            td.number { (percent(row.saved_share)) }
+                            td.number { (grouped(row.bytes)) }
+                            td.number { (grouped(row.files_smaller)) }
+                            td.number { (row.encode) }
+                            td.number { (row.decode) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A share of the width. A treatment that adds bytes, as a dictionary may, has no bar.
+fn bar(share: f64) -> Markup {
+    let percent = 100.0 * share.clamp(0.0, 1.0);
+    html! { i style=(format!("width: {percent:.1}%")) {} }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn files(report: &ContentReport) -> Markup {
+    html! {
+        div.table {
+            table.content {
+                thead {
+                    tr {
+                        th scope="col" { "file" }
+                        th.number scope="col" { "bytes" }
+                        th.number scope="col" { "treated" }
+                        th.number scope="col" { "saved" }
+                        th scope="col" { "by" }
+                    }
+                }
+                tbody {
+                    @for file in &report.files {
+                        tr {
+                            th scope="row" { (file.path) }
+                            td.number { (grouped(file.bytes)) }
+                            td.number { (grouped(file.treated_bytes)) }
+                            td.number { (percent(saved(file.bytes, file.treated_bytes))) }
+                            td { (file.treatment) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn saved(before: u64, after: u64) -> f64 {
+    match before {
+        0 => 0.0,
+        _ => 1.0 - after as f64 / before as f64,
+    }
+}
+
+fn image_pair(pair: &ImagePair) -> Markup {
+    let bytes = |file: &ImageFile| file.content.len() as u64;
+    let saved = percent(saved(bytes(&pair.original), bytes(&pair.treated)));
+    html! {
+        article.pair {
+            h3 { (pair.path) }
+            div.sides {
+                figure {
+                    (picture(&pair.original, &format!("{} as it is", pair.path)))
+                    figcaption { (kind(&pair.original)) ", " (grouped(bytes(&pair.original))) " bytes" }
+                }
+                figure {
+                    (picture(&pair.treated, &format!("{} after {}", pair.path, pair.treatment)))
+                    figcaption {
+                        (kind(&pair.treated)) ", " (grouped(bytes(&pair.treated))) " bytes, " (saved) " fewer, by "
+                        (pair.treatment) "; " (pair.distortion)
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn kind(file: &ImageFile) -> String {
+    let name = file.media_type.rsplit('/').next().unwrap_or_default();
+    match name {
+        "webp" => "WebP".to_owned(),
+        _ => name.to_ascii_uppercase(),
+    }
+}
+
+fn picture(file: &ImageFile, alt: &str) -> Markup {
+    let source = format!("data:{};base64,{}", file.media_type, base64(&file.content));
+    html! {
+        div.sheet { img src=(source) alt=(alt); }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> ContentReport {
+        ContentReport {
+            site: "a <site>".to_owned(),
+            answers: vec!["The largest saving is 60.0 %.".to_owned()],
+            treatments: vec![
+                Treatment {
+                    name: "brotli 11".to_owned(),
+                    saved_share: 0.6,
+                    ..Treatment::default()
+                },
+                Treatment {
+                    name: "with a dictionary".to_owned(),
+                    saved_share: -0.1,
+                    ..Treatment::default()
+                },
+            ],
+            images: vec![ImagePair {
+                path: "\"><script>".to_owned(),
+                original: ImageFile {
+                    media_type: "image/gif",
+                    content: b"foobar".to_vec(),
+                },
+                treated: ImageFile {
+                    media_type: "image/webp",
+                    content: b"foo".to_vec(),
+                },
+                treatment: "GIF to WebP".to_owned(),
+                distortion: "the same pixels".to_owned(),
+            }],
+            incomplete: vec!["1 file could not be read".to_owned()],
+            ..ContentReport::default()
+        }
+    }
+
+    #[test]
+    fn the_answer_is_first_and_images_stand_side_by_side() {
+        let page = render(&report());
+        let mut before = 0;
+        for place in [
+            "a &lt;site&gt;</h1>",
+            "The largest saving is 60.0 %.",
+            "incomplete",
+            "width: 60.0%",
+            "width: 0.0%",
+            "-10.0 %",
+            "data:image/gif;base64,Zm9vYmFy",
+            "GIF, 6 bytes",
+            "data:image/webp;base64,Zm9v",
+            "WebP, 3 bytes, 50.0 % fewer, by GIF to WebP; the same pixels",
+        ] {
+            let at = page[before..]
+                .find(place)
+                .unwrap_or_else(|| panic!("{place} is missing or too early"));
+            before += at;
+        }
+        assert!(!page.contains("<script"));
+    }
+
+    #[test]
+    fn the_page_requests_nothing() {
+        let page = render(&report());
+        assert!(page.contains("default-src 'none'"));
+        assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("url("));
+    }
+
+    #[test]
+    fn a_site_without_a_treatment_has_a_page() {
+        assert!(render(&ContentReport::default()).contains("Content"));
+    }
+}
