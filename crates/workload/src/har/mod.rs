@@ -14,6 +14,7 @@
 //!
 //! Sizes are those of the decoded contents (`response.content.size`), of responses with status 200.
 
+mod bodies;
 mod json;
 mod request;
 mod time_stamp;
@@ -24,6 +25,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+
+pub use self::bodies::{Body, Response, bodies};
 
 use self::json::{Node, Text};
 use self::request::{Read, Request, Texts};
