@@ -56,6 +56,16 @@ impl Format {
         }
     }
 
+    /// Its media type (IANA).
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Format::Gif => "image/gif",
+            Format::Png => "image/png",
+            Format::Jpeg => "image/jpeg",
+            Format::Webp => "image/webp",
+        }
+    }
+
     /// The format that the extension of a file's name promises.
     pub fn of_extension(extension: &str) -> Option<Format> {
         match extension.to_ascii_lowercase().as_str() {

@@ -115,7 +115,7 @@ enum Command {
     Serve(Box<serve::ServeArguments>),
     /// Write a workload's site to a folder
     Site(site::SiteArguments),
-    /// Show what content codings, a shared dictionary and tags in lower case save on a site, and their CPU time
+    /// Show what content codings, a shared dictionary, tags in lower case and other formats of images save on a site
     Content(content::ContentArguments),
     /// Build an object package: one file with all files of a folder, a page or an HTTP archive
     Pack(pack::PackArguments),

@@ -115,6 +115,32 @@ fn a_folder_without_files_is_a_usage_error() {
     assert_eq!(output.status.code(), Some(2));
 }
 
+/// The page of a report whose list has all files.
+#[cfg(feature = "images")]
+fn the_page_has_all_images_that_are_smaller(page: &str, result: &Value) {
+    let treatments = result["treatments"].as_array().unwrap();
+    let best = treatments[0]["treatment"].as_str().unwrap();
+    let answer = page.find("The largest saving on this site is ").unwrap();
+    let table = page.find("<table").unwrap();
+    assert!(answer < table && page[answer..table].contains(best));
+    let listed = result["largest_savings"].as_array().unwrap();
+    let pairs: Vec<&str> = page.split("<article class=\"pair\">").skip(1).collect();
+    assert!(pairs.len() >= 20, "{}", pairs.len());
+    for pair in &pairs {
+        assert_eq!(pair.matches("<img src=\"data:image/").count(), 2, "{pair}");
+        assert!(pair.contains("data:image/gif;base64,R0lGOD"), "{pair}");
+        assert!(pair.contains("; the same pixels"), "{pair}");
+    }
+    // An image that a treatment of images makes smallest is on the page, too.
+    for file in listed {
+        let path = file["path"].as_str().unwrap();
+        let treatment = file["treatment"].as_str().unwrap();
+        let is_image = treatment.contains("PNG");
+        assert!(!is_image || pairs.iter().any(|pair| pair.contains(path)));
+    }
+    assert!(!page.contains("http:") && !page.contains("https:"));
+}
+
 /// The microscape site with its 42 images; and images that lie, are cut off, or are too large.
 #[cfg(feature = "images")]
 #[test]
@@ -134,9 +160,11 @@ fn images_are_treated_and_a_broken_one_stops_nothing() {
             .arg(&site);
         run(&command)
     };
-    let output = content(&[]);
+    let page = folder.path().join("page.html");
+    let output = content(&["--report", page.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0));
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    the_page_has_all_images_that_are_smaller(&fs::read_to_string(page).unwrap(), &result);
     assert_eq!(result["images"], 42);
     assert_eq!(result["images_failed"], 0);
     let still = bytes_of(&result, "GIF to PNG").unwrap();

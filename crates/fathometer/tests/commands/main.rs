@@ -6,6 +6,7 @@
 mod capacity_command;
 mod completions;
 mod content_command;
+mod content_input;
 #[cfg(feature = "images")]
 mod content_write;
 mod endings;

@@ -1,8 +1,10 @@
 //! `fathometer content`: what content codings, a shared dictionary, tags in lower case and other formats of images would
 //! save on a site.
 
+mod page;
 #[cfg(feature = "images")]
 mod pictures;
+mod source;
 mod table;
 mod treatment;
 mod walk;
@@ -11,17 +13,22 @@ mod write;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use fathometer_analysis::content_page::ImagePair;
 use fathometer_content::Dictionary;
+use fathometer_files::whole_file;
 use fathometer_sys::Clock;
 
+use self::source::{SiteFile, Source};
 use self::table::{Report, Row};
 use self::treatment::{Applied, Sums, Treatment};
-use self::walk::{NotRead, Walk};
+use self::walk::NotRead;
+use super::arguments::whole_seconds;
+use super::load::security::SecurityArguments;
 use super::{Failure, usage};
 
 /// Bytes of a dictionary: the default of the `zstd` program.
@@ -34,8 +41,9 @@ const PROGRESS: Duration = Duration::from_secs(2);
 /// Arguments of `content`.
 #[derive(Debug, Args)]
 pub struct ContentArguments {
-    /// Folder of the site. Symbolic links in it are not followed
-    folder: PathBuf,
+    /// Folder of the site (symbolic links in it are not followed), HTTP archive of a browser (HAR, with contents), or list
+    /// of URLs to fetch, one on each line
+    site: PathBuf,
     /// How many files to list, those with the largest saving first
     #[arg(long, default_value_t = 10)]
     files: usize,
@@ -45,6 +53,12 @@ pub struct ContentArguments {
     /// Size in bytes above which a file is reported as an error and not treated
     #[arg(long, default_value_t = 64 << 20)]
     max_file: u64,
+    /// Bytes to fetch of a list of URLs, in total
+    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20)]
+    max_fetch: u64,
+    /// Time limit of each URL of a list, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = whole_seconds)]
+    timeout: Duration,
     /// Pixels, in all frames together, above which an image is reported as an error and not treated
     #[cfg(feature = "images")]
     #[arg(long, default_value_t = 40_000_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -55,7 +69,7 @@ pub struct ContentArguments {
     jpeg_quality: u8,
     /// Write a copy of the site with its images treated to this folder, which must be empty or not exist
     #[cfg(feature = "images")]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "report")]
     write: Option<PathBuf>,
     /// Treatments of the copy; of several, the smallest image is taken
     #[cfg(feature = "images")]
@@ -64,6 +78,11 @@ pub struct ContentArguments {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
+    /// Also write a page with the images before and after: one HTML file, without scripts
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    #[command(flatten)]
+    security: SecurityArguments,
 }
 
 /// A file and the least bytes that a treatment of it alone needs: ordered by the bytes saved.
@@ -75,16 +94,22 @@ pub fn run(arguments: &ContentArguments) -> Result<ExitCode, Failure> {
     if let Some(out) = &arguments.write {
         return write::run(arguments, out);
     }
-    let mut site = Site::new(arguments);
+    let source = Source::open(arguments)?;
+    let mut site = Site::new(arguments, &source);
     site.treat_files()?;
     if site.files == 0 && site.failed == 0 {
-        let folder = arguments.folder.display();
+        let folder = arguments.site.display();
         return Err(usage(format!(
             "{folder} has no files; name the folder of a site"
         )));
     }
     site.share_dictionary()?;
+    let images = site.shown_images();
     let report = site.into_report();
+    if let Some(file) = &arguments.report {
+        whole_file::write(file, page::page(&report, images).as_bytes())
+            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    }
     let is_complete = report.files_failed == 0 && report.images_failed == 0;
     match arguments.json {
         true => println!("{:#}", serde_json::to_value(&report)?),
@@ -100,6 +125,7 @@ pub fn run(arguments: &ContentArguments) -> Result<ExitCode, Failure> {
 /// dictionary and the files to list are kept.
 struct Site<'a> {
     arguments: &'a ContentArguments,
+    source: &'a Source,
     files: u64,
     failed: u64,
     skipped: u64,
@@ -115,12 +141,13 @@ struct Site<'a> {
 }
 
 impl<'a> Site<'a> {
-    fn new(arguments: &'a ContentArguments) -> Site<'a> {
+    fn new(arguments: &'a ContentArguments, source: &'a Source) -> Site<'a> {
         let sums = || Sums::new(usize::from(arguments.repeat));
         Site {
             arguments,
+            source,
             files: 0,
-            failed: 0,
+            failed: source.failed(),
             skipped: 0,
             bytes: 0,
             treated: treatment::of_single_files()
@@ -137,55 +164,26 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Calls the function for each file that can be read, and returns the entries that were skipped.
-    fn each_file(
-        arguments: &ContentArguments,
-        stage: &str,
-        mut treat: impl FnMut(Result<(PathBuf, Vec<u8>), NotRead>) -> Result<(), Failure>,
-    ) -> Result<u64, Failure> {
-        let clock = Clock::start();
-        let (mut reported, mut files) = (clock.now(), 0_u64);
-        let folder = &arguments.folder;
-        let mut walk = Walk::begin(folder)
-            .map_err(|error| format!("cannot read the folder {}: {error}", folder.display()))?;
-        for path in walk.by_ref() {
-            let file = path.and_then(|path| match walk::read(&path, arguments.max_file) {
-                Ok(content) => Ok((path, content)),
-                Err(error) => Err((path, error)),
-            });
-            treat(file)?;
-            files += 1;
-            if clock.now().since(reported) >= PROGRESS {
-                eprintln!("{stage}: {files} files");
-                reported = clock.now();
-            }
-        }
-        Ok(walk.skipped)
-    }
-
     fn treat_files(&mut self) -> Result<(), Failure> {
-        self.skipped = Self::each_file(self.arguments, "codings", |file| {
-            let (path, content) = match file {
-                Ok(file) => file,
-                Err((path, error)) => {
-                    self.failed += 1;
-                    eprintln!("cannot read {}: {error}", path.display());
-                    return Ok(());
-                }
-            };
-            self.treat(path, content)
+        self.skipped = each_file(self.source, self.arguments, "codings", |file| match file {
+            Ok(file) => self.treat(file),
+            Err((path, error)) => {
+                self.failed += 1;
+                eprintln!("cannot read {}: {error}", path.display());
+                Ok(())
+            }
         })?;
         Ok(())
     }
 
-    fn treat(&mut self, path: PathBuf, content: Vec<u8>) -> Result<(), Failure> {
+    fn treat(&mut self, file: SiteFile) -> Result<(), Failure> {
         let repetitions = usize::from(self.arguments.repeat);
-        let is_html = is_html(&path, &content);
-        let bytes = content.len() as u64;
+        let is_html = file.is_html();
+        let bytes = file.content.len() as u64;
         let mut best = (bytes, usize::MAX);
         let mut strongest = Applied::default();
         for (index, (treatment, sums)) in self.treated.iter_mut().enumerate() {
-            let applied = treatment.apply(&content, is_html, repetitions)?;
+            let applied = treatment.apply(&file.content, is_html, repetitions)?;
             best = best.min((sums.add(bytes, Some(&applied)), index));
             if treatment.is_strongest() {
                 strongest = applied;
@@ -194,11 +192,12 @@ impl<'a> Site<'a> {
         self.files += 1;
         self.bytes += bytes;
         let codings_save = best.0 < bytes;
-        let of_pictures = self.treat_picture(&path, &content, &strongest);
+        let of_pictures = self.treat_picture(&file, &strongest);
         let first = self.treated.len();
         let of_pictures = of_pictures.map(|(bytes, index)| (bytes, first + index));
         best = best.min(of_pictures.unwrap_or(best));
         let saved = bytes - best.0;
+        let SiteFile { path, content, .. } = file;
         if saved > 0 {
             self.largest.push(Reverse((saved, path, best.0, best.1)));
             if self.largest.len() > self.arguments.files {
@@ -215,21 +214,16 @@ impl<'a> Site<'a> {
 
     /// Treats the file as an image if it is one. Returns the fewest bytes, and the index of that treatment.
     #[cfg(feature = "images")]
-    fn treat_picture(
-        &mut self,
-        path: &Path,
-        content: &[u8],
-        strongest: &Applied,
-    ) -> Option<(u64, usize)> {
-        let result = self.pictures.treat(path, content, strongest);
+    fn treat_picture(&mut self, file: &SiteFile, strongest: &Applied) -> Option<(u64, usize)> {
+        let result = self.pictures.treat(file, strongest);
         result.unwrap_or_else(|error| {
-            eprintln!("cannot treat the image {}: {error}", path.display());
+            eprintln!("cannot treat the image {}: {error}", file.path.display());
             None
         })
     }
 
     #[cfg(not(feature = "images"))]
-    fn treat_picture(&mut self, _: &Path, _: &[u8], _: &Applied) -> Option<(u64, usize)> {
+    fn treat_picture(&mut self, _: &SiteFile, _: &Applied) -> Option<(u64, usize)> {
         None
     }
 
@@ -253,9 +247,9 @@ impl<'a> Site<'a> {
         let repetitions = usize::from(self.arguments.repeat);
         let mut sums = Sums::new(repetitions);
         let mut bytes = 0;
-        Self::each_file(self.arguments, "dictionary", |file| {
+        each_file(self.source, self.arguments, "dictionary", |file| {
             // A file that cannot be read was reported in the first pass.
-            if let Ok((_, content)) = file {
+            if let Ok(SiteFile { content, .. }) = file {
                 let applied = treatment.apply(&content, false, repetitions)?;
                 bytes += content.len() as u64;
                 sums.add(content.len() as u64, Some(&applied));
@@ -271,6 +265,19 @@ impl<'a> Site<'a> {
         self.dictionary_bytes = Some(dictionary_bytes);
         self.treated.push((treatment, sums));
         Ok(())
+    }
+
+    /// The images of the page, with the largest saving first.
+    #[cfg(feature = "images")]
+    fn shown_images(&mut self) -> Vec<ImagePair> {
+        let (images, why) = self.pictures.take_shown();
+        self.notes.extend(why);
+        images
+    }
+
+    #[cfg(not(feature = "images"))]
+    fn shown_images(&mut self) -> Vec<ImagePair> {
+        Vec::new()
     }
 
     fn into_report(self) -> Report {
@@ -293,10 +300,11 @@ impl<'a> Site<'a> {
         treatments.extend(self.pictures.into_rows(self.bytes));
         treatments.sort_by_key(|row| row.sums.bytes);
         Report {
-            folder: self.arguments.folder.display().to_string(),
+            folder: self.arguments.site.display().to_string(),
             files: self.files,
             files_failed: self.failed,
             entries_skipped: self.skipped,
+            skipped_entries: self.source.skipped_entries(),
             images,
             images_failed,
             bytes: self.bytes,
@@ -316,9 +324,22 @@ impl<'a> Site<'a> {
     }
 }
 
-/// Whether the file is HTML by its name, and no mislabelled binary.
-fn is_html(path: &Path, content: &[u8]) -> bool {
-    let extension = path.extension().unwrap_or_default();
-    let is_named = extension.eq_ignore_ascii_case("html") || extension.eq_ignore_ascii_case("htm");
-    is_named && !content.contains(&0)
+/// Calls the function for each file, with lines of progress, and returns the entries that were skipped.
+fn each_file(
+    source: &Source,
+    arguments: &ContentArguments,
+    stage: &str,
+    mut treat: impl FnMut(Result<SiteFile, NotRead>) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    let clock = Clock::start();
+    let (mut reported, mut files) = (clock.now(), 0_u64);
+    source.each(arguments.max_file, |file| {
+        treat(file)?;
+        files += 1;
+        if clock.now().since(reported) >= PROGRESS {
+            eprintln!("{stage}: {files} files");
+            reported = clock.now();
+        }
+        Ok(())
+    })
 }

@@ -1,12 +1,17 @@
 //! The images of a site, in other formats and by other encoders.
 
+mod shown;
+
 use std::path::Path;
 
+use fathometer_analysis::content_page::{ImageFile, ImagePair};
 use fathometer_content::image::{
     Format, Image, ImageError, ImageTreatment, Limits, SSIM_DEFINITION,
 };
 
+use self::shown::Shown;
 use super::ContentArguments;
+use super::source::SiteFile;
 use super::table::{Distortion, Row};
 use super::treatment::{Applied, Sums, timed};
 
@@ -26,6 +31,8 @@ pub struct Pictures {
     repetitions: usize,
     treated: Vec<Sum>,
     together: Sums,
+    /// The images that the page shows.
+    shown: Shown,
 }
 
 /// The sums of one treatment.
@@ -45,8 +52,14 @@ struct Similarities {
     least: f64,
 }
 
-/// A treated image: what it needs, and its SSIM if it was changed.
-type Treated = (Applied, Option<f64>);
+/// A treated image.
+#[derive(Clone, Debug)]
+struct Treated {
+    file: Vec<u8>,
+    applied: Applied,
+    /// If it was changed, and has a window.
+    similarity: Option<f64>,
+}
 
 impl Pictures {
     /// Sums of no image.
@@ -81,7 +94,16 @@ impl Pictures {
                 })
                 .collect(),
             together: Sums::new(repetitions),
+            shown: Shown::new(match arguments.report {
+                Some(_) => arguments.files,
+                None => 0,
+            }),
         }
+    }
+
+    /// The images that the page shows, with the largest saving first, and why others are not shown.
+    pub fn take_shown(&mut self) -> (Vec<ImagePair>, Option<String>) {
+        std::mem::take(&mut self.shown).finish()
     }
 
     /// The names of the treatments, in the order of the indices of [`Pictures::treat`].
@@ -93,16 +115,20 @@ impl Pictures {
     /// coding made of it. Returns the fewest bytes, and the index of the treatment that makes them.
     pub fn treat(
         &mut self,
-        path: &Path,
-        content: &[u8],
+        file: &SiteFile,
         strongest: &Applied,
     ) -> Result<Option<(u64, usize)>, ImageError> {
-        let bytes = content.len() as u64;
-        let (treated, result) = self.apply_all(path, content);
+        let bytes = file.content.len() as u64;
+        let (treated, result) = self.apply_all(file.name(), &file.content);
         let mut fewest = None;
         let mut lossless = strongest;
         for (index, (sum, treated)) in self.treated.iter_mut().zip(&treated).enumerate() {
-            let Some((applied, similarity)) = treated else {
+            let Some(Treated {
+                applied,
+                similarity,
+                ..
+            }) = treated
+            else {
                 sum.sums.add(bytes, None);
                 continue;
             };
@@ -121,6 +147,7 @@ impl Pictures {
             }));
         }
         self.together.add(bytes, Some(lossless));
+        self.show(&file.path, &file.content, treated);
         match result {
             Ok(()) => Ok(fewest),
             Err(error) => {
@@ -128,6 +155,38 @@ impl Pictures {
                 Err(error)
             }
         }
+    }
+
+    /// Keeps the image for the page if it is one of those with the largest savings.
+    fn show(&mut self, path: &Path, content: &[u8], treated: Vec<Option<Treated>>) {
+        let smallest = treated
+            .into_iter()
+            .zip(&self.treated)
+            .filter_map(|(treated, sum)| Some((treated?, sum.treatment)))
+            .min_by_key(|(treated, _)| treated.file.len());
+        let (Some((treated, treatment)), Some(format)) = (smallest, Format::of(content)) else {
+            return;
+        };
+        self.shown.add(content.len(), treated.file.len(), || {
+            let distortion = match (treatment.is_lossless(), treated.similarity) {
+                (true, _) => "the same pixels".to_owned(),
+                (false, Some(similarity)) => format!("SSIM {similarity:.4}"),
+                (false, None) => "too small for an SSIM".to_owned(),
+            };
+            ImagePair {
+                path: path.display().to_string(),
+                original: ImageFile {
+                    media_type: format.media_type(),
+                    content: content.to_vec(),
+                },
+                treated: ImageFile {
+                    media_type: treatment.format().media_type(),
+                    content: treated.file,
+                },
+                treatment: treatment.to_string(),
+                distortion,
+            }
+        });
     }
 
     /// Applies each treatment that applies. After an error, those before it remain.
@@ -209,6 +268,7 @@ fn apply(
 ) -> Result<Treated, ImageError> {
     let mut applied = Applied::default();
     let mut similarity = None;
+    let mut file = Vec::new();
     for repetition in 0..repetitions {
         let (treated, encoding) = timed(|| treatment.encode(image));
         let treated = treated?;
@@ -218,8 +278,13 @@ fn apply(
             similarity = treatment.distortion(image, &decoded)?;
         }
         applied.push(treated.len(), encoding, decoding);
+        file = treated;
     }
-    Ok((applied, similarity))
+    Ok(Treated {
+        file,
+        applied,
+        similarity,
+    })
 }
 
 impl Similarities {

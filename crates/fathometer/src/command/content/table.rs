@@ -9,14 +9,17 @@ use super::treatment::Sums;
 /// What the treatments of a site save.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// The folder of the site.
+    /// The site: a folder, an archive or a list.
     pub folder: String,
     /// Files that were treated.
     pub files: u64,
     /// Files and folders that could not be read.
     pub files_failed: u64,
-    /// Symbolic links, and entries that are neither files nor folders.
+    /// Entries that are no files of the site.
     pub entries_skipped: u64,
+    /// What these are.
+    #[serde(skip)]
+    pub skipped_entries: &'static str,
     /// Images among the files, by their first bytes or their names.
     pub images: u64,
     /// Images that could not be treated: malformed, beyond a limit, or of another format than their name says.
@@ -94,8 +97,64 @@ impl Row {
     }
 }
 
+impl Report {
+    /// The answer, a sentence each: the largest saving, and that of the usual setting.
+    pub fn answers(&self) -> Vec<String> {
+        let best = self.treatments.first().map(|best| {
+            format!(
+                "The largest saving on this site is {:.1} % of {} bytes in {} files, by {}.",
+                best.saved_share * 100.0,
+                self.bytes,
+                self.files,
+                best.treatment
+            )
+        });
+        let usual = self.treatments.iter().find(|row| row.treatment == "gzip 6");
+        let usual = usual.map(|usual| {
+            format!(
+                "gzip 6, the usual setting, saves {:.1} %.",
+                usual.saved_share * 100.0
+            )
+        });
+        best.into_iter().chain(usual).collect()
+    }
+
+    /// How often each file was encoded and decoded.
+    pub fn repetitions(&self) -> usize {
+        self.treatments
+            .first()
+            .map_or(0, |row| row.sums.encode_s.len())
+    }
+
+    /// What is not in the result, with the reason, and the links that were skipped.
+    pub fn all_notes(&self) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        if self.entries_skipped > 0 {
+            let skipped = self.entries_skipped;
+            notes.push(format!("{skipped} {} were skipped", self.skipped_entries));
+        }
+        notes
+    }
+
+    /// What could not be read or treated.
+    pub fn incomplete(&self) -> Vec<String> {
+        let mut incomplete = Vec::new();
+        if self.files_failed > 0 {
+            let failed = self.files_failed;
+            incomplete.push(format!("{failed} files or folders could not be read"));
+        }
+        if self.images_failed > 0 {
+            let (failed, images) = (self.images_failed, self.images);
+            incomplete.push(format!(
+                "{failed} of {images} images could not be treated as images"
+            ));
+        }
+        incomplete
+    }
+}
+
 /// The median, the least and the greatest, in milliseconds.
-fn spread(seconds: &[f64]) -> String {
+pub fn spread(seconds: &[f64]) -> String {
     let mut sorted = seconds.to_vec();
     sorted.sort_by(f64::total_cmp);
     let ms = |at: usize| sorted[at] * 1e3;
@@ -105,22 +164,8 @@ fn spread(seconds: &[f64]) -> String {
 
 impl fmt::Display for Report {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(best) = self.treatments.first() {
-            writeln!(
-                out,
-                "The largest saving on this site is {:.1} % of {} bytes in {} files, by {}.",
-                best.saved_share * 100.0,
-                self.bytes,
-                self.files,
-                best.treatment
-            )?;
-        }
-        if let Some(usual) = self.treatments.iter().find(|row| row.treatment == "gzip 6") {
-            writeln!(
-                out,
-                "gzip 6, the usual setting, saves {:.1} %.",
-                usual.saved_share * 100.0
-            )?;
+        for answer in self.answers() {
+            writeln!(out, "{answer}")?;
         }
         writeln!(
             out,
@@ -143,9 +188,7 @@ impl fmt::Display for Report {
             out,
             "\nBytes are exact, of bodies only. A file that a treatment does not make smaller counts as it is.\n\
              CPU times are of all files: median [least, greatest] of {} repetitions.",
-            self.treatments
-                .first()
-                .map_or(0, |row| row.sums.encode_s.len())
+            self.repetitions()
         )?;
         if let Some(bytes) = self.dictionary_bytes {
             writeln!(
@@ -177,26 +220,11 @@ impl fmt::Display for Report {
                 file.treatment
             )?;
         }
-        for note in &self.notes {
+        for note in self.all_notes() {
             writeln!(out, "note: {note}")?;
         }
-        if self.entries_skipped > 0 {
-            let skipped = self.entries_skipped;
-            writeln!(out, "note: {skipped} links and special files were skipped")?;
-        }
-        if self.files_failed > 0 {
-            let failed = self.files_failed;
-            writeln!(
-                out,
-                "INCOMPLETE: {failed} files or folders could not be read"
-            )?;
-        }
-        if self.images_failed > 0 {
-            let (failed, images) = (self.images_failed, self.images);
-            writeln!(
-                out,
-                "INCOMPLETE: {failed} of {images} images could not be treated as images"
-            )?;
+        for what in self.incomplete() {
+            writeln!(out, "INCOMPLETE: {what}")?;
         }
         Ok(())
     }

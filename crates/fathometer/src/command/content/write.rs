@@ -55,7 +55,13 @@ struct Written {
 
 /// Writes the copy and prints what it saves.
 pub fn run(arguments: &ContentArguments, out: &Path) -> Result<ExitCode, Failure> {
-    let partial = prepare(&arguments.folder, out)?;
+    if !arguments.site.is_dir() {
+        let site = arguments.site.display();
+        return Err(usage(format!(
+            "{site} is no folder: only a folder can be copied"
+        )));
+    }
+    let partial = prepare(&arguments.site, out)?;
     let finished = SiteCopy::new(arguments, &partial)
         .whole()
         .and_then(|written| {
@@ -73,7 +79,7 @@ pub fn run(arguments: &ContentArguments, out: &Path) -> Result<ExitCode, Failure
             return Err(error);
         }
     };
-    written.folder = arguments.folder.display().to_string();
+    written.folder = arguments.site.display().to_string();
     written.out = out.display().to_string();
     match arguments.json {
         true => println!("{:#}", serde_json::to_value(&written)?),
@@ -173,7 +179,7 @@ impl<'a> SiteCopy<'a> {
         }
         SiteCopy {
             arguments,
-            root: &arguments.folder,
+            root: &arguments.site,
             out,
             limits: Limits {
                 pixels: arguments.max_pixels,

@@ -1,0 +1,69 @@
+//! The result of `content` as a page.
+
+use fathometer_analysis::content_page::{self, ContentReport, FileSaving, ImagePair, Treatment};
+use fathometer_model::digits::grouped;
+
+use super::table::{Report, Row, spread};
+
+/// The page, with these images.
+pub fn page(report: &Report, images: Vec<ImagePair>) -> String {
+    let mut facts = vec![
+        ("files".to_owned(), grouped(report.files)),
+        ("bytes".to_owned(), grouped(report.bytes)),
+        ("images".to_owned(), grouped(report.images)),
+    ];
+    if let Some(bytes) = report.dictionary_bytes {
+        let what = format!(
+            "{} bytes, once in its row; trained on these files, others gain less",
+            grouped(bytes)
+        );
+        facts.push(("dictionary".to_owned(), what));
+    }
+    let lossy = report.treatments.iter();
+    let lossy = lossy.filter_map(|row| row.distortion.as_ref()).next();
+    let definition = lossy.map_or(String::new(), |distortion| {
+        format!(
+            " SSIM is the {}; 1 is no difference.",
+            distortion.definition
+        )
+    });
+    content_page::render(&ContentReport {
+        site: report.folder.clone(),
+        answers: report.answers(),
+        facts,
+        treatments: report.treatments.iter().map(treatment).collect(),
+        remark: format!(
+            "Bytes are exact, of bodies only. A file that a treatment does not make smaller counts as it is. CPU times \
+             are of all files: median [least, greatest] of {} repetitions.{definition}",
+            report.repetitions()
+        ),
+        files: report
+            .largest_savings
+            .iter()
+            .map(|file| FileSaving {
+                path: file.path.clone(),
+                bytes: file.bytes,
+                treated_bytes: file.treated_bytes,
+                treatment: file.treatment.clone(),
+            })
+            .collect(),
+        images,
+        notes: report.all_notes(),
+        incomplete: report.incomplete(),
+    })
+}
+
+fn treatment(row: &Row) -> Treatment {
+    Treatment {
+        name: row.treatment.clone(),
+        bytes: row.sums.bytes,
+        saved_share: row.saved_share,
+        files_smaller: row.sums.files_smaller,
+        encode: spread(&row.sums.encode_s),
+        decode: spread(&row.sums.decode_s),
+        distortion: row.distortion.as_ref().map(|distortion| {
+            let (mean, least) = (distortion.ssim_mean, distortion.ssim_least);
+            format!("changes pixels: SSIM mean {mean:.4}, least {least:.4}")
+        }),
+    }
+}

@@ -1,0 +1,112 @@
+//! The images that the page shows: those with the largest savings, within a bounded memory.
+
+use fathometer_analysis::content_page::ImagePair;
+
+/// Bytes of an image and of its treated file above which it is not shown.
+const LARGEST: usize = 4 << 20;
+/// Bytes of all files that are shown.
+const MOST: usize = 24 << 20;
+
+/// The images with the largest savings so far.
+#[derive(Debug, Default)]
+pub struct Shown {
+    most: usize,
+    /// Ordered by the bytes saved, the largest first.
+    pairs: Vec<(usize, ImagePair)>,
+    bytes: usize,
+    too_large: u64,
+}
+
+impl Shown {
+    /// At most this number of images.
+    pub fn new(most: usize) -> Shown {
+        Shown {
+            most,
+            ..Shown::default()
+        }
+    }
+
+    /// Adds an image of `before` bytes whose treated file has `after` bytes, if it is among those with the largest
+    /// savings.
+    pub fn add(&mut self, before: usize, after: usize, pair: impl FnOnce() -> ImagePair) {
+        if self.most == 0 || after >= before {
+            return;
+        }
+        if before + after > LARGEST {
+            self.too_large += 1;
+            return;
+        }
+        let saving = before - after;
+        let place = self.pairs.partition_point(|(larger, _)| *larger >= saving);
+        self.pairs.insert(place, (saving, pair()));
+        self.bytes += before + after;
+        while self.pairs.len() > self.most || self.bytes > MOST {
+            if let Some((_, smallest)) = self.pairs.pop() {
+                self.bytes -= smallest.original.content.len() + smallest.treated.content.len();
+            }
+        }
+    }
+
+    /// The images, with the largest saving first, and why others are not shown.
+    pub fn finish(self) -> (Vec<ImagePair>, Option<String>) {
+        let why = (self.too_large > 0).then(|| {
+            format!(
+                "{} images are not shown: each needs more than {} MiB with its treated file",
+                self.too_large,
+                LARGEST >> 20
+            )
+        });
+        let pairs = self.pairs.into_iter().map(|(_, pair)| pair).collect();
+        (pairs, why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathometer_analysis::content_page::ImageFile;
+
+    fn add(shown: &mut Shown, before: usize, after: usize) {
+        shown.add(before, after, || {
+            let file = |bytes| ImageFile {
+                media_type: "image/png",
+                content: vec![0; bytes],
+            };
+            ImagePair {
+                original: file(before),
+                treated: file(after),
+                ..ImagePair::default()
+            }
+        });
+    }
+
+    #[test]
+    fn the_largest_savings_stay_within_the_memory() {
+        let mut shown = Shown::new(3);
+        for (before, after) in [(10, 9), (100, 10), (50, 60), (30, 10), (40, 30)] {
+            add(&mut shown, before, after);
+        }
+        let (pairs, why) = shown.finish();
+        let sizes: Vec<_> = pairs
+            .iter()
+            .map(|pair| pair.original.content.len())
+            .collect();
+        assert_eq!((sizes, why), (vec![100, 30, 40], None));
+
+        let mut shown = Shown::new(100);
+        add(&mut shown, LARGEST, 1);
+        for _ in 0..10 {
+            add(&mut shown, LARGEST - 2, 1);
+        }
+        let (pairs, why) = shown.finish();
+        assert_eq!(pairs.len(), MOST / LARGEST);
+        assert!(why.unwrap().starts_with("1 images"));
+    }
+
+    #[test]
+    fn without_a_page_nothing_is_kept() {
+        let mut shown = Shown::new(0);
+        shown.add(10, 1, || unreachable!("no page is written"));
+        assert!(shown.finish().0.is_empty());
+    }
+}

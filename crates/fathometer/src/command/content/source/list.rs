@@ -1,0 +1,104 @@
+//! A list of URLs, each fetched once.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fathometer_load::url::Url;
+use fathometer_sys::{Clock, Interrupt};
+use fathometer_tls::ClientSettings;
+
+use super::super::super::{Failure, usage};
+use super::super::ContentArguments;
+use super::retrieve::{Limits, retrieve};
+use super::{Held, SiteFile};
+
+/// URLs of a list.
+const MOST_URLS: usize = 10_000;
+
+/// Fetches all URLs of the list: one on each line; blank lines and comments (`#`) are ignored. A URL that fails is
+/// reported on stderr. Nothing is fetched if a line is no URL.
+pub fn fetch(text: &str, arguments: &ContentArguments) -> Result<Held, Failure> {
+    let urls = parse(text).map_err(|why| usage(format!("{}: {why}", arguments.site.display())))?;
+    let clock = Clock::start();
+    let tls = match urls.iter().any(|(_, url)| url.secure) {
+        true => Some(tls_settings(arguments, clock)?),
+        false => None,
+    };
+    let interrupt = Interrupt::install()?;
+    let mut held = Held::default();
+    let mut left = arguments.max_fetch;
+    for (text, url) in urls {
+        if interrupt.is_raised() {
+            return Err("interrupted: nothing was treated".into());
+        }
+        let limits = Limits {
+            bytes: arguments.max_file.min(left),
+            time: arguments.timeout,
+        };
+        let fetched = match left {
+            0 => Err(format!(
+                "{} bytes were fetched before it (--max-fetch)",
+                arguments.max_fetch
+            )),
+            _ => retrieve(&url, tls.as_ref(), limits, clock),
+        };
+        let file = fetched.map(|fetched| {
+            left = left.saturating_sub(fetched.content.len() as u64);
+            SiteFile {
+                path: PathBuf::from(text),
+                content: fetched.content,
+                media_type: Some(fetched.media_type),
+            }
+        });
+        held.add(text, file);
+    }
+    Ok(held)
+}
+
+fn parse(text: &str) -> Result<Vec<(&str, Url)>, String> {
+    let mut urls = Vec::new();
+    let mut known = HashSet::new();
+    for (number, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') || !known.insert(line) {
+            continue;
+        }
+        let url = Url::parse(line).map_err(|error| format!("line {}: {error}", number + 1))?;
+        urls.push((line, url));
+        if urls.len() > MOST_URLS {
+            return Err(format!("more than {MOST_URLS} URLs"));
+        }
+    }
+    match urls.is_empty() {
+        true => Err("no URL in it; write one on each line".to_owned()),
+        false => Ok(urls),
+    }
+}
+
+fn tls_settings(
+    arguments: &ContentArguments,
+    clock: Clock,
+) -> Result<Arc<ClientSettings>, Failure> {
+    let mut options = arguments.security.options(clock)?;
+    options.alpn = vec![b"http/1.1".to_vec()];
+    Ok(ClientSettings::new(options).map_err(|error| error.to_string())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_url_is_fetched_once_and_a_bad_line_is_named() {
+        let urls = parse("# a list\n\n http://a/x \nhttps://b\nhttp://a/x\n").unwrap();
+        let targets: Vec<_> = urls.iter().map(|(_, url)| url.target.as_str()).collect();
+        assert_eq!(targets, ["/x", "/"]);
+        assert!(
+            parse("http://a\nftp://b")
+                .unwrap_err()
+                .starts_with("line 2: ")
+        );
+        assert!(parse("# nothing\n").unwrap_err().contains("no URL"));
+    }
+}

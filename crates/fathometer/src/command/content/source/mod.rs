@@ -1,0 +1,170 @@
+//! The files to treat: those of a folder, the responses of an HTTP archive, or what a list of URLs names.
+
+mod archive;
+mod list;
+mod retrieve;
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use super::super::{Failure, usage};
+use super::ContentArguments;
+use super::walk::{self, NotRead, Walk};
+
+/// Bytes of an archive or a list above which it is refused: it is read as a whole.
+const LARGEST_INPUT: u64 = 1 << 30;
+
+/// Where the files come from.
+#[derive(Debug)]
+pub enum Source {
+    /// A folder, which is read as often as needed.
+    Folder(PathBuf),
+    /// An archive or a list: its files are in memory.
+    Held(Held),
+}
+
+/// Files in memory.
+#[derive(Debug, Default)]
+pub struct Held {
+    files: Vec<SiteFile>,
+    failed: u64,
+    skipped: u64,
+}
+
+/// A file of the site.
+#[derive(Clone, Debug)]
+pub struct SiteFile {
+    /// Its path or URL.
+    pub path: PathBuf,
+    /// Its content, without content coding.
+    pub content: Vec<u8>,
+    /// The media type that its response stated, in lower case and without parameters; `None` for a file of a folder.
+    pub media_type: Option<String>,
+}
+
+impl Source {
+    /// Opens what the arguments name. Files of an archive or a list are read or fetched here; errors of single files
+    /// are reported on stderr.
+    pub fn open(arguments: &ContentArguments) -> Result<Source, Failure> {
+        let site = &arguments.site;
+        let shown = site.display();
+        let metadata =
+            fs::metadata(site).map_err(|error| format!("cannot read {shown}: {error}"))?;
+        if metadata.is_dir() {
+            refuse_security(arguments)?;
+            return Ok(Source::Folder(site.clone()));
+        }
+        let text = walk::read(site, LARGEST_INPUT)
+            .and_then(|bytes| {
+                String::from_utf8(bytes)
+                    .map_err(|_| io::Error::other("it is not a text in UTF-8; name a folder"))
+            })
+            .map_err(|error| format!("cannot read {shown}: {error}"))?;
+        let without_mark = text.trim_start_matches('\u{feff}');
+        let held = match without_mark.trim_start().starts_with('{') {
+            true => {
+                refuse_security(arguments)?;
+                archive::read(&text, arguments.max_file)
+                    .map_err(|fault| usage(format!("{shown} is no HTTP archive: {fault}")))?
+            }
+            false => list::fetch(&text, arguments)?,
+        };
+        if held.files.is_empty() {
+            return Err(format!("no file of {shown} has a content").into());
+        }
+        Ok(Source::Held(held))
+    }
+
+    /// Calls the function for each file, and for each file or folder that cannot be read. Returns the entries that are
+    /// no files.
+    pub fn each(
+        &self,
+        max_file: u64,
+        mut treat: impl FnMut(Result<SiteFile, NotRead>) -> Result<(), Failure>,
+    ) -> Result<u64, Failure> {
+        let folder = match self {
+            Source::Folder(folder) => folder,
+            Source::Held(held) => {
+                for file in &held.files {
+                    treat(Ok(file.clone()))?;
+                }
+                return Ok(held.skipped);
+            }
+        };
+        let mut walk = Walk::begin(folder)
+            .map_err(|error| format!("cannot read the folder {}: {error}", folder.display()))?;
+        for path in walk.by_ref() {
+            treat(path.and_then(|path| match walk::read(&path, max_file) {
+                Ok(content) => Ok(SiteFile {
+                    path,
+                    content,
+                    media_type: None,
+                }),
+                Err(error) => Err((path, error)),
+            }))?;
+        }
+        Ok(walk.skipped)
+    }
+
+    /// Files that were reported as missing when the source was opened.
+    pub fn failed(&self) -> u64 {
+        match self {
+            Source::Folder(_) => 0,
+            Source::Held(held) => held.failed,
+        }
+    }
+
+    /// What the entries are that [`Source::each`] skips.
+    pub fn skipped_entries(&self) -> &'static str {
+        match self {
+            Source::Folder(_) => "links and special files",
+            Source::Held(_) => "entries that are no files (other methods, schemes and statuses)",
+        }
+    }
+}
+
+/// Options of TLS have no effect without a list of URLs.
+fn refuse_security(arguments: &ContentArguments) -> Result<(), Failure> {
+    match arguments.security.are_given() {
+        true => Err(usage("TLS options need a list of URLs")),
+        false => Ok(()),
+    }
+}
+
+impl SiteFile {
+    /// Whether it is HTML, by its media type or its name, and no mislabelled binary.
+    pub fn is_html(&self) -> bool {
+        let is_named = match &self.media_type {
+            Some(media_type) => media_type == "text/html",
+            None => {
+                let extension = self.path.extension().unwrap_or_default();
+                extension.eq_ignore_ascii_case("html") || extension.eq_ignore_ascii_case("htm")
+            }
+        };
+        is_named && !self.content.contains(&0)
+    }
+
+    /// The path whose extension promises a format. A browser shows the images of a server by their bytes (MIME
+    /// Sniffing, section 8.1), so a URL promises none.
+    #[cfg(feature = "images")]
+    pub fn name(&self) -> &std::path::Path {
+        match self.media_type {
+            Some(_) => std::path::Path::new(""),
+            None => &self.path,
+        }
+    }
+}
+
+impl Held {
+    /// Adds a file, or reports why it cannot be treated.
+    fn add(&mut self, url: &str, file: Result<SiteFile, String>) {
+        match file {
+            Ok(file) => self.files.push(file),
+            Err(why) => {
+                self.failed += 1;
+                eprintln!("cannot treat {url}: {why}");
+            }
+        }
+    }
+}
