@@ -18,12 +18,14 @@ mod coding;
 mod dictionary;
 #[cfg(feature = "images")]
 pub mod image;
+mod image_tags;
 mod markup;
 mod references;
 mod tag_case;
 
 pub use coding::{Coding, CodingError};
 pub use dictionary::{DCZ_HEADER_BYTES, Dictionary};
+pub use image_tags::{ImageTag, image_tags};
 pub use markup::Unchanged;
 pub use references::{Rewritten, rewrite_css, rewrite_html};
 pub use tag_case::lower_case_tags;

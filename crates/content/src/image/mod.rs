@@ -7,6 +7,7 @@ mod canvas;
 mod decode;
 mod encode;
 mod picture;
+mod replacement;
 mod ssim;
 mod treatment;
 
@@ -14,6 +15,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use picture::{Frame, Picture};
+pub use replacement::{Band, Replacement, TextShape};
 pub use ssim::{SSIM_DEFINITION, ssim};
 pub use treatment::{Image, ImageTreatment};
 

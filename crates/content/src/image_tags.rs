@@ -1,0 +1,159 @@
+//! The images that a document shows by `<img>`: where they are, the text that stands for them, and the bytes of the tag.
+
+use std::ops::Range;
+
+use crate::markup::{Markup, Unchanged, scan};
+
+/// An `<img>` with a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageTag<'a> {
+    /// The attribute `src` as it is written, without spaces around it.
+    pub source: &'a str,
+    /// The attribute `alt` as it is written, with its character references; `None` if it has none.
+    pub alt: Option<&'a str>,
+    /// The attribute `width` as it is written.
+    pub width: Option<&'a str>,
+    /// The attribute `height` as it is written.
+    pub height: Option<&'a str>,
+    /// Whether it has no attribute that may change what is shown: at most `src`, `alt`, `width`, `height` and
+    /// `border=0`.
+    pub is_plain: bool,
+    /// Bytes of the tag, from `<` to `>`.
+    pub bytes: usize,
+}
+
+/// Calls the function for each `<img>`, in the order of the document. Tags whose source or text is not UTF-8, or whose
+/// source has a character reference, are left out.
+///
+/// # Errors
+///
+/// If a tag cannot be told from text without building the tree; the function was called for the tags before that.
+pub fn image_tags<'a>(
+    html: &'a [u8],
+    mut found: impl FnMut(ImageTag<'a>),
+) -> Result<(), Unchanged> {
+    let mut open: Option<Open> = None;
+    let result = scan(html, |markup| match markup {
+        Markup::TagName(name) => {
+            close(html, open.take(), &mut found);
+            let is_start = name.start > 0 && html[name.start - 1] == b'<';
+            if is_start && html[name.clone()].eq_ignore_ascii_case(b"img") {
+                open = Some(Open {
+                    start: name.start - 1,
+                    end: name.end,
+                    is_plain: true,
+                    values: [const { None }; 4],
+                });
+            }
+        }
+        Markup::Attribute { name, value, .. } => {
+            if let Some(open) = &mut open {
+                open.end = value.end.max(name.end);
+                let name = html[name].to_ascii_lowercase();
+                match ATTRIBUTES.iter().position(|known| known.as_bytes() == name) {
+                    // Of two attributes of one name, the first counts.
+                    Some(place) => drop(open.values[place].get_or_insert(value)),
+                    None => open.is_plain &= name == b"border" && &html[value] == b"0",
+                }
+            }
+        }
+        Markup::Text { .. } => close(html, open.take(), &mut found),
+    });
+    close(html, open, &mut found);
+    result
+}
+
+/// The attributes that are read.
+const ATTRIBUTES: [&str; 4] = ["src", "alt", "width", "height"];
+
+/// A tag whose attributes are being read.
+struct Open {
+    start: usize,
+    end: usize,
+    is_plain: bool,
+    /// The values of [`ATTRIBUTES`].
+    values: [Option<Range<usize>>; 4],
+}
+
+fn close<'a>(html: &'a [u8], open: Option<Open>, found: &mut impl FnMut(ImageTag<'a>)) {
+    let Some(open) = open else { return };
+    // Behind the last value are at most a quote, spaces and slashes.
+    let Some(end) = memchr::memchr(b'>', &html[open.end..]) else {
+        return;
+    };
+    let text = |range: Range<usize>| std::str::from_utf8(&html[range]).ok();
+    let [source, alt, width, height] = open.values.map(|value| value.and_then(text));
+    let Some(source) = source else { return };
+    let source = source.trim_ascii();
+    if source.is_empty() || source.contains('&') {
+        return;
+    }
+    found(ImageTag {
+        source,
+        alt,
+        width,
+        height,
+        is_plain: open.is_plain,
+        bytes: open.end + end + 1 - open.start,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tags(html: &str) -> Vec<ImageTag<'_>> {
+        let mut tags = Vec::new();
+        image_tags(html.as_bytes(), |tag| tags.push(tag)).unwrap();
+        tags
+    }
+
+    #[test]
+    fn tags_have_their_bytes_and_texts() {
+        let html = "<p><IMG SRC=a.gif><img alt='a &amp; b > c' src=\" b.gif \" />text<img src=c.gif alt src=d.gif\n>";
+        let found = tags(html);
+        let expected = [
+            ("a.gif", None, "<IMG SRC=a.gif>".len()),
+            (
+                "b.gif",
+                Some("a &amp; b > c"),
+                "<img alt='a &amp; b > c' src=\" b.gif \" />".len(),
+            ),
+            ("c.gif", Some(""), "<img src=c.gif alt src=d.gif\n>".len()),
+        ];
+        let found: Vec<_> = found
+            .iter()
+            .map(|tag| (tag.source, tag.alt, tag.bytes))
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn sizes_are_read_and_other_attributes_are_noted() {
+        let found =
+            tags("<img WIDTH=1 height='2%' border=0 src=a><img src=b border=1><img src=c class=x>");
+        let sizes: Vec<_> = found
+            .iter()
+            .map(|tag| (tag.width, tag.height, tag.is_plain))
+            .collect();
+        let expected = [
+            (Some("1"), Some("2%"), true),
+            (None, None, false),
+            (None, None, false),
+        ];
+        assert_eq!(sizes, expected);
+    }
+
+    #[test]
+    fn other_tags_and_texts_have_no_image() {
+        for html in [
+            "<imgx src=a><a href=a.gif></a></img src=a>",
+            "<script>'<img src=a>'</script><!-- <img src=a> -->",
+            "<img alt=x><img src=''><img src='a&amp;b'>",
+            "<img src=a",
+        ] {
+            assert_eq!(tags(html), [], "{html}");
+        }
+        assert!(image_tags(b"<img src=a><![CDATA[", |tag| assert_eq!(tag.source, "a")).is_err());
+    }
+}
