@@ -4,7 +4,7 @@
 //! are `data:` URLs: they are untrusted files, which the browser decodes as it does those of the site.
 
 use fathometer_model::digits::grouped;
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 
 use crate::base64::base64;
 use crate::page;
@@ -30,6 +30,8 @@ pub struct ContentReport {
     pub files: Vec<FileSaving>,
     /// Images before and after, with the largest saving first.
     pub images: Vec<ImagePair>,
+    /// Images that HTML and CSS could replace, with the largest saving first.
+    pub replaced: Vec<Replaced>,
     /// What is not in the result, with the reason.
     pub notes: Vec<String>,
     /// What could not be read or treated; empty if the result is complete.
@@ -92,6 +94,34 @@ pub struct ImageFile {
     pub content: Vec<u8>,
 }
 
+/// An image that HTML and CSS could replace.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Replaced {
+    /// Its path or URL.
+    pub path: String,
+    /// The file as it is.
+    pub file: ImageFile,
+    /// Whether every pixel stays; otherwise the fonts differ.
+    pub is_exact: bool,
+    /// Whether the text is that of the site's pages; otherwise it is to be filled in.
+    pub has_text: bool,
+    /// Tags that show the image.
+    pub tags: u64,
+    /// Bytes of the image and of all tags that show it.
+    pub bytes_before: u64,
+    /// Bytes of the HTML and CSS in place of all these tags.
+    pub bytes_after: u64,
+    /// The HTML and CSS in place of one tag. The page shows it as it is, so it must have no markup of the site.
+    pub html: String,
+}
+
+impl Replaced {
+    /// Bytes that the replacement adds: negative if it saves.
+    pub fn added_bytes(&self) -> i64 {
+        self.bytes_after.cast_signed() - self.bytes_before.cast_signed()
+    }
+}
+
 /// The whole page.
 pub fn render(report: &ContentReport) -> String {
     let body = html! {
@@ -123,6 +153,16 @@ pub fn render(report: &ContentReport) -> String {
                     h2 { "Images before and after" }
                     p.remark { "On the left the file of the site, on the right the smallest treated file, each in its own size." }
                     @for pair in &report.images { (image_pair(pair)) }
+                }
+            }
+            @if !report.replaced.is_empty() {
+                section {
+                    h2 { "Images that HTML and CSS could replace" }
+                    p.remark {
+                        "Proposals, which nothing applies. On the left the image, on the right the HTML and CSS as this browser "
+                        "shows them. Bytes are those before any content coding; each image that is replaced saves one request."
+                    }
+                    @for replaced in &report.replaced { (replacement(replaced)) }
                 }
             }
             @if !report.notes.is_empty() {
@@ -245,6 +285,44 @@ fn image_pair(pair: &ImagePair) -> Markup {
     }
 }
 
+fn replacement(replaced: &Replaced) -> Markup {
+    let (class, word) = match replaced.is_exact {
+        true => ("holds", "the same pixels"),
+        false => ("weaker", "looks different"),
+    };
+    let tags = match replaced.tags {
+        1 => "1 tag".to_owned(),
+        tags => format!("{} tags", grouped(tags)),
+    };
+    let added = replaced.added_bytes();
+    let change = match added {
+        ..0 => format!("{} bytes fewer", grouped(added.unsigned_abs())),
+        _ => format!("{} bytes more", grouped(added)),
+    };
+    html! {
+        article.pair {
+            h3 { (replaced.path) " " span.badge.(class) { (word) } }
+            div.sides {
+                figure {
+                    (picture(&replaced.file, &format!("{} as it is", replaced.path)))
+                    figcaption {
+                        (kind(&replaced.file)) ", " (grouped(replaced.bytes_before)) " bytes with " (tags)
+                    }
+                }
+                figure {
+                    div.sheet { (PreEscaped(&replaced.html)) }
+                    figcaption {
+                        "HTML and CSS, " (grouped(replaced.bytes_after)) " bytes for " (tags) ": " (change)
+                        ", 1 request fewer"
+                        @if !replaced.has_text { "; no page has the text (alt), write it in place of TEXT" }
+                    }
+                }
+            }
+            pre { (replaced.html) }
+        }
+    }
+}
+
 fn kind(file: &ImageFile) -> String {
     let name = file.media_type.rsplit('/').next().unwrap_or_default();
     match name {
@@ -293,6 +371,19 @@ mod tests {
                 treatment: "GIF to WebP".to_owned(),
                 distortion: "the same pixels".to_owned(),
             }],
+            replaced: vec![Replaced {
+                path: "dot.gif".to_owned(),
+                file: ImageFile {
+                    media_type: "image/gif",
+                    content: b"foo".to_vec(),
+                },
+                is_exact: true,
+                has_text: true,
+                tags: 2,
+                bytes_before: 1043,
+                bytes_after: 40,
+                html: "<i style=\"width:1px\"></i>".to_owned(),
+            }],
             incomplete: vec!["1 file could not be read".to_owned()],
             ..ContentReport::default()
         }
@@ -313,6 +404,11 @@ mod tests {
             "GIF, 6 bytes",
             "data:image/webp;base64,Zm9v",
             "WebP, 3 bytes, 50.0 % fewer, by GIF to WebP; the same pixels",
+            "the same pixels</span>",
+            "GIF, 1 043 bytes with 2 tags",
+            "<div class=\"sheet\"><i style=\"width:1px\"></i></div>",
+            "40 bytes for 2 tags: 1 003 bytes fewer, 1 request fewer",
+            "<pre>&lt;i style=",
         ] {
             let at = page[before..]
                 .find(place)

@@ -60,7 +60,7 @@ fn write(site: &Path, out: &Path, arguments: &[&str]) -> Command {
 }
 
 /// The page as Chromium shows it, as PNG: the same bytes for the same pixels.
-fn screenshot(chromium: &Path, folder: &Path) -> Vec<u8> {
+pub fn screenshot(chromium: &Path, folder: &Path) -> Vec<u8> {
     let server = Server::origin(folder, &[]);
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("page.png");

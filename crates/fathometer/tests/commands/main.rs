@@ -8,6 +8,8 @@ mod completions;
 mod content_command;
 mod content_input;
 #[cfg(feature = "images")]
+mod content_replacements;
+#[cfg(feature = "images")]
 mod content_write;
 mod endings;
 mod h2spec;

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use fathometer_analysis::content_page::ImagePair;
+use fathometer_analysis::content_page::{ImagePair, Replaced};
 use fathometer_content::Dictionary;
 use fathometer_files::whole_file;
 use fathometer_sys::Clock;
@@ -105,9 +105,10 @@ pub fn run(arguments: &ContentArguments) -> Result<ExitCode, Failure> {
     }
     site.share_dictionary()?;
     let images = site.shown_images();
-    let report = site.into_report();
+    let replaced = site.proposals();
+    let report = site.into_report(&replaced);
     if let Some(file) = &arguments.report {
-        whole_file::write(file, page::page(&report, images).as_bytes())
+        whole_file::write(file, page::page(&report, images, replaced).as_bytes())
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     }
     let is_complete = report.files_failed == 0 && report.images_failed == 0;
@@ -280,7 +281,20 @@ impl<'a> Site<'a> {
         Vec::new()
     }
 
-    fn into_report(self) -> Report {
+    /// The images that HTML and CSS could replace, with the largest saving first.
+    #[cfg(feature = "images")]
+    fn proposals(&mut self) -> Vec<Replaced> {
+        let (replaced, notes) = self.pictures.take_proposals();
+        self.notes.extend(notes);
+        replaced
+    }
+
+    #[cfg(not(feature = "images"))]
+    fn proposals(&mut self) -> Vec<Replaced> {
+        Vec::new()
+    }
+
+    fn into_report(self, replaced: &[Replaced]) -> Report {
         // In the order of their indices; the dictionary, which is no treatment of single files, is the last.
         let single = treatment::of_single_files();
         let mut names: Vec<_> = single.iter().map(Treatment::name).collect();
@@ -319,6 +333,7 @@ impl<'a> Site<'a> {
                     treated_bytes: bytes,
                 })
                 .collect(),
+            replacements: replaced.iter().map(table::ReplacedRow::of).collect(),
             notes: self.notes,
         }
     }

@@ -1,12 +1,14 @@
 //! The result of `content` as a page.
 
-use fathometer_analysis::content_page::{self, ContentReport, FileSaving, ImagePair, Treatment};
+use fathometer_analysis::content_page::{
+    self, ContentReport, FileSaving, ImagePair, Replaced, Treatment,
+};
 use fathometer_model::digits::grouped;
 
 use super::table::{Report, Row, spread};
 
-/// The page, with these images.
-pub fn page(report: &Report, images: Vec<ImagePair>) -> String {
+/// The page, with these images before and after, and those that HTML and CSS could replace.
+pub fn page(report: &Report, images: Vec<ImagePair>, replaced: Vec<Replaced>) -> String {
     let mut facts = vec![
         ("files".to_owned(), grouped(report.files)),
         ("bytes".to_owned(), grouped(report.bytes)),
@@ -48,6 +50,7 @@ pub fn page(report: &Report, images: Vec<ImagePair>) -> String {
             })
             .collect(),
         images,
+        replaced,
         notes: report.all_notes(),
         incomplete: report.incomplete(),
     })

@@ -1,14 +1,16 @@
 //! The images of a site, in other formats and by other encoders.
 
+mod proposals;
 mod shown;
 
 use std::path::Path;
 
-use fathometer_analysis::content_page::{ImageFile, ImagePair};
+use fathometer_analysis::content_page::{ImageFile, ImagePair, Replaced};
 use fathometer_content::image::{
     Format, Image, ImageError, ImageTreatment, Limits, SSIM_DEFINITION,
 };
 
+use self::proposals::Proposals;
 use self::shown::Shown;
 use super::ContentArguments;
 use super::source::SiteFile;
@@ -33,6 +35,8 @@ pub struct Pictures {
     together: Sums,
     /// The images that the page shows.
     shown: Shown,
+    /// The images that HTML and CSS could replace.
+    proposals: Proposals,
 }
 
 /// The sums of one treatment.
@@ -98,12 +102,18 @@ impl Pictures {
                 Some(_) => arguments.files,
                 None => 0,
             }),
+            proposals: Proposals::new(&arguments.site),
         }
     }
 
     /// The images that the page shows, with the largest saving first, and why others are not shown.
     pub fn take_shown(&mut self) -> (Vec<ImagePair>, Option<String>) {
         std::mem::take(&mut self.shown).finish()
+    }
+
+    /// The images that HTML and CSS could replace, with the largest saving first, and what is not among them.
+    pub fn take_proposals(&mut self) -> (Vec<Replaced>, Vec<String>) {
+        self.proposals.take()
     }
 
     /// The names of the treatments, in the order of the indices of [`Pictures::treat`].
@@ -119,7 +129,10 @@ impl Pictures {
         strongest: &Applied,
     ) -> Result<Option<(u64, usize)>, ImageError> {
         let bytes = file.content.len() as u64;
-        let (treated, result) = self.apply_all(file.name(), &file.content);
+        if file.is_html() {
+            self.proposals.note_document(file);
+        }
+        let (treated, result) = self.apply_all(file);
         let mut fewest = None;
         let mut lossless = strongest;
         for (index, (sum, treated)) in self.treated.iter_mut().zip(&treated).enumerate() {
@@ -190,13 +203,10 @@ impl Pictures {
     }
 
     /// Applies each treatment that applies. After an error, those before it remain.
-    fn apply_all(
-        &mut self,
-        path: &Path,
-        content: &[u8],
-    ) -> (Vec<Option<Treated>>, Result<(), ImageError>) {
+    fn apply_all(&mut self, file: &SiteFile) -> (Vec<Option<Treated>>, Result<(), ImageError>) {
+        let content = &file.content;
         let mut treated = vec![None; self.treated.len()];
-        let format = match format_of(path, content) {
+        let format = match format_of(file.name(), content) {
             Ok(None) => return (treated, Ok(())),
             Ok(Some(format)) => {
                 self.images += 1;
@@ -216,6 +226,7 @@ impl Pictures {
             Err(ImageError::NotApplicable(_)) => return (treated, Ok(())),
             Err(error) => return (treated, Err(error)),
         };
+        self.proposals.note_image(file, format, image.picture());
         for (sum, slot) in self.treated.iter().zip(&mut treated) {
             if !sum.treatment.applies_to(&image) {
                 continue;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use fathometer_analysis::content_page::Replaced;
 use serde::Serialize;
 
 use super::treatment::Sums;
@@ -32,6 +33,8 @@ pub struct Report {
     pub treatments: Vec<Row>,
     /// The files with the largest savings, each with the treatment that makes it smallest.
     pub largest_savings: Vec<FileRow>,
+    /// Images that HTML and CSS could replace, with the largest saving first: proposals, which are in no row.
+    pub replacements: Vec<ReplacedRow>,
     /// What is not in the result, with the reason.
     pub notes: Vec<String>,
 }
@@ -78,6 +81,37 @@ pub struct FileRow {
     pub treatment: String,
     /// Its bytes then.
     pub treated_bytes: u64,
+}
+
+/// An image that HTML and CSS could replace. That saves one request.
+#[derive(Debug, Serialize)]
+pub struct ReplacedRow {
+    /// Its path; bytes that are not UTF-8 are replaced.
+    pub path: String,
+    /// Whether every pixel stays.
+    pub exact: bool,
+    /// Tags that show it.
+    pub tags: u64,
+    /// Bytes of the image and of these tags.
+    pub bytes: u64,
+    /// Bytes of the HTML and CSS in place of all these tags.
+    pub replaced_bytes: u64,
+    /// The HTML and CSS in place of one tag.
+    pub html: String,
+}
+
+impl ReplacedRow {
+    /// The row of a proposal.
+    pub fn of(replaced: &Replaced) -> ReplacedRow {
+        ReplacedRow {
+            path: replaced.path.clone(),
+            exact: replaced.is_exact,
+            tags: replaced.tags,
+            bytes: replaced.bytes_before,
+            replaced_bytes: replaced.bytes_after,
+            html: replaced.html.clone(),
+        }
+    }
 }
 
 impl Row {
@@ -218,6 +252,20 @@ impl fmt::Display for Report {
                 out,
                 "{path}: {before} -> {after} bytes by {}",
                 file.treatment
+            )?;
+        }
+        if !self.replacements.is_empty() {
+            let all = &self.replacements;
+            let exact = all.iter().filter(|row| row.exact).count();
+            let sum = |bytes: fn(&ReplacedRow) -> u64| all.iter().map(bytes).sum::<u64>();
+            writeln!(
+                out,
+                "\nHTML and CSS could replace {} images, {exact} of them pixel by pixel: {} requests fewer, {} -> {} bytes.\n\
+                 These are proposals, not in the rows above; --report and --json show the HTML and CSS.",
+                all.len(),
+                all.len(),
+                sum(|row| row.bytes),
+                sum(|row| row.replaced_bytes)
             )?;
         }
         for note in self.all_notes() {
