@@ -81,6 +81,7 @@ struct Found<'a> {
     range: Single<'a>,
     accept: Lines<'a>,
     accept_encoding: Lines<'a>,
+    available_dictionary: Single<'a>,
     package_have: Single<'a>,
     no_transform: bool,
     referer: &'a [u8],
@@ -153,6 +154,7 @@ impl<'a> Found<'a> {
                 self.no_transform |= fields::list_has(value, "no-transform");
                 true
             }
+            b"available-dictionary" => push(&mut self.available_dictionary, value),
             b"package-have" => push(&mut self.package_have, value),
             b"accept-encoding" => self.accept_encoding.push(value),
             b"if-match" => self.preconditions.if_match.push(value),
@@ -217,6 +219,7 @@ impl<'a> Found<'a> {
                 range: self.range,
                 accept: self.accept,
                 accept_encoding: self.accept_encoding,
+                available_dictionary: self.available_dictionary,
                 package_have: self.package_have,
                 no_transform: self.no_transform,
             },

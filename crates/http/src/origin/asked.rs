@@ -62,6 +62,8 @@ impl Asked {
             range: self.range.single(),
             accept: Lines::default(),
             accept_encoding: lines(&self.accept_encoding),
+            // It counts only until the format is chosen.
+            available_dictionary: Single::Absent,
             package_have: Single::Absent,
             no_transform: self.no_transform,
         }

@@ -16,14 +16,20 @@ pub enum Coding {
     Brotli,
     /// `zstd` (RFC 8878).
     Zstd,
+    /// `dcb`: Brotli with a dictionary that the client has (RFC 9842 section 4).
+    DictionaryBrotli,
+    /// `dcz`: Zstandard with a dictionary that the client has (RFC 9842 section 5).
+    DictionaryZstd,
 }
 
 impl Coding {
-    const COUNT: usize = 4;
+    const COUNT: usize = 6;
 
-    /// All of them.
-    pub const ALL: [Coding; Coding::COUNT] =
-        [Coding::Deflate, Coding::Gzip, Coding::Brotli, Coding::Zstd];
+    /// Those that need no dictionary.
+    pub const ALONE: [Coding; 4] = [Coding::Deflate, Coding::Gzip, Coding::Brotli, Coding::Zstd];
+
+    /// Those that need one.
+    pub const WITH_DICTIONARY: [Coding; 2] = [Coding::DictionaryBrotli, Coding::DictionaryZstd];
 
     /// Its token in `Accept-Encoding` and `Content-Encoding`.
     pub const fn token(self) -> &'static str {
@@ -32,7 +38,23 @@ impl Coding {
             Coding::Gzip => ContentCoding::Gzip.token(),
             Coding::Brotli => "br",
             Coding::Zstd => "zstd",
+            Coding::DictionaryBrotli => "dcb",
+            Coding::DictionaryZstd => "dcz",
         }
+    }
+
+    /// The same algorithm with a dictionary, if there is a coding for it.
+    pub const fn with_dictionary(self) -> Option<Coding> {
+        match self {
+            Coding::Brotli => Some(Coding::DictionaryBrotli),
+            Coding::Zstd => Some(Coding::DictionaryZstd),
+            _ => None,
+        }
+    }
+
+    /// Whether it needs a dictionary.
+    pub const fn needs_dictionary(self) -> bool {
+        matches!(self, Coding::DictionaryBrotli | Coding::DictionaryZstd)
     }
 
     /// The coding with this token or its alias (RFC 9110 section 8.4.1.3).
@@ -40,8 +62,9 @@ impl Coding {
         if token.eq_ignore_ascii_case(b"x-gzip") {
             return Some(Coding::Gzip);
         }
-        Coding::ALL
+        Coding::ALONE
             .into_iter()
+            .chain(Coding::WITH_DICTIONARY)
             .find(|coding| token.eq_ignore_ascii_case(coding.token().as_bytes()))
     }
 
@@ -97,9 +120,11 @@ impl Qualities {
         qualities
     }
 
-    /// The quality of a coding; `None` when the client does not accept it.
+    /// The quality of a coding; `None` when the client does not accept it. A wildcard does not include the codings
+    /// that need a dictionary: clients that support them name them (RFC 9842 section 6.1).
     pub fn of_coding(&self, coding: Coding) -> Option<u16> {
-        let quality = self.named[coding as usize].or(self.wildcard);
+        let wildcard = self.wildcard.filter(|_| !coding.needs_dictionary());
+        let quality = self.named[coding as usize].or(wildcard);
         quality.filter(|&quality| quality > 0)
     }
 
@@ -190,6 +215,28 @@ mod tests {
         let absent = Qualities::of(&Lines::default());
         assert_eq!(choose(&absent, available), None);
         assert!(!absent.refuses_identity());
+    }
+
+    #[test]
+    fn codings_with_a_dictionary_are_chosen_only_by_name() {
+        use Coding::{Brotli, DictionaryBrotli, DictionaryZstd};
+        let table = [
+            ("br", Some(Brotli)),
+            ("*", Some(Brotli)),
+            ("br, dcb, dcz", Some(DictionaryBrotli)),
+            ("br, DCZ", Some(DictionaryZstd)),
+            ("br;q=0.9, *", Some(Brotli)),
+            ("br, dcb;q=0.9", Some(Brotli)),
+            ("dcb;q=0, dcz;q=0, *", Some(Brotli)),
+            ("dcbx", None),
+        ];
+        for (accept, expected) in table {
+            let mut lines = Lines::default();
+            assert!(lines.push(accept.as_bytes()));
+            let available = [(DictionaryBrotli, 0), (DictionaryZstd, 1), (Brotli, 100)];
+            let chosen = choose(&Qualities::of(&lines), available.into_iter());
+            assert_eq!(chosen, expected, "{accept:?}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! - [`conditions`]: entity tags, dates, preconditions
 //! - [`ranges`]: byte ranges and limits on them
 //! - [`encoding`]: choice of a content coding
-//! - [`negotiation`]: compression on the fly, images in several types
+//! - [`negotiation`]: compression on the fly, dictionaries for it, images in several types
 //! - [`persona`]: server personas: which response fields, in which order
 //! - [`store`]: resources that the caller looks up when they are requested
 //! - [`companions`]: which files belong to which page, for server push, Early Hints and packages
@@ -46,7 +46,7 @@ use conditions::{Lines, Preconditions, Single, Validators, Verdict};
 use encoding::{Coding, Qualities};
 use index::{Index, RepresentationId};
 use live::{Dynamic, DynamicError, Live};
-use negotiation::{Coded, Compressing, Negotiation, Varies};
+use negotiation::{Coded, Compressing, Negotiation, Varies, dictionary};
 use packages::{Composed, Packager, Packages, Undecided};
 use persona::{FieldValue, Persona, PersonaError, PersonaField};
 use ranges::{ByteRange, Ranges, Selection};
@@ -124,6 +124,8 @@ pub struct Request<'a> {
     pub accept: Lines<'a>,
     /// `Accept-Encoding`
     pub accept_encoding: Lines<'a>,
+    /// `Available-Dictionary` (RFC 9842 section 2.2)
+    pub available_dictionary: Single<'a>,
     /// `Package-Have`
     pub package_have: Single<'a>,
     /// `Cache-Control: no-transform`: content is not compressed on the fly.
@@ -150,6 +152,8 @@ pub struct Answer {
     negotiated: bool,
     /// The request fields that selected the representation, where it is [negotiated](negotiation).
     varies: Varies,
+    /// The resource is a dictionary: its place among the [dictionaries](Negotiation::dictionaries).
+    dictionary: Option<u16>,
     /// The answer with a package names the address of its page.
     names_base: bool,
 }
@@ -298,6 +302,7 @@ impl Answer {
             page: None,
             negotiated: false,
             varies: Varies::default(),
+            dictionary: None,
             names_base: false,
         }
     }
@@ -497,6 +502,7 @@ impl Origin {
                             .filter(|_| matches!(decided.content, Content::Whole(_))),
                         negotiated: answer.negotiated,
                         varies: answer.varies,
+                        dictionary: answer.dictionary,
                         location: answer.location.take(),
                         ..decided
                     },
@@ -581,6 +587,7 @@ impl Origin {
             let mut answer = self.negotiate(path, source, request, now);
             answer.negotiated = negotiated;
             answer.file = file;
+            answer.dictionary = dictionary::announced(&self.negotiation.dictionaries, path);
             // Content that is being compressed will be complete unless a part was requested.
             let is_whole = match &answer.content {
                 Content::Whole(_) => true,

@@ -4,7 +4,7 @@ use super::date::DateText;
 use super::persona::{FieldValue, Responses};
 use super::ranges::ByteRange;
 use super::text::{Decimal, FixedText, hexadecimal};
-use super::{Answer, Content, Described, Origin, Selected, Subject};
+use super::{Answer, Content, Described, Origin, Selected, Status, Subject};
 
 /// Receives the fields of a response, in order. Each version of HTTP writes them in its own format.
 pub trait FieldSink {
@@ -88,6 +88,18 @@ impl Origin {
                 value => self.write_described(answer, described.as_ref(), name, value, sink),
             }
         }
+        if answer.status == Status::OK
+            && let Some(place) = answer.dictionary
+            && let Some(resource) = self.negotiation.dictionaries.get(usize::from(place))
+        {
+            sink.field("Use-As-Dictionary", resource.field().as_bytes());
+            if let Some(seconds) = resource.max_age() {
+                let mut text = FixedText::<32>::new();
+                text.push(b"max-age=")
+                    .push(Decimal::new(seconds).as_bytes());
+                sink.field("Cache-Control", text.as_bytes());
+            }
+        }
     }
 
     /// Writes a field that depends on the content, if it has a value for this answer.
@@ -131,7 +143,7 @@ impl Origin {
             }
             (FieldValue::Vary, _, of) => {
                 if let Some(fields) = vary(answer, of) {
-                    sink.field(name, fields);
+                    sink.field(name, fields.as_bytes());
                 }
             }
             (_, Content::Unsatisfiable(_), _) => {}
@@ -334,22 +346,32 @@ impl Answer {
 }
 
 /// The request fields that selected the representation.
-fn vary(answer: &Answer, of: Option<&Described<'_>>) -> Option<&'static [u8]> {
+fn vary(answer: &Answer, of: Option<&Described<'_>>) -> Option<FixedText<80>> {
     let varies = answer.varies;
-    let of = match of {
-        Some(of) => (of.is_coded, of.by_have),
-        None if varies.is_empty() => return None,
-        None => (false, false),
-    };
-    let by_accept = answer.negotiated || varies.accept;
-    Some(match (by_accept, of.0 || varies.accept_encoding, of.1) {
-        (false, false, _) => return None,
-        (false, true, _) => b"Accept-Encoding",
-        (true, false, false) => b"Accept",
-        (true, true, false) => b"Accept, Accept-Encoding",
-        (true, false, true) => b"Accept, Package-Have",
-        (true, true, true) => b"Accept, Accept-Encoding, Package-Have",
-    })
+    let (is_coded, by_have) = of.map_or((false, false), |of| (of.is_coded, of.by_have));
+    // Without a representation, only a negotiated answer depends on fields.
+    let by_accept = varies.accept || answer.negotiated && (of.is_some() || !varies.is_empty());
+    let is_empty = !by_accept && !is_coded && varies.is_empty();
+    if is_empty {
+        return None;
+    }
+    let mut text = FixedText::new();
+    for (name, is_named) in [
+        ("Accept", by_accept),
+        ("Accept-Encoding", is_coded || varies.accept_encoding),
+        ("Available-Dictionary", varies.available_dictionary),
+        ("Package-Have", by_accept && by_have),
+    ] {
+        if is_named {
+            let comma: &[u8] = if text.as_bytes().is_empty() {
+                b""
+            } else {
+                b", "
+            };
+            text.push(comma).push(name.as_bytes());
+        }
+    }
+    Some(text)
 }
 
 fn is_on(on: Responses, answer: &Answer) -> bool {

@@ -83,6 +83,7 @@ pub(super) fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Re
         range: Single::Absent,
         accept: Lines::default(),
         accept_encoding: Lines::default(),
+        available_dictionary: Single::Absent,
         package_have: Single::Absent,
         no_transform: false,
     };
@@ -95,6 +96,7 @@ pub(super) fn ask(origin: &Origin, request: &str, fields: &[(&str, &str)]) -> Re
             "If-Range" => request.preconditions.if_range.push(value),
             "Range" => request.range.push(value),
             "Accept" => assert!(request.accept.push(value)),
+            "Available-Dictionary" => request.available_dictionary.push(value),
             "Package-Have" => request.package_have.push(value),
             "Accept-Encoding" => assert!(request.accept_encoding.push(value)),
             "Cache-Control" => request.no_transform = value == b"no-transform",
@@ -436,6 +438,7 @@ fn ask_raw(origin: &Origin, fields: &[(&str, &str)]) -> Response {
         range: Single::Absent,
         accept: Lines::default(),
         accept_encoding: Lines::default(),
+        available_dictionary: Single::Absent,
         package_have: Single::Absent,
         no_transform: false,
     };

@@ -11,6 +11,16 @@ use fathometer_http::origin::negotiation::Encoder;
 const SMALLEST_WINDOW: u32 = 16;
 const LARGEST_WINDOW: u32 = 22;
 
+/// The largest window for the content and its dictionary together, as a power of two. Clients have windows of up to
+/// 16 MiB (RFC 9842 section 4); the encoder's buffer has twice the size of the window.
+const LARGEST_WINDOW_WITH_DICTIONARY: u32 = 23;
+
+/// A window is this much smaller than a power of two, in bytes (RFC 7932 section 9.1).
+const WINDOW_GAP: u64 = 16;
+
+/// The encoder ignores the dictionary at qualities 0 and 1, and finds little of a long one below 5.
+const LOWEST_QUALITY_WITH_DICTIONARY: u32 = 5;
+
 /// Output that is taken from the library at a time, in bytes.
 const BUFFER: usize = 4096;
 
@@ -20,9 +30,18 @@ pub(super) struct Brotli {
 }
 
 impl Brotli {
-    pub fn new(quality: u32, length: u64) -> Brotli {
+    pub fn new(quality: u32, length: u64, dictionary: Option<&[u8]>) -> Brotli {
         let mut state = BrotliEncoderStateStruct::new(StandardAlloc::default());
-        let window = (u64::BITS - length.leading_zeros()).clamp(SMALLEST_WINDOW, LARGEST_WINDOW);
+        let (quality, reach, largest) = match dictionary {
+            None => (quality, length, LARGEST_WINDOW),
+            // The encoder's window includes the dictionary.
+            Some(dictionary) => (
+                quality.max(LOWEST_QUALITY_WITH_DICTIONARY),
+                length + dictionary.len() as u64 + WINDOW_GAP,
+                LARGEST_WINDOW_WITH_DICTIONARY,
+            ),
+        };
+        let window = (u64::BITS - reach.leading_zeros()).clamp(SMALLEST_WINDOW, largest);
         for (parameter, value) in [
             (BrotliEncoderParameter::BROTLI_PARAM_QUALITY, quality),
             (BrotliEncoderParameter::BROTLI_PARAM_LGWIN, window),
@@ -32,6 +51,9 @@ impl Brotli {
             ),
         ] {
             state.set_parameter(parameter, value);
+        }
+        if let Some(dictionary) = dictionary {
+            state.set_custom_dictionary(dictionary.len(), dictionary);
         }
         Brotli {
             state,

@@ -16,19 +16,21 @@ use self::brotli::Brotli;
 pub struct LibraryEncoders;
 
 impl Encoders for LibraryEncoders {
-    fn start(&self, coding: Coding, level: u32, length: u64) -> Option<Box<dyn Encoder>> {
+    fn start(
+        &self,
+        coding: Coding,
+        level: u32,
+        length: u64,
+        dictionary: Option<&[u8]>,
+    ) -> Option<Box<dyn Encoder>> {
         let output = Vec::new();
         Some(match coding {
             Coding::Deflate => Box::new(Zlib(ZlibEncoder::new(output, Compression::new(level)))),
             Coding::Gzip => Box::new(Gzip(GzEncoder::new(output, Compression::new(level)))),
-            Coding::Brotli => Box::new(Brotli::new(level, length)),
-            Coding::Zstd => {
-                let level = i32::try_from(level).ok()?;
-                let mut encoder = zstd::stream::write::Encoder::new(output, level).ok()?;
-                // The frame states the size, and the window is no larger than the content.
-                encoder.set_pledged_src_size(Some(length)).ok()?;
-                Box::new(Zstd(encoder))
-            }
+            Coding::Brotli => Box::new(Brotli::new(level, length, None)),
+            Coding::DictionaryBrotli => Box::new(Brotli::new(level, length, Some(dictionary?))),
+            Coding::Zstd => Box::new(Zstd::new(level, length, None)?),
+            Coding::DictionaryZstd => Box::new(Zstd::new(level, length, Some(dictionary?))?),
         })
     }
 }
@@ -36,6 +38,33 @@ impl Encoders for LibraryEncoders {
 struct Zlib(ZlibEncoder<Vec<u8>>);
 struct Gzip(GzEncoder<Vec<u8>>);
 struct Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>);
+
+/// The smallest window of Zstandard, and the largest that every decoder has (RFC 9842 section 5), as powers of two.
+const SMALLEST_WINDOW: u32 = 10;
+const LARGEST_WINDOW: u32 = 23;
+
+impl Zstd {
+    fn new(level: u32, length: u64, dictionary: Option<&[u8]>) -> Option<Zstd> {
+        let level = i32::try_from(level).ok()?;
+        let output = Vec::new();
+        let mut encoder = match dictionary {
+            None => zstd::stream::write::Encoder::new(output, level),
+            Some(dictionary) => {
+                zstd::stream::write::Encoder::with_dictionary(output, level, dictionary)
+            }
+        }
+        .ok()?;
+        // The frame states the size, and the window is no larger than the content.
+        encoder.set_pledged_src_size(Some(length)).ok()?;
+        if dictionary.is_some() {
+            // A dictionary is in reach until the content is longer than the window.
+            let window = u64::BITS - length.leading_zeros();
+            let window = window.clamp(SMALLEST_WINDOW, LARGEST_WINDOW);
+            encoder.window_log(window).ok()?;
+        }
+        Some(Zstd(encoder))
+    }
+}
 
 impl Encoder for Zlib {
     fn write(&mut self, bytes: &[u8]) -> bool {
@@ -73,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    fn decoded(coding: Coding, coded: &[u8]) -> Vec<u8> {
+    fn decoded(coding: Coding, coded: &[u8], dictionary: &[u8]) -> Vec<u8> {
         let mut plain = Vec::new();
         let read = match coding {
             Coding::Deflate => flate2::read::ZlibDecoder::new(coded).read_to_end(&mut plain),
@@ -82,6 +111,16 @@ mod tests {
             Coding::Zstd => zstd::stream::read::Decoder::new(coded)
                 .unwrap()
                 .read_to_end(&mut plain),
+            Coding::DictionaryBrotli => {
+                let dictionary = dictionary.to_vec().into();
+                ::brotli::Decompressor::new_with_custom_dict(coded, 4096, dictionary)
+                    .read_to_end(&mut plain)
+            }
+            Coding::DictionaryZstd => {
+                zstd::stream::read::Decoder::with_dictionary(coded, dictionary)
+                    .unwrap()
+                    .read_to_end(&mut plain)
+            }
         };
         read.unwrap();
         plain
@@ -92,23 +131,34 @@ mod tests {
         let text: Vec<u8> = (0..30_000_u32)
             .flat_map(|n| format!("<li>{}</li>", n.wrapping_mul(0x9e37_79b9) >> 20).into_bytes())
             .collect();
-        for coding in Coding::ALL {
+        let dictionary = &text[..100_000];
+        let all = Coding::ALONE.into_iter().chain(Coding::WITH_DICTIONARY);
+        for coding in all {
+            let used = coding.needs_dictionary().then_some(dictionary);
             for length in [0, 1, 300, text.len()] {
                 let content = &text[..length];
                 let coded = |slice: usize| {
-                    let mut encoder = LibraryEncoders.start(coding, 3, length as u64).unwrap();
+                    let mut encoder = LibraryEncoders
+                        .start(coding, 3, length as u64, used)
+                        .unwrap();
                     for bytes in content.chunks(slice) {
                         assert!(encoder.write(bytes));
                     }
                     encoder.finish().unwrap()
                 };
                 let whole = coded(usize::MAX);
-                assert_eq!(decoded(coding, &whole), content, "{coding:?} {length}");
+                assert_eq!(
+                    decoded(coding, &whole, dictionary),
+                    content,
+                    "{coding:?} {length}"
+                );
                 // Compressed again after an eviction, it must be the same: it has the same entity tag.
                 assert_eq!(coded(32 * 1024), whole, "{coding:?} {length}");
             }
             let whole = {
-                let mut encoder = LibraryEncoders.start(coding, 3, text.len() as u64).unwrap();
+                let mut encoder = LibraryEncoders
+                    .start(coding, 3, text.len() as u64, used)
+                    .unwrap();
                 assert!(encoder.write(&text));
                 encoder.finish().unwrap()
             };

@@ -1,5 +1,6 @@
 //! `fathometer serve`: the origin server on a real address.
 
+mod dictionaries;
 mod dynamic;
 mod http3;
 mod negotiation;
@@ -23,6 +24,7 @@ use fathometer_sys::{Clock, HangUps, Interrupt, machine, sched};
 use fathometer_workload::microscape::Variant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use self::dictionaries::Contents;
 use self::http3::Http3;
 use self::negotiation::NegotiationArguments;
 use self::packages::PackageArguments;
@@ -146,10 +148,11 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     let clock = Clock::start();
     let share = Share::of(machine::raise_open_files(), threads);
     let addresses = arguments.protocols.addresses(&arguments.listen)?;
-    let negotiation = arguments.negotiation.negotiation();
-    let (what, origins) = origins(
+    arguments
+        .negotiation
+        .check(arguments.protocols.is_tls(), &addresses)?;
+    let (what, origins, negotiation) = origins(
         arguments,
-        negotiation.clone(),
         (&definition.name, embedded),
         share,
         &addresses,
@@ -250,19 +253,31 @@ impl Share {
     }
 }
 
-/// A description of the served content, and an origin for each event loop.
+/// A description of the served content, an origin for each event loop, and what they negotiate.
 fn origins(
     arguments: &ServeArguments,
-    negotiation: Negotiation,
     (name, embedded): (&str, &Embedded),
     share: Share,
     addresses: &[SocketAddr],
     clock: Clock,
-) -> Result<(String, Vec<Arc<Origin>>), Failure> {
+) -> Result<(String, Vec<Arc<Origin>>, Negotiation), Failure> {
     let persona = embedded.persona(name)?;
     let persona = arguments.protocols.extended(persona, addresses);
     let (push, early_hints) = arguments.protocols.plans()?;
     let has_limits = arguments.keep_alive.is_some() || arguments.max_requests.is_some();
+    let site = match &arguments.site {
+        None => None,
+        Some(name) => {
+            let seed = Seed(arguments.seed);
+            Some(super::site::workload(name, seed, Variant::LowerCase)?)
+        }
+    };
+    let contents = match (&site, &arguments.folder) {
+        (Some(site), _) => Contents::Site(site),
+        (None, Some(folder)) => Contents::Folder(folder),
+        (None, None) => return Err("give a folder or --site".into()),
+    };
+    let negotiation = arguments.negotiation.negotiation(contents)?;
     let config = OriginConfig {
         // If limits were set, announce them to the clients.
         persona: match has_limits {
@@ -275,18 +290,17 @@ fn origins(
         early_hints,
         packages: arguments.packages.packages()?,
         dynamic: arguments.dynamic.clone(),
-        negotiation,
+        negotiation: negotiation.clone(),
     };
-    match (&arguments.site, &arguments.folder) {
+    let (what, origins) = match (site, &arguments.folder) {
         (Some(site), _) => {
-            let site = super::site::workload(site, Seed(arguments.seed), Variant::LowerCase)?;
             let bytes: Bytes = site.files.iter().map(|file| file.body.len()).sum();
             let what = format!("{} files of {bytes}", site.files.len());
             if let Some(said) = packages::memory_of(&config.packages, bytes) {
                 say(format_args!("{said}"));
             }
             let origin = Arc::new(Origin::new(Arc::new(site), config)?);
-            Ok((what, vec![origin; share.threads]))
+            (what, vec![origin; share.threads])
         }
         (None, Some(folder)) => {
             let bounds = Bounds {
@@ -314,10 +328,11 @@ fn origins(
             if folder.read_dir().is_ok_and(|mut all| all.next().is_none()) {
                 say(format_args!("{} is empty", folder.display()));
             }
-            Ok((folder.display().to_string(), origins))
+            (folder.display().to_string(), origins)
         }
-        (None, None) => Err("give a folder or --site".into()),
-    }
+        (None, None) => return Err("give a folder or --site".into()),
+    };
+    Ok((what, origins, negotiation))
 }
 
 /// A log file, and the signal that reopens it.

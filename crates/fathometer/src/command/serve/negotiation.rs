@@ -1,12 +1,15 @@
 //! Arguments of `fathometer serve` about content negotiation.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use clap::Args;
 use fathometer_http::origin::negotiation::{CompressionOptions, Compressor, Levels, Negotiation};
 use fathometer_model::Bytes;
 
+use super::dictionaries::{self, Contents, DictionaryArgument};
 use crate::command::unpack::size;
+use crate::command::{Failure, usage};
 use fathometer_origin::LibraryEncoders;
 use fathometer_sys::stderr::say;
 
@@ -32,11 +35,31 @@ pub struct NegotiationArguments {
     /// all of it, content is sent without a coding
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "64M", requires = "compress")]
     compress_memory: u64,
+    /// Announce the file at PATH as a compression dictionary by Use-As-Dictionary (RFC 9842), and compress with it,
+    /// as dcb and dcz, for clients that have it: PATH[,match=PATTERN][,id=ID][,max-age=TIME][,previous=FILE]….
+    /// PATTERN has the paths that are compressed with it, with * for any text [default: PATH itself]; max-age is sent
+    /// in Cache-Control, because clients use fresh dictionaries only; FILE is an earlier version of the file that
+    /// clients may have. Contents are read at start, up to 2 MiB. Needs br or zstd in --compress, and TLS or a
+    /// loopback address. May be given several times
+    #[arg(long = "dictionary", value_name = "PATH,…", value_parser = dictionaries::read, requires = "compress")]
+    dictionaries: Vec<DictionaryArgument>,
 }
 
 impl NegotiationArguments {
+    /// Checks that dictionaries can be used on these addresses.
+    pub fn check(&self, is_tls: bool, addresses: &[SocketAddr]) -> Result<(), Failure> {
+        if self.dictionaries.is_empty() {
+            return Ok(());
+        }
+        match &self.compress {
+            Some(levels) if levels.can_use_dictionaries() => {}
+            _ => return Err(usage("--dictionary needs br or zstd in --compress")),
+        }
+        dictionaries::check_addresses(is_tls, addresses)
+    }
+
     /// The origin's settings; all event loops share them.
-    pub fn negotiation(&self) -> Negotiation {
+    pub fn negotiation(&self, contents: Contents<'_>) -> Result<Negotiation, Failure> {
         let compressor = |levels: &Levels| {
             let options = CompressionOptions {
                 levels: levels.clone(),
@@ -46,10 +69,11 @@ impl NegotiationArguments {
             };
             Arc::new(Compressor::new(options, Box::new(LibraryEncoders)))
         };
-        Negotiation {
+        Ok(Negotiation {
             images: self.negotiate,
             compressor: self.compress.as_ref().map(compressor),
-        }
+            dictionaries: dictionaries::load(&self.dictionaries, contents)?.into(),
+        })
     }
 
     /// Whether variants in later codings are served from a folder.
@@ -65,5 +89,11 @@ pub fn report(negotiation: &Negotiation) {
         say(format_args!(
             "{compressed} representations were compressed on the fly; {reused} responses reused one of them"
         ));
+        if !negotiation.dictionaries.is_empty() {
+            say(format_args!(
+                "{} responses were compressed with a dictionary that the client had",
+                compressor.take_with_dictionary()
+            ));
+        }
     }
 }

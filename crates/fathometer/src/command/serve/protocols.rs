@@ -139,7 +139,8 @@ pub struct Spoke {
 }
 
 impl ProtocolArguments {
-    fn is_tls(&self) -> bool {
+    /// Whether connections use TLS.
+    pub fn is_tls(&self) -> bool {
         self.tls || !self.certificate.is_empty()
     }
 

@@ -6,6 +6,7 @@
 
 pub mod clients;
 mod curl_http2;
+mod dictionaries;
 mod http2;
 mod load;
 mod negotiation;

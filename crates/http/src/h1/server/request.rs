@@ -75,6 +75,7 @@ pub(super) fn read<'a>(head: &'a [u8], limits: &Limits) -> Result<RequestHead<'a
             range: found.range,
             accept: found.accept,
             accept_encoding: found.accept_encoding,
+            available_dictionary: found.available_dictionary,
             package_have: found.package_have,
             no_transform: found.no_transform,
         },
@@ -151,6 +152,7 @@ struct Found<'a> {
     range: Single<'a>,
     accept: Lines<'a>,
     accept_encoding: Lines<'a>,
+    available_dictionary: Single<'a>,
     package_have: Single<'a>,
     no_transform: bool,
 }
@@ -219,6 +221,10 @@ impl<'a> Found<'a> {
                 if !self.accept.push(value) {
                     self.accept = Lines::default();
                 }
+                true
+            }
+            Some(Known::AvailableDictionary) => {
+                self.available_dictionary.push(value);
                 true
             }
             Some(Known::PackageHave) => {
@@ -301,6 +307,7 @@ enum Known {
     TransferEncoding,
     IfModifiedSince,
     IfUnmodifiedSince,
+    AvailableDictionary,
 }
 
 impl Known {
@@ -328,6 +335,7 @@ impl Known {
                 (b"transfer-encoding", Known::TransferEncoding),
             ],
             19 => &[(b"if-unmodified-since", Known::IfUnmodifiedSince)],
+            20 => &[(b"available-dictionary", Known::AvailableDictionary)],
             _ => &[],
         };
         candidates

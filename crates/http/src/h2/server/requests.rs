@@ -314,6 +314,7 @@ impl Connection {
                 range: Single::Absent,
                 accept: Lines::default(),
                 accept_encoding: head.request.accept_encoding,
+                available_dictionary: Single::Absent,
                 package_have: Single::Absent,
                 no_transform: false,
             };

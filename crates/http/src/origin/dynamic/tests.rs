@@ -55,6 +55,7 @@ fn decide(origin: &Origin, path: &str) -> Answer {
         range: Single::Absent,
         accept: Lines::default(),
         accept_encoding: Lines::default(),
+        available_dictionary: Single::Absent,
         package_have: Single::Absent,
         no_transform: false,
     };

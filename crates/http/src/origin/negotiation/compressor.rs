@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::dictionary::Dictionary;
 use super::kept::{CodedBody, ENTRY, Kept, Key};
 use super::memory::{Memory, Share};
 use super::options::CompressionOptions;
@@ -22,8 +23,15 @@ pub(super) const MOST_JOBS: usize = 8;
 
 /// The encoders of the host, which has the libraries.
 pub trait Encoders: fmt::Debug + Send + Sync {
-    /// An encoder at a level for content of `length` bytes; `None` if the coding is not supported.
-    fn start(&self, coding: Coding, level: u32, length: u64) -> Option<Box<dyn Encoder>>;
+    /// An encoder at a level for content of `length` bytes; `None` if the coding is not supported. A coding that
+    /// needs a dictionary gets its content, and the stream without the header of RFC 9842 is expected.
+    fn start(
+        &self,
+        coding: Coding,
+        level: u32,
+        length: u64,
+        dictionary: Option<&[u8]>,
+    ) -> Option<Box<dyn Encoder>>;
 }
 
 /// A compression in progress. The same content gives the same bytes, however it is divided.
@@ -44,6 +52,7 @@ pub struct Compressor {
     state: Mutex<State>,
     compressed: AtomicU64,
     reused: AtomicU64,
+    with_dictionary: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -53,10 +62,21 @@ struct State {
     jobs: HashMap<Key, Weak<Job>>,
 }
 
+/// How content is compressed.
+#[derive(Debug, Clone)]
+pub(super) struct Recipe {
+    pub coding: Coding,
+    pub level: u32,
+    /// Set if the coding needs one.
+    pub dictionary: Option<Arc<Dictionary>>,
+}
+
 /// The compression of one representation.
 pub(super) struct Job {
     key: Key,
     length: u64,
+    /// The bytes in front of the compressed content.
+    header: Vec<u8>,
     progress: Mutex<Progress>,
 }
 
@@ -110,6 +130,7 @@ impl Compressor {
             state: Mutex::default(),
             compressed: AtomicU64::new(0),
             reused: AtomicU64::new(0),
+            with_dictionary: AtomicU64::new(0),
         }
     }
 
@@ -122,6 +143,16 @@ impl Compressor {
     pub fn take_counts(&self) -> (u64, u64) {
         let order = Ordering::Relaxed;
         (self.compressed.swap(0, order), self.reused.swap(0, order))
+    }
+
+    /// Responses whose content was compressed with a dictionary, since the last call.
+    pub fn take_with_dictionary(&self) -> u64 {
+        self.with_dictionary.swap(0, Ordering::Relaxed)
+    }
+
+    /// Counts a response whose content was compressed with a dictionary.
+    pub(super) fn count_with_dictionary(&self) {
+        self.with_dictionary.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Bytes of all compressed bodies: kept, in responses and in work.
@@ -139,7 +170,7 @@ impl Compressor {
     }
 
     /// The kept body with this tag, or the job that compresses it.
-    pub(super) fn join(&self, key: &Key, coding: Coding, level: u32, length: u64) -> Joined {
+    pub(super) fn join(&self, key: &Key, recipe: &Recipe, length: u64) -> Joined {
         if let Some(body) = self.find(key) {
             return Joined::Kept(body);
         }
@@ -152,7 +183,9 @@ impl Compressor {
             return Joined::Busy;
         }
         // Content that does not shrink grows by less than a sixteenth.
-        let most = length + length / 16 + ENTRY;
+        let dictionary = recipe.dictionary.as_deref();
+        let header = dictionary.map_or(Vec::new(), |dictionary| dictionary.header(recipe.coding));
+        let most = length + length / 16 + header.len() as u64 + ENTRY;
         let share = loop {
             match self.memory.take(most) {
                 Some(share) => break share,
@@ -160,12 +193,17 @@ impl Compressor {
                 None => return Joined::Impossible,
             }
         };
-        let Some(encoder) = self.encoders.start(coding, level, length) else {
+        let content = dictionary.map(Dictionary::bytes);
+        let started = self
+            .encoders
+            .start(recipe.coding, recipe.level, length, content);
+        let Some(encoder) = started else {
             return Joined::Impossible;
         };
         let job = Arc::new(Job {
             key: *key,
             length,
+            header,
             progress: Mutex::new(Progress::Running {
                 encoder,
                 done: 0,
@@ -194,7 +232,7 @@ impl Compressor {
             && content.is_unchanged()
             && let Some(bytes) = encoder.finish()
         {
-            let body = Arc::new(CodedBody::new(&bytes, share));
+            let body = Arc::new(CodedBody::new(&job.header, &bytes, share));
             let mut state = self.state();
             state.jobs.remove(&job.key);
             state.kept.insert(job.key, Arc::clone(&body));

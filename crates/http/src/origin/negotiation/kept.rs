@@ -19,11 +19,15 @@ pub(in crate::origin) struct CodedBody {
 }
 
 impl CodedBody {
-    /// A body whose share covers its bytes and its entry.
-    pub fn new(bytes: &[u8], mut share: Share) -> CodedBody {
-        share.shrink(bytes.len() as u64 + ENTRY);
+    /// A body of a header and content, whose share covers its bytes and its entry.
+    pub fn new(header: &[u8], content: &[u8], mut share: Share) -> CodedBody {
+        share.shrink((header.len() + content.len()) as u64 + ENTRY);
+        let body = match header {
+            [] => Body::from(content),
+            header => Body::from([header, content].concat()),
+        };
         CodedBody {
-            body: Body::from(bytes),
+            body,
             _share: share,
         }
     }
@@ -101,7 +105,7 @@ mod tests {
         let mut kept = Kept::default();
         for n in 0..3 {
             let share = memory.take(10_000).unwrap();
-            kept.insert(key(n), Arc::new(CodedBody::new(&[n; 100], share)));
+            kept.insert(key(n), Arc::new(CodedBody::new(b"", &[n; 100], share)));
         }
         assert_eq!(memory.used(), 3 * (100 + ENTRY));
         let in_use = kept.find(&key(1)).unwrap();
@@ -124,7 +128,10 @@ mod tests {
         let mut kept = Kept::default();
         for length in [100, 200] {
             let share = memory.take(1000).unwrap();
-            kept.insert(key(0), Arc::new(CodedBody::new(&vec![0; length], share)));
+            kept.insert(
+                key(0),
+                Arc::new(CodedBody::new(b"head", &vec![0; length - 4], share)),
+            );
         }
         assert_eq!((kept.entries.len(), kept.order.len()), (1, 1));
         assert_eq!(memory.used(), 200 + ENTRY);

@@ -4,12 +4,16 @@
 //! Without it, an origin chooses among the stored representations of a resource only. With it:
 //!
 //! - [`Compressor`]: content without a stored coding is compressed, and kept in a bounded cache
+//! - [`dictionary`]: content that the client has, with which other content is compressed
 //! - [`images`]: images in other types that lie beside an image
 //! - [`Varies`]: each response of a negotiated resource names the request fields that selected it, whatever
 //!   its status
 //! - a client that accepts no representation gets 406
 
 mod compressor;
+pub(super) mod dictionary;
+#[cfg(test)]
+mod dictionary_tests;
 mod images;
 mod kept;
 mod memory;
@@ -29,10 +33,11 @@ use super::store::Lookup;
 use super::{
     Answer, Content, Described, Located, Origin, Place, Request, Selected, Source, Status, Subject,
 };
-use compressor::{Advanced, Job, Joined, SLICE};
+use compressor::{Advanced, Job, Joined, Recipe, SLICE};
 use kept::CodedBody;
 
 pub use compressor::{Compressor, Encoder, Encoders};
+pub use dictionary::{Announcement, DictionaryError, DictionaryResource, LARGEST_DICTIONARY};
 pub use options::{CompressionOptions, Levels};
 
 /// What an origin negotiates besides stored codings.
@@ -43,6 +48,9 @@ pub struct Negotiation {
     pub images: bool,
     /// Compresses content on the fly.
     pub compressor: Option<Arc<Compressor>>,
+    /// Resources whose content is a dictionary for the compressor. Clients use them in secure contexts only (RFC
+    /// 9842 section 8), so leave them out where neither TLS nor the loopback protects the connection.
+    pub dictionaries: Arc<[DictionaryResource]>,
 }
 
 impl Negotiation {
@@ -57,6 +65,7 @@ impl Negotiation {
 pub(super) struct Varies {
     pub accept: bool,
     pub accept_encoding: bool,
+    pub available_dictionary: bool,
 }
 
 impl Varies {
@@ -71,8 +80,7 @@ impl Varies {
 pub(super) struct Coded {
     /// The representation without a coding.
     plain: Selected,
-    coding: Coding,
-    level: u32,
+    recipe: Recipe,
     etag: [u8; ETAG_LENGTH],
     /// `None` until it is compressed; a response that has no content does not need it.
     body: Option<Arc<CodedBody>>,
@@ -142,6 +150,9 @@ impl Origin {
         let compressor = self.negotiation.compressor.as_deref();
         let compressor = compressor.filter(|all| all.options().covers(of.content_type, of.length));
         varies.accept_encoding = of.is_coded || compressor.is_some();
+        let dictionaries = &self.negotiation.dictionaries;
+        varies.available_dictionary =
+            compressor.is_some() && dictionary::covers(dictionaries, path);
         // A file with a weak tag may change unnoticed while it is compressed.
         let compressor = compressor.filter(|_| !request.no_transform && !of.validators.weak);
         let qualities = Qualities::of(&request.accept_encoding);
@@ -150,15 +161,26 @@ impl Origin {
             let of = self.describe_selected(&selected);
             Some((of.coding?, of.length))
         });
+        let dictionary = compressor
+            .and(request.available_dictionary.value())
+            .and_then(|field| dictionary::named(dictionaries, path, field));
         let levels = compressor
             .into_iter()
             .flat_map(|all| all.options().levels.iter());
+        // With a dictionary, content is smaller than in any other coding.
+        let with_dictionary = levels
+            .clone()
+            .filter_map(|(coding, _)| coding.with_dictionary().filter(|_| dictionary.is_some()))
+            .zip(0..);
         // A stored representation takes no processor time. Among the others, the order of the options counts.
         let compressible = levels
             .filter(|&(coding, _)| !is_stored(coding))
             .enumerate()
             .map(|(place, (coding, _))| (coding, u64::MAX / 2 + place as u64));
-        let chosen = encoding::choose(&qualities, stored.chain(compressible));
+        let chosen = encoding::choose(
+            &qualities,
+            with_dictionary.chain(stored).chain(compressible),
+        );
         let refuses_identity = varies.accept_encoding && qualities.refuses_identity();
         match (chosen, compressor) {
             (None, _) if refuses_identity => Answer::refusal(Status::NOT_ACCEPTABLE),
@@ -167,8 +189,13 @@ impl Origin {
                 (Some(selected), _) => self.represent(Subject::File(selected), request),
                 (None, None) => self.represent(Subject::File(plain), request),
                 (None, Some(compressor)) => {
-                    let (length, level) = (of.length, compressor.options().levels.of(coding));
-                    let coded = Coded::new(coding, level.unwrap_or(0), &of.validators, &plain);
+                    let recipe = Recipe {
+                        coding,
+                        level: compressor.options().levels.of(coding).unwrap_or(0),
+                        dictionary: dictionary.filter(|_| coding.needs_dictionary()).cloned(),
+                    };
+                    let coded = Coded::new(recipe, &of.validators, &plain);
+                    let length = of.length;
                     self.compress(compressor, path, coded, (length, refuses_identity), request)
                 }
             },
@@ -197,6 +224,9 @@ impl Origin {
             coded.body = compressor.find(&coded.etag);
         }
         if verdict != Verdict::Proceed || coded.body.is_some() {
+            if coded.body.is_some() && coded.recipe.dictionary.is_some() {
+                compressor.count_with_dictionary();
+            }
             return self.represent(coded.into(), request);
         }
         let request = Request {
@@ -230,22 +260,16 @@ impl Origin {
         let coded = &compressing.coded;
         let job = match compressing.job.take() {
             Some(job) => job,
-            None => {
-                let Coded {
-                    etag,
-                    coding,
-                    level,
-                    ..
-                } = *coded;
-                match compressor.join(&etag, coding, level, compressing.length) {
-                    Joined::Job(job) => job,
-                    Joined::Kept(body) => return Some(self.compressed(compressing, body)),
-                    Joined::Busy if patient => return None,
-                    Joined::Busy | Joined::Impossible => {
-                        return Some(self.uncompressed(compressing));
-                    }
+            None => match compressor.join(&coded.etag, &coded.recipe, compressing.length) {
+                Joined::Job(job) => job,
+                Joined::Kept(body) => {
+                    return Some(self.compressed(compressor, compressing, body));
                 }
-            }
+                Joined::Busy if patient => return None,
+                Joined::Busy | Joined::Impossible => {
+                    return Some(self.uncompressed(compressing));
+                }
+            },
         };
         let mut content = Plain {
             origin: self,
@@ -259,12 +283,20 @@ impl Origin {
                 compressing.job = Some(job);
                 None
             }
-            Advanced::Whole(body) => Some(self.compressed(compressing, body)),
+            Advanced::Whole(body) => Some(self.compressed(compressor, compressing, body)),
             Advanced::Failed => Some(self.uncompressed(compressing)),
         }
     }
 
-    fn compressed(&self, compressing: &Compressing, body: Arc<CodedBody>) -> Answer {
+    fn compressed(
+        &self,
+        compressor: &Compressor,
+        compressing: &Compressing,
+        body: Arc<CodedBody>,
+    ) -> Answer {
+        if compressing.coded.recipe.dictionary.is_some() {
+            compressor.count_with_dictionary();
+        }
         let coded = Coded {
             body: Some(body),
             ..compressing.coded.clone()
@@ -289,7 +321,7 @@ impl Origin {
                 etag: &coded.etag,
                 ..plain.validators
             },
-            coding: Some(coded.coding),
+            coding: Some(coded.recipe.coding),
             length: coded.body.as_ref().map_or(0, |coded| coded.body.len().0),
             is_coded: true,
             ..plain
@@ -298,12 +330,11 @@ impl Origin {
 }
 
 impl Coded {
-    fn new(coding: Coding, level: u32, of: &Validators<'_>, plain: &Selected) -> Coded {
+    fn new(recipe: Recipe, of: &Validators<'_>, plain: &Selected) -> Coded {
         Coded {
             plain: plain.clone(),
-            coding,
-            level,
-            etag: tag(of, coding, level),
+            etag: tag(of, &recipe),
+            recipe,
             body: None,
         }
     }
@@ -321,12 +352,18 @@ impl From<Coded> for Subject {
 }
 
 /// The entity tag of a compressed representation. It follows from what determines the bytes: the content, the
-/// coding, the level, and the version of this program with its encoders. So 304 needs no compression.
-fn tag(plain: &Validators<'_>, coding: Coding, level: u32) -> [u8; ETAG_LENGTH] {
+/// coding, the level, the dictionary, and the version of this program with its encoders. So 304 needs no
+/// compression.
+fn tag(plain: &Validators<'_>, recipe: &Recipe) -> [u8; ETAG_LENGTH] {
     let (words, _) = plain.etag[1..ETAG_LENGTH - 1].as_chunks::<8>();
     let [first, second] = [words[0], words[1]].map(u64::from_le_bytes);
-    let version = digest(Some(coding), env!("CARGO_PKG_VERSION").as_bytes());
-    etag_text(digest_words(&[first, second, version, level.into()]))
+    let version = digest(Some(recipe.coding), env!("CARGO_PKG_VERSION").as_bytes());
+    let mut all = vec![first, second, version, recipe.level.into()];
+    if let Some(dictionary) = &recipe.dictionary {
+        let (words, _) = dictionary.hash().as_chunks::<8>();
+        all.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
+    }
+    etag_text(digest_words(&all))
 }
 
 /// The content of a compression, as it was when the resource was looked up.

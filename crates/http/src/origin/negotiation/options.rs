@@ -51,14 +51,21 @@ pub struct Levels(Vec<(Coding, u32)>);
 
 impl Levels {
     /// The codings with their levels, the preferred one first.
-    pub fn iter(&self) -> impl Iterator<Item = (Coding, u32)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Coding, u32)> + Clone {
         self.0.iter().copied()
     }
 
-    /// The level of a coding.
+    /// The level of a coding. That of a coding with a dictionary is the level of its algorithm.
     pub fn of(&self, coding: Coding) -> Option<u32> {
         self.iter()
-            .find_map(|(other, level)| (other == coding).then_some(level))
+            .find(|(other, _)| *other == coding || other.with_dictionary() == Some(coding))
+            .map(|(_, level)| level)
+    }
+
+    /// Whether some of them can use a dictionary.
+    pub fn can_use_dictionaries(&self) -> bool {
+        self.iter()
+            .any(|(coding, _)| coding.with_dictionary().is_some())
     }
 }
 
@@ -67,8 +74,8 @@ impl Levels {
 const fn permitted(coding: Coding) -> (u32, std::ops::RangeInclusive<u32>) {
     match coding {
         Coding::Deflate | Coding::Gzip => (6, 1..=9),
-        Coding::Brotli => (4, 0..=6),
-        Coding::Zstd => (3, 1..=9),
+        Coding::Brotli | Coding::DictionaryBrotli => (4, 0..=6),
+        Coding::Zstd | Coding::DictionaryZstd => (3, 1..=9),
     }
 }
 
@@ -83,7 +90,7 @@ impl FromStr for Levels {
                 Some((name, level)) => (name.trim(), Some(level.trim())),
                 None => (word.trim(), None),
             };
-            let coding = Coding::ALL
+            let coding = Coding::ALONE
                 .into_iter()
                 .find(|coding| coding.token() == name)
                 .ok_or_else(|| {
@@ -173,8 +180,16 @@ mod tests {
         let levels: Levels = "zstd:1, br,gzip:9,deflate".parse().unwrap();
         assert_eq!(levels.to_string(), "zstd:1,br:4,gzip:9,deflate:6");
         assert_eq!(levels.of(Coding::Gzip), Some(9));
+        assert_eq!(levels.of(Coding::DictionaryZstd), Some(1));
+        assert!(levels.can_use_dictionaries());
+        assert!(
+            !"gzip,deflate"
+                .parse::<Levels>()
+                .unwrap()
+                .can_use_dictionaries()
+        );
         for text in [
-            "", "gzip:0", "gzip:10", "br:7", "zstd:10", "lzma", "br,br", "br:x",
+            "", "gzip:0", "gzip:10", "br:7", "zstd:10", "lzma", "br,br", "br:x", "dcb", "dcz:3",
         ] {
             assert!(text.parse::<Levels>().is_err(), "{text:?}");
         }

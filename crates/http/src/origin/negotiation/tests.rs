@@ -20,9 +20,19 @@ struct Gzip(flate2::write::GzEncoder<Vec<u8>>);
 struct Zlib(flate2::write::ZlibEncoder<Vec<u8>>);
 
 impl Encoders for Flate {
-    fn start(&self, coding: Coding, level: u32, _: u64) -> Option<Box<dyn Encoder>> {
+    fn start(
+        &self,
+        coding: Coding,
+        level: u32,
+        _: u64,
+        dictionary: Option<&[u8]>,
+    ) -> Option<Box<dyn Encoder>> {
         let level = flate2::Compression::new(level);
         match coding {
+            Coding::DictionaryBrotli | Coding::DictionaryZstd => {
+                let mut gzip = Gzip(flate2::write::GzEncoder::new(Vec::new(), level));
+                gzip.write(dictionary?).then_some(Box::new(gzip))
+            }
             Coding::Gzip => Some(Box::new(Gzip(flate2::write::GzEncoder::new(
                 Vec::new(),
                 level,
@@ -56,7 +66,7 @@ impl Encoder for Zlib {
     }
 }
 
-fn gunzipped(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn gunzipped(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::new();
     let mut decoder = flate2::read::GzDecoder::new(bytes);
     decoder.read_to_end(&mut plain).unwrap();
@@ -64,7 +74,7 @@ fn gunzipped(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Text that shrinks to about a third, different for each seed.
-fn text(seed: u32, length: usize) -> Vec<u8> {
+pub(super) fn text(seed: u32, length: usize) -> Vec<u8> {
     (0..)
         .flat_map(|n: u32| {
             let word = (n ^ seed << 20).wrapping_mul(0x9e37_79b9) >> 12;
@@ -74,7 +84,7 @@ fn text(seed: u32, length: usize) -> Vec<u8> {
         .collect()
 }
 
-fn file(path: &str, content_type: &'static str, body: Vec<u8>) -> File {
+pub(super) fn file(path: &str, content_type: &'static str, body: Vec<u8>) -> File {
     File {
         path: path.to_owned(),
         content_type: content_type.into(),
@@ -84,9 +94,17 @@ fn file(path: &str, content_type: &'static str, body: Vec<u8>) -> File {
     }
 }
 
-const LONG: usize = 200_000;
+pub(super) const LONG: usize = 200_000;
 
 fn origin_of(files: Vec<File>, options: CompressionOptions) -> Origin {
+    origin_with(files, options, Vec::new())
+}
+
+pub(super) fn origin_with(
+    files: Vec<File>,
+    options: CompressionOptions,
+    dictionaries: Vec<DictionaryResource>,
+) -> Origin {
     let site = Site {
         name: "test".to_owned(),
         files,
@@ -97,13 +115,14 @@ fn origin_of(files: Vec<File>, options: CompressionOptions) -> Origin {
         negotiation: Negotiation {
             images: true,
             compressor: Some(Arc::new(Compressor::new(options, Box::new(Flate)))),
+            dictionaries: dictionaries.into(),
         },
         ..OriginConfig::default()
     };
     Origin::new(Arc::new(site), config).unwrap()
 }
 
-fn options() -> CompressionOptions {
+pub(super) fn options() -> CompressionOptions {
     CompressionOptions::new("gzip:6,deflate:6".parse().unwrap())
 }
 
@@ -128,7 +147,7 @@ fn compressor(origin: &Origin) -> &Compressor {
     origin.negotiation.compressor.as_ref().unwrap()
 }
 
-fn encoding_of(response: &Response) -> Option<&str> {
+pub(super) fn encoding_of(response: &Response) -> Option<&str> {
     response.field("Content-Encoding")
 }
 
@@ -345,6 +364,7 @@ fn begun(origin: &Origin, path: &str) -> Answer {
         range: Single::Absent,
         accept: Lines::default(),
         accept_encoding,
+        available_dictionary: Single::Absent,
         package_have: Single::Absent,
         no_transform: false,
     };

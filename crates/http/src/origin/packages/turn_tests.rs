@@ -132,6 +132,7 @@ fn decide(origin: &Origin, range: Option<&str>) -> Answer {
         range: Single::Absent,
         accept: Lines::default(),
         accept_encoding: Lines::default(),
+        available_dictionary: Single::Absent,
         package_have: Single::Absent,
         no_transform: false,
     };

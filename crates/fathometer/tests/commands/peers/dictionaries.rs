@@ -1,0 +1,216 @@
+//! Dictionaries for compression (RFC 9842) of `fathometer serve`: content that zstd, brotli and Chromium decode.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::clients::browser;
+use super::support::{Response, Server};
+use crate::support::programs::{FATHOMETER, run, run_well, tool};
+
+/// Words that hardly repeat, in `lines` lines; `version` changes one line of forty and adds some.
+fn text(version: u32) -> String {
+    let mut text = String::new();
+    for line in 0..4000_u32 {
+        let seed = if line % 40 == 7 {
+            line ^ version << 16
+        } else {
+            line
+        };
+        let words = [seed, seed ^ 0x5555].map(|word| word.wrapping_mul(0x9e37_79b9) >> 4);
+        text.push_str(&format!("{:x} and {:x}\n", words[0], words[1]));
+        if version > 1 && line % 500 == 3 {
+            text.push_str("a line that the first version does not have\n");
+        }
+    }
+    text
+}
+
+/// Two versions of a file, and a page that fetches both.
+fn site() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: &str| fs::write(folder.path().join(name), content).unwrap();
+    write("v1.txt", &text(1));
+    write("v2.txt", &text(2));
+    write("page.html", PAGE);
+    folder
+}
+
+const DICTIONARY: &str = "/v1.txt,match=/v*.txt,id=one,max-age=1h";
+
+/// Fetches the first version, and the second until its content is compressed with the first: the browser keeps a
+/// dictionary some time after its response.
+const PAGE: &str = "<!doctype html><body><pre></pre><script>\n\
+    (async function () {\n\
+      await (await fetch('/v1.txt')).text();\n\
+      for (var n = 0; n < 1000; n++) {\n\
+        var response = await fetch('/v2.txt?' + n);\n\
+        var text = await response.text();\n\
+        var coding = response.headers.get('content-encoding');\n\
+        if (coding == 'dcb' || coding == 'dcz') {\n\
+          document.querySelector('pre').textContent = text;\n\
+          document.body.setAttribute('data-coding', coding);\n\
+          return;\n\
+        }\n\
+        await new Promise(function (done) { setTimeout(done, 20); });\n\
+      }\n\
+      document.body.setAttribute('data-coding', 'none of 1000');\n\
+    })();\n\
+    </script>\n";
+
+/// The digest of a file as a byte sequence of a structured field, by OpenSSL.
+fn hash_of(file: &Path) -> String {
+    let script = "openssl dgst -sha256 -binary \"$1\" | openssl base64 -A";
+    let printed = run_well(Command::new("sh").args(["-c", script, "sh"]).arg(file));
+    format!(":{}:", String::from_utf8(printed).unwrap().trim())
+}
+
+fn curl(server: &Server, path: &str, arguments: &[&str]) -> Response {
+    let printed = run_well(
+        Command::new("curl")
+            .args(["--silent", "--show-error", "--max-time", "60", "--include"])
+            .args(arguments)
+            .arg(server.url(path)),
+    );
+    Response::parse(&printed)
+}
+
+/// The first response with a coding: a large file is not compressed until it has been unchanged for two seconds.
+fn coded(server: &Server, path: &str, arguments: &[&str]) -> Response {
+    for _ in 0..600 {
+        let response = curl(server, path, arguments);
+        if response.field("Content-Encoding").is_some() {
+            return response;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("{path} is not compressed");
+}
+
+#[test]
+fn zstd_and_brotli_decode_content_with_a_dictionary() {
+    if ["curl", "openssl", "zstd"]
+        .iter()
+        .any(|name| tool(name).is_none())
+    {
+        return;
+    }
+    let site = site();
+    let first = site.path().join("v1.txt");
+    let hash = hash_of(&first);
+    let arguments = [
+        "--compress",
+        "br:5,zstd:3,gzip:6",
+        "--dictionary",
+        DICTIONARY,
+    ];
+    let plain = Server::origin(site.path(), &arguments);
+    let secure = Server::secure(site.path(), &arguments);
+    let root = secure.root();
+    let root = root.to_str().unwrap();
+    let announced = curl(&plain, "v1.txt", &[]);
+    let field = announced.field("Use-As-Dictionary");
+    assert_eq!(field, Some("match=\"/v*.txt\", id=\"one\""));
+    assert_eq!(announced.field("Cache-Control"), Some("max-age=3600"));
+    let available = format!("Available-Dictionary: {hash}");
+    for (coding, program, header) in [("dcz", "zstd", 40), ("dcb", "brotli", 36)] {
+        let accept = format!("Accept-Encoding: gzip, br, zstd, {coding}");
+        let fields = ["--header", &accept, "--header", &available];
+        let response = coded(&plain, "v2.txt", &[&["--http1.1"], &fields[..]].concat());
+        assert_eq!(response.field("Content-Encoding"), Some(coding));
+        let vary = response.field("Vary");
+        assert_eq!(vary, Some("Accept-Encoding, Available-Dictionary"));
+        assert!(
+            response.content.len() < 12_000,
+            "{}",
+            response.content.len()
+        );
+        let over_tls = [&["--http2", "--cacert", root], &fields[..]].concat();
+        let over_tls = coded(&secure, "v2.txt", &over_tls);
+        assert!(over_tls.content == response.content, "{coding} over TLS");
+        // Older versions of the program brotli have no dictionaries.
+        let help = run(Command::new(program).arg("--help")).stdout;
+        if String::from_utf8_lossy(&help).contains("-D") {
+            let coded = site.path().join("coded");
+            fs::write(&coded, &response.content[header..]).unwrap();
+            let decoded = run_well(
+                Command::new(program)
+                    .args(["-d", "-c", "-D"])
+                    .args([&first, &coded]),
+            );
+            assert!(decoded == text(2).as_bytes(), "{program}: other content");
+        } else {
+            eprintln!("SKIPPED: this {program} has no option -D");
+        }
+    }
+}
+
+/// Compares what the browser shows with the file, and the bytes in the server's log with those that curl gets.
+#[test]
+fn chromium_decodes_content_with_a_dictionary() {
+    let Some(chromium) = tool("chromium").or_else(|| tool("chromium-browser")) else {
+        return;
+    };
+    let site = site();
+    let hash = hash_of(&site.path().join("v1.txt"));
+    for (compress, coding) in [("br:5", "dcb"), ("zstd:3", "dcz")] {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let name = log.path().to_str().unwrap();
+        let arguments = [
+            "--compress",
+            compress,
+            "--dictionary",
+            DICTIONARY,
+            "--log",
+            name,
+        ];
+        let mut server = Server::origin(site.path(), &arguments);
+        let profile = tempfile::tempdir().unwrap();
+        let dom = run_well(&browser(
+            &chromium,
+            profile.path(),
+            &server.url("page.html"),
+        ));
+        let dom = String::from_utf8_lossy(&dom);
+        let end = dom.get(dom.len().saturating_sub(300)..).unwrap_or(&dom);
+        assert!(
+            dom.contains(&format!("data-coding=\"{coding}\"")),
+            "{coding}: {end}"
+        );
+        assert!(dom.contains(&text(2)), "{coding}: other content");
+        let fields = [
+            format!("Accept-Encoding: {coding}"),
+            format!("Available-Dictionary: {hash}"),
+        ];
+        let fields = ["--header", &fields[0], "--header", &fields[1]];
+        let sent = curl(&server, "v2.txt", &fields).content.len();
+        assert!(server.stop().unwrap().success());
+        let log = fs::read_to_string(log.path()).unwrap();
+        let end = format!("\" 200 {sent}");
+        let is_sent = |line: &str| line.contains("GET /v2.txt?") && line.ends_with(&end);
+        assert!(log.lines().any(is_sent), "no line ends in {end}:\n{log}");
+    }
+}
+
+#[test]
+fn dictionaries_outside_of_secure_contexts_are_refused() {
+    let site = site();
+    let refused = |arguments: &[&str]| {
+        let output = run(Command::new(FATHOMETER)
+            .arg("serve")
+            .arg(site.path())
+            .args(["--listen", "0.0.0.0:0", "--dictionary", DICTIONARY])
+            .args(arguments));
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = refused(&["--compress", "br"]);
+    assert!(said.contains("secure contexts"), "{said}");
+    let said = refused(&["--compress", "gzip"]);
+    assert!(said.contains("needs br or zstd"), "{said}");
+    let said = refused(&[]);
+    assert!(said.contains("--compress"), "{said}");
+}
