@@ -10,6 +10,7 @@ mod dictionaries;
 mod http2;
 mod load;
 mod negotiation;
+mod negotiation_abuse;
 mod servers;
 pub mod support;
 mod tls;
