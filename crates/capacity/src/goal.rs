@@ -1,5 +1,8 @@
 //! What a search is to reach, in the words of RFC 9971 (multiple loss ratio search) where it has one.
 
+/// Growth of the load while the capacity is not bracketed.
+pub(crate) const GROWTH: f64 = 4.0;
+
 /// The goal of a search. Times are seconds; loads are requests per second, or users.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Goal {
@@ -63,6 +66,11 @@ impl Goal {
         } else {
             load
         }
+    }
+
+    /// The load to try after one that is too large, while no load is known to be possible.
+    pub fn lower(&self, load: f64) -> f64 {
+        self.possible(load / GROWTH)
     }
 
     /// Whether two loads are the ends of an interval that is narrow enough. Neighbouring numbers of users are.

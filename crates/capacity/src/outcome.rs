@@ -26,8 +26,8 @@ pub enum Answer {
     },
     /// The load that would break the promise is beyond what can be generated.
     Invalid {
-        /// The load up to which the trials were valid.
-        valid_up_to: f64,
+        /// The largest load of a valid trial; `None`: no trial was valid.
+        valid_up_to: Option<f64>,
         /// Why those above were not.
         reason: String,
     },

@@ -39,6 +39,8 @@ pub(crate) struct State {
     pub(crate) failing_below: Vec<f64>,
     /// Why nothing more is tried.
     pub(crate) given_up: Option<String>,
+    /// Whether that is because the generator cannot apply the load.
+    pub(crate) is_beyond_the_generator: bool,
     pub(crate) located: u32,
 }
 
@@ -73,6 +75,7 @@ impl State {
             fails_tests: 0,
             failing_below: Vec::new(),
             given_up: None,
+            is_beyond_the_generator: false,
             located: 0,
         }
     }

@@ -91,6 +91,13 @@ pub struct TrialRecord {
     pub promises: Vec<PromiseSeen>,
 }
 
+impl TrialRecord {
+    /// Whether any exchange completed, as far as that is known.
+    pub fn has_answers(&self) -> bool {
+        self.achieved_per_s.is_none_or(|rate| rate > 0.0)
+    }
+}
+
 /// What a trial saw of a promise.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PromiseSeen {

@@ -13,8 +13,13 @@ use crate::trial::{PromiseSeen, Purpose, TrialPlan, TrialRecord, TrialSoFar};
 const PROJECT_FROM: f64 = 20.0;
 /// A test of an end is looked at by the posterior from here on, and every so many seconds.
 const RECONSIDER: f64 = 4.0;
-/// How often a trial is repeated that other work of the machine may have made invalid.
-const NOISE_REPEATS: u32 = 3;
+/// How often an invalid trial is repeated.
+const REPEATS: u32 = 1;
+/// How often a trial is repeated that other work of the machine may have made invalid: while the capacity is bracketed,
+/// and later.
+const NOISE_REPEATS: (u32, u32) = (2, 3);
+/// How often the load is divided while no trial was valid.
+const MOST_DESCENTS: u32 = 4;
 
 /// A search that is under way; see the [crate](crate) for how to drive it.
 #[derive(Debug, Clone)]
@@ -29,10 +34,16 @@ pub struct Search {
     reconsider: f64,
     /// Loads that are tried before the posterior proposes any: near the throughput of an overload.
     proposed: Vec<f64>,
-    /// The loads up to which trials were valid, and why those above were not.
+    /// The largest load to try, and why the generator cannot apply more.
     limit: Option<(f64, String)>,
+    /// The part of it that was known before the first trial.
+    ceiling: Option<(f64, String)>,
     /// How often the running trial repeats an invalid one.
     repeats: u32,
+    /// How often the load was divided because no trial was valid.
+    descents: u32,
+    /// Why the search ended before its answers were known.
+    stopped: Option<String>,
     recovers: Option<bool>,
     started_at: f64,
     ended: bool,
@@ -68,7 +79,10 @@ impl Search {
             reconsider: 0.0,
             proposed: Vec::new(),
             limit: None,
+            ceiling: None,
             repeats: 0,
+            descents: 0,
+            stopped: None,
             recovers: None,
             started_at: 0.0,
             ended: false,
@@ -80,12 +94,27 @@ impl Search {
         self.states.iter().map(|state| &state.promise)
     }
 
+    /// Limits the loads to what the generator can apply. A promise that holds there is answered as
+    /// [`Answer::Invalid`], with this reason.
+    pub fn limit_generator(&mut self, load: f64, reason: String) {
+        self.limit = Some((load, reason));
+        self.ceiling.clone_from(&self.limit);
+    }
+
+    /// Ends the search. Promises without an interval are inconclusive, for this reason.
+    pub fn stop(&mut self, reason: String) {
+        self.stopped.get_or_insert(reason);
+    }
+
     /// The next trial at `now` seconds since the start of the search; `None`: the answer is known, or the budget spent.
     pub fn next_trial(&mut self, now: f64) -> Option<TrialPlan> {
         self.tested.iter_mut().for_each(|tested| *tested = false);
         self.reconsider = RECONSIDER;
         self.started_at = now;
         if now >= self.goal.budget {
+            self.stop(format!("the budget of {} s is spent", self.goal.budget));
+        }
+        if self.stopped.is_some() {
             self.plan = None;
             return None;
         }
@@ -220,6 +249,10 @@ impl Search {
             return;
         }
         self.repeats = 0;
+        if self.descents > 0 && self.largest_valid(plan.load).is_none() {
+            // The first valid trial. Those above may have been invalid because of noise: they are tried again, once.
+            self.limit.clone_from(&self.ceiling);
+        }
         for (place, one) in evidence.iter().enumerate() {
             if self.tested[place] {
                 self.certify(trial, place, &plan, one);
@@ -254,25 +287,43 @@ impl Search {
     /// An invalid trial is repeated, more often where other work of the machine may be the reason. If all of them are
     /// invalid, this load is beyond what the generator can send.
     fn keep_invalid(&mut self, plan: &TrialPlan, ending: &Ending) {
-        let most = if ending.is_noise { NOISE_REPEATS } else { 1 };
+        let most = match plan.purpose {
+            _ if !ending.is_noise => REPEATS,
+            Purpose::Bracket => NOISE_REPEATS.0,
+            _ => NOISE_REPEATS.1,
+        };
         if self.repeats < most {
             self.repeats += 1;
             return;
         }
         self.repeats = 0;
-        let valid = self
-            .records
-            .iter()
-            .filter(|trial| trial.invalid.is_empty() && trial.load < plan.load);
-        let largest = valid.map(|trial| trial.load).fold(0.0, f64::max);
-        // Between the two loads there may be more: the middle is the next to be tried.
-        let middle = (largest * plan.load).sqrt();
-        let limit = if plan.purpose == Purpose::Bracket && middle > 1.1 * largest {
-            middle
-        } else {
-            largest
+        let reason = ending.invalid.join("; ");
+        let limit = match self.largest_valid(plan.load) {
+            Some(largest) => {
+                // Between the two loads there may be more: the middle is the next to be tried.
+                let middle = (largest * plan.load).sqrt();
+                match plan.purpose == Purpose::Bracket && middle > 1.1 * largest {
+                    true => middle,
+                    false => largest,
+                }
+            }
+            None if self.descents < MOST_DESCENTS && self.goal.lower(plan.load) < plan.load => {
+                self.descents += 1;
+                self.goal.lower(plan.load)
+            }
+            None => {
+                self.stop(reason.clone());
+                plan.load
+            }
         };
-        self.limit = Some((limit, ending.invalid.join("; ")));
+        self.limit = Some((limit, reason));
+    }
+
+    /// The largest load of a valid trial below `load`.
+    fn largest_valid(&self, load: f64) -> Option<f64> {
+        let valid = self.records.iter();
+        let valid = valid.filter(|trial| trial.invalid.is_empty() && trial.load < load);
+        valid.map(|trial| trial.load).max_by(f64::total_cmp)
     }
 
     /// What was found so far; `seconds` is the time since the start of the search.
@@ -286,21 +337,27 @@ impl Search {
     }
 
     fn found(&self, state: &State) -> PromiseOutcome {
+        let valid_up_to = self.largest_valid(f64::INFINITY);
         let answer = match (&self.limit, state.works, state.fails) {
             (_, Some(works), Some(fails)) if state.is_reached(&self.goal) => {
                 Answer::Interval { works, fails }
             }
-            (Some((limit, reason)), _, None) => Answer::Invalid {
-                valid_up_to: *limit,
-                reason: reason.clone(),
-            },
+            (Some((_, reason)), _, None)
+                if valid_up_to.is_none() || state.is_beyond_the_generator =>
+            {
+                Answer::Invalid {
+                    valid_up_to,
+                    reason: reason.clone(),
+                }
+            }
             (_, works, fails) => Answer::Inconclusive {
                 works,
                 fails,
                 reason: state
                     .given_up
-                    .clone()
-                    .unwrap_or_else(|| "the search ended before".to_owned()),
+                    .as_ref()
+                    .or(self.stopped.as_ref())
+                    .map_or_else(|| "the search ended before".to_owned(), String::clone),
             },
         };
         PromiseOutcome {

@@ -1,11 +1,10 @@
 //! Which trial is next.
 
+use crate::goal::GROWTH;
 use crate::search::Search;
 use crate::state::End;
 use crate::trial::{Purpose, TrialPlan};
 
-/// Growth of the load while the capacity is not bracketed.
-const GROWTH: f64 = 4.0;
 /// The longest short trial, in seconds.
 const LONGEST_SHORT: f64 = 6.0;
 /// Short trials that narrow the estimate, at most.
@@ -63,10 +62,12 @@ impl Search {
                     };
                     let reason =
                         format!("the promise was kept at {good:.0} {unit}, the largest load tried");
-                    self.states[place].given_up = Some(reason);
+                    let state = &mut self.states[place];
+                    state.given_up = Some(reason);
+                    state.is_beyond_the_generator = self.limit.is_some();
                 }
                 (None, Some(_)) => {
-                    let next = self.goal.possible(smallest / GROWTH);
+                    let next = self.goal.lower(smallest);
                     if next < smallest && next >= self.goal.start * LEAST {
                         return Some(short(next));
                     }
@@ -104,7 +105,7 @@ impl Search {
                 estimates.filter_map(|(place, state)| Some((place, state.estimate(None)?)));
             let (place, estimate) = estimates.min_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
             let width = self.goal.width;
-            let state = &mut self.states[place];
+            let state = &self.states[place];
             let is_wide = estimate.range.1 / estimate.range.0 > 1.0 + width;
             let has_room = !self.goal.whole || estimate.range.1 - estimate.range.0 > 1.0;
             if state.works.is_none()
@@ -113,30 +114,44 @@ impl Search {
                 && has_room
                 && state.located < MOST_LOCATING
             {
-                state.located += 1;
                 let range = (estimate.range.0 * 0.9, estimate.range.1 * 1.1);
                 let proposed = self
                     .proposed
                     .pop()
                     .filter(|load| (range.0..range.1).contains(load));
                 let load = proposed.unwrap_or(estimate.median);
+                if self.is_beyond_the_generator(place, load) {
+                    continue;
+                }
+                self.states[place].located += 1;
                 return Some(self.plan_of(load, Purpose::Locate, place, self.longest_short()));
             }
             let tests = state.works_tests + state.fails_tests;
             if tests >= MOST_TESTS {
-                state.given_up = Some(format!("{tests} tests of its ends did not settle it"));
+                let reason = format!("{tests} tests of its ends did not settle it");
+                self.states[place].given_up = Some(reason);
                 continue;
             }
             let (load, purpose) = self.end_to_test(place, estimate.median);
-            if let Some((limit, reason)) = &self.limit
-                && load > *limit
-            {
-                self.states[place].given_up = Some(reason.clone());
+            if self.is_beyond_the_generator(place, load) {
                 continue;
             }
             self.mark(purpose, place, load);
             return Some(self.plan_of(load, purpose, place, self.goal.longest_trial));
         }
+    }
+
+    /// Whether the generator cannot apply a load that a promise needs; the promise is then given up.
+    fn is_beyond_the_generator(&mut self, place: usize, load: f64) -> bool {
+        let Some((limit, reason)) = &self.limit else {
+            return false;
+        };
+        let is_beyond = load > *limit;
+        if is_beyond {
+            self.states[place].given_up = Some(reason.clone());
+            self.states[place].is_beyond_the_generator = true;
+        }
+        is_beyond
     }
 
     /// Which end is tested, at which load. An open test is continued if it is at about this load.

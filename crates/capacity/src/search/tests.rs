@@ -60,7 +60,7 @@ fn a_search_without_time_left_keeps_what_it_has() {
     assert!(
         matches!(
             &outcome.promises[0].answer,
-            Answer::Inconclusive { fails: None, .. }
+            Answer::Inconclusive { fails: None, reason, .. } if reason.contains("budget of 30 s")
         ),
         "{outcome:?}"
     );
@@ -86,17 +86,19 @@ fn a_server_that_bears_the_largest_load_has_no_upper_bound() {
     );
 }
 
-#[test]
-fn a_generator_with_a_lower_limit_yields_no_capacity() {
-    let planted = planted();
-    let limit = 0.7 * planted.capacity;
-    let mut bench = Bench::new(planted.clone(), Seed(1));
-    let mut search = Search::new(Goal::default(), vec![planted.promise]);
+/// Runs a search whose trials are invalid where `is_late` says so of a trial's number and load.
+fn run_with(
+    search: &mut Search,
+    bench: &mut Bench,
+    is_noise: bool,
+    is_late: &dyn Fn(usize, f64) -> bool,
+) -> Outcome {
+    let mut count = 0;
     while let Some(plan) = search.next_trial(bench.now) {
         let (trial, achieved) = bench.apply(plan.load, plan.warm_up, plan.longest, &mut |trial| {
             search.look(trial)
         });
-        let invalid = match plan.load > limit {
+        let invalid = match is_late(count, plan.load) {
             true => vec!["the generator was late".to_owned()],
             false => Vec::new(),
         };
@@ -104,23 +106,100 @@ fn a_generator_with_a_lower_limit_yields_no_capacity() {
             achieved: Some(achieved),
             latency_ms: None,
             invalid,
-            is_noise: false,
+            is_noise,
         };
         search.end(&trial, &ending);
-        assert!(bench.now < 1000.0, "the search does not end");
+        count += 1;
+        assert!(count < 200, "the search does not end");
     }
-    let outcome = search.outcome(bench.now);
-    match &outcome.promises[0].answer {
-        Answer::Invalid {
-            valid_up_to,
-            reason,
-        } => {
-            assert!(
-                *valid_up_to <= limit && *valid_up_to > 0.2 * limit,
-                "{outcome:?}"
-            );
-            assert!(reason.contains("generator"));
+    search.outcome(bench.now)
+}
+
+#[test]
+fn a_generator_with_a_lower_limit_yields_no_capacity() {
+    let planted = planted();
+    let limit = 0.7 * planted.capacity;
+    for is_known in [false, true] {
+        let mut bench = Bench::new(planted.clone(), Seed(1));
+        let mut search = Search::new(Goal::default(), vec![planted.promise.clone()]);
+        if is_known {
+            search.limit_generator(limit, "the generator applies no more".to_owned());
         }
-        other => panic!("{other:?}"),
+        let outcome = run_with(&mut search, &mut bench, false, &|_, load| load > limit);
+        match &outcome.promises[0].answer {
+            Answer::Invalid {
+                valid_up_to: Some(valid),
+                reason,
+            } => {
+                assert!(*valid <= limit && *valid > 0.2 * limit, "{outcome:?}");
+                assert!(reason.contains("generator"));
+            }
+            other => panic!("{other:?}"),
+        }
+        if is_known {
+            assert!(outcome.trials.iter().all(|trial| trial.load <= limit));
+        }
     }
+}
+
+#[test]
+fn a_limit_of_the_generator_above_the_capacity_changes_nothing() {
+    let planted = planted();
+    let mut bench = Bench::new(planted.clone(), Seed(1));
+    let mut search = Search::new(Goal::default(), vec![planted.promise.clone()]);
+    search.limit_generator(1.1 * planted.capacity, "no more".to_owned());
+    bench.run(&mut search);
+    let (works, fails) = interval(&search.outcome(bench.now));
+    assert!(works < planted.capacity && planted.capacity < fails);
+}
+
+#[test]
+fn a_search_without_a_valid_trial_ends_after_few() {
+    for (whole, loads) in [(false, 5), (true, 2)] {
+        let goal = Goal {
+            whole,
+            start: if whole { 4.0 } else { 100.0 },
+            ..Goal::default()
+        };
+        let mut bench = Bench::new(planted(), Seed(1));
+        let mut search = Search::new(goal, vec![planted().promise]);
+        let outcome = run_with(&mut search, &mut bench, true, &|_, _| true);
+        assert!(
+            matches!(
+                &outcome.promises[0].answer,
+                Answer::Invalid { valid_up_to: None, reason } if reason.contains("late")
+            ),
+            "{outcome:?}"
+        );
+        assert_eq!(outcome.trials.len(), 3 * loads, "{outcome:?}");
+        assert!(
+            outcome
+                .trials
+                .iter()
+                .all(|trial| trial.load >= 100.0 / 256.0)
+        );
+    }
+}
+
+#[test]
+fn noise_at_the_first_loads_costs_time_and_not_the_answer() {
+    let planted = planted();
+    let mut bench = Bench::new(planted.clone(), Seed(1));
+    let mut search = Search::new(Goal::default(), vec![planted.promise.clone()]);
+    let outcome = run_with(&mut search, &mut bench, true, &|count, _| count < 5);
+    let (works, fails) = interval(&outcome);
+    assert!(works < planted.capacity && planted.capacity < fails);
+}
+
+#[test]
+fn a_search_that_is_stopped_says_why() {
+    let mut search = Search::new(Goal::default(), vec![planted().promise]);
+    assert!(search.next_trial(0.0).is_some());
+    search.stop("the server stopped answering".to_owned());
+    assert_eq!(search.next_trial(1.0), None);
+    let answer = &search.outcome(1.0).promises[0].answer;
+    assert!(
+        matches!(answer, Answer::Inconclusive { reason, .. } if reason.contains("stopped answering")),
+        "{answer:?}"
+    );
 }

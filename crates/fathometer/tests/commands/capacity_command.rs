@@ -1,7 +1,10 @@
 //! `fathometer capacity` on a server whose capacity is known, and its usage errors.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use crate::support::programs::FATHOMETER;
@@ -66,6 +69,39 @@ fn the_number_of_users_is_that_which_the_server_admits() {
         }
         assert_eq!(output.status.code(), Some(3), "{text}");
     }
+}
+
+/// Answers so many requests of one connection, then listens no more.
+fn answers_only(most: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut answered = 0;
+        while answered < most {
+            let (mut connection, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            while answered < most && connection.read(&mut request).is_ok_and(|length| length > 0) {
+                connection
+                    .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                    .unwrap();
+                answered += 1;
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn a_server_that_is_gone_is_an_error_and_not_a_search() {
+    // The requests of the test whether the server is idle.
+    let url = format!("http://{}/", answers_only(4));
+    let output = capacity(&[&url, "--slo", "errors<1%", "--warmup", "100ms"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("the server stopped answering"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(kept("capacity >= 1210 /s"), None);
         assert_eq!(kept("capacity>=1224/s"), Some(false));
         let invalid = Answer::Invalid {
-            valid_up_to: 1e5,
+            valid_up_to: Some(1e5),
             reason: String::new(),
         };
         assert_eq!(

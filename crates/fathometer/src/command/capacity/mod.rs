@@ -14,14 +14,14 @@ use fathometer_analysis::load::Slo;
 use fathometer_capacity::self_test::{self, Searched};
 use fathometer_capacity::series::SLOT;
 use fathometer_capacity::simulated::KINDS;
-use fathometer_capacity::{Answer, Goal, Outcome, Promise, Search, TrialPlan};
+use fathometer_capacity::{Answer, Goal, Outcome, Promise, Search, TrialPlan, TrialRecord};
 use fathometer_files::whole_file;
 use fathometer_model::Seed;
 use fathometer_sys::stderr::say;
 use fathometer_sys::{Clock, Interrupt};
 
 use self::gate::Gate;
-use self::trials::{Demand, Trials};
+use self::trials::{Applied, Demand, Trials};
 use super::arguments::{some_time, time};
 use super::load::{ArrivalsChoice, LoadArguments, TrialSetup};
 use super::{Failure, usage};
@@ -104,6 +104,9 @@ pub struct CapacityArguments {
     load: Vec<String>,
 }
 
+/// Why a search ends whose server is gone.
+const SILENT: &str = "the server stopped answering";
+
 const EXAMPLES: &str = "Examples:
   fathometer capacity http://127.0.0.1:8080/ --slo 'p99<100ms,errors<0.1%'
   fathometer capacity http://127.0.0.1:8080/ --slo 'p99<50ms' --gate 'capacity>=1200/s'
@@ -168,15 +171,24 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
     )?;
     let started = clock.now();
     let elapsed = || clock.now().since(started).as_secs_f64();
+    let mut is_silent = false;
     while let Some(plan) = search.next_trial(elapsed()) {
         if !arguments.quiet {
             say(format_args!("{}", progress(&plan, elapsed(), goal.whole)));
         }
-        if !trials.apply(&plan, &mut search)? {
-            break;
+        match trials.apply(&plan, &mut search)? {
+            Applied::Complete => {}
+            Applied::Interrupted => search.stop("the search was interrupted".to_owned()),
+            Applied::Silent => {
+                is_silent = true;
+                search.stop(SILENT.to_owned());
+            }
         }
     }
     let outcome = search.outcome(elapsed());
+    if is_silent && !outcome.trials.iter().any(TrialRecord::has_answers) {
+        return Err(format!("{SILENT}: check the URL with `fathometer fetch`").into());
+    }
     if let Some(file) = &arguments.report {
         let page = output::page(url, demand, &goal, &outcome);
         whole_file::write(file, page.as_bytes())?;

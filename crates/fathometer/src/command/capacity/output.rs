@@ -74,12 +74,19 @@ fn answer(promise: &PromiseOutcome, goal: &Goal) -> String {
         Answer::Invalid {
             valid_up_to,
             reason,
-        } => format!(
-            "{}: INVALID: the trials were valid up to {} and the promise did not break there; above, the generator was \
-             the limit: {reason}",
-            promise.promise,
-            of(*valid_up_to)
-        ),
+        } => match valid_up_to {
+            Some(load) => format!(
+                "{}: INVALID: the trials were valid up to {} and the promise did not break there; above, the generator \
+                 was the limit: {reason}",
+                promise.promise,
+                of(*load)
+            ),
+            None => format!(
+                "{}: INVALID: no trial was valid, at whatever load: {reason}. Options of the generator follow --, as in \
+                 -- --threads 2; --start sets the load of the first trial",
+                promise.promise
+            ),
+        },
     };
     if !promise.failing_below.is_empty() {
         let loads: Vec<String> = promise.failing_below.iter().map(|at| of(*at)).collect();
@@ -332,7 +339,7 @@ mod tests {
     #[test]
     fn a_limit_of_the_generator_is_no_capacity() {
         let outcome = outcome(Answer::Invalid {
-            valid_up_to: 5000.0,
+            valid_up_to: Some(5000.0),
             reason: "the generator was late".to_owned(),
         });
         let text = text("http://server/", Demand::Users, &Goal::default(), &outcome);

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use fathometer_analysis::load::LoadResult;
@@ -21,9 +22,14 @@ use super::super::load::{ArrivalsChoice, TrialSetup};
 const MARGIN: Duration = Duration::from_millis(200);
 /// Intervals between two looks at a trial.
 const LOOK: u32 = 5;
-/// Exchanges of a test whether the server is idle, and how often it is repeated at most.
+/// Exchanges of a test whether the server is idle.
 const IDLE_EXCHANGES: u64 = 4;
-const IDLE_TESTS: u32 = 100;
+/// How long a server may need after an overload until single requests are as fast as at the start.
+const RECOVERY: Duration = Duration::from_secs(60);
+/// How long it may need until any succeeds, besides a timeout.
+const SILENCE: Duration = Duration::from_secs(5);
+/// The time between two such tests while none succeeds.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// What a load is a number of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +104,17 @@ impl Demand {
     }
 }
 
+/// What became of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// It is complete.
+    Complete,
+    /// The user interrupted it.
+    Interrupted,
+    /// It did not begin: the server answers no request.
+    Silent,
+}
+
 /// Applies trials to a server.
 pub struct Trials<'a> {
     setup: TrialSetup,
@@ -141,9 +158,11 @@ impl<'a> Trials<'a> {
         Ok(trials)
     }
 
-    /// Runs a trial and hands it to the search; false if the user interrupted it.
-    pub fn apply(&mut self, plan: &TrialPlan, search: &mut Search) -> Result<bool, Failure> {
-        self.wait_until_idle()?;
+    /// Runs a trial and hands it to the search.
+    pub fn apply(&mut self, plan: &TrialPlan, search: &mut Search) -> Result<Applied, Failure> {
+        if !self.wait_until_idle()? {
+            return Ok(Applied::Silent);
+        }
         self.count += 1;
         let warm_up = Duration::from_secs_f64(plan.warm_up);
         let seen = Arc::new(Mutex::new(Seen::new(&self.promises)));
@@ -190,12 +209,12 @@ impl<'a> Trials<'a> {
             },
         )?;
         if interrupted() {
-            return Ok(false);
+            return Ok(Applied::Interrupted);
         }
         let seconds = result.measured.duration.as_secs_f64();
         let so_far = lock(&seen).so_far(&planned, seconds, timeout);
         search.end(&so_far, &ending(&result));
-        Ok(true)
+        Ok(Applied::Complete)
     }
 
     fn longest_limit(&self, timeout: Duration) -> f64 {
@@ -206,26 +225,38 @@ impl<'a> Trials<'a> {
     }
 
     /// Sends single requests until their latency is about that of the idle server: what an overload left in its queues
-    /// must not count in the next trial. The connections of the last trial are closed.
-    fn wait_until_idle(&self) -> Result<(), Failure> {
+    /// must not count in the next trial. The connections of the last trial are closed. Returns false if the server
+    /// answers no request.
+    fn wait_until_idle(&self) -> Result<bool, Failure> {
         let Some(idle) = self.idle else {
-            return Ok(());
+            return Ok(true);
         };
         let limit = (3 * idle).max(idle + Duration::from_millis(5));
-        for _ in 0..IDLE_TESTS {
-            if self
-                .single_latency()?
-                .is_some_and(|latency| latency <= limit)
-                || (self.interrupted)()
-            {
-                return Ok(());
+        let started = self.clock.now();
+        let silence = SILENCE + self.setup.options().timeout;
+        let mut answered = false;
+        loop {
+            let latency = self.single_latency()?;
+            if latency.is_some_and(|latency| latency <= limit) || (self.interrupted)() {
+                return Ok(true);
+            }
+            answered |= latency.is_some();
+            let waited = self.clock.now().since(started);
+            if !answered && waited >= silence {
+                return Ok(false);
+            }
+            if waited >= RECOVERY {
+                break;
+            }
+            if latency.is_none() {
+                thread::sleep(PAUSE);
             }
         }
         say(format_args!(
-            "single requests still take more than {limit:.1?} after {IDLE_TESTS} tests ({idle:.1?} at the start): the \
-             server may not have recovered"
+            "single requests still take more than {limit:.1?} after {RECOVERY:?} ({idle:.1?} at the start): the server \
+             may not have recovered"
         ));
-        Ok(())
+        Ok(true)
     }
 
     /// The median latency of a few requests, one after another; `None` if none succeeded.
