@@ -18,6 +18,8 @@ const REPEATS: u32 = 1;
 /// How often a trial is repeated that other work of the machine may have made invalid: while the capacity is bracketed,
 /// and later.
 const NOISE_REPEATS: (u32, u32) = (2, 3);
+/// How often a trial is repeated that is invalid although a higher load was valid: the load is not the reason.
+const MOST_REPEATS: u32 = 12;
 /// How often the load is divided while no trial was valid.
 const MOST_DESCENTS: u32 = 4;
 
@@ -285,9 +287,13 @@ impl Search {
     }
 
     /// An invalid trial is repeated, more often where other work of the machine may be the reason. If all of them are
-    /// invalid, this load is beyond what the generator can send.
+    /// invalid, this load is beyond what the generator can send, unless a higher one was valid.
     fn keep_invalid(&mut self, plan: &TrialPlan, ending: &Ending) {
+        let reason = ending.invalid.join("; ");
+        let mut valid = self.records.iter().filter(|trial| trial.invalid.is_empty());
+        let is_possible = valid.any(|trial| trial.load >= plan.load);
         let most = match plan.purpose {
+            _ if is_possible => MOST_REPEATS,
             _ if !ending.is_noise => REPEATS,
             Purpose::Bracket => NOISE_REPEATS.0,
             _ => NOISE_REPEATS.1,
@@ -297,7 +303,14 @@ impl Search {
             return;
         }
         self.repeats = 0;
-        let reason = ending.invalid.join("; ");
+        if is_possible {
+            let load = plan.load;
+            self.stop(format!(
+                "all {} trials at a load of {load:.1} were INVALID, although a higher load was valid: {reason}",
+                MOST_REPEATS + 1
+            ));
+            return;
+        }
         let limit = match self.largest_valid(plan.load) {
             Some(largest) => {
                 // Between the two loads there may be more: the middle is the next to be tried.
@@ -313,6 +326,9 @@ impl Search {
             }
             None => {
                 self.stop(reason.clone());
+                for state in &mut self.states {
+                    state.is_beyond_the_generator = true;
+                }
                 plan.load
             }
         };
@@ -342,14 +358,10 @@ impl Search {
             (_, Some(works), Some(fails)) if state.is_reached(&self.goal) => {
                 Answer::Interval { works, fails }
             }
-            (Some((_, reason)), _, None)
-                if valid_up_to.is_none() || state.is_beyond_the_generator =>
-            {
-                Answer::Invalid {
-                    valid_up_to,
-                    reason: reason.clone(),
-                }
-            }
+            (Some((_, reason)), _, None) if state.is_beyond_the_generator => Answer::Invalid {
+                valid_up_to,
+                reason: reason.clone(),
+            },
             (_, works, fails) => Answer::Inconclusive {
                 works,
                 fails,

@@ -192,6 +192,27 @@ fn noise_at_the_first_loads_costs_time_and_not_the_answer() {
 }
 
 #[test]
+fn noise_below_a_load_that_was_valid_is_no_limit_of_the_generator() {
+    let planted = planted();
+    for noisy in [10..16, 10..1000] {
+        let mut bench = Bench::new(planted.clone(), Seed(1));
+        let mut search = Search::new(Goal::default(), vec![planted.promise.clone()]);
+        let outcome = run_with(&mut search, &mut bench, true, &|count, _| {
+            noisy.contains(&count)
+        });
+        match &outcome.promises[0].answer {
+            Answer::Interval { works, fails } => {
+                assert!(noisy.end == 16 && *works < planted.capacity && planted.capacity < *fails);
+            }
+            Answer::Inconclusive { reason, .. } => {
+                assert!(noisy.end == 1000 && reason.contains("late"), "{outcome:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_search_that_is_stopped_says_why() {
     let mut search = Search::new(Goal::default(), vec![planted().promise]);
     assert!(search.next_trial(0.0).is_some());

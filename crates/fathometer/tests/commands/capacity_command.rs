@@ -1,14 +1,15 @@
 //! `fathometer capacity` on a server whose capacity is known, and its usage errors.
 
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use crate::support::programs::FATHOMETER;
 use crate::support::scripted_server::{Answer, Server};
+use crate::support::serving;
 
 fn capacity(arguments: &[&str]) -> Output {
     let mut command = Command::new(FATHOMETER);
@@ -44,6 +45,7 @@ fn the_number_of_users_is_that_which_the_server_admits() {
             "2s",
             "--warmup",
             "200ms",
+            "--no-calibration",
             "--gate",
             "capacity>=8users",
             "--json",
@@ -102,6 +104,50 @@ fn a_server_that_is_gone_is_an_error_and_not_a_search() {
         message.contains("the server stopped answering"),
         "{message}"
     );
+}
+
+#[test]
+fn the_limit_of_the_generator_is_that_of_the_same_protocol() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("index.html"), [b'x'; 321]).unwrap();
+    let mut server = Command::new(FATHOMETER)
+        .args(["serve", "--tls", "--listen", "127.0.0.1:0"])
+        .arg(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let address = serving::address(&mut BufReader::new(server.stdout.take().unwrap()));
+    let url = format!("https://{address}/index.html");
+    let output = capacity(&[
+        &url,
+        "--slo",
+        "p99<1s",
+        "--budget",
+        "1ms",
+        "--json",
+        "--",
+        "--policy",
+        "h2",
+        "--insecure",
+    ]);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&message);
+    assert_eq!(output.status.code(), Some(3), "{message}");
+    let answer = &result["outcome"]["promises"][0];
+    assert_eq!(answer["reason"], "the budget of 0.001 s is spent");
+    // On a busy machine the generator may be late at every rate.
+    let generator = &result["generator"];
+    if !generator.is_null() {
+        assert!(
+            generator["limit_per_s"].as_f64().unwrap() > 10.0,
+            "{result}"
+        );
+        assert_eq!(generator["policy"], "h2");
+        assert_eq!(generator["response_bytes"], 321);
+    }
 }
 
 #[test]

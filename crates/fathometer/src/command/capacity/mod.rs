@@ -1,7 +1,9 @@
 //! `fathometer capacity`: the highest load at which a server keeps its promises.
 
+mod calibration;
 mod gate;
 mod output;
+mod seen;
 mod trials;
 
 use std::path::PathBuf;
@@ -16,11 +18,13 @@ use fathometer_capacity::series::SLOT;
 use fathometer_capacity::simulated::KINDS;
 use fathometer_capacity::{Answer, Goal, Outcome, Promise, Search, TrialPlan, TrialRecord};
 use fathometer_files::whole_file;
-use fathometer_model::Seed;
+use fathometer_model::{Bytes, Seed};
 use fathometer_sys::stderr::say;
 use fathometer_sys::{Clock, Interrupt};
 
+use self::calibration::{Calibration, Requests};
 use self::gate::Gate;
+use self::output::Found;
 use self::trials::{Applied, Demand, Trials};
 use super::arguments::{some_time, time};
 use super::load::{ArrivalsChoice, LoadArguments, TrialSetup};
@@ -74,6 +78,10 @@ pub struct CapacityArguments {
     /// No trial begins after this time; the bounds found so far are then inconclusive
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = some_time)]
     budget: Duration,
+    /// Do not measure the generator's own limit first: the rate up to which it is on time against an origin of this
+    /// program, with the same requests. Loads above that limit are not tried
+    #[arg(long)]
+    no_calibration: bool,
     /// Timeout of an exchange [default: ten times the largest latency limit, at least 1s]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     timeout: Option<Duration>,
@@ -164,11 +172,25 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
     let mut trials = Trials::new(
         setup,
         demand,
-        promises,
+        &promises,
         Seed(arguments.seed),
         clock,
         &interrupted,
+    );
+    let response = trials.first_test()?;
+    let calibration = calibrate(
+        arguments,
+        &trials,
+        (&promises, response),
+        clock,
+        &interrupted,
     )?;
+    if let Some(found) = &calibration {
+        match demand {
+            Demand::Rate { .. } => search.limit_generator(found.limit_per_s, found.reason()),
+            _ => trials.limit_rate(found.limit_per_s, found.reason()),
+        }
+    }
     let started = clock.now();
     let elapsed = || clock.now().since(started).as_secs_f64();
     let mut is_silent = false;
@@ -189,13 +211,20 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
     if is_silent && !outcome.trials.iter().any(TrialRecord::has_answers) {
         return Err(format!("{SILENT}: check the URL with `fathometer fetch`").into());
     }
+    let found = Found {
+        url,
+        demand,
+        goal,
+        outcome: &outcome,
+        calibration: calibration.as_ref(),
+    };
     if let Some(file) = &arguments.report {
-        let page = output::page(url, demand, &goal, &outcome);
+        let page = output::page(&found);
         whole_file::write(file, page.as_bytes())?;
     }
     match arguments.json {
-        true => println!("{}", output::json(url, demand, &goal, &outcome)?),
-        false => print!("{}", output::text(url, demand, &goal, &outcome)),
+        true => println!("{}", output::json(&found)?),
+        false => print!("{}", output::text(&found)),
     }
     if interrupted() {
         say(format_args!(
@@ -203,6 +232,40 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
         ));
     }
     Ok(code(&outcome, arguments.gate.as_ref()))
+}
+
+/// Measures the generator's own limit and prints it; `None`: not measured, or not known.
+fn calibrate(
+    arguments: &CapacityArguments,
+    trials: &Trials<'_>,
+    (promises, response): (&[Promise], Bytes),
+    clock: Clock,
+    interrupted: &(dyn Fn() -> bool + Sync),
+) -> Result<Option<Calibration>, Failure> {
+    if arguments.no_calibration || interrupted() {
+        return Ok(None);
+    }
+    let setup = trials.setup();
+    if !setup.has_only_gets() {
+        say(format_args!("not calibrated: only requests of GET are"));
+        return Ok(None);
+    }
+    let requests = Requests {
+        url: arguments.url.as_deref().unwrap_or_default(),
+        options: &arguments.load,
+        connections: arguments.connections,
+        promises,
+        seed: arguments.seed,
+    };
+    let found = calibration::measure(&requests, setup, response, clock, interrupted)?;
+    match &found {
+        _ if arguments.quiet => {}
+        Some(found) => say(format_args!("{}", output::generator(found))),
+        None => say(format_args!(
+            "the generator's limit is not known: it was late at every rate, so this machine may be too busy"
+        )),
+    }
+    Ok(found)
 }
 
 fn goal(arguments: &CapacityArguments, demand: Demand) -> Goal {

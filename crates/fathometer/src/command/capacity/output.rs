@@ -4,11 +4,28 @@ use std::fmt::Write as _;
 
 use fathometer_analysis::capacity_page::{self, CapacityReport, LoadPoint};
 use fathometer_capacity::{Answer, Goal, Outcome, PromiseOutcome, TrialRecord};
+use fathometer_model::Bytes;
 use fathometer_model::digits::grouped;
 use serde_json::json;
 
 use super::super::Failure;
+use super::calibration::Calibration;
 use super::trials::Demand;
+
+/// A search with all that is printed of it.
+#[derive(Clone, Copy)]
+pub struct Found<'a> {
+    /// The server.
+    pub url: &'a str,
+    /// What loads are.
+    pub demand: Demand,
+    /// What was sought.
+    pub goal: Goal,
+    /// What was found.
+    pub outcome: &'a Outcome,
+    /// The generator's own limit, if it was measured.
+    pub calibration: Option<&'a Calibration>,
+}
 
 /// Width of the bars of the curve.
 const BAR: usize = 30;
@@ -22,9 +39,25 @@ pub fn load(load: f64, whole: bool) -> String {
     }
 }
 
+/// The generator's own limit, in words.
+pub fn generator(found: &Calibration) -> String {
+    format!(
+        "the generator is on time up to {} against its own origin ({}, responses of {}; {:.1} s)",
+        load(found.limit_per_s, false),
+        found.policy,
+        Bytes(found.response_bytes),
+        found.seconds
+    )
+}
+
 /// The text for people.
-pub fn text(url: &str, demand: Demand, goal: &Goal, outcome: &Outcome) -> String {
-    let mut text = format!("capacity of {url} ({})\n\n", demand.describe());
+pub fn text(found: &Found<'_>) -> String {
+    let Found { goal, outcome, .. } = found;
+    let mut text = format!(
+        "capacity of {} ({})\n\n",
+        found.url,
+        found.demand.describe()
+    );
     for promise in &outcome.promises {
         let _ = writeln!(text, "{}", answer(promise, goal));
     }
@@ -46,6 +79,9 @@ pub fn text(url: &str, demand: Demand, goal: &Goal, outcome: &Outcome) -> String
         goal.warm_up,
         goal.final_trial
     );
+    if let Some(calibration) = found.calibration {
+        let _ = writeln!(text, "{}", generator(calibration));
+    }
     text
 }
 
@@ -197,7 +233,8 @@ fn curve(goal: &Goal, outcome: &Outcome) -> String {
 }
 
 /// The page of HTML.
-pub fn page(url: &str, demand: Demand, goal: &Goal, outcome: &Outcome) -> String {
+pub fn page(found: &Found<'_>) -> String {
+    let Found { goal, outcome, .. } = found;
     let ends = outcome
         .promises
         .iter()
@@ -211,7 +248,7 @@ pub fn page(url: &str, demand: Demand, goal: &Goal, outcome: &Outcome) -> String
     let is_found = |promise: &PromiseOutcome| matches!(promise.answer, Answer::Interval { .. });
     let seconds = |seconds: f64| format!("{seconds} s");
     let facts = [
-        ("load", demand.describe()),
+        ("load", found.demand.describe()),
         ("confidence", format!("{} %", 100.0 * goal.confidence)),
         ("warm-up", seconds(goal.warm_up)),
         ("final trial duration", seconds(goal.final_trial)),
@@ -224,12 +261,18 @@ pub fn page(url: &str, demand: Demand, goal: &Goal, outcome: &Outcome) -> String
             ),
         ),
         (
+            "generator",
+            found
+                .calibration
+                .map_or_else(|| "not calibrated".to_owned(), generator),
+        ),
+        (
             "command",
             fathometer_load::secrets::command_line().join(" "),
         ),
     ];
     capacity_page::render(&CapacityReport {
-        url: url.to_owned(),
+        url: found.url.to_owned(),
         facts: facts
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value))
@@ -254,10 +297,11 @@ pub fn page(url: &str, demand: Demand, goal: &Goal, outcome: &Outcome) -> String
 }
 
 /// The JSON for programs.
-pub fn json(url: &str, demand: Demand, goal: &Goal, outcome: &Outcome) -> Result<String, Failure> {
+pub fn json(found: &Found<'_>) -> Result<String, Failure> {
+    let Found { goal, outcome, .. } = found;
     let value = json!({
-        "url": url,
-        "demand": demand.describe(),
+        "url": found.url,
+        "demand": found.demand.describe(),
         "unit": if goal.whole { "users" } else { "per_s" },
         "goal": {
             "width": goal.width,
@@ -268,6 +312,7 @@ pub fn json(url: &str, demand: Demand, goal: &Goal, outcome: &Outcome) -> Result
             "horizon_s": goal.horizon,
             "budget_s": goal.budget,
         },
+        "generator": found.calibration,
         "outcome": outcome,
         "command": fathometer_load::secrets::command_line(),
         "version": env!("CARGO_PKG_VERSION"),
@@ -319,13 +364,23 @@ mod tests {
         }
     }
 
+    fn found(outcome: &Outcome) -> Found<'_> {
+        Found {
+            url: "http://server/",
+            demand: Demand::Users,
+            goal: Goal::default(),
+            outcome,
+            calibration: None,
+        }
+    }
+
     #[test]
     fn the_answer_is_first_and_the_curve_marks_its_ends() {
         let outcome = outcome(Answer::Interval {
             works: 1200.0,
             fails: 1224.0,
         });
-        let text = text("http://server/", Demand::Users, &Goal::default(), &outcome);
+        let text = text(&found(&outcome));
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[2].starts_with("p99<100ms: works at 1"), "{text}");
         assert!(lines[2].contains("width 2.0 %, confidence 95 %"), "{text}");
@@ -342,7 +397,7 @@ mod tests {
             valid_up_to: Some(5000.0),
             reason: "the generator was late".to_owned(),
         });
-        let text = text("http://server/", Demand::Users, &Goal::default(), &outcome);
+        let text = text(&found(&outcome));
         assert!(
             text.contains("INVALID") && text.contains("the generator was late"),
             "{text}"

@@ -1,22 +1,23 @@
 //! Trials on sockets: the load engine as the driver of a search.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use fathometer_analysis::load::LoadResult;
 use fathometer_capacity::search::Ending;
-use fathometer_capacity::series::{LEVELS, SLOT};
-use fathometer_capacity::{Promise, Search, Series, TrialPlan, TrialSoFar};
-use fathometer_load::{Limit, Options, Recorder, RecorderError, Users};
-use fathometer_model::{ExchangeRow, Outcome as ExchangeOutcome, Seed, TestPhase};
+use fathometer_capacity::series::SLOT;
+use fathometer_capacity::{Promise, Search, TrialPlan, TrialSoFar};
+use fathometer_load::{Limit, Options, Users};
+use fathometer_model::{Bytes, Seed};
 use fathometer_sys::Clock;
 use fathometer_sys::stderr::say;
 use fathometer_workload::arrivals::{Arrivals, Profile};
 
 use super::super::Failure;
 use super::super::load::{ArrivalsChoice, TrialSetup};
+use super::seen::{Seen, SeenRecorder, lock};
 
 /// Rows of an interval reach the recorder after the interval's report, by less than this.
 const MARGIN: Duration = Duration::from_millis(200);
@@ -104,6 +105,10 @@ impl Demand {
     }
 }
 
+/// The largest send lag of a valid trial, as a share of the promise's limit, and where there is no limit.
+const SEND_LAG: f64 = 0.05;
+const LONGEST_SEND_LAG: Duration = Duration::from_millis(5);
+
 /// What became of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied {
@@ -125,20 +130,22 @@ pub struct Trials<'a> {
     interrupted: &'a (dyn Fn() -> bool + Sync),
     /// The latency of a single request to the idle server.
     idle: Option<Duration>,
+    /// The rate above which a trial is not one of the server, and why.
+    rate_limit: Option<(f64, String)>,
     count: u64,
 }
 
 impl<'a> Trials<'a> {
-    /// Measures the latency of single requests to the idle server.
+    /// Trials of a server that is not tested yet.
     pub fn new(
         setup: TrialSetup,
         demand: Demand,
-        promises: Vec<Promise>,
+        promises: &[Promise],
         seed: Seed,
         clock: Clock,
         interrupted: &'a (dyn Fn() -> bool + Sync),
-    ) -> Result<Trials<'a>, Failure> {
-        let mut trials = Trials {
+    ) -> Trials<'a> {
+        Trials {
             setup,
             demand,
             promises: promises.into(),
@@ -146,16 +153,35 @@ impl<'a> Trials<'a> {
             clock,
             interrupted,
             idle: None,
+            rate_limit: None,
             count: 0,
-        };
-        trials.idle = trials.single_latency()?;
-        if trials.idle.is_none() && !interrupted() {
+        }
+    }
+
+    /// Makes trials in which more exchanges a second complete INVALID, for this reason: for loads that are no rates.
+    pub fn limit_rate(&mut self, rate: f64, reason: String) {
+        self.rate_limit = Some((rate, reason));
+    }
+
+    /// Measures the latency of single requests to the idle server, and the size of its responses.
+    ///
+    /// # Errors
+    /// If no request succeeds.
+    pub fn first_test(&mut self) -> Result<Bytes, Failure> {
+        let found = self.single_requests()?;
+        self.idle = found.map(|(latency, _)| latency);
+        if self.idle.is_none() && !(self.interrupted)() {
             return Err(
                 "no request of the first test succeeded: check the URL with `fathometer fetch`"
                     .into(),
             );
         }
-        Ok(trials)
+        Ok(found.map_or(Bytes(0), |(_, size)| size))
+    }
+
+    /// The protocol and connections of the requests.
+    pub fn setup(&self) -> &TrialSetup {
+        &self.setup
     }
 
     /// Runs a trial and hands it to the search.
@@ -163,32 +189,53 @@ impl<'a> Trials<'a> {
         if !self.wait_until_idle()? {
             return Ok(Applied::Silent);
         }
+        let (so_far, ending) =
+            self.measure(plan.load, plan.warm_up, plan.longest, &mut |so_far| {
+                search.look(so_far)
+            })?;
+        if (self.interrupted)() {
+            return Ok(Applied::Interrupted);
+        }
+        search.end(&so_far, &ending);
+        Ok(Applied::Complete)
+    }
+
+    /// Applies a load for `warm_up` seconds, and then until `stop` returns true, at most `longest` seconds.
+    pub fn measure(
+        &mut self,
+        load: f64,
+        warm_up: f64,
+        longest: f64,
+        stop: &mut dyn FnMut(&TrialSoFar) -> bool,
+    ) -> Result<(TrialSoFar, Ending), Failure> {
         self.count += 1;
-        let warm_up = Duration::from_secs_f64(plan.warm_up);
+        let warm_up = Duration::from_secs_f64(warm_up);
         let seen = Arc::new(Mutex::new(Seen::new(&self.promises)));
         let options = self.setup.options();
         let timeout = options.timeout;
+        let send_lag = options.send_lag.max(self.send_lag());
         let users = self
             .demand
-            .users(plan.load, warm_up, self.seed.child(self.count))?;
+            .users(load, warm_up, self.seed.child(self.count))?;
         let options = Options {
             users,
             warm_up,
-            limit: Limit::Time(Duration::from_secs_f64(plan.longest)),
+            limit: Limit::Time(Duration::from_secs_f64(longest)),
             // Exchanges that do not end within the longest limit are bad anyway.
             drain: Duration::from_secs_f64(self.longest_limit(timeout)),
             interval: Duration::from_secs_f64(SLOT),
+            send_lag,
             recorder: Some(Box::new(SeenRecorder(Arc::clone(&seen)))),
             ..options
         };
-        let stop = AtomicBool::new(false);
+        let is_over = AtomicBool::new(false);
         let mut planned: Vec<u32> = Vec::new();
         let mut intervals = 0u32;
         let interrupted = self.interrupted;
         let result = fathometer_load::run(
             options,
             self.clock,
-            &|| stop.load(Ordering::Relaxed) || interrupted(),
+            &|| is_over.load(Ordering::Relaxed) || interrupted(),
             &mut |live| {
                 let Some(at) = live.last.start.checked_sub(warm_up) else {
                     return;
@@ -199,22 +246,45 @@ impl<'a> Trials<'a> {
                 }
                 planned[slot] += live.last.planned as u32;
                 intervals += 1;
-                if intervals.is_multiple_of(LOOK) && !stop.load(Ordering::Relaxed) {
+                if intervals.is_multiple_of(LOOK) && !is_over.load(Ordering::Relaxed) {
                     let seconds = (live.elapsed.saturating_sub(warm_up)).saturating_sub(MARGIN);
                     let so_far = lock(&seen).so_far(&planned, seconds.as_secs_f64(), timeout);
-                    if search.look(&so_far) {
-                        stop.store(true, Ordering::Relaxed);
+                    if stop(&so_far) {
+                        is_over.store(true, Ordering::Relaxed);
                     }
                 }
             },
         )?;
-        if interrupted() {
-            return Ok(Applied::Interrupted);
-        }
         let seconds = result.measured.duration.as_secs_f64();
         let so_far = lock(&seen).so_far(&planned, seconds, timeout);
-        search.end(&so_far, &ending(&result));
-        Ok(Applied::Complete)
+        let mut ending = ending(&result);
+        if let Some((most, reason)) = &self.rate_limit
+            && ending.achieved.is_some_and(|achieved| achieved > *most)
+        {
+            ending.invalid.push(reason.clone());
+            ending.is_noise = false;
+        }
+        Ok((so_far, ending))
+    }
+
+    /// The rate at which so many closed-loop users complete exchanges.
+    pub fn throughput(&self, users: u32, warm_up: f64, seconds: f64) -> Result<f64, Failure> {
+        let options = Options {
+            users: Users::closed(users),
+            warm_up: Duration::from_secs_f64(warm_up),
+            limit: Limit::Time(Duration::from_secs_f64(seconds)),
+            ..self.setup.options()
+        };
+        let result = fathometer_load::run(options, self.clock, self.interrupted, &mut |_| {})?;
+        Ok(ending(&result).achieved.unwrap_or_default())
+    }
+
+    /// The largest send lag of a valid trial. Latency counts from the planned instant and includes it, so that a lag
+    /// never favours the server.
+    fn send_lag(&self) -> Duration {
+        let limits = self.promises.iter().filter_map(|promise| promise.limit);
+        let shortest = limits.fold(f64::INFINITY, f64::min);
+        Duration::from_secs_f64((SEND_LAG * shortest).min(LONGEST_SEND_LAG.as_secs_f64()))
     }
 
     fn longest_limit(&self, timeout: Duration) -> f64 {
@@ -261,6 +331,11 @@ impl<'a> Trials<'a> {
 
     /// The median latency of a few requests, one after another; `None` if none succeeded.
     fn single_latency(&self) -> Result<Option<Duration>, Failure> {
+        Ok(self.single_requests()?.map(|(latency, _)| latency))
+    }
+
+    /// The same, with the mean size of the responses' content.
+    fn single_requests(&self) -> Result<Option<(Duration, Bytes)>, Failure> {
         let options = Options {
             users: Users::closed(1),
             limit: Limit::Exchanges(IDLE_EXCHANGES),
@@ -269,10 +344,14 @@ impl<'a> Trials<'a> {
             ..self.setup.options()
         };
         let result = fathometer_load::run(options, self.clock, self.interrupted, &mut |_| {})?;
-        let counts = &result.measured.counts;
-        Ok((counts.completed > counts.status_errors())
-            .then(|| result.measured.latency.uncorrected.quantile(0.5))
-            .flatten())
+        let window = &result.measured;
+        let completed = window.counts.completed;
+        if completed <= window.counts.status_errors() {
+            return Ok(None);
+        }
+        let size = Bytes(window.bytes.content.0 / completed.max(1));
+        let latency = window.latency.uncorrected.quantile(0.5);
+        Ok(latency.map(|latency| (latency, size)))
     }
 }
 
@@ -292,118 +371,5 @@ fn ending(result: &LoadResult) -> Ending {
             .map(|(p50, p99)| [p50, p99]),
         invalid: result.validity.reasons.clone(),
         is_noise: fathometer_load::is_noise(&result.validity),
-    }
-}
-
-/// The exchanges of a trial that ended.
-struct Seen {
-    promises: Arc<[Promise]>,
-    series: Vec<Series>,
-}
-
-impl Seen {
-    fn new(promises: &Arc<[Promise]>) -> Seen {
-        Seen {
-            promises: Arc::clone(promises),
-            series: vec![Series::default(); promises.len()],
-        }
-    }
-
-    fn record(&mut self, row: &ExchangeRow) {
-        // A retried exchange has another row, with the same planned instant.
-        if row.phase != TestPhase::Measured || matches!(row.outcome, ExchangeOutcome::Retried(_)) {
-            return;
-        }
-        let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
-        let at = seconds(row.measured_from, row.planned);
-        let latency = seconds(row.planned, row.last_byte);
-        let failed = !matches!(row.outcome, ExchangeOutcome::Complete) || row.status >= 400;
-        for (promise, series) in self.promises.iter().zip(&mut self.series) {
-            series.record(promise, at, latency, failed);
-        }
-    }
-
-    /// The trial so far. Exchanges that were planned and did not end count as bad: a slot is read only when they have
-    /// lasted longer than the limit.
-    fn so_far(&self, planned: &[u32], seconds: f64, timeout: Duration) -> TrialSoFar {
-        let mut so_far = TrialSoFar::new(0, timeout.as_secs_f64());
-        so_far.seconds = seconds;
-        for (promise, series) in self.promises.iter().zip(&self.series) {
-            let mut series = series.clone();
-            if series.slots.len() < planned.len() {
-                series.slots.resize(planned.len(), Default::default());
-            }
-            let recorded: Vec<u32> = series.slots.iter().map(|slot| slot.planned).collect();
-            let levels = if promise.limit.is_some() { LEVELS } else { 1 };
-            for (slot, missing) in series.slots.iter_mut().zip(missing(planned, &recorded)) {
-                slot.planned += missing;
-                slot.over[..levels]
-                    .iter_mut()
-                    .for_each(|over| *over += missing);
-                slot.seconds += f64::from(missing) * promise.limit.unwrap_or_default();
-            }
-            so_far.series.push(series);
-        }
-        so_far
-    }
-}
-
-/// The exchanges of each slot that were planned and have not ended.
-///
-/// The engine may count an exchange in the slot before or after that of its planned instant. So a deficit of a slot
-/// that later slots make up for is none.
-fn missing(planned: &[u32], ended: &[u32]) -> Vec<u32> {
-    let mut deficit = 0;
-    let mut deficits: Vec<i64> = (0..planned.len().max(ended.len()))
-        .map(|slot| {
-            let of = |counts: &[u32]| i64::from(counts.get(slot).copied().unwrap_or(0));
-            deficit += of(planned) - of(ended);
-            deficit.max(0)
-        })
-        .collect();
-    for slot in (1..deficits.len()).rev() {
-        deficits[slot - 1] = deficits[slot - 1].min(deficits[slot]);
-    }
-    let mut before = 0;
-    deficits
-        .into_iter()
-        .map(|deficit| {
-            let new = deficit - before;
-            before = deficit;
-            new as u32
-        })
-        .collect()
-}
-
-struct SeenRecorder(Arc<Mutex<Seen>>);
-
-impl Recorder for SeenRecorder {
-    fn record(&mut self, rows: Vec<ExchangeRow>) -> Result<(), RecorderError> {
-        let mut seen = lock(&self.0);
-        rows.iter().for_each(|row| seen.record(row));
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), RecorderError> {
-        Ok(())
-    }
-}
-
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::missing;
-
-    #[test]
-    fn what_another_slot_counts_is_not_missing() {
-        assert_eq!(missing(&[5, 5, 5], &[4, 6, 5]), [0, 0, 0]);
-        assert_eq!(missing(&[5, 5, 5], &[6, 4, 5]), [0, 0, 0]);
-        assert_eq!(missing(&[5, 5, 5], &[4, 6, 3]), [0, 0, 2]);
-        assert_eq!(missing(&[5, 5, 5], &[4, 5, 0]), [1, 0, 5]);
-        assert_eq!(missing(&[2], &[2, 1]), [0, 0]);
-        assert_eq!(missing(&[], &[]), [0; 0]);
     }
 }

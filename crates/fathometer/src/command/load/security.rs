@@ -62,6 +62,12 @@ pub struct SecurityArguments {
 }
 
 impl SecurityArguments {
+    /// Trusts any certificate: that of a server which this program starts itself.
+    pub fn trust_any(&mut self) {
+        self.cacert = None;
+        self.insecure = true;
+    }
+
     /// Whether any of these arguments was given.
     pub fn are_given(&self) -> bool {
         self.insecure

@@ -59,6 +59,21 @@ impl LoadArguments {
     }
 }
 
+impl LoadArguments {
+    /// The same requests to an origin of this program, whose URL they have: the policy is that which was agreed upon
+    /// with the server, and any certificate is trusted.
+    pub(crate) fn for_own_origin(mut self, setup: &TrialSetup) -> LoadArguments {
+        self.connect_to = None;
+        if self.policy.is_none() && self.max_streams.is_none() {
+            self.policy = Some(setup.ready.checked.policy);
+        }
+        if setup.is_secure() {
+            self.security.trust_any();
+        }
+        self
+    }
+}
+
 /// A load test of which each trial sets the users, the length and the recorder.
 pub(crate) struct TrialSetup {
     arguments: LoadArguments,
@@ -70,6 +85,31 @@ impl TrialSetup {
     pub(crate) fn of(arguments: LoadArguments, clock: Clock) -> Result<TrialSetup, Failure> {
         let ready = Ready::of(&arguments, &arguments.url, clock)?;
         Ok(TrialSetup { arguments, ready })
+    }
+
+    /// Whether the connections use TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.ready.url.secure
+    }
+
+    /// Whether the connections are those of QUIC.
+    pub(crate) fn is_over_quic(&self) -> bool {
+        self.ready.checked.policy.protocol.is_over_quic()
+    }
+
+    /// The policy of the connections.
+    pub(crate) fn policy(&self) -> String {
+        self.ready.checked.policy.to_string()
+    }
+
+    /// The name of the workload, if the requests are not all of one URL.
+    pub(crate) fn workload(&self) -> Option<&str> {
+        self.arguments.workload.as_deref()
+    }
+
+    /// Whether all requests have the method GET.
+    pub(crate) fn has_only_gets(&self) -> bool {
+        self.arguments.method == "GET" && self.arguments.body.is_none()
     }
 
     /// The engine's options.
