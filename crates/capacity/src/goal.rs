@@ -26,6 +26,8 @@ pub struct Goal {
     pub horizon: f64,
     /// No trial begins after this time.
     pub budget: f64,
+    /// How often a trial is repeated that other work of the machine may have made invalid.
+    pub noise_repeats: u32,
 }
 
 impl Default for Goal {
@@ -41,6 +43,7 @@ impl Default for Goal {
             longest_trial: 120.0,
             horizon: 300.0,
             budget: 900.0,
+            noise_repeats: 3,
         }
     }
 }

@@ -28,6 +28,7 @@ pub mod goal;
 pub mod outcome;
 pub mod posterior;
 pub mod promise;
+pub mod ramp;
 pub mod search;
 pub mod self_test;
 pub mod series;

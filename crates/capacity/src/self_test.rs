@@ -8,22 +8,34 @@ use serde::Serialize;
 use crate::bisection::Bisection;
 use crate::goal::Goal;
 use crate::outcome::Answer;
+use crate::ramp::Ramp;
 use crate::search::Search;
-use crate::simulated::{Bench, KINDS, Kind, Planted};
+use crate::simulated::{Bench, Kind, Planted};
 
 /// One search on a server whose capacity is known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Searched {
-    /// The kind of the server.
-    pub kind: Kind,
-    /// The capacity.
-    pub capacity: f64,
+    /// The server's name in tables.
+    pub server: &'static str,
+    /// The capacity; `None`: there is none to find, so that an interval is an error.
+    pub capacity: Option<f64>,
     /// The lower and the upper bound; `None`: inconclusive.
     pub interval: Option<(f64, f64)>,
-    /// Virtual seconds.
+    /// Seconds that it took; virtual ones in virtual time.
     pub seconds: f64,
-    /// Virtual seconds of plain bisection with the same guarantee.
-    pub bisection_seconds: f64,
+    /// Those of plain bisection with the same guarantee, if it was run.
+    pub bisection_seconds: Option<f64>,
+    /// What a step ramp found, if it was run.
+    pub ramp: Option<Ramped>,
+}
+
+/// What a step ramp found.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Ramped {
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// Whether the capacity is between its last two steps.
+    pub contains: bool,
 }
 
 impl Searched {
@@ -49,18 +61,41 @@ impl Searched {
             bisection.end(&trial);
         }
         Searched {
-            kind,
-            capacity: planted.capacity,
+            server: kind.name(),
+            capacity: Some(planted.capacity),
             interval,
             seconds: bench.now,
-            bisection_seconds: by_bisection.now,
+            bisection_seconds: Some(by_bisection.now),
+            ramp: None,
+        }
+    }
+
+    /// The same, with a step ramp to compare with.
+    pub fn with_ramp(kind: Kind, goal: Goal, seed: Seed, number: u64) -> Searched {
+        let searched = Searched::run(kind, goal, seed, number);
+        let seed = seed.stream(kind.name()).child(number);
+        let planted = Planted::new(kind, seed);
+        let mut bench = Bench::new(planted.clone(), seed.stream("ramp"));
+        let mut ramp = Ramp::new(goal, planted.promise.clone());
+        while let Some(load) = ramp.next_load() {
+            let (trial, _) = bench.apply(load, goal.warm_up, goal.final_trial, &mut |_| false);
+            ramp.end(&trial);
+        }
+        let contains = |(works, fails)| works <= planted.capacity && planted.capacity <= fails;
+        Searched {
+            ramp: Some(Ramped {
+                seconds: bench.now,
+                contains: ramp.interval().is_some_and(contains),
+            }),
+            ..searched
         }
     }
 
     /// Whether the interval contains the capacity; `None` without an interval.
     pub fn contains(&self) -> Option<bool> {
         let (works, fails) = self.interval?;
-        Some(works <= self.capacity && self.capacity <= fails)
+        let is_between = |capacity| works <= capacity && capacity <= fails;
+        Some(self.capacity.is_some_and(is_between))
     }
 }
 
@@ -77,10 +112,14 @@ pub struct Row {
     pub contain: usize,
     /// Median and 90th percentile of the relative width.
     pub width: [f64; 2],
-    /// Median and 90th percentile of the virtual seconds of a search.
+    /// Median and 90th percentile of the seconds of a search.
     pub seconds: [f64; 2],
-    /// Median virtual seconds of plain bisection.
-    pub bisection_seconds: f64,
+    /// Median seconds of plain bisection, if it was run.
+    pub bisection_seconds: Option<f64>,
+    /// Median seconds of a step ramp, if it was run.
+    pub ramp_seconds: Option<f64>,
+    /// Ramps whose last two steps contain the capacity.
+    pub ramp_contain: Option<usize>,
 }
 
 impl Row {
@@ -91,7 +130,9 @@ impl Row {
             .filter_map(|one| one.interval.map(|(works, fails)| fails / works - 1.0));
         let widths = sorted(widths);
         let seconds = sorted(searches.iter().map(|one| one.seconds));
-        let bisection = sorted(searches.iter().map(|one| one.bisection_seconds));
+        let bisection = sorted(searches.iter().filter_map(|one| one.bisection_seconds));
+        let ramps: Vec<Ramped> = searches.iter().filter_map(|one| one.ramp).collect();
+        let ramp = sorted(ramps.iter().map(|ramp| ramp.seconds));
         Row {
             server: server.to_owned(),
             searches: searches.len(),
@@ -102,35 +143,51 @@ impl Row {
                 .count(),
             width: [quantile(&widths, 0.5), quantile(&widths, 0.9)],
             seconds: [quantile(&seconds, 0.5), quantile(&seconds, 0.9)],
-            bisection_seconds: quantile(&bisection, 0.5),
+            bisection_seconds: (!bisection.is_empty()).then(|| quantile(&bisection, 0.5)),
+            ramp_seconds: (!ramp.is_empty()).then(|| quantile(&ramp, 0.5)),
+            ramp_contain: (!ramps.is_empty())
+                .then(|| ramps.iter().filter(|ramp| ramp.contains).count()),
         }
     }
 
     /// The share of time that a search saves against bisection.
-    pub fn saved(&self) -> f64 {
-        1.0 - self.seconds[0] / self.bisection_seconds
+    pub fn saved(&self) -> Option<f64> {
+        Some(1.0 - self.seconds[0] / self.bisection_seconds?)
     }
 }
 
-/// All rows: one for each kind of server, and one for all.
+/// All rows: one for each server in the order of its first search, and one for all that have a capacity.
 pub fn rows(searches: &[Searched]) -> Vec<Row> {
-    let of = |kind: Kind| -> Vec<Searched> {
-        searches
-            .iter()
-            .filter(|one| one.kind == kind)
-            .copied()
-            .collect()
+    let mut servers: Vec<&'static str> = Vec::new();
+    for one in searches {
+        if !servers.contains(&one.server) {
+            servers.push(one.server);
+        }
+    }
+    let of = |server: &str| -> Vec<Searched> {
+        let of_server = searches.iter().filter(|one| one.server == server);
+        of_server.copied().collect()
     };
-    let each = KINDS.iter().map(|&kind| Row::of(kind.name(), &of(kind)));
-    let each = each.filter(|row| row.searches > 0);
-    each.chain([Row::of("all", searches)]).collect()
+    let each = servers.iter().map(|server| Row::of(server, &of(server)));
+    each.chain([Row::of("all", &with_capacity(searches))])
+        .collect()
+}
+
+/// The searches that have a capacity to find.
+fn with_capacity(searches: &[Searched]) -> Vec<Searched> {
+    let all = searches.iter().filter(|one| one.capacity.is_some());
+    all.copied().collect()
 }
 
 /// Whether the searches agree with a confidence: so few intervals that contain the capacity have a probability of at
-/// least 0.1 % if each contains it with this probability, and at most one search of twenty gave no interval.
+/// least 0.1 % if each contains it with this probability, at most one search of twenty gave no interval, and none
+/// gave one where there is no capacity.
 pub fn covers(searches: &[Searched], confidence: f64) -> bool {
-    let row = Row::of("all", searches);
-    20 * row.answered >= 19 * row.searches && row.contain >= least_hits(row.answered, confidence)
+    let row = Row::of("all", &with_capacity(searches));
+    let is_false = |one: &Searched| one.capacity.is_none() && one.interval.is_some();
+    20 * row.answered >= 19 * row.searches
+        && row.contain >= least_hits(row.answered, confidence)
+        && !searches.iter().any(is_false)
 }
 
 /// The smallest number of hits among `all` that is not too small: fewer have a probability of less than 0.1 % if each is
@@ -151,7 +208,7 @@ fn least_hits(all: usize, hit: f64) -> usize {
 /// The table for people.
 pub fn text(searches: &[Searched]) -> String {
     let mut text = format!(
-        "{:<24} {:>8} {:>9} {:>17} {:>15} {:>15} {:>10} {:>6}\n",
+        "{:<24} {:>8} {:>9} {:>17} {:>15} {:>15} {:>10} {:>6} {:>8} {:>7}\n",
         "server",
         "searches",
         "answered",
@@ -159,23 +216,44 @@ pub fn text(searches: &[Searched]) -> String {
         "width p50, p90",
         "time p50, p90",
         "bisection",
-        "saved"
+        "saved",
+        "ramp",
+        "right"
     );
+    let seconds = |time: Option<f64>| time.map_or("–".to_owned(), |time| format!("{time:.0} s"));
+    let percent = |share: Option<f64>| {
+        share.map_or("–".to_owned(), |share| format!("{:.0} %", 100.0 * share))
+    };
     for row in rows(searches) {
-        let contained = 100.0 * row.contain as f64 / row.answered.max(1) as f64;
+        let contained = match row.answered {
+            0 => "–".to_owned(),
+            answered => format!("{:.1} %", 100.0 * row.contain as f64 / answered as f64),
+        };
+        let width = match row.answered {
+            0 => "–".to_owned(),
+            _ => format!(
+                "{:.2} %, {:.2} %",
+                100.0 * row.width[0],
+                100.0 * row.width[1]
+            ),
+        };
+        let right = row
+            .ramp_contain
+            .map(|right| right as f64 / row.searches as f64);
         let _ = writeln!(
             text,
-            "{:<24} {:>8} {:>9} {:>15.1} % {:>6.2} %, {:>3.2} % {:>5.0} s, {:>4.0} s {:>8.0} s {:>4.0} %",
+            "{:<24} {:>8} {:>9} {:>17} {:>15} {:>5.0} s, {:>4.0} s {:>10} {:>6} {:>8} {:>7}",
             row.server,
             row.searches,
             row.answered,
             contained,
-            100.0 * row.width[0],
-            100.0 * row.width[1],
+            width,
             row.seconds[0],
             row.seconds[1],
-            row.bisection_seconds,
-            100.0 * row.saved()
+            seconds(row.bisection_seconds),
+            percent(row.saved()),
+            seconds(row.ramp_seconds),
+            percent(right)
         );
     }
     text
@@ -226,6 +304,35 @@ mod tests {
         assert!(covers(&searches, 0.95), "{table}");
         assert!(row.width[1] <= 0.02 + 1e-9, "{table}");
         assert!(row.seconds[0] < 180.0, "{table}");
-        assert!(row.saved() >= 0.4, "{table}");
+        assert!(row.saved() >= Some(0.4), "{table}");
+    }
+
+    #[test]
+    fn an_interval_where_there_is_no_capacity_is_an_error() {
+        let right = Searched {
+            server: "token bucket",
+            capacity: Some(1010.0),
+            interval: Some((1000.0, 1020.0)),
+            seconds: 50.0,
+            bisection_seconds: None,
+            ramp: None,
+        };
+        let control = Searched {
+            server: "slow generator",
+            capacity: None,
+            ..right
+        };
+        let silent = Searched {
+            interval: None,
+            ..control
+        };
+        assert!(covers(&[right, silent], 0.95));
+        assert!(!covers(&[right, control], 0.95));
+        let rows = rows(&[right, silent]);
+        assert_eq!(
+            (rows[1].searches, rows[1].answered, rows[2].searches),
+            (1, 0, 1)
+        );
+        assert!(text(&[right, silent]).contains("slow generator"));
     }
 }

@@ -15,9 +15,6 @@ const PROJECT_FROM: f64 = 20.0;
 const RECONSIDER: f64 = 4.0;
 /// How often an invalid trial is repeated.
 const REPEATS: u32 = 1;
-/// How often a trial is repeated that other work of the machine may have made invalid: while the capacity is bracketed,
-/// and later.
-const NOISE_REPEATS: (u32, u32) = (2, 3);
 /// How often a trial is repeated that is invalid although a higher load was valid: the load is not the reason.
 const MOST_REPEATS: u32 = 12;
 /// How often the load is divided while no trial was valid.
@@ -293,10 +290,11 @@ impl Search {
         let mut valid = self.records.iter().filter(|trial| trial.invalid.is_empty());
         let is_possible = valid.any(|trial| trial.load >= plan.load);
         let most = match plan.purpose {
-            _ if is_possible => MOST_REPEATS,
+            _ if is_possible => self.goal.noise_repeats.max(MOST_REPEATS),
             _ if !ending.is_noise => REPEATS,
-            Purpose::Bracket => NOISE_REPEATS.0,
-            _ => NOISE_REPEATS.1,
+            // Most trials that only bracket are far from the capacity.
+            Purpose::Bracket => self.goal.noise_repeats.saturating_sub(1),
+            _ => self.goal.noise_repeats,
         };
         if self.repeats < most {
             self.repeats += 1;
@@ -307,7 +305,7 @@ impl Search {
             let load = plan.load;
             self.stop(format!(
                 "all {} trials at a load of {load:.1} were INVALID, although a higher load was valid: {reason}",
-                MOST_REPEATS + 1
+                most + 1
             ));
             return;
         }

@@ -3,7 +3,9 @@
 mod arrivals;
 mod driver;
 mod servers;
+mod slow;
 
 pub use arrivals::Arrivals;
 pub use driver::Bench;
 pub use servers::{KINDS, Kind, Model, Planted};
+pub use slow::SOCKET_KINDS;

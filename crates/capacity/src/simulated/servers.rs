@@ -16,6 +16,8 @@ pub enum Kind {
     MM1,
     /// Exponential service times at 16 workers behind one queue.
     WorkerPool,
+    /// Constant service times at 16 workers behind one queue; 8 on sockets.
+    Workers,
     /// Serves in constant time until 50 requests wait, and three times slower from then on until none waits.
     Collapses,
     /// Latencies that grow with the third power of the rate; nothing waits.
@@ -47,6 +49,7 @@ impl Kind {
             Kind::TokenBucket => "token bucket",
             Kind::MM1 => "M/M/1",
             Kind::WorkerPool => "M/M/16",
+            Kind::Workers => "workers, constant time",
             Kind::Collapses => "collapses past its knee",
             Kind::DegradesSlowly => "degrades slowly",
             Kind::Fails => "fails more and more",
@@ -104,10 +107,7 @@ impl Planted {
                     rate,
                     Some(0.1),
                     Arrivals::Constant,
-                    Model::Bucket(Bucket {
-                        collapse: 3.0,
-                        ..Bucket::new(rate)
-                    }),
+                    Model::Bucket(Bucket::collapsing(rate, 3.0)),
                 )
             }
             Kind::MM1 => {
@@ -121,6 +121,11 @@ impl Planted {
                     Arrivals::Poisson,
                     Model::pool(rate, 1, 0.0, service),
                 )
+            }
+            Kind::Workers => {
+                let rate = 100.0 * speed;
+                let model = Model::workers(rate, WORKERS);
+                (rate * WORKERS as f64, Some(0.05), Arrivals::Constant, model)
             }
             Kind::WorkerPool | Kind::BehindPath => {
                 let rate = 1200.0 * speed;
@@ -139,30 +144,12 @@ impl Planted {
                 let limit = 0.05;
                 // An exponential latency has its 99th percentile at ln 100 times its mean.
                 let mean = limit / libm::log(100.0);
-                let model = Model::Rate {
-                    capacity,
-                    mean,
-                    exponent: 3.0,
-                    failing: 0.0,
-                    draws: service,
-                    count: 0,
-                    offered: 0.0,
-                    idle: 0.0,
-                };
+                let model = Model::degrading(capacity, mean, 3.0, service);
                 (capacity, Some(limit), Arrivals::Poisson, model)
             }
             Kind::Fails => {
                 let capacity = 5000.0 * speed;
-                let model = Model::Rate {
-                    capacity,
-                    mean: 1e-3,
-                    exponent: 30.0,
-                    failing: 0.001,
-                    draws: service,
-                    count: 0,
-                    offered: 0.0,
-                    idle: 0.0,
-                };
+                let model = Model::failing(capacity, 1e-3, (0.001, 30.0), service);
                 (capacity, None, Arrivals::Constant, model)
             }
         };
@@ -227,8 +214,8 @@ pub enum Model {
         free: Vec<f64>,
         /// The round-trip time in front of it.
         path: f64,
-        /// Draws of service times.
-        draws: Seed,
+        /// Draws of service times; `None`: they are constant.
+        draws: Option<Seed>,
         /// Their number so far.
         count: u64,
     },
@@ -275,7 +262,7 @@ const BASE: f64 = 0.002;
 const CLIFF: f64 = 3.0;
 
 impl Bucket {
-    fn new(rate: f64) -> Bucket {
+    pub(super) fn new(rate: f64) -> Bucket {
         Bucket {
             rate,
             last: 0.0,
@@ -284,6 +271,14 @@ impl Bucket {
             cliff: 0.0,
             warm_from: 0.0,
             arrived: -1e9,
+        }
+    }
+
+    /// A bucket that is slower by a factor from its knee on.
+    pub(super) fn collapsing(rate: f64, collapse: f64) -> Bucket {
+        Bucket {
+            collapse,
+            ..Bucket::new(rate)
         }
     }
 
@@ -308,13 +303,57 @@ impl Model {
         Model::Bucket(Bucket::new(rate))
     }
 
-    fn pool(rate: f64, workers: usize, path: f64, draws: Seed) -> Model {
+    pub(super) fn pool(rate: f64, workers: usize, path: f64, draws: Seed) -> Model {
         Model::Pool {
             rate,
             free: vec![0.0; workers],
             path,
+            draws: Some(draws),
+            count: 0,
+        }
+    }
+
+    /// Workers with a constant service time.
+    pub(super) fn workers(rate: f64, workers: usize) -> Model {
+        Model::Pool {
+            rate,
+            free: vec![0.0; workers],
+            path: 0.0,
+            draws: None,
+            count: 0,
+        }
+    }
+
+    /// Latencies that grow with a power of the rate: `mean` seconds at the capacity.
+    pub(super) fn degrading(capacity: f64, mean: f64, exponent: f64, draws: Seed) -> Model {
+        Model::Rate {
+            capacity,
+            mean,
+            exponent,
+            failing: 0.0,
             draws,
             count: 0,
+            offered: 0.0,
+            idle: 0.0,
+        }
+    }
+
+    /// A share of failures that grows with a power of the rate: the share at the capacity, and the power.
+    pub(super) fn failing(
+        capacity: f64,
+        mean: f64,
+        (failing, exponent): (f64, f64),
+        draws: Seed,
+    ) -> Model {
+        Model::Rate {
+            capacity,
+            mean,
+            exponent,
+            failing,
+            draws,
+            count: 0,
+            offered: 0.0,
+            idle: 0.0,
         }
     }
 
@@ -336,7 +375,7 @@ impl Model {
                 draws,
                 count,
             } => {
-                let service = exponential(*draws, *count) / *rate;
+                let service = draws.map_or(1.0, |draws| exponential(draws, *count)) / *rate;
                 *count += 1;
                 let first =
                     (1..free.len()).fold(0, |best, n| if free[n] < free[best] { n } else { best });

@@ -81,6 +81,7 @@ pub fn measure(
     let demand = Demand::Rate {
         arrivals: ArrivalsChoice::Constant,
         connections: requests.connections,
+        most_connections: requests.connections,
     };
     let origin = OwnOrigin::start(requests, setup, response)?;
     let load = LoadArguments::for_trials(

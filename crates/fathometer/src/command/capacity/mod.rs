@@ -3,6 +3,7 @@
 mod calibration;
 mod gate;
 mod output;
+mod real;
 mod seen;
 mod trials;
 
@@ -50,9 +51,9 @@ pub struct CapacityArguments {
     /// Arrival process of an open loop: constant or poisson
     #[arg(long, value_enum, value_name = "PROCESS", default_value = "constant")]
     arrivals: ArrivalsChoice,
-    /// The most connections of an open loop
-    #[arg(short = 'c', long, value_name = "N", default_value_t = 512, value_parser = value_parser!(u32).range(1..))]
-    connections: u32,
+    /// The most connections of an open loop [default: 512, and up to 8192 where exchanges wait for a free one]
+    #[arg(short = 'c', long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    connections: Option<u32>,
     /// Relative width of the interval between the load that works and the one that fails
     #[arg(long, value_name = "WIDTH", default_value = "2%", value_parser = percent)]
     width: f64,
@@ -104,13 +105,23 @@ pub struct CapacityArguments {
     /// contains it
     #[arg(long, conflicts_with_all = ["url", "slo"])]
     self_test: bool,
-    /// Number of searches of the self-test
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = value_parser!(u64).range(1..))]
-    searches: u64,
+    /// With --self-test: search on servers on real sockets of loopback instead, four searches at a time, for 10 to 25
+    /// minutes; the machine should have nothing else to do
+    #[arg(long, requires = "self_test")]
+    real: bool,
+    /// Number of searches of the self-test [default: 200, with --real 48]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    searches: Option<u64>,
     /// Options of `fathometer load` for the requests: --policy, --workload, --header, --insecure, --threads …
     #[arg(last = true, value_name = "LOAD OPTIONS")]
     load: Vec<String>,
 }
+
+/// Connections of an open loop: at first, and at most.
+const CONNECTIONS: (u32, u32) = (512, 8192);
+
+/// Searches of the self-test in virtual time.
+const SEARCHES: u64 = 200;
 
 /// Why a search ends whose server is gone.
 const SILENT: &str = "the server stopped answering";
@@ -121,14 +132,17 @@ const EXAMPLES: &str = "Examples:
   fathometer capacity http://127.0.0.1:8080/ --slo 'p95<1s' --ue -- --workload surge
   fathometer capacity https://127.0.0.1:8443/ --slo 'p99<20ms' -- --policy h2 --insecure
   fathometer capacity --self-test                     do the intervals contain capacities that are known?
+  fathometer capacity --self-test --real              the same on sockets
 
 Exit codes: 0 each promise has its interval, 1 failed, 2 usage error, 3 inconclusive or INVALID (interrupted, out of
 time, or beyond what this generator can send), 4 a gate failed, or (--self-test) too few intervals contain the capacity.";
 
 /// Runs the search and prints the capacities.
 pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
-    if arguments.self_test {
-        return run_self_test(arguments);
+    match (arguments.self_test, arguments.real) {
+        (true, false) => return run_self_test(arguments),
+        (true, true) => return run_on_sockets(arguments),
+        (false, _) => {}
     }
     let mut promises = Vec::new();
     for slo in &arguments.slo {
@@ -144,7 +158,8 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
         }
         _ => Demand::Rate {
             arrivals: arguments.arrivals,
-            connections: arguments.connections,
+            connections: arguments.connections.unwrap_or(CONNECTIONS.0),
+            most_connections: arguments.connections.unwrap_or(CONNECTIONS.1),
         },
     };
     let goal = goal(arguments, demand);
@@ -253,7 +268,7 @@ fn calibrate(
     let requests = Requests {
         url: arguments.url.as_deref().unwrap_or_default(),
         options: &arguments.load,
-        connections: arguments.connections,
+        connections: arguments.connections.unwrap_or(CONNECTIONS.0),
         promises,
         seed: arguments.seed,
     };
@@ -336,13 +351,13 @@ fn run_self_test(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
     let seed = Seed(arguments.seed);
     let quiet = arguments.quiet;
     let every = 2u64;
-    let searches = arguments.searches;
+    let searches = arguments.searches.unwrap_or(SEARCHES);
     let run = move |first: u64| -> Vec<(u64, Searched)> {
         let numbers = (first..searches).step_by(every as usize);
         numbers
             .map(|number| {
                 let kind = KINDS[(number % kinds) as usize];
-                let searched = Searched::run(kind, goal, seed, number / kinds);
+                let searched = Searched::with_ramp(kind, goal, seed, number / kinds);
                 if !quiet {
                     say(format_args!(
                         "{number}: {} {:.0} s",
@@ -368,11 +383,37 @@ fn run_self_test(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
     });
     all.sort_by_key(|(number, _)| *number);
     let all: Vec<Searched> = all.into_iter().map(|(_, searched)| searched).collect();
-    match arguments.json {
-        true => println!("{}", serde_json::to_string_pretty(&self_test::rows(&all))?),
-        false => print!("{}", self_test::text(&all)),
+    show_self_test(arguments, &all)
+}
+
+/// Runs the searches of the self-test on sockets.
+fn run_on_sockets(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
+    let clock = Clock::start();
+    let interrupt = Interrupt::install()?;
+    let options = real::Options {
+        searches: arguments.searches.unwrap_or(real::SEARCHES),
+        width: arguments.width,
+        confidence: arguments.confidence,
+        seed: Seed(arguments.seed),
+        is_quiet: arguments.quiet,
+    };
+    let all = real::run(options, clock, &|| interrupt.is_raised())?;
+    if interrupt.is_raised() {
+        say(format_args!(
+            "interrupted: {} searches were complete",
+            all.len()
+        ));
     }
-    Ok(match self_test::covers(&all, goal.confidence) {
+    show_self_test(arguments, &all)
+}
+
+/// Prints the table of a self-test: exit code 4 if the intervals do not keep their confidence.
+fn show_self_test(arguments: &CapacityArguments, all: &[Searched]) -> Result<ExitCode, Failure> {
+    match arguments.json {
+        true => println!("{}", serde_json::to_string_pretty(&self_test::rows(all))?),
+        false => print!("{}", self_test::text(all)),
+    }
+    Ok(match self_test::covers(all, arguments.confidence) {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(4),
     })

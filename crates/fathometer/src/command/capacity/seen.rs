@@ -6,12 +6,32 @@ use std::time::Duration;
 use fathometer_capacity::series::LEVELS;
 use fathometer_capacity::{Promise, Series, TrialSoFar};
 use fathometer_load::{Recorder, RecorderError};
-use fathometer_model::{ExchangeRow, Outcome as ExchangeOutcome, TestPhase};
+use fathometer_model::{ExchangeRow, Failure, Outcome as ExchangeOutcome, TestPhase};
 
 /// The exchanges of a trial that ended.
 pub struct Seen {
     promises: Arc<[Promise]>,
     series: Vec<Series>,
+    /// Of each promise.
+    served: Vec<Served>,
+}
+
+/// Exchanges that had a connection, judged from when they had it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Served {
+    all: u64,
+    bad: u64,
+    /// Exchanges that broke the promise, counted from their planned instants; those without a connection too.
+    broken: u64,
+    planned: u64,
+}
+
+impl Served {
+    /// Whether the promise is broken, and only because exchanges waited for a connection.
+    fn is_short_of_connections(&self, share: f64) -> bool {
+        let of = |bad: u64, all: u64| bad as f64 / (all as f64).max(1.0);
+        self.all > 0 && of(self.broken, self.planned) > share && of(self.bad, self.all) <= share
+    }
 }
 
 impl Seen {
@@ -20,7 +40,15 @@ impl Seen {
         Seen {
             promises: Arc::clone(promises),
             series: vec![Series::default(); promises.len()],
+            served: vec![Served::default(); promises.len()],
         }
+    }
+
+    /// Whether a promise is broken only because exchanges waited for a free connection: those that had one kept it,
+    /// counted from then on. More connections would have changed that, so it says nothing about the server.
+    pub fn is_short_of_connections(&self) -> bool {
+        let mut each = self.promises.iter().zip(&self.served);
+        each.any(|(promise, served)| served.is_short_of_connections(promise.share))
     }
 
     fn record(&mut self, row: &ExchangeRow) {
@@ -34,6 +62,19 @@ impl Seen {
         let failed = !matches!(row.outcome, ExchangeOutcome::Complete) || row.status >= 400;
         for (promise, series) in self.promises.iter().zip(&mut self.series) {
             series.record(promise, at, latency, failed);
+        }
+        let timed_out = row.outcome == ExchangeOutcome::Failed(Failure::TimedOut);
+        let had_connection = row.due > 0 && row.sent > 0;
+        let own = seconds(row.due.max(row.planned), row.last_byte);
+        for (promise, served) in self.promises.iter().zip(&mut self.served) {
+            served.planned += 1;
+            served.broken += u64::from(promise.is_bad(latency, failed));
+            if had_connection {
+                served.all += 1;
+                // A timeout counts from the planned instant: most of it may have been the wait for a connection.
+                let in_time = timed_out && own < latency / 2.0;
+                served.bad += u64::from(promise.is_bad(own, failed && !in_time));
+            }
         }
     }
 
@@ -111,7 +152,24 @@ pub fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
 
 #[cfg(test)]
 mod tests {
-    use super::missing;
+    use super::{Served, missing};
+
+    #[test]
+    fn connections_are_short_if_exchanges_that_have_one_are_served_well() {
+        let served = |bad, broken| Served {
+            all: 100,
+            bad,
+            broken,
+            planned: 200,
+        };
+        assert!(served(0, 150).is_short_of_connections(0.01));
+        assert!(!served(0, 1).is_short_of_connections(0.01), "kept");
+        assert!(
+            !served(90, 150).is_short_of_connections(0.01),
+            "the server is slow"
+        );
+        assert!(!Served::default().is_short_of_connections(0.01));
+    }
 
     #[test]
     fn what_another_slot_counts_is_not_missing() {

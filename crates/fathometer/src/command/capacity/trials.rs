@@ -41,6 +41,8 @@ pub enum Demand {
         arrivals: ArrivalsChoice,
         /// The most connections.
         connections: u32,
+        /// Up to how many more are used where exchanges wait for one.
+        most_connections: u32,
     },
     /// Closed-loop users without pauses.
     Users,
@@ -64,6 +66,7 @@ impl Demand {
             Demand::Rate {
                 arrivals,
                 connections,
+                ..
             } => {
                 let process = match arrivals {
                     ArrivalsChoice::Poisson => "Poisson",
@@ -84,6 +87,7 @@ impl Demand {
             Demand::Rate {
                 arrivals,
                 connections,
+                ..
             } => {
                 let profile = Profile::constant(load)?;
                 Users::Open {
@@ -108,6 +112,9 @@ impl Demand {
 /// The largest send lag of a valid trial, as a share of the promise's limit, and where there is no limit.
 const SEND_LAG: f64 = 0.05;
 const LONGEST_SEND_LAG: Duration = Duration::from_millis(5);
+
+/// How many times as many connections a trial has after one that had too few.
+const MORE_CONNECTIONS: u32 = 4;
 
 /// What became of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,6 +265,9 @@ impl<'a> Trials<'a> {
         let seconds = result.measured.duration.as_secs_f64();
         let so_far = lock(&seen).so_far(&planned, seconds, timeout);
         let mut ending = ending(&result);
+        if lock(&seen).is_short_of_connections() {
+            self.add_connections(&mut ending);
+        }
         if let Some((most, reason)) = &self.rate_limit
             && ending.achieved.is_some_and(|achieved| achieved > *most)
         {
@@ -265,6 +275,33 @@ impl<'a> Trials<'a> {
             ending.is_noise = false;
         }
         Ok((so_far, ending))
+    }
+
+    /// Makes a trial INVALID that had too few connections, and the next one has more.
+    fn add_connections(&mut self, ending: &mut Ending) {
+        let Demand::Rate {
+            connections,
+            most_connections,
+            ..
+        } = &mut self.demand
+        else {
+            return;
+        };
+        let had = *connections;
+        *connections = had
+            .saturating_mul(MORE_CONNECTIONS)
+            .min(*most_connections)
+            .max(had);
+        let is_last = *connections == had;
+        // A trial with more connections is worth as many attempts as noise.
+        ending.is_noise = !is_last && (ending.is_noise || ending.invalid.is_empty());
+        ending.invalid.push(match is_last {
+            true => format!(
+                "{had} connections were too few: exchanges broke a promise only because they waited for a free one; \
+                 use more (-c)"
+            ),
+            false => format!("{had} connections were too few; the next trial has {connections}"),
+        });
     }
 
     /// The rate at which so many closed-loop users complete exchanges.
