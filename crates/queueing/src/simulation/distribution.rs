@@ -72,6 +72,18 @@ impl Draws {
         value
     }
 
+    /// A place in a list of probabilities, drawn with them.
+    pub(super) fn place(&mut self, probabilities: &[f64]) -> usize {
+        let mut left = self.uniform();
+        for (place, probability) in probabilities.iter().enumerate() {
+            left -= probability;
+            if left < 0.0 {
+                return place;
+            }
+        }
+        probabilities.len().saturating_sub(1)
+    }
+
     /// Uniform on (0, 1].
     fn positive(&mut self) -> f64 {
         1.0 - self.uniform()

@@ -35,6 +35,8 @@ struct Exchange {
     use_number: u64,
     began: f64,
     station: usize,
+    /// Visits of all stations that follow this one.
+    rounds_left: usize,
     has_worker: bool,
     /// The client still waits.
     is_awaited: bool,
@@ -51,6 +53,7 @@ struct Engine<'a> {
     busy_workers: u32,
     backlog: VecDeque<ExchangeId>,
     draws: Draws,
+    round_draws: Draws,
     seen: u32,
     log: Log,
 }
@@ -89,6 +92,7 @@ impl Engine<'_> {
             busy_workers: 0,
             backlog: VecDeque::new(),
             draws: Draws::new(simulation.seed, "queueing.source", 0),
+            round_draws: Draws::new(simulation.seed, "queueing.rounds", 0),
             seen: 0,
             log: Log {
                 started: 0.0,
@@ -156,6 +160,10 @@ impl Engine<'_> {
             use_number: self.uses,
             began: self.now,
             station: 0,
+            rounds_left: match self.simulation.rounds.as_slice() {
+                [] => 0,
+                probabilities => self.round_draws.place(probabilities),
+            },
             has_worker: false,
             is_awaited: true,
         };
@@ -216,7 +224,12 @@ impl Engine<'_> {
     }
 
     fn leave_station(&mut self, id: ExchangeId) {
-        self.exchanges[id.place].station += 1;
+        let exchange = &mut self.exchanges[id.place];
+        exchange.station += 1;
+        if exchange.station == self.services.len() && exchange.rounds_left > 0 {
+            exchange.rounds_left -= 1;
+            exchange.station = 0;
+        }
         self.visit(id);
     }
 

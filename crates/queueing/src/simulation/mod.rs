@@ -1,6 +1,6 @@
 //! A network by discrete events in virtual time, for what has no formula: percentiles, workers, a backlog, time-outs.
 //!
-//! An exchange visits the stations one after another. From one of them on it occupies a worker of the server; without a
+//! An exchange visits the stations one after another, once or in several rounds. From one of them on it occupies a worker of the server; without a
 //! free worker it waits in the backlog, and when that is full, its connection is attempted again later, as TCP repeats a
 //! dropped SYN. A client whose time-out passes gives up, and the server finishes the work nevertheless.
 //!
@@ -10,6 +10,7 @@
 mod distribution;
 mod engine;
 mod events;
+mod gate;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -20,14 +21,29 @@ use fathometer_model::Seed;
 use crate::{ModelError, PerSecond, Seconds, not_negative};
 
 /// How a station serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Discipline {
     /// In the order of arrival, by this number of servers.
     InOrder(u32),
     /// All at once, each at an equal share of this number of servers and at most one server.
     Shared(u32),
+    /// In the order of arrival, by a number of servers that together have a quota of time in each period, as control
+    /// groups limit processor time (Linux, Documentation/scheduler/sched-bwc.rst): they work at full speed until the
+    /// quota is used up, and then all of them wait for the next period.
+    Quota(Quota),
     /// Without queueing.
     Delay,
+}
+
+/// A quota of processor time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Quota {
+    /// How many exchanges are served at a time.
+    pub servers: u32,
+    /// The server time per time, above 0.
+    pub share: f64,
+    /// The length of a period.
+    pub period: Seconds,
 }
 
 /// A station.
@@ -76,6 +92,9 @@ pub struct Simulation {
     pub source: Source,
     /// The stations in the order of the visits.
     pub stations: Vec<SimulatedStation>,
+    /// How often an exchange visits all stations in turn, one round trip after another: the probabilities of once, twice
+    /// and so on. Empty: once.
+    pub rounds: Vec<f64>,
     /// The server's limits; `None`: no limit.
     pub admission: Option<Admission>,
     /// After what time a client gives up.
@@ -114,7 +133,8 @@ pub struct SimulationResult {
     pub timed_out: f64,
     /// Connections that found the backlog full, per exchange.
     pub refused: f64,
-    /// The mean share of busy servers of each station; of a delay, the mean number present.
+    /// The mean share of busy servers of each station; of a quota, the share of it that is used; of a delay, the mean
+    /// number present.
     pub utilisations: Vec<f64>,
     /// All response times in ascending order.
     sorted: Vec<f64>,
@@ -139,6 +159,26 @@ impl Simulation {
         Ok(summarised(engine::run(self)))
     }
 
+    /// The mean number of rounds of an exchange.
+    fn mean_rounds(&self) -> Result<f64, ModelError> {
+        if self.rounds.is_empty() {
+            return Ok(1.0);
+        }
+        let (mut sum, mut mean) = (0.0, 0.0);
+        for (place, probability) in self.rounds.iter().enumerate() {
+            sum += not_negative("the probability of a number of rounds", *probability)?;
+            mean += (place + 1) as f64 * probability;
+        }
+        match (sum - 1.0).abs() < 1e-9 {
+            true => Ok(mean),
+            false => Err(ModelError::Parameter {
+                what: "the sum of the probabilities of rounds".to_owned(),
+                found: sum,
+                range: "1",
+            }),
+        }
+    }
+
     fn check(&self) -> Result<(), ModelError> {
         let positive = |what: &str, value: f64| match value.is_finite() && value > 0.0 {
             true => Ok(()),
@@ -148,14 +188,22 @@ impl Simulation {
                 range: "finite and above 0",
             }),
         };
+        let positive_quota = |quota: &Quota| {
+            positive("the quota", quota.share)?;
+            positive("the period of the quota", quota.period.0)
+        };
         let mut mean = 0.0;
         for station in &self.stations {
             station.service.check(&station.name)?;
             mean += station.service.mean().0;
-            if let Discipline::InOrder(servers) | Discipline::Shared(servers) = station.discipline {
+            if let Discipline::Quota(quota) = &station.discipline {
+                positive_quota(quota)?;
+            }
+            if let Some(servers) = station.discipline.servers() {
                 positive("the number of servers", f64::from(servers))?;
             }
         }
+        let each_round = self.mean_rounds()?;
         match &self.source {
             Source::Users { count, think } => {
                 think.check("the think time")?;
@@ -165,15 +213,14 @@ impl Simulation {
             Source::Arrivals(rate) => {
                 positive("the arrival rate", rate.0)?;
                 for station in &self.stations {
-                    let load = *rate * station.service.mean();
-                    if let Discipline::InOrder(servers) | Discipline::Shared(servers) =
-                        station.discipline
+                    let load = each_round * (*rate * station.service.mean());
+                    if let Some(capacity) = station.discipline.capacity()
                         && self.admission.is_none()
-                        && load >= f64::from(servers)
+                        && load >= capacity
                     {
                         return Err(ModelError::Saturated {
                             station: station.name.clone(),
-                            offered: load / f64::from(servers),
+                            offered: load / capacity,
                         });
                     }
                 }
@@ -195,6 +242,26 @@ impl Simulation {
                 range: "at least 20",
             }),
         }
+    }
+}
+
+impl Discipline {
+    /// How many exchanges are served at a time; `None`: all.
+    pub(crate) fn servers(&self) -> Option<u32> {
+        match self {
+            Discipline::InOrder(servers) | Discipline::Shared(servers) => Some(*servers),
+            Discipline::Quota(quota) => Some(quota.servers),
+            Discipline::Delay => None,
+        }
+    }
+
+    /// The server time per time that the station has at most; `None`: without limit.
+    pub(crate) fn capacity(&self) -> Option<f64> {
+        let servers = f64::from(self.servers()?);
+        Some(match self {
+            Discipline::Quota(quota) => quota.share.min(servers),
+            _ => servers,
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::events::{Agenda, Event, ExchangeId};
+use super::gate::{Gate, TOLERANCE_S};
 use super::{Discipline, SimulatedStation};
 use crate::simulation::distribution::Draws;
 
@@ -39,9 +40,12 @@ pub(super) struct Service {
     present: usize,
     /// Exchanges that wait for a server.
     queue: VecDeque<ExchangeId>,
-    /// Of a shared station: all exchanges, and the work that each present one has received.
+    /// Of a shared station: all exchanges, and the work that each present one has received. Of a station with a quota:
+    /// those in service, which receive work at the same rate, too.
     sharers: BinaryHeap<Reverse<Sharer>>,
     work_each: f64,
+    /// The quota.
+    gate: Option<Gate>,
     /// Changes when the next completion changes.
     epoch: u64,
     updated: f64,
@@ -59,6 +63,10 @@ impl Service {
             queue: VecDeque::new(),
             sharers: BinaryHeap::new(),
             work_each: 0.0,
+            gate: match definition.discipline {
+                Discipline::Quota(quota) => Some(Gate::new(quota)),
+                _ => None,
+            },
             epoch: 0,
             updated: 0.0,
             busy_s: 0.0,
@@ -72,7 +80,23 @@ impl Service {
             Discipline::InOrder(servers) | Discipline::Shared(servers) => {
                 present.min(f64::from(servers))
             }
+            Discipline::Quota(_) if self.is_closed() => 0.0,
+            Discipline::Quota(_) => self.sharers.len() as f64,
             Discipline::Delay => present,
+        }
+    }
+
+    /// The quota is used up.
+    fn is_closed(&self) -> bool {
+        self.gate.as_ref().is_some_and(Gate::is_closed)
+    }
+
+    /// The work that each exchange in service receives per time.
+    fn rate(&self) -> f64 {
+        match (self.definition.discipline, self.is_closed()) {
+            (Discipline::Quota(_), true) => 0.0,
+            (Discipline::Quota(_), false) => 1.0,
+            _ => self.busy() / self.present as f64,
         }
     }
 
@@ -82,18 +106,17 @@ impl Service {
         let passed = now - self.updated;
         self.busy_s += busy * passed;
         if self.present > 0 {
-            self.work_each += busy / self.present as f64 * passed;
+            self.work_each += self.rate() * passed;
+        }
+        if let Some(gate) = &mut self.gate {
+            gate.spend(busy * passed);
         }
         self.updated = now;
     }
 
     /// The mean share of busy servers since the last [`Service::reset`].
     pub(super) fn utilisation(&self, length_s: f64) -> f64 {
-        let servers = match self.definition.discipline {
-            Discipline::InOrder(servers) | Discipline::Shared(servers) => f64::from(servers),
-            Discipline::Delay => 1.0,
-        };
-        self.busy_s / length_s / servers
+        self.busy_s / length_s / self.definition.discipline.capacity().unwrap_or(1.0)
     }
 
     /// Starts a new measurement.
@@ -111,17 +134,28 @@ impl Service {
                 self.start(now, exchange, agenda);
             }
             Discipline::InOrder(_) => self.queue.push_back(exchange),
-            Discipline::Shared(_) => {
-                let work = self.draws.draw(&self.definition.service);
-                self.epoch += 1;
-                self.sharers.push(Reverse(Sharer {
-                    finished_at: self.work_each + work,
-                    number: self.epoch,
-                    exchange,
-                }));
+            Discipline::Quota(quota) if self.present > quota.servers as usize => {
+                self.queue.push_back(exchange);
+            }
+            Discipline::Shared(_) | Discipline::Quota(_) => {
+                if let Some(gate) = &mut self.gate {
+                    gate.renew(now);
+                }
+                self.share(exchange);
                 self.schedule(now, agenda);
             }
         }
+    }
+
+    /// An exchange begins to receive work.
+    fn share(&mut self, exchange: ExchangeId) {
+        let work = self.draws.draw(&self.definition.service);
+        self.epoch += 1;
+        self.sharers.push(Reverse(Sharer {
+            finished_at: self.work_each + work,
+            number: self.epoch,
+            exchange,
+        }));
     }
 
     /// A server has finished an exchange.
@@ -133,8 +167,8 @@ impl Service {
         }
     }
 
-    /// The exchange that a shared station has finished; `None` when its customers have changed since the event was
-    /// scheduled.
+    /// The exchange that a station with shared service or a quota has finished; `None` when its customers have changed
+    /// since the event was scheduled, or when the event was a change of the quota.
     pub(super) fn shared_served(
         &mut self,
         now: f64,
@@ -145,6 +179,15 @@ impl Service {
             return None;
         }
         self.advance(now);
+        if let Some(gate) = &mut self.gate {
+            gate.renew(now);
+            let first = self.sharers.peek()?;
+            if first.0.finished_at - self.work_each > TOLERANCE_S {
+                self.epoch += 1;
+                self.schedule(now, agenda);
+                return None;
+            }
+        }
         let Reverse(finished) = self.sharers.pop()?;
         self.present -= 1;
         self.epoch += 1;
@@ -154,6 +197,11 @@ impl Service {
             0 => 0.0,
             _ => finished.finished_at,
         };
+        if self.gate.is_some()
+            && let Some(next) = self.queue.pop_front()
+        {
+            self.share(next);
+        }
         self.schedule(now, agenda);
         Some(finished.exchange)
     }
@@ -165,12 +213,16 @@ impl Service {
 
     fn schedule(&self, now: f64, agenda: &mut Agenda) {
         if let Some(Reverse(first)) = self.sharers.peek() {
-            let rate = self.busy() / self.present as f64;
             let left = (first.finished_at - self.work_each).max(0.0);
-            agenda.add(
-                now + left / rate,
-                Event::SharedServed(self.place, self.epoch),
-            );
+            let finished = match self.rate() {
+                rate if rate > 0.0 => left / rate,
+                _ => f64::INFINITY,
+            };
+            let next = match &self.gate {
+                Some(gate) => finished.min(gate.next_change(now, self.sharers.len())),
+                None => finished,
+            };
+            agenda.add(now + next, Event::SharedServed(self.place, self.epoch));
         }
     }
 }

@@ -17,6 +17,7 @@ fn simulation(source: Source, stations: Vec<SimulatedStation>) -> Simulation {
     Simulation {
         source,
         stations,
+        rounds: Vec::new(),
         admission: None,
         timeout: None,
         warm_up: 5_000,
@@ -205,4 +206,97 @@ fn parameters_out_of_range_are_errors() {
         vec![station("cpu", exponential(0.0), Discipline::InOrder(1))],
     );
     assert!(timeless.run().is_err());
+}
+
+/// Enough for means that are far apart.
+fn short(source: Source, stations: Vec<SimulatedStation>) -> Simulation {
+    Simulation {
+        warm_up: 1_000,
+        measured: 20_000,
+        ..simulation(source, stations)
+    }
+}
+
+fn quota(servers: u32, share: f64, period: f64) -> Discipline {
+    Discipline::Quota(Quota {
+        servers,
+        share,
+        period: Seconds(period),
+    })
+}
+
+#[test]
+fn one_user_of_a_quota_waits_for_the_next_period() {
+    // 3 ms of work, 2 ms in each 10 ms, no pause: work goes on at 0 to 2, 10 to 12, 20 to 22 ms, so that exchanges end
+    // at 11, 22, 41, 52 ... ms: two in 30 ms.
+    let found = short(
+        users(1, 0.0),
+        vec![station(
+            "cpu",
+            Distribution::Deterministic(Seconds(0.003)),
+            quota(1, 0.2, 0.01),
+        )],
+    )
+    .run()
+    .unwrap();
+    assert!((found.throughput.mean / (2.0 / 0.03) - 1.0).abs() < 1e-3);
+    assert!((found.quantile(0.25).0 - 0.011).abs() < 1e-6);
+    assert!((found.quantile(0.75).0 - 0.019).abs() < 1e-6);
+    assert!((found.utilisations[0] - 1.0).abs() < 1e-3);
+}
+
+#[test]
+fn a_quota_works_at_full_speed_until_it_is_used_up() {
+    let run = |count, discipline, service| {
+        let stations = vec![
+            station("delay", exponential(0.05), Discipline::Delay),
+            station("cpu", exponential(service), discipline),
+        ];
+        short(users(count, 0.0), stations).run().unwrap()
+    };
+    // At a light load an exchange takes the time of a full processor; as a slower one it would take 5 ms here.
+    let light = run(1, quota(1, 0.2, 0.01), 0.001);
+    assert!(light.response.mean < 0.0535, "{:?}", light.response);
+    assert!(run(1, Discipline::Shared(1), 0.005).response.mean > 0.0545);
+    // Saturated, the quota is the capacity.
+    let heavy = run(64, quota(1, 0.2, 0.01), 0.001);
+    assert!((heavy.throughput.mean / 200.0 - 1.0).abs() < 0.01);
+    // A quota of all servers is no limit.
+    let whole = run(20, quota(2, 2.0, 0.01), 0.004);
+    let network = Network {
+        think: Seconds(0.05),
+        stations: vec![Station::queue("cpu", Seconds(0.004), 2)],
+    };
+    agrees(whole.throughput, network.solve(20).unwrap().throughput.0);
+}
+
+#[test]
+fn rounds_visit_all_stations_again() {
+    let stations = vec![
+        station("delay", exponential(0.004), Discipline::Delay),
+        station("cpu", exponential(0.001), Discipline::InOrder(1)),
+    ];
+    let rounds = vec![0.0, 0.75, 0.0, 0.25];
+    let found = Simulation {
+        rounds,
+        ..short(users(8, 0.0), stations.clone())
+    }
+    .run()
+    .unwrap();
+    // 2.5 rounds on average; means depend on the demands alone (Reiser and Lavenberg).
+    let network = Network {
+        think: Seconds(0.0),
+        stations: vec![
+            Station::delay("delay", Seconds(0.01)),
+            Station::queue("cpu", Seconds(0.0025), 1),
+        ],
+    };
+    let exact = network.solve(8).unwrap();
+    agrees(found.throughput, exact.throughput.0);
+    agrees(found.response, exact.response.0);
+    let wrong = Simulation {
+        rounds: vec![0.5],
+        ..short(users(8, 0.0), stations)
+    };
+    assert!(wrong.run().is_err());
 }

@@ -1,0 +1,60 @@
+//! The quota of a station: server time that is granted anew at the start of each period.
+//!
+//! What is left of a period is lost, and periods start at multiples of their length.
+
+use super::Quota;
+
+/// Times and works that differ by less are equal, in seconds: far below a service, far above rounding.
+pub(super) const TOLERANCE_S: f64 = 1e-10;
+
+/// A quota and what is left of it.
+#[derive(Debug)]
+pub(super) struct Gate {
+    granted_s: f64,
+    period_s: f64,
+    left_s: f64,
+    period_number: f64,
+}
+
+impl Gate {
+    pub(super) fn new(quota: Quota) -> Gate {
+        let granted_s = quota.share * quota.period.0;
+        Gate {
+            granted_s,
+            period_s: quota.period.0,
+            left_s: granted_s,
+            period_number: 0.0,
+        }
+    }
+
+    /// Grants the quota of the period that `now` is in, once.
+    pub(super) fn renew(&mut self, now: f64) {
+        let number = ((now + TOLERANCE_S) / self.period_s).floor();
+        if number > self.period_number {
+            self.period_number = number;
+            self.left_s = self.granted_s;
+        }
+    }
+
+    /// Takes server time from the quota.
+    pub(super) fn spend(&mut self, used_s: f64) {
+        self.left_s -= used_s;
+        if self.left_s < TOLERANCE_S {
+            self.left_s = 0.0;
+        }
+    }
+
+    /// Nothing is left.
+    pub(super) fn is_closed(&self) -> bool {
+        self.left_s <= 0.0
+    }
+
+    /// When the quota is used up or granted again with this number of busy servers, counted from `now`.
+    pub(super) fn next_change(&self, now: f64, busy: usize) -> f64 {
+        let renewed = ((self.period_number + 1.0) * self.period_s - now).max(0.0);
+        match self.is_closed() || busy == 0 {
+            true => renewed,
+            false => renewed.min(self.left_s / busy as f64),
+        }
+    }
+}
