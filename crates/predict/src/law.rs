@@ -1,13 +1,24 @@
-//! How the processor time of an exchange depends on the throughput.
+//! How the processor time of an exchange depends on the load.
 //!
 //! The utilisation law gives the demand: busy cores over throughput (Lazowska and others, "Quantitative System
-//! Performance", 1984, 3.3). It often falls with the load, because one wake-up then serves several requests.
+//! Performance", 1984, 3.3). It often falls with the load, because all exchanges that are present share a wake-up: a server
+//! that finds several connections ready was woken, scheduled and interrupted once. With Q, the mean number of exchanges at
+//! a core of the processor,
+//!
+//! ```text
+//! busy cores = X (D + w q) + B q,   q = 1 / (1 + Q)
+//! ```
+//!
+//! An exchange that is alone (Q = 0) costs D + w, and one of many D. In an open queue with exponential times q = 1 - u: the
+//! cost of a queue with set-up times, of which an exchange that finds the server busy has none (Welch, "On a generalized
+//! M/G/1 queuing process in which the first customer of each busy period receives exceptional service", Operations Research
+//! 12, 1964). B is work that fills idle time.
 
 use serde::Serialize;
 
 use fathometer_queueing::{PerSecond, Seconds};
 
-use crate::series::{Load, pooled_deviation};
+use crate::series::{Load, Reading, pooled_deviation};
 
 /// A law with its parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -18,19 +29,14 @@ pub enum Law {
         /// Processor time of an exchange.
         demand_s: f64,
     },
-    /// Work that does not depend on the load, and the same for each exchange.
-    Background {
-        /// Cores that are busy without load.
-        background_cores: f64,
-        /// Processor time of an exchange beyond it.
+    /// Exchanges share wake-ups.
+    WakeUps {
+        /// Processor time of an exchange among many: D.
         demand_s: f64,
-    },
-    /// Busy cores grow as a power of the throughput.
-    Power {
-        /// Cores that are busy at one exchange per second.
-        cores: f64,
-        /// The exponent; below 1 when exchanges share work under load.
-        exponent: f64,
+        /// What an exchange needs more that is alone: w.
+        wake_up_s: f64,
+        /// Cores that are busy without load: B.
+        background_cores: f64,
     },
 }
 
@@ -39,21 +45,39 @@ pub enum Law {
 pub enum LawKind {
     /// [`Law::Constant`].
     Constant,
-    /// [`Law::Background`].
-    Background,
-    /// [`Law::Power`].
-    Power,
+    /// [`Law::WakeUps`].
+    WakeUps,
+}
+
+/// What is assumed of the share w / (D + w) before any load is seen: light loads alone hardly determine it, and it
+/// decides what a saturated server bears. It is the share that all loads of one server and two workloads have (`embedded`
+/// in the published run of almeida96: 0.56 and 0.51); the deviation is a judgement.
+pub const WAKE_UP_SHARE: f64 = 0.53;
+/// The standard deviation of [`WAKE_UP_SHARE`].
+pub const WAKE_UP_DEVIATION: f64 = 0.15;
+/// The largest share that is considered.
+const LARGEST_SHARE: f64 = 0.95;
+/// The number of steps from a share of 0 to [`LARGEST_SHARE`].
+const STEPS: u32 = 95;
+
+/// A law and what speaks against it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LawFit {
+    /// The law.
+    pub law: Law,
+    /// Squared deviations of the loads over their variance, and that of the assumed share over its own.
+    pub misfit: f64,
 }
 
 impl LawKind {
     /// All of them, the simplest first.
-    pub const ALL: [LawKind; 3] = [LawKind::Constant, LawKind::Background, LawKind::Power];
+    pub const ALL: [LawKind; 2] = [LawKind::Constant, LawKind::WakeUps];
 
-    /// The number of its parameters.
+    /// The number of parameters that the loads determine; the assumed share is one observation more.
     pub fn parameters(self) -> usize {
         match self {
             LawKind::Constant => 1,
-            LawKind::Background | LawKind::Power => 2,
+            LawKind::WakeUps => 2,
         }
     }
 
@@ -61,55 +85,119 @@ impl LawKind {
     pub fn words(self) -> &'static str {
         match self {
             LawKind::Constant => "constant processor time per exchange",
-            LawKind::Background => "constant processor time per exchange and a constant background",
-            LawKind::Power => "processor time as a power of the throughput",
+            LawKind::WakeUps => "processor time with wake-ups that exchanges share",
         }
     }
 
-    /// The law that is closest to the readings, in relative deviations; `None` when they do not determine it or its
-    /// parameters make no sense.
-    pub fn fit(self, loads: &[Load]) -> Option<Law> {
+    /// The law that is closest to the loads, in relative deviations; `None` when they do not determine it or its
+    /// parameters make no sense. `queues` has each load's mean number of exchanges at a core; `share` is assumed of the
+    /// wake-ups, as [`WAKE_UP_SHARE`].
+    pub fn fit(self, loads: &[Load], queues: &[f64], share: f64) -> Option<LawFit> {
         if loads.len() < self.parameters() {
             return None;
         }
-        let readings = loads.iter().flat_map(|load| &load.readings);
-        let points: Vec<(f64, f64)> = readings.map(|r| (r.throughput.0, r.busy)).collect();
-        let sum =
-            |term: &dyn Fn(f64, f64) -> f64| points.iter().map(|&(x, u)| term(x, u)).sum::<f64>();
-        let n = points.len() as f64;
+        let deviation = deviation(loads);
+        let points: Vec<Point> = loads
+            .iter()
+            .zip(queues)
+            .map(|(load, &queue)| Point {
+                rate: load.throughput(),
+                queue,
+                busy: load.mean(|reading| reading.busy),
+            })
+            .collect();
+        let misfit = |law: Law| -> f64 {
+            let squares = points.iter().map(|point| {
+                let relative = law.busy(point.rate, point.queue) / point.busy - 1.0;
+                (relative / deviation).powi(2)
+            });
+            squares.sum()
+        };
         match self {
             LawKind::Constant => {
-                let demand_s = sum(&|x, u| x / u) / sum(&|x, u| (x / u) * (x / u));
-                Some(Law::Constant { demand_s })
-            }
-            LawKind::Background => {
-                // Least squares of 1 = b/u + D x/u.
-                let (bb, bd, dd) = (
-                    sum(&|_, u| 1.0 / (u * u)),
-                    sum(&|x, u| x / (u * u)),
-                    sum(&|x, u| x * x / (u * u)),
-                );
-                let (b, d) = (sum(&|_, u| 1.0 / u), sum(&|x, u| x / u));
-                let determinant = bb * dd - bd * bd;
-                let background_cores = (b * dd - d * bd) / determinant;
-                let demand_s = (d * bb - b * bd) / determinant;
-                (background_cores >= 0.0 && demand_s > 0.0).then_some(Law::Background {
-                    background_cores,
-                    demand_s,
+                let ratios = || points.iter().map(|point| point.rate.0 / point.busy);
+                let squares: f64 = ratios().map(|ratio| ratio * ratio).sum();
+                let law = Law::Constant {
+                    demand_s: ratios().sum::<f64>() / squares,
+                };
+                Some(LawFit {
+                    law,
+                    misfit: misfit(law),
                 })
             }
-            LawKind::Power => {
-                let (x, u) = (sum(&|x, _| x.ln()) / n, sum(&|_, u| u.ln()) / n);
-                let slope =
-                    sum(&|a, b| (a.ln() - x) * (b.ln() - u)) / sum(&|a, _| (a.ln() - x).powi(2));
-                let is_sensible = slope > 0.1 && slope < 2.0;
-                is_sensible.then(|| Law::Power {
-                    cores: (u - slope * x).exp(),
-                    exponent: slope,
-                })
+            LawKind::WakeUps => {
+                let candidates = (0..=STEPS).filter_map(|step| {
+                    let found = LARGEST_SHARE * f64::from(step) / f64::from(STEPS);
+                    let law = with_share(found, &points)?;
+                    let assumed = ((found - share) / WAKE_UP_DEVIATION).powi(2);
+                    Some(LawFit {
+                        law,
+                        misfit: misfit(law) + assumed,
+                    })
+                });
+                candidates.min_by(|left, right| left.misfit.total_cmp(&right.misfit))
             }
         }
     }
+}
+
+/// A load.
+struct Point {
+    rate: PerSecond,
+    queue: f64,
+    busy: f64,
+}
+
+/// The share of a wake-up that an exchange pays with this many at its core.
+fn alone(queue: f64) -> f64 {
+    1.0 / (1.0 + queue)
+}
+
+/// The law of wake-ups with a given share w / (D + w): least squares of the relative deviations over the background and
+/// the cost of an exchange that is alone. No background is negative.
+fn with_share(share: f64, points: &[Point]) -> Option<Law> {
+    let (mut bb, mut be, mut ee, mut b, mut e) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for point in points {
+        let alone = alone(point.queue);
+        let idle = alone / point.busy;
+        let work = point.rate.0 * (1.0 - share + share * alone) / point.busy;
+        bb += idle * idle;
+        be += idle * work;
+        ee += work * work;
+        b += idle;
+        e += work;
+    }
+    let determinant = bb * ee - be * be;
+    let mut background_cores = (b * ee - e * be) / determinant;
+    let mut cost = (e * bb - b * be) / determinant;
+    if !(background_cores.is_finite() && background_cores >= 0.0) {
+        background_cores = 0.0;
+        cost = e / ee;
+    }
+    (cost.is_finite() && cost > 0.0).then_some(Law::WakeUps {
+        demand_s: (1.0 - share) * cost,
+        wake_up_s: share * cost,
+        background_cores,
+    })
+}
+
+/// The relative deviation of a load's processor time that is no evidence against a law.
+fn deviation(loads: &[Load]) -> f64 {
+    let demand = |reading: &Reading| reading.busy / reading.throughput.0;
+    ACCEPTED.max(pooled_deviation(loads, demand) / readings_each(loads).sqrt())
+}
+
+/// The part of that deviation that readings drawn with replacement do not have.
+pub(crate) fn doubt(loads: &[Load]) -> f64 {
+    let demand = |reading: &Reading| reading.busy / reading.throughput.0;
+    let noise = pooled_deviation(loads, demand) / readings_each(loads).sqrt();
+    (ACCEPTED.powi(2) - noise.powi(2)).max(0.0).sqrt()
+}
+
+/// The mean number of readings of a load, at least one.
+fn readings_each(loads: &[Load]) -> f64 {
+    let readings: usize = loads.iter().map(|load| load.readings.len()).sum();
+    (readings as f64 / loads.len().max(1) as f64).max(1.0)
 }
 
 impl Law {
@@ -117,37 +205,44 @@ impl Law {
     pub fn kind(&self) -> LawKind {
         match self {
             Law::Constant { .. } => LawKind::Constant,
-            Law::Background { .. } => LawKind::Background,
-            Law::Power { .. } => LawKind::Power,
+            Law::WakeUps { .. } => LawKind::WakeUps,
         }
     }
 
-    /// Busy cores at a throughput.
-    pub fn busy(&self, rate: PerSecond) -> f64 {
+    /// Busy cores at a throughput with a mean number of exchanges at a core.
+    pub fn busy(&self, rate: PerSecond, queue: f64) -> f64 {
         match *self {
             Law::Constant { demand_s } => rate.0 * demand_s,
-            Law::Background {
-                background_cores,
+            Law::WakeUps {
                 demand_s,
-            } => background_cores + rate.0 * demand_s,
-            Law::Power { cores, exponent } => cores * rate.0.powf(exponent),
+                wake_up_s,
+                background_cores,
+            } => rate.0 * demand_s + (rate.0 * wake_up_s + background_cores) * alone(queue),
         }
     }
 
-    /// The processor time of an exchange at a throughput.
-    pub fn demand(&self, rate: PerSecond) -> Seconds {
-        Seconds(self.busy(rate) / rate.0)
+    /// The processor time of an exchange among infinitely many.
+    pub fn least(&self) -> Seconds {
+        match *self {
+            Law::Constant { demand_s } | Law::WakeUps { demand_s, .. } => Seconds(demand_s),
+        }
+    }
+
+    /// The processor time of an exchange.
+    pub fn demand(&self, rate: PerSecond, queue: f64) -> Seconds {
+        Seconds(self.busy(rate, queue) / rate.0)
     }
 
     /// The relative deviation of the loads from the law: root mean square of their means, over the degrees of freedom;
     /// `None` when there are none.
-    pub fn residual(&self, loads: &[Load]) -> Option<f64> {
+    pub fn residual(&self, loads: &[Load], queues: &[f64]) -> Option<f64> {
         let freedom = loads.len().checked_sub(self.kind().parameters())?;
         let squares: f64 = loads
             .iter()
-            .map(|load| {
+            .zip(queues)
+            .map(|(load, &queue)| {
                 let busy = load.mean(|reading| reading.busy);
-                (self.busy(load.throughput()) / busy - 1.0).powi(2)
+                (self.busy(load.throughput(), queue) / busy - 1.0).powi(2)
             })
             .sum();
         (freedom > 0).then(|| (squares / freedom as f64).sqrt())
@@ -160,8 +255,6 @@ pub(crate) const ACCEPTED: f64 = 0.05;
 pub(crate) const NOISE: f64 = 2.5;
 
 /// The largest accepted residual of a figure of these loads.
-pub(crate) fn limit(loads: &[Load], figure: impl Fn(&crate::series::Reading) -> f64) -> f64 {
-    let readings: usize = loads.iter().map(|load| load.readings.len()).sum();
-    let each = (readings as f64 / loads.len().max(1) as f64).max(1.0);
-    ACCEPTED.max(NOISE * pooled_deviation(loads, figure) / each.sqrt())
+pub(crate) fn limit(loads: &[Load], figure: impl Fn(&Reading) -> f64) -> f64 {
+    ACCEPTED.max(NOISE * pooled_deviation(loads, figure) / readings_each(loads).sqrt())
 }

@@ -3,8 +3,9 @@
 //! 1. [`series`]: what was measured of one server at several numbers of users, from [`of_run`] or [`of_loads`].
 //! 2. [`law`]: how the processor time of an exchange depends on the throughput.
 //! 3. [`fit`]: a closed network of the path, the link and the processor, with its residual check.
-//! 4. [`prediction`]: throughput, latency and utilisations with prediction intervals, for a [`scenario`].
-//! 5. [`screen`]: the same as text; [`markdown`]: predictions beside measurements.
+//! 4. [`simulated`]: the same network in virtual time, for percentiles and quotas.
+//! 5. [`prediction`]: throughput, latency and utilisations with prediction intervals, for a [`scenario`].
+//! 6. [`screen`]: the same as text; [`markdown`]: predictions beside measurements.
 //!
 //! Everything is a function of recorded results and a seed.
 
@@ -17,6 +18,7 @@ pub mod prediction;
 pub mod scenario;
 pub mod screen;
 pub mod series;
+pub mod simulated;
 
 use fathometer_queueing::ModelError;
 

@@ -55,7 +55,9 @@ pub fn series(name: &str, results: &[(String, Summary)]) -> Result<Series, Predi
             .map(|(users, readings)| Load { users, readings })
             .collect(),
         cores: processors,
+        quota_period: None,
         link: None,
+        round_trip: None,
         notes,
     })
 }

@@ -13,6 +13,9 @@ use crate::series::{Load, Reading, Series};
 /// The factor whose levels are numbers of users.
 const USERS: &str = "clients";
 
+/// The period of the quota of a laboratory's host (`CpuLimit::cores` of `crates/sys`).
+const QUOTA_PERIOD: Seconds = Seconds(0.01);
+
 /// The largest share of failed exchanges of a cell that is used.
 const MOST_ERRORS_PCT: f64 = 1.0;
 
@@ -126,7 +129,9 @@ fn of_cells(run: &Run, name: String, cells: &[(u32, &Cell)]) -> Option<Series> {
         name,
         loads,
         cores: quotas.iter().sum::<f64>() / quotas.len() as f64,
-        link: link(run, cell),
+        quota_period: Some(QUOTA_PERIOD),
+        link: profile(run, cell).as_ref().and_then(link),
+        round_trip: profile(run, cell).as_ref().and_then(round_trip),
         notes,
     })
 }
@@ -161,11 +166,21 @@ fn quota(record: &ReplicateRecord) -> Option<f64> {
     (quota.is_finite() && quota > 0.0).then_some(quota)
 }
 
-/// The slower direction of the cell's path.
-fn link(run: &Run, cell: &Cell) -> Option<Bandwidth> {
+/// The profile of the cell's path.
+fn profile(run: &Run, cell: &Cell) -> Option<Profile> {
     let path = cell.key.level("path")?;
     let info = run.info.paths.iter().find(|info| info.name == path)?;
-    let profile = Profile::from_toml(&info.profile, path).ok()?;
+    Profile::from_toml(&info.profile, path).ok()
+}
+
+/// The rate of the slower direction.
+fn link(profile: &Profile) -> Option<Bandwidth> {
     let rates = [Direction::Up, Direction::Down].map(|direction| profile.direction(direction).rate);
     rates.into_iter().flatten().min()
+}
+
+/// The propagation in both directions; `None` when there is none.
+fn round_trip(profile: &Profile) -> Option<Seconds> {
+    let trip = profile.round_trip();
+    (!trip.is_zero()).then_some(Seconds(trip.as_secs_f64()))
 }

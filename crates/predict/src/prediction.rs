@@ -1,7 +1,7 @@
 //! Predicted figures with their prediction intervals.
 //!
 //! The intervals are those of the bootstrap: replicates of each load are drawn with replacement, the network is fitted
-//! again, in turn with each law that passes the check, and a deviation of the size of the residual and of a replicate is
+//! again, with the laws that pass the check by their Akaike weights, and a deviation of the size of the residual and of a replicate is
 //! added (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 9 and 25). Percentiles are those of a
 //! simulation of the fitted network, relative to its mean.
 
@@ -10,14 +10,11 @@ use serde::Serialize;
 use fathometer_analysis::statistics::distributions::normal_quantile;
 use fathometer_model::Seed;
 use fathometer_queueing::bounds::{asymptotic, crossing};
-use fathometer_queueing::simulation::{
-    Discipline, Distribution, SimulatedStation, Simulation, SimulationResult, Source,
-};
 use fathometer_queueing::{PerSecond, Seconds};
 
 use crate::PredictError;
 use crate::fit::{Fitted, LINK, Model, PROCESSOR};
-use crate::law::Law;
+use crate::law::{Law, LawKind, WAKE_UP_DEVIATION, WAKE_UP_SHARE, doubt};
 use crate::scenario::Scenario;
 use crate::series::{Load, Reading, Series, pooled_deviation};
 
@@ -175,7 +172,7 @@ pub fn predict(
         true => series.loads.clone(),
         false => series.up_to(options.fit_up_to),
     };
-    let model = Model::choose(&loads, series)?;
+    let model = Model::choose(&loads, series, options.seed.stream("predict.fit"))?;
     let draws = draws(&model, &loads, series, options)?;
     let most = series
         .loads
@@ -195,6 +192,7 @@ pub fn predict(
         loads: &loads,
         model: &model,
         draws: &draws,
+        tail_noise: tail_noise(&model, &loads, series)?,
     };
     let rows: Result<Vec<Row>, PredictError> = users
         .iter()
@@ -202,10 +200,8 @@ pub fn predict(
         .collect();
     let rows = rows?;
     let fitted = &model.fitted;
-    let highest = rows
-        .iter()
-        .map(|row| row.throughput_per_s.value)
-        .fold(0.0, f64::max);
+    let largest = rows.iter().map(|row| row.users).max().unwrap_or(1);
+    let (_, demand) = model.exact.solve(scenario, largest)?;
     let pair = |residual: crate::fit::Residual| [residual.found, residual.limit];
     Ok(Prediction {
         series: series.name.clone(),
@@ -221,7 +217,7 @@ pub fn predict(
         residual_mean: pair(model.response),
         fitted_users: loads.iter().map(|load| load.users).collect(),
         fitted_readings: loads.iter().map(|load| load.readings.len()).sum(),
-        crossing_users: crossing(&fitted.network(scenario, PerSecond(highest))),
+        crossing_users: crossing(&fitted.network(scenario, demand)),
         tail_percent: series.tail(),
         effect: match scenario.is_as_measured() {
             true => None,
@@ -240,17 +236,21 @@ fn draws(
     options: &Options,
 ) -> Result<Vec<Draw>, PredictError> {
     let seed = options.seed.stream("predict.bootstrap");
+    let doubt = doubt(loads);
     let mut draws = Vec::new();
     for number in 0..options.draws {
         let own = seed.child(u64::from(number));
-        let kind = model.accepted[number as usize % model.accepted.len()];
-        let resampled = resampled(loads, own);
-        // A draw whose readings do not determine the law takes that of all readings.
-        let fitted = match Fitted::of(kind, &resampled, series)? {
-            Some(fitted) => fitted,
-            None => model.fitted.clone(),
-        };
         let share = (f64::from(number) + 0.5) / f64::from(options.draws);
+        let resampled = resampled(loads, own, doubt);
+        // What is assumed is uncertain, too: it is drawn with its own deviation, as the readings are (randomised maximum
+        // likelihood; Oliver, He and Reynolds, 1996).
+        let assumed = WAKE_UP_SHARE + WAKE_UP_DEVIATION * normal_quantile(own.uniform(ASSUMED));
+        let kind = kind_at(&model.accepted, share);
+        // A draw whose readings do not determine the law takes that of all readings.
+        let fitted = match Fitted::of(kind, &resampled, series, assumed)? {
+            Some(fitted) => fitted,
+            None => model.exact.clone(),
+        };
         draws.push(Draw {
             fitted,
             normal: normal_quantile(share),
@@ -266,11 +266,25 @@ fn draws(
     Ok(draws)
 }
 
+/// The number of the draw of what is assumed; those of the readings count from 0, those of the loads down from here.
+const ASSUMED: u64 = u64::MAX;
+
+/// The law of a draw: each law has its weight's part of the draws.
+fn kind_at(accepted: &[(LawKind, f64)], share: f64) -> LawKind {
+    let mut sum = 0.0;
+    let within = accepted.iter().find(|(_, weight)| {
+        sum += weight;
+        share < sum
+    });
+    within.unwrap_or(&accepted[0]).0
+}
+
 /// Readings drawn with replacement, load by load. Their deviations from the mean are widened by the root of n/(n-1), which
-/// the bootstrap of few values lacks.
-fn resampled(loads: &[Load], seed: Seed) -> Vec<Load> {
+/// the bootstrap of few values lacks. Processor times deviate by `doubt` more.
+fn resampled(loads: &[Load], seed: Seed, doubt: f64) -> Vec<Load> {
     let mut counter = 0;
-    let each = loads.iter().map(|load| {
+    let each = loads.iter().enumerate().map(|(place, load)| {
+        let doubted = 1.0 + doubt * normal_quantile(seed.uniform(ASSUMED - 1 - place as u64));
         let n = load.readings.len();
         let widened = match n {
             1 => 1.0,
@@ -289,7 +303,7 @@ fn resampled(loads: &[Load], seed: Seed) -> Vec<Load> {
             Reading {
                 throughput: PerSecond(wide(reading.throughput.0, means.0)),
                 response: Seconds(wide(reading.response.0, means.1)),
-                busy: wide(reading.busy, means.2),
+                busy: wide(reading.busy, means.2) * doubted.max(0.05),
                 ..reading.clone()
             }
         });
@@ -301,6 +315,23 @@ fn resampled(loads: &[Load], seed: Seed) -> Vec<Load> {
     each.collect()
 }
 
+/// The deviation of a load's tail latency from the network: of the fitted loads, and of one replicate.
+fn tail_noise(model: &Model, loads: &[Load], series: &Series) -> Result<f64, PredictError> {
+    let percent = series.tail();
+    let share = f64::from(percent) / 100.0;
+    let mut squares = Vec::new();
+    for load in loads {
+        let Some(measured) = load.percentile(percent) else {
+            return Ok(model.response.found);
+        };
+        let found = model.fitted_at(load)?.quantile(share).0;
+        squares.push((found / measured.0).ln().powi(2));
+    }
+    let residual = (squares.iter().sum::<f64>() / squares.len().max(1) as f64).sqrt();
+    let tail = |reading: &Reading| reading.percentiles.get(&percent).map_or(0.0, |time| time.0);
+    Ok(residual.hypot(pooled_deviation(loads, tail)))
+}
+
 struct Context<'a> {
     series: &'a Series,
     scenario: &'a Scenario,
@@ -308,33 +339,43 @@ struct Context<'a> {
     loads: &'a [Load],
     model: &'a Model,
     draws: &'a [Draw],
+    tail_noise: f64,
 }
 
 impl Context<'_> {
     fn row(&self, users: u32) -> Result<Row, PredictError> {
         let fitted = &self.model.fitted;
-        let solution = fitted.solve(self.scenario, users)?;
+        let seed = self.options.seed;
+        let point = self
+            .model
+            .at(self.scenario, users, self.options.exchanges, seed)?;
+        let solution = &point.exact;
         // Replicates vary, and the network deviates.
         let noise = |residual: f64, figure: fn(&Reading) -> f64| {
             residual.hypot(pooled_deviation(self.loads, figure))
         };
         let rate_noise = noise(self.model.throughput.found, |reading| reading.throughput.0);
         let time_noise = noise(self.model.response.found, |reading| reading.response.0);
-        let (mut rates, mut times) = (Vec::new(), Vec::new());
+        let (mut rates, mut times, mut tails) = (Vec::new(), Vec::new(), Vec::new());
         for draw in self.draws {
-            let drawn = draw.fitted.solve(self.scenario, users)?;
-            rates.push(drawn.throughput.0 * (rate_noise * draw.normal).exp());
+            let (drawn, _) = draw.fitted.solve(self.scenario, users)?;
+            // A draw moves the figures as it moves the exact solution.
+            let rate = point.throughput.0 * (drawn.throughput.0 / solution.throughput.0);
+            let time = point.response.ms() * (drawn.response.0 / solution.response.0);
+            rates.push(rate * (rate_noise * draw.normal).exp());
             // A slower replicate has the lower throughput and the longer latency.
-            times.push(drawn.response.ms() * (-time_noise * draw.normal).exp());
+            times.push(time * (-time_noise * draw.normal).exp());
+            tails.push(time * (-self.tail_noise * draw.normal).exp());
         }
-        let mean = interval(solution.response.ms(), &times);
-        let simulated = self.simulated(users, solution.throughput)?;
-        let percentile = |share: f64| {
+        let mean = interval(point.response.ms(), &times);
+        let simulated = &point.simulated;
+        let percentile = |share: f64, draws: &[f64]| {
             let ratio = simulated.quantile(share).0 / simulated.response.mean;
+            let figure = interval(point.response.ms(), draws);
             Figure {
-                value: mean.value * ratio,
-                low: mean.low * ratio,
-                high: mean.high * ratio,
+                value: figure.value * ratio,
+                low: figure.low * ratio,
+                high: figure.high * ratio,
             }
         };
         let share_of = |name: &str| {
@@ -347,8 +388,8 @@ impl Context<'_> {
         let (processor, link) = (share_of(PROCESSOR), share_of(LINK));
         let load = self.series.loads.iter().find(|load| load.users == users);
         let load = load.filter(|_| self.scenario.is_as_measured());
-        let throughput = interval(solution.throughput.0, &rates);
-        let tail = percentile(f64::from(self.series.tail()) / 100.0);
+        let throughput = interval(point.throughput.0, &rates);
+        let tail = percentile(f64::from(self.series.tail()) / 100.0, &tails);
         let most_rate = self
             .loads
             .iter()
@@ -360,11 +401,11 @@ impl Context<'_> {
             fitted: load.is_some() && self.loads.iter().any(|load| load.users == users),
             extrapolated: users > most_users || throughput.value > 1.05 * most_rate,
             throughput_per_s: throughput,
-            bound_per_s: asymptotic(&fitted.network(self.scenario, solution.throughput), users)
+            bound_per_s: asymptotic(&fitted.network(self.scenario, point.demand), users)
                 .most
                 .0,
             mean_ms: mean,
-            p50_ms: percentile(0.5),
+            p50_ms: percentile(0.5, &times),
             tail_ms: tail,
             processor_share: processor,
             link_share: (fitted.link_time.0 > 0.0).then_some(link),
@@ -380,14 +421,14 @@ impl Context<'_> {
 
     fn effect(&self, users: u32) -> Result<Effect, PredictError> {
         let change = |fitted: &Fitted| -> Result<(f64, f64), PredictError> {
-            let before = fitted.solve(&Scenario::default(), users)?;
-            let after = fitted.solve(self.scenario, self.scenario.users(users))?;
+            let (before, _) = fitted.solve(&Scenario::default(), users)?;
+            let (after, _) = fitted.solve(self.scenario, self.scenario.users(users))?;
             Ok((
                 after.throughput.0 / before.throughput.0 - 1.0,
                 after.response.0 / before.response.0 - 1.0,
             ))
         };
-        let (rate, time) = change(&self.model.fitted)?;
+        let (rate, time) = change(&self.model.exact)?;
         let all: Result<Vec<(f64, f64)>, PredictError> =
             self.draws.iter().map(|draw| change(&draw.fitted)).collect();
         let (rates, times): (Vec<f64>, Vec<f64>) = all?.into_iter().unzip();
@@ -397,61 +438,6 @@ impl Context<'_> {
             mean_share: interval(time, &times),
         })
     }
-
-    /// The fitted network by simulation, for the shape of the latency's distribution.
-    fn simulated(&self, users: u32, rate: PerSecond) -> Result<SimulationResult, PredictError> {
-        let fitted = &self.model.fitted;
-        let (servers, service) = fitted.processor(self.scenario, rate);
-        let station = |name: &str, service, discipline| SimulatedStation {
-            name: name.to_owned(),
-            service,
-            discipline,
-        };
-        let simulation = Simulation {
-            source: Source::Users {
-                count: users,
-                think: Distribution::Exponential(fitted.think),
-            },
-            stations: vec![
-                station(
-                    "delay",
-                    Distribution::Lognormal {
-                        mean: fitted.delay,
-                        variation: variation(self.loads, self.series.tail()),
-                    },
-                    Discipline::Delay,
-                ),
-                station(
-                    LINK,
-                    Distribution::Deterministic(fitted.on_link(self.scenario)),
-                    Discipline::InOrder(1),
-                ),
-                station(
-                    PROCESSOR,
-                    Distribution::Exponential(service),
-                    Discipline::Shared(servers),
-                ),
-            ],
-            admission: None,
-            timeout: None,
-            warm_up: 10 * users,
-            measured: self.options.exchanges,
-            seed: self.options.seed.child(u64::from(users)),
-        };
-        Ok(simulation.run()?)
-    }
-}
-
-/// The coefficient of variation of a lognormal distribution with the percentiles of the lightest load.
-fn variation(loads: &[Load], tail: u32) -> f64 {
-    let Some(lightest) = loads.first() else {
-        return 0.0;
-    };
-    let (Some(median), Some(high)) = (lightest.percentile(50), lightest.percentile(tail)) else {
-        return 0.0;
-    };
-    let deviation = (high.0 / median.0).ln() / normal_quantile(f64::from(tail) / 100.0);
-    (deviation.powi(2).exp() - 1.0).max(0.0).sqrt()
 }
 
 /// The figure with the quantiles of the draws; the interval contains the figure.

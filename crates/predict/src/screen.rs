@@ -188,16 +188,15 @@ fn law(law: &Law) -> String {
             "Processor time per exchange: {} us.",
             digits(1e6 * demand_s)
         ),
-        Law::Background {
-            background_cores,
+        Law::WakeUps {
             demand_s,
+            wake_up_s,
+            background_cores,
         } => format!(
-            "Processor time: {} us per exchange, and {:.4} cores of background.",
+            "Processor time: {} us per exchange among many, {} us more for one alone, and {:.4} cores in idle time.",
             digits(1e6 * demand_s),
+            digits(1e6 * wake_up_s),
             background_cores
-        ),
-        Law::Power { cores, exponent } => format!(
-            "Processor time grows as the throughput to the power of {exponent:.2} ({cores:.5} cores at 1/s)."
         ),
     }
 }

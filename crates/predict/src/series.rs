@@ -66,8 +66,12 @@ pub struct Series {
     pub loads: Vec<Load>,
     /// The processor that the server may use, in cores.
     pub cores: f64,
+    /// The period of a quota on that processor; `None`: it has whole cores.
+    pub quota_period: Option<Seconds>,
     /// The rate of the link, if known.
     pub link: Option<Bandwidth>,
+    /// The round trip time of the path without load, if known.
+    pub round_trip: Option<Seconds>,
     /// What a reader must know about it, one sentence each.
     pub notes: Vec<String>,
 }

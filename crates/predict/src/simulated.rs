@@ -1,0 +1,209 @@
+//! The fitted network by simulation in virtual time: percentiles, and all figures of a server with a quota.
+//!
+//! An exchange is a number of rounds: one round trip on the path, and a visit of the link and of the processor. The
+//! connection is one round, the request another, and a response of more than an initial window takes more (RFC 5681, 3.1;
+//! RFC 6928). In saturation each round waits in the same queue, so that exchanges of many rounds take in proportion longer.
+//!
+//! A quota is not a slower processor: an exchange runs at full speed, and waits for the next period only when the quota of
+//! this one is used up. Mean value analysis has no such station.
+
+use fathometer_analysis::statistics::distributions::normal_quantile;
+use fathometer_model::Seed;
+use fathometer_queueing::Seconds;
+use fathometer_queueing::simulation::{
+    Discipline, Distribution, Quota, SimulatedStation, Simulation, SimulationResult, Source,
+};
+
+use crate::PredictError;
+use crate::fit::{Fitted, LINK, PROCESSOR, demand};
+use crate::scenario::Scenario;
+use crate::series::{Load, Series};
+
+/// The largest number of rounds that a tail may add.
+const MOST_ROUNDS: usize = 64;
+
+/// How latency varies between exchanges, from the lightest load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shape {
+    /// The probabilities of one round, two, and so on.
+    pub rounds: Vec<f64>,
+    /// The coefficient of variation of the delay of a round.
+    pub variation: f64,
+}
+
+impl Shape {
+    /// Half of the exchanges or more take the rounds of the median latency. The others take up to as many more as the tail
+    /// percentile shows, each number equally often, so many that the mean is right. Without a known round trip time there
+    /// is one round, and the delay is lognormal with the percentiles of the load.
+    pub fn of(loads: &[Load], series: &Series) -> Shape {
+        let plain = |variation| Shape {
+            rounds: vec![1.0],
+            variation,
+        };
+        let tail = series.tail();
+        let Some(lightest) = loads.first() else {
+            return plain(0.0);
+        };
+        let (Some(median), Some(high)) = (lightest.percentile(50), lightest.percentile(tail))
+        else {
+            return plain(0.0);
+        };
+        let deviation = (high.0 / median.0).ln() / normal_quantile(f64::from(tail) / 100.0);
+        let variation = (deviation.powi(2).exp() - 1.0).max(0.0).sqrt();
+        match series.round_trip {
+            Some(trip) if median.0 >= trip.0 => {
+                let usual = ((median.0 / trip.0).floor() as usize).min(MOST_ROUNDS);
+                let more = ((high.0 - median.0) / trip.0).round() as usize;
+                let longer = (lightest.response().0 - median.0) / trip.0;
+                Shape {
+                    rounds: rounds(usual, more.min(MOST_ROUNDS), longer),
+                    variation: 0.0,
+                }
+            }
+            _ => plain(variation),
+        }
+    }
+
+    /// The mean number of rounds.
+    pub fn mean_rounds(&self) -> f64 {
+        let terms = self.rounds.iter().enumerate();
+        terms.map(|(place, share)| (place + 1) as f64 * share).sum()
+    }
+}
+
+/// The probabilities of 1, 2, … rounds: `usual`, or with equal probability one to `more` on top, `longer` on average.
+fn rounds(usual: usize, more: usize, longer: f64) -> Vec<f64> {
+    let mut probabilities = vec![0.0; usual + more];
+    let mean_more = (more as f64 + 1.0) / 2.0;
+    let share = match more {
+        0 => 0.0,
+        _ => (longer / mean_more).clamp(0.0, 0.5),
+    };
+    probabilities[usual - 1] = 1.0 - share;
+    for probability in &mut probabilities[usual..] {
+        *probability = share / more as f64;
+    }
+    probabilities
+}
+
+/// What a simulation needs beside the fitted network.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<'a> {
+    /// How latency varies.
+    pub shape: &'a Shape,
+    /// The period of the server's quota; `None`: the server has whole cores.
+    pub period: Option<Seconds>,
+    /// The number of measured exchanges.
+    pub exchanges: u32,
+    /// The seed of all draws.
+    pub seed: Seed,
+}
+
+impl Run<'_> {
+    /// The network in which an exchange takes this processor time.
+    ///
+    /// # Errors
+    /// When a parameter is out of range.
+    pub fn at(
+        &self,
+        fitted: &Fitted,
+        scenario: &Scenario,
+        users: u32,
+        demand: Seconds,
+    ) -> Result<SimulationResult, PredictError> {
+        let rounds = self.shape.mean_rounds();
+        let each = |time: Seconds| Seconds(time.0 / rounds);
+        let (servers, slowed) = fitted.processor(scenario, demand);
+        let cores = scenario.cores(fitted.cores);
+        let (service, discipline) = match self.period {
+            None => (slowed, Discipline::InOrder(servers)),
+            Some(period) => {
+                let quota = Quota {
+                    servers: cores.ceil().max(1.0) as u32,
+                    share: cores,
+                    period,
+                };
+                (demand, Discipline::Quota(quota))
+            }
+        };
+        let station = |name: &str, service, discipline| SimulatedStation {
+            name: name.to_owned(),
+            service,
+            discipline,
+        };
+        let simulation = Simulation {
+            source: Source::Users {
+                count: users,
+                think: Distribution::Exponential(fitted.think),
+            },
+            stations: vec![
+                station(
+                    "delay",
+                    Distribution::Lognormal {
+                        mean: each(fitted.delay),
+                        variation: self.shape.variation,
+                    },
+                    Discipline::Delay,
+                ),
+                station(
+                    LINK,
+                    Distribution::Deterministic(each(fitted.on_link(scenario))),
+                    Discipline::InOrder(1),
+                ),
+                station(
+                    PROCESSOR,
+                    Distribution::Exponential(each(service)),
+                    discipline,
+                ),
+            ],
+            rounds: self.shape.rounds.clone(),
+            admission: None,
+            timeout: None,
+            warm_up: 10 * users,
+            measured: self.exchanges,
+            seed: self.seed.child(u64::from(users)),
+        };
+        Ok(simulation.run()?)
+    }
+
+    /// Fits the delay again, so that the mean of the relative deviations of the loads' mean latencies is zero.
+    ///
+    /// # Errors
+    /// Those of [`Run::at`].
+    pub fn with_delay(&self, mut fitted: Fitted, loads: &[Load]) -> Result<Fitted, PredictError> {
+        for _ in 0..STEPS {
+            let (mut deviation, mut weights) = (0.0, 0.0);
+            for load in loads {
+                let found = self.at(&fitted, &Scenario::default(), load.users, demand(load))?;
+                let measured = load.response().0;
+                deviation += (measured - found.response.mean) / measured;
+                weights += 1.0 / measured;
+            }
+            fitted.delay.0 = (fitted.delay.0 + deviation / weights).max(0.0);
+        }
+        Ok(fitted)
+    }
+}
+
+/// Steps to the delay, of which the latency depends almost linearly.
+const STEPS: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_have_the_median_the_mean_and_the_tail_of_the_lightest_load() {
+        // Two round trips usually, up to three more, 0.27 more on average.
+        let shape = Shape {
+            rounds: rounds(2, 3, 0.27),
+            variation: 0.0,
+        };
+        assert!((shape.mean_rounds() - 2.27).abs() < 1e-12);
+        assert!((shape.rounds.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        assert_eq!(shape.rounds[0], 0.0);
+        assert!(shape.rounds[1] > 0.5 && shape.rounds[4] > 0.02);
+        // No tail.
+        assert_eq!(rounds(1, 0, 0.2), [1.0]);
+    }
+}
