@@ -2,16 +2,19 @@
 //!
 //! 1. [`series`]: what was measured of one server at several numbers of users, from [`of_run`] or [`of_loads`].
 //! 2. [`law`]: how the processor time of an exchange depends on the throughput.
-//! 3. [`fit`]: a closed network of the path, the link and the processor, with its residual check.
+//! 3. [`network`]: a closed network of the path, the link and the processor, and its exact solution.
 //! 4. [`simulated`]: the same network in virtual time, for percentiles and quotas.
-//! 5. [`prediction`]: throughput, latency and utilisations with prediction intervals, for a [`scenario`].
-//! 6. [`screen`]: the same as text; [`markdown`]: predictions beside measurements.
+//! 5. [`fit`]: the choice of a network, with its residual check; `bootstrap`: networks for the intervals.
+//! 6. [`prediction`]: throughput, latency and utilisations with prediction intervals, for a [`scenario`].
+//! 7. [`screen`]: the same as text; [`markdown`]: predictions beside measurements.
 //!
 //! Everything is a function of recorded results and a seed.
 
+mod bootstrap;
 pub mod fit;
 pub mod law;
 pub mod markdown;
+pub mod network;
 pub mod of_loads;
 pub mod of_run;
 pub mod prediction;

@@ -1,20 +1,18 @@
 //! Predicted figures with their prediction intervals.
 //!
-//! The intervals are those of the bootstrap: replicates of each load are drawn with replacement, the network is fitted
-//! again, with the laws that pass the check by their Akaike weights, and a deviation of the size of the residual and of a replicate is
-//! added (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 9 and 25). Percentiles are those of a
-//! simulation of the fitted network, relative to its mean.
+//! The intervals are those of the bootstrap (`bootstrap.rs`), with a deviation of the size of the residual and of a replicate.
+//! Percentiles are those of a simulation of the fitted network.
 
 use serde::Serialize;
 
-use fathometer_analysis::statistics::distributions::normal_quantile;
 use fathometer_model::Seed;
 use fathometer_queueing::bounds::{asymptotic, crossing};
-use fathometer_queueing::{PerSecond, Seconds};
 
 use crate::PredictError;
-use crate::fit::{Fitted, LINK, Model, PROCESSOR};
-use crate::law::{Law, LawKind, WAKE_UP_DEVIATION, WAKE_UP_SHARE, doubt};
+use crate::bootstrap::{Draw, draws};
+use crate::fit::Model;
+use crate::law::Law;
+use crate::network::{Fitted, LINK, PROCESSOR};
 use crate::scenario::Scenario;
 use crate::series::{Load, Reading, Series, pooled_deviation};
 
@@ -153,12 +151,6 @@ pub struct Prediction {
     pub notes: Vec<String>,
 }
 
-/// A network fitted to resampled readings, and the standard normal deviate of its noise.
-struct Draw {
-    fitted: Fitted,
-    normal: f64,
-}
-
 /// Predicts a series in a scenario.
 ///
 /// # Errors
@@ -173,7 +165,7 @@ pub fn predict(
         false => series.up_to(options.fit_up_to),
     };
     let model = Model::choose(&loads, series, options.seed.stream("predict.fit"))?;
-    let draws = draws(&model, &loads, series, options)?;
+    let draws = draws(&model, &loads, series, options.draws, options.seed)?;
     let most = series
         .loads
         .iter()
@@ -226,93 +218,6 @@ pub fn predict(
         rows,
         notes: series.notes.clone(),
     })
-}
-
-/// The bootstrap's networks.
-fn draws(
-    model: &Model,
-    loads: &[Load],
-    series: &Series,
-    options: &Options,
-) -> Result<Vec<Draw>, PredictError> {
-    let seed = options.seed.stream("predict.bootstrap");
-    let doubt = doubt(loads);
-    let mut draws = Vec::new();
-    for number in 0..options.draws {
-        let own = seed.child(u64::from(number));
-        let share = (f64::from(number) + 0.5) / f64::from(options.draws);
-        let resampled = resampled(loads, own, doubt);
-        // What is assumed is uncertain, too: it is drawn with its own deviation, as the readings are (randomised maximum
-        // likelihood; Oliver, He and Reynolds, 1996).
-        let assumed = WAKE_UP_SHARE + WAKE_UP_DEVIATION * normal_quantile(own.uniform(ASSUMED));
-        let kind = kind_at(&model.accepted, share);
-        // A draw whose readings do not determine the law takes that of all readings.
-        let fitted = match Fitted::of(kind, &resampled, series, assumed)? {
-            Some(fitted) => fitted,
-            None => model.exact.clone(),
-        };
-        draws.push(Draw {
-            fitted,
-            normal: normal_quantile(share),
-        });
-    }
-    // The noise is stratified; its order must not follow that of the laws.
-    for place in (1..draws.len()).rev() {
-        let other = (seed.uniform(place as u64) * (place + 1) as f64) as usize;
-        let (one, two) = (draws[place].normal, draws[other].normal);
-        draws[place].normal = two;
-        draws[other].normal = one;
-    }
-    Ok(draws)
-}
-
-/// The number of the draw of what is assumed; those of the readings count from 0, those of the loads down from here.
-const ASSUMED: u64 = u64::MAX;
-
-/// The law of a draw: each law has its weight's part of the draws.
-fn kind_at(accepted: &[(LawKind, f64)], share: f64) -> LawKind {
-    let mut sum = 0.0;
-    let within = accepted.iter().find(|(_, weight)| {
-        sum += weight;
-        share < sum
-    });
-    within.unwrap_or(&accepted[0]).0
-}
-
-/// Readings drawn with replacement, load by load. Their deviations from the mean are widened by the root of n/(n-1), which
-/// the bootstrap of few values lacks. Processor times deviate by `doubt` more.
-fn resampled(loads: &[Load], seed: Seed, doubt: f64) -> Vec<Load> {
-    let mut counter = 0;
-    let each = loads.iter().enumerate().map(|(place, load)| {
-        let doubted = 1.0 + doubt * normal_quantile(seed.uniform(ASSUMED - 1 - place as u64));
-        let n = load.readings.len();
-        let widened = match n {
-            1 => 1.0,
-            _ => (n as f64 / (n as f64 - 1.0)).sqrt(),
-        };
-        let wide = |value: f64, mean: f64| (mean + widened * (value - mean)).max(0.05 * mean);
-        let means = (
-            load.throughput().0,
-            load.response().0,
-            load.mean(|r| r.busy),
-        );
-        let readings = (0..n).map(|_| {
-            let drawn = (seed.uniform(counter) * n as f64) as usize;
-            counter += 1;
-            let reading = &load.readings[drawn.min(n - 1)];
-            Reading {
-                throughput: PerSecond(wide(reading.throughput.0, means.0)),
-                response: Seconds(wide(reading.response.0, means.1)),
-                busy: wide(reading.busy, means.2) * doubted.max(0.05),
-                ..reading.clone()
-            }
-        });
-        Load {
-            users: load.users,
-            readings: readings.collect(),
-        }
-    });
-    each.collect()
 }
 
 /// The deviation of a load's tail latency from the network: of the fitted loads, and of one replicate.

@@ -15,7 +15,7 @@ use fathometer_queueing::simulation::{
 };
 
 use crate::PredictError;
-use crate::fit::{Fitted, LINK, PROCESSOR, demand};
+use crate::network::{Fitted, LINK, PROCESSOR, demand};
 use crate::scenario::Scenario;
 use crate::series::{Load, Series};
 

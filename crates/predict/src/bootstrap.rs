@@ -1,0 +1,109 @@
+//! Networks fitted to resampled readings, for the prediction intervals.
+//!
+//! Replicates of each load are drawn with replacement, what is assumed is drawn from its own distribution, and the network is
+//! fitted again, with the laws that pass the check by their Akaike weights (Efron and Tibshirani, "An Introduction to the
+//! Bootstrap", 1993, chapters 9 and 25).
+
+use fathometer_analysis::statistics::distributions::normal_quantile;
+use fathometer_model::Seed;
+use fathometer_queueing::{PerSecond, Seconds};
+
+use crate::PredictError;
+use crate::fit::Model;
+use crate::law::{LawKind, WAKE_UP_DEVIATION, WAKE_UP_SHARE, doubt};
+use crate::network::Fitted;
+use crate::series::{Load, Reading, Series};
+
+/// A network fitted to resampled readings, and the standard normal deviate of its noise.
+pub(crate) struct Draw {
+    pub(crate) fitted: Fitted,
+    pub(crate) normal: f64,
+}
+
+/// The bootstrap's networks.
+pub(crate) fn draws(
+    model: &Model,
+    loads: &[Load],
+    series: &Series,
+    count: u32,
+    seed: Seed,
+) -> Result<Vec<Draw>, PredictError> {
+    let seed = seed.stream("predict.bootstrap");
+    let doubt = doubt(loads);
+    let mut draws = Vec::new();
+    for number in 0..count {
+        let own = seed.child(u64::from(number));
+        let share = (f64::from(number) + 0.5) / f64::from(count);
+        let resampled = resampled(loads, own, doubt);
+        // What is assumed is uncertain, too: it is drawn with its own deviation, as the readings are (randomised maximum
+        // likelihood; Oliver, He and Reynolds, 1996).
+        let assumed = WAKE_UP_SHARE + WAKE_UP_DEVIATION * normal_quantile(own.uniform(ASSUMED));
+        let kind = kind_at(&model.accepted, share);
+        // A draw whose readings do not determine the law takes that of all readings.
+        let fitted = match Fitted::of(kind, &resampled, series, assumed)? {
+            Some(fitted) => fitted,
+            None => model.exact.clone(),
+        };
+        draws.push(Draw {
+            fitted,
+            normal: normal_quantile(share),
+        });
+    }
+    // The noise is stratified; its order must not follow that of the laws.
+    for place in (1..draws.len()).rev() {
+        let other = (seed.uniform(place as u64) * (place + 1) as f64) as usize;
+        let (one, two) = (draws[place].normal, draws[other].normal);
+        draws[place].normal = two;
+        draws[other].normal = one;
+    }
+    Ok(draws)
+}
+
+/// The number of the draw of what is assumed; those of the readings count from 0, those of the loads down from here.
+const ASSUMED: u64 = u64::MAX;
+
+/// The law of a draw: each law has its weight's part of the draws.
+fn kind_at(accepted: &[(LawKind, f64)], share: f64) -> LawKind {
+    let mut sum = 0.0;
+    let within = accepted.iter().find(|(_, weight)| {
+        sum += weight;
+        share < sum
+    });
+    within.unwrap_or(&accepted[0]).0
+}
+
+/// Readings drawn with replacement, load by load. Their deviations from the mean are widened by the root of n/(n-1), which
+/// the bootstrap of few values lacks. Processor times deviate by `doubt` more.
+fn resampled(loads: &[Load], seed: Seed, doubt: f64) -> Vec<Load> {
+    let mut counter = 0;
+    let each = loads.iter().enumerate().map(|(place, load)| {
+        let doubted = 1.0 + doubt * normal_quantile(seed.uniform(ASSUMED - 1 - place as u64));
+        let n = load.readings.len();
+        let widened = match n {
+            1 => 1.0,
+            _ => (n as f64 / (n as f64 - 1.0)).sqrt(),
+        };
+        let wide = |value: f64, mean: f64| (mean + widened * (value - mean)).max(0.05 * mean);
+        let means = (
+            load.throughput().0,
+            load.response().0,
+            load.mean(|r| r.busy),
+        );
+        let readings = (0..n).map(|_| {
+            let drawn = (seed.uniform(counter) * n as f64) as usize;
+            counter += 1;
+            let reading = &load.readings[drawn.min(n - 1)];
+            Reading {
+                throughput: PerSecond(wide(reading.throughput.0, means.0)),
+                response: Seconds(wide(reading.response.0, means.1)),
+                busy: wide(reading.busy, means.2) * doubted.max(0.05),
+                ..reading.clone()
+            }
+        });
+        Load {
+            users: load.users,
+            readings: readings.collect(),
+        }
+    });
+    each.collect()
+}
