@@ -70,6 +70,9 @@ pub const NAMES: &[&str] = &[
     "microscape",
     "microscape-upper-case",
     "microscape-mixed-case",
+    "microscape-css",
+    "microscape-png",
+    "microscape-css-png",
     "webstone",
     "almeida-a",
     "almeida-b",
@@ -128,6 +131,9 @@ pub fn by_name(
         "microscape" => of_microscape(Variant::LowerCase),
         "microscape-upper-case" => of_microscape(Variant::UpperCase),
         "microscape-mixed-case" => of_microscape(Variant::MixedCase),
+        "microscape-css" => of_microscape(Variant::StyleSheet),
+        "microscape-png" => of_microscape(Variant::Png),
+        "microscape-css-png" => of_microscape(Variant::StyleSheetAndPng),
         "webstone" => webstone::standard(),
         "almeida-a" => webstone::almeida_a(),
         "almeida-b" => webstone::almeida_b(),
@@ -158,7 +164,10 @@ fn of_microscape(variant: Variant) -> Workload {
     let mut builder = Builder::default();
     let mut members = Vec::new();
     for file in microscape::site(Seed(0), variant).files {
-        let content_type = synthetic::type_of(&file.path);
+        let content_type = match file.path.ends_with(".mng") {
+            true => "video/x-mng",
+            false => synthetic::type_of(&file.path),
+        };
         members.push(builder.file(&file.path, content_type, file.body.len().0));
     }
     let mut workload = builder.one_page(variant.site_name(), &members, None);

@@ -7,8 +7,10 @@
 //! not compress further, and HTML that deflates as the original did. References are spread so that the first
 //! segment of the plain page refers to a few images and the first segment of the deflated page to many.
 //!
-//! It does not contain the paper's converted content (PNG, MNG, style sheets).
+//! Its variants are the paper's changes of content: the case of tags, style sheets instead of images, PNG and MNG
+//! instead of GIF.
 
+mod changed;
 mod manifest;
 mod page;
 mod picture;
@@ -16,24 +18,27 @@ mod picture;
 use fathometer_model::{ContentCoding, File, FileId, Page, Seed, Site};
 
 use crate::coding;
+use crate::synthetic::Pngs;
 
 /// 24 June 1997, 12:00:00 GMT, in seconds since the Unix epoch: the date of every file.
 const LAST_MODIFIED: u64 = 867_153_600;
 
-/// The letter case of the page's mark-up.
-#[expect(
-    clippy::enum_variant_names,
-    reason = "Variant::Lower would not say of what"
-)]
+/// What is changed of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Variant {
-    /// All element and attribute names in lower case, which compresses best.
+    /// Nothing. All element and attribute names are in lower case, which compresses best.
     #[default]
     LowerCase,
     /// All of those names in upper case; nothing else differs.
     UpperCase,
     /// Each letter of those names in random case; nothing else differs.
     MixedCase,
+    /// 23 small images are replaced by HTML and CSS.
+    StyleSheet,
+    /// The images are PNG, the animations MNG.
+    Png,
+    /// 23 small images are replaced, the others are PNG and MNG.
+    StyleSheetAndPng,
 }
 
 impl Variant {
@@ -43,11 +48,22 @@ impl Variant {
             Variant::LowerCase => "microscape",
             Variant::UpperCase => "microscape-upper-case",
             Variant::MixedCase => "microscape-mixed-case",
+            Variant::StyleSheet => "microscape-css",
+            Variant::Png => "microscape-png",
+            Variant::StyleSheetAndPng => "microscape-css-png",
         }
+    }
+
+    fn has_style_sheet(self) -> bool {
+        matches!(self, Variant::StyleSheet | Variant::StyleSheetAndPng)
+    }
+
+    fn has_png(self) -> bool {
+        matches!(self, Variant::Png | Variant::StyleSheetAndPng)
     }
 }
 
-/// The site: `/microscape.html` and its 42 images below `/images/`, as one page.
+/// The site: `/microscape.html` and its images (42, or 19 with a style sheet) below `/images/`, as one page.
 ///
 /// The HTML is stored plain, deflated and gzipped. Images are stored plain only, because their format is
 /// already compressed. The same seed gives the same bytes on every machine.
@@ -67,29 +83,46 @@ pub fn site(seed: Seed, variant: Variant) -> Site {
         })
         .collect();
     let (html_name, html_size) = manifest::html();
-    let html = page::html(seed.stream("html"), &embedded, html_size, variant);
+    let mut html = page::html(seed.stream("html"), &embedded, html_size, variant);
+    let is_replaced = |name: &str| {
+        let image = images.iter().find(|image| image.name == name);
+        image.is_some_and(|image| variant.has_style_sheet() && image.is_replaceable)
+    };
+    if variant.has_style_sheet() {
+        html = changed::with_style_sheet(&html, is_replaced);
+    }
 
-    let mut files = vec![File {
-        path: format!("/{html_name}"),
-        content_type: "text/html".into(),
-        encoded: [ContentCoding::Deflate, ContentCoding::Gzip]
-            .map(|coding| (coding, coding::encode(coding, html.as_bytes()).into()))
-            .into(),
-        body: html.as_bytes().into(),
-        last_modified: LAST_MODIFIED,
-    }];
+    let mut files = Vec::new();
     // Files are in the order in which the document first refers to them, as in `Page::embedded`.
-    let mut order: Vec<usize> = (0..images.len()).collect();
+    let mut order: Vec<usize> = (0..images.len())
+        .filter(|&n| !is_replaced(images[n].name))
+        .collect();
     order.sort_by_key(|&n| html.find(images[n].name));
+    let sizes = changed::sizes(&images);
+    let pngs = variant.has_png().then(|| Pngs::new(seed.stream("png")));
     for n in order {
+        let image = &images[n];
+        let (ending, content_type, body) = match &pngs {
+            None => (".gif", "image/gif", pictures[n].gif.clone()),
+            Some(pngs) => {
+                let body = changed::picture(pngs, n, image.kind, sizes[n]);
+                match image.kind {
+                    manifest::Kind::Static => (".png", "image/png", body),
+                    manifest::Kind::Animated => (".mng", "video/x-mng", body),
+                }
+            }
+        };
+        let name = image.name.replace(".gif", ending);
+        html = html.replace(image.name, &name);
         files.push(File {
-            path: format!("/{}{}", page::IMAGES, images[n].name),
-            content_type: "image/gif".into(),
-            body: pictures[n].gif[..].into(),
+            path: format!("/{}{name}", page::IMAGES),
+            content_type: content_type.into(),
+            body: body.into(),
             encoded: Vec::new(),
             last_modified: LAST_MODIFIED,
         });
     }
+    files.insert(0, page_file(html_name, &html));
     let embedded = (1..files.len() as u32).map(FileId).collect();
     Site {
         name: variant.site_name().to_owned(),
@@ -99,6 +132,19 @@ pub fn site(seed: Seed, variant: Variant) -> Site {
             embedded,
             named_by: Vec::new(),
         }],
+    }
+}
+
+/// The HTML as a file: plain, deflated and gzipped.
+fn page_file(name: &str, html: &str) -> File {
+    File {
+        path: format!("/{name}"),
+        content_type: "text/html".into(),
+        encoded: [ContentCoding::Deflate, ContentCoding::Gzip]
+            .map(|coding| (coding, coding::encode(coding, html.as_bytes()).into()))
+            .into(),
+        body: html.as_bytes().into(),
+        last_modified: LAST_MODIFIED,
     }
 }
 

@@ -76,7 +76,9 @@ pub(super) fn html(seed: Seed, images: &[Embedded<'_>], size: usize, variant: Va
     builder.portal(&PORTALS[1], size - 700);
     builder.closing(size);
     match variant {
-        Variant::LowerCase => builder.html,
+        Variant::LowerCase | Variant::StyleSheet | Variant::Png | Variant::StyleSheetAndPng => {
+            builder.html
+        }
         Variant::UpperCase => with_names(&builder.html, |letter| letter.to_ascii_uppercase()),
         Variant::MixedCase => mixed_case(seed.stream("case"), &builder.html),
     }

@@ -131,7 +131,14 @@ fn images_do_not_compress_further() {
 
 #[test]
 fn the_page_embeds_what_it_refers_to_in_document_order() {
-    for variant in [Variant::LowerCase, Variant::UpperCase, Variant::MixedCase] {
+    for (variant, files) in [
+        (Variant::LowerCase, 42),
+        (Variant::UpperCase, 42),
+        (Variant::MixedCase, 42),
+        (Variant::StyleSheet, 19),
+        (Variant::Png, 42),
+        (Variant::StyleSheetAndPng, 19),
+    ] {
         let site = site(SEED, variant);
         let named: Vec<String> = references(html(&site))
             .into_iter()
@@ -144,9 +151,111 @@ fn the_page_embeds_what_it_refers_to_in_document_order() {
             .map(|&id| site.file(id).path.as_str())
             .collect();
         assert_eq!(named, embedded);
-        assert_eq!(embedded.len(), 42);
+        assert_eq!(embedded.len(), files);
         assert_eq!(site.file(page.base).path, "/microscape.html");
     }
+}
+
+/// The sizes of the site's files of one type.
+fn sizes(site: &Site, content_type: &str) -> Vec<u64> {
+    let files = site.files.iter();
+    files
+        .filter(|file| file.content_type == content_type)
+        .map(|file| file.body.len().0)
+        .collect()
+}
+
+#[test]
+fn a_style_sheet_replaces_the_papers_23_images() {
+    let (plain, styled) = (
+        site(SEED, Variant::LowerCase),
+        site(SEED, Variant::StyleSheet),
+    );
+    let bytes = |site: &Site| sizes(site, "image/gif").iter().sum::<u64>();
+    assert_eq!(bytes(&plain) - bytes(&styled), 14_791);
+    let (before, after) = (html(&plain), html(&styled));
+    let replaced: Vec<&str> = references(before)
+        .into_iter()
+        .filter(|name| !after.contains(name))
+        .collect();
+    assert_eq!(replaced.len(), 23);
+    let tags: usize = before
+        .split_inclusive('>')
+        .filter_map(|part| part.find("<img ").map(|at| &part[at..]))
+        .filter(|tag| replaced.iter().any(|name| tag.contains(name)))
+        .map(str::len)
+        .sum();
+    // 3208 bytes: the W3C's list of replacements.
+    assert_eq!(after.len(), before.len() - tags + 3208);
+    for class in 0..23 {
+        assert!(
+            after.contains(&format!("\n.i{class} {{ color: ")),
+            "{class}"
+        );
+        assert!(after.contains(&format!("<b class=i{class}>")), "{class}");
+    }
+}
+
+#[test]
+fn converted_images_have_the_papers_totals_and_decode() {
+    let site = site(SEED, Variant::Png);
+    let (stills, animations) = (sizes(&site, "image/png"), sizes(&site, "video/x-mng"));
+    assert_eq!((stills.len(), animations.len()), (40, 2));
+    assert_eq!(stills.iter().sum::<u64>(), 92_096);
+    assert_eq!(animations.iter().sum::<u64>(), 16_329);
+    assert!(sizes(&site, "image/gif").is_empty());
+    let decode = |bytes: &[u8]| {
+        let mut reader = png::Decoder::new(std::io::Cursor::new(bytes))
+            .read_info()
+            .unwrap();
+        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+        reader.next_frame(&mut pixels).unwrap();
+    };
+    for file in &site.files[1..] {
+        let bytes = file.body.bytes();
+        if file.content_type == "image/png" {
+            decode(&bytes);
+            continue;
+        }
+        // MNG: a header, the chunks of five PNGs without their signatures, an end.
+        assert!(bytes.starts_with(b"\x8aMNG\r\n\x1a\n"));
+        let (mut kinds, mut frames, mut frame) = (Vec::new(), 0, Vec::new());
+        let mut rest = &bytes[8..];
+        while !rest.is_empty() {
+            let length = u32::from_be_bytes(rest[..4].try_into().unwrap()) as usize;
+            let (chunk, behind) = rest.split_at(length + 12);
+            rest = behind;
+            let kind = &chunk[4..8];
+            kinds.push(kind.to_vec());
+            match kind {
+                b"MHDR" | b"MEND" => {}
+                _ => frame.extend_from_slice(chunk),
+            }
+            if kind == b"IEND" {
+                decode(&[b"\x89PNG\r\n\x1a\n", &frame[..]].concat());
+                frame.clear();
+                frames += 1;
+            }
+        }
+        assert_eq!(kinds.first().unwrap(), b"MHDR");
+        assert_eq!(kinds.last().unwrap(), b"MEND");
+        assert_eq!(frames, 5);
+    }
+}
+
+#[test]
+fn both_changes_together_keep_the_converted_images_that_are_not_replaced() {
+    let [png, both] = [Variant::Png, Variant::StyleSheetAndPng].map(|variant| site(SEED, variant));
+    let kept: HashSet<&str> = both.files.iter().map(|file| file.path.as_str()).collect();
+    let sizes = |site: &Site| -> Vec<(String, u64)> {
+        site.files[1..]
+            .iter()
+            .filter(|file| kept.contains(file.path.as_str()))
+            .map(|file| (file.path.clone(), file.body.len().0))
+            .collect()
+    };
+    assert_eq!(sizes(&both).len(), 19);
+    assert_eq!(sizes(&both), sizes(&png));
 }
 
 /// References are spread over the whole page: its last fifth still refers to new images.

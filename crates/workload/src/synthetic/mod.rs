@@ -26,7 +26,8 @@ use std::sync::Arc;
 use fathometer_model::{Body, File, FileId, Page, Seed, SharedSlice, Site};
 
 use crate::content::noise;
-use image::{Gifs, Jpegs, Pngs, WebPs};
+use image::{Gifs, Jpegs, WebPs};
+pub(crate) use image::{Pngs, mng};
 use text::{Language, Texts};
 
 /// The fraction to which DEFLATE reduces a text, when a workload sets no other: about that of HTML, style

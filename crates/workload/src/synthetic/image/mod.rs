@@ -12,7 +12,7 @@ mod webp;
 
 pub(super) use gif::Gifs;
 pub(super) use jpeg::Jpegs;
-pub(super) use png::Pngs;
+pub(crate) use png::{Pngs, mng};
 pub(super) use webp::WebPs;
 
 /// The smallest image of each format.

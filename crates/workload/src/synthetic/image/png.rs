@@ -27,7 +27,7 @@ const OWN: u64 = 8;
 const PADDING: [u8; 4] = *b"fmPd";
 
 /// Generates PNGs.
-pub(in super::super) struct Pngs {
+pub(crate) struct Pngs {
     seed: Seed,
     head: Arc<[u8]>,
     chunks: Framed,
@@ -105,6 +105,34 @@ impl Pngs {
         stretches.push(SharedSlice::new(frame.clone(), 8..frame.len()));
         Body::composed(stretches)
     }
+}
+
+/// An MNG (a PNG animation) of exactly `size` bytes: its header, the PNG of each frame without the signature, its end.
+/// `frame` makes the PNG of a number with a size.
+pub(crate) fn mng(frames: usize, size: usize, frame: impl Fn(usize, usize) -> Vec<u8>) -> Vec<u8> {
+    const SIGNATURE: usize = 8;
+    let mut file = b"\x8aMNG\r\n\x1a\n".to_vec();
+    let mut header = Vec::new();
+    // Width, height, ticks per second, layers, frames, play time, profile: simple, no transparency.
+    for field in [
+        SIDE,
+        SIDE,
+        2,
+        frames as u32,
+        frames as u32,
+        frames as u32,
+        1,
+    ] {
+        header.extend(field.to_be_bytes());
+    }
+    chunk(&mut file, *b"MHDR", &header);
+    let room = size - file.len() - FRAME as usize;
+    for number in 0..frames {
+        let bytes = room * (number + 1) / frames - room * number / frames;
+        file.extend(&frame(number, bytes + SIGNATURE)[SIGNATURE..]);
+    }
+    chunk(&mut file, *b"MEND", &[]);
+    file
 }
 
 /// A greyscale picture, one byte per pixel, without the chunk that ends a file.
