@@ -437,3 +437,52 @@ fn a_replicate_recorded_twice_counts_once() {
     assert_eq!(cell.values("packets")[0], (0, 1.0));
     assert_eq!(cell.state(), CellState::Valid);
 }
+
+/// The changes of content, with these bytes for a style sheet and for PNG, and the time of all techniques together as
+/// a share of HTTP/1.0's.
+fn contents(style_sheet: f64, png: f64, all: f64) -> Fixture {
+    let mut fixture = Fixture::whole(Mode::Full, 5);
+    fixture.keep(|r| r.block == "content");
+    set(&mut fixture, "payload_bytes", |r| {
+        Some(match r.cell.level("workload")? {
+            "microscape-css" => style_sheet,
+            "microscape-png" => png,
+            _ => 150_000.0,
+        })
+    });
+    set(&mut fixture, "elapsed_s", |r| {
+        let is_all = r.cell.level("workload") == Some("microscape-css-png");
+        Some((50.0 + f64::from(r.replicate)) * if is_all { all } else { 1.0 })
+    });
+    fixture
+}
+
+#[test]
+fn a_server_with_its_own_heads_decides_whether_style_sheets_save_more_than_png() {
+    let study = common::study();
+    for (style_sheet, png, verdict) in [
+        (170_000.0, 171_000.0, Verdict::Holds),
+        (171_000.0, 170_000.0, Verdict::Reversed),
+    ] {
+        let judged = verdict_of(&contents(style_sheet, png, 0.5), &study, "N17");
+        assert_eq!(judged.verdict, verdict);
+        assert!(part(&judged, "ppp httpd").counts);
+        let calibrated = part(&judged, "ppp embedded-apache");
+        assert!(calibrated.calibrated && !calibrated.counts);
+    }
+}
+
+#[test]
+fn all_techniques_together_are_judged_by_the_published_share_of_the_time() {
+    let study = common::study();
+    for (all, verdict) in [
+        (0.6, Verdict::Holds),
+        (0.7, Verdict::HoldsWeaker),
+        (1.1, Verdict::Reversed),
+    ] {
+        let judged = verdict_of(&contents(1.0, 1.0, all), &study, "N19");
+        assert_eq!(judged.verdict, verdict, "{all}");
+        let server = part(&judged, "httpd");
+        assert_eq!((server.n, server.sides), (5, Sides::Paired));
+    }
+}
