@@ -1,0 +1,12 @@
+//! A load test as a job of Slurm: its batch script, the reports of `sbatch`, `scontrol` and `sacct`, and its end.
+
+pub mod files;
+pub mod job;
+pub mod options;
+pub mod script;
+pub mod watch;
+
+pub use job::{JobReport, JobState, Sighting};
+pub use options::{BatchOption, Partition, TimeLimit};
+pub use script::BatchScript;
+pub use watch::{Ending, Watch};
