@@ -57,6 +57,20 @@ pub fn to_stderr(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_all(text.to_string().as_bytes());
 }
 
+/// Writes another program's output to stdout, unless an earlier write failed.
+pub fn bytes_to_stdout(bytes: &[u8]) {
+    let mut failed = FAILED.lock().unwrap_or_else(|lock| lock.into_inner());
+    if failed.is_none() {
+        let mut stdout = io::stdout().lock();
+        *failed = stdout.write_all(bytes).and_then(|()| stdout.flush()).err();
+    }
+}
+
+/// Writes another program's output to stderr; a failure is ignored.
+pub fn bytes_to_stderr(bytes: &[u8]) {
+    let _ = io::stderr().write_all(bytes);
+}
+
 /// Returns the exit code of the program: `code`, or 1 if output to stdout could not be written.
 pub fn finish(code: ExitCode) -> ExitCode {
     let flushed = io::stdout().flush().err();

@@ -23,6 +23,7 @@ use fathometer_study::starter::StarterError;
 pub mod arguments;
 pub mod bottleneck;
 pub mod capacity;
+pub mod cluster;
 pub mod compare;
 pub mod completions;
 pub mod content;
@@ -109,6 +110,8 @@ enum Command {
     Capacity(Box<capacity::CapacityArguments>),
     /// Find the resource that limits a server, by varying each
     Bottleneck(Box<bottleneck::BottleneckArguments>),
+    /// Run a load test on the machines of a cluster
+    Cluster(Box<cluster::ClusterArguments>),
     /// Predict loads that were not measured, from a model fitted to a few that were
     Predict(predict::PredictArguments),
     /// Serve a folder or a synthetic site
@@ -153,6 +156,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Load(arguments) => load::run(&arguments),
         Command::Capacity(arguments) => capacity::run(&arguments),
         Command::Bottleneck(arguments) => bottleneck::run(&arguments),
+        Command::Cluster(arguments) => cluster::run(&arguments),
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Site(arguments) => site::run(&arguments),

@@ -1,0 +1,90 @@
+//! Follows a submitted job: shows what it prints, and returns how it ended.
+
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::time::Duration;
+
+use fathometer_cluster::slurm::job::JobId;
+use fathometer_cluster::slurm::{Ending, Sighting, Watch, files};
+use fathometer_sys::{Clock, Interest, Interrupt, Waiter};
+
+use super::folder::{self, Tail};
+use super::programs;
+use crate::command::Failure;
+
+/// How often the job's files are read.
+const POLL: Duration = Duration::from_millis(200);
+
+/// What a job printed, passed on to the streams of this program.
+struct Output {
+    /// Rank 0's stdout, to stdout.
+    result: Tail,
+    /// Rank 0's stderr and the job's log, to stderr.
+    messages: [Tail; 2],
+}
+
+/// Follows the job until it has ended; Ctrl-C cancels it. Returns its ending, and whether it was cancelled.
+pub(super) fn follow(
+    job: &JobId,
+    folder: &Path,
+    interrupt: Interrupt,
+) -> Result<(Ending, bool), Failure> {
+    let clock = Clock::start();
+    let mut waiter = Waiter::new(clock)?;
+    let mut watch = Watch::new(clock.now());
+    let mut output = Output::of(folder);
+    loop {
+        let now = clock.now();
+        if interrupt.is_raised() && !watch.is_cancelled() {
+            watch.cancel(now);
+            match programs::cancel(job) {
+                Ok(()) => {
+                    eprintln!("fathometer: job {job}: cancelled; waiting for its ranks to exit");
+                }
+                Err(error) => eprintln!("fathometer: job {job}: cannot cancel: {error}"),
+            }
+        }
+        // The code before the output: what a job prints comes before its code.
+        let code = folder::exit_code(folder)?;
+        output.pass();
+        if let Some(ending) = watch.ending(now, code) {
+            return Ok((ending, watch.is_cancelled()));
+        }
+        if watch.asks(now) {
+            let sighting = programs::look(job);
+            let text = match &sighting {
+                Sighting::Job(report) => report.to_string(),
+                Sighting::Unknown => "Slurm has no record of it".to_owned(),
+                Sighting::Unreachable(message) => format!("Slurm does not answer: {message}"),
+            };
+            if watch.saw(clock.now(), sighting) {
+                eprintln!("fathometer: job {job}: {text}");
+            }
+        }
+        let interrupt = [(interrupt.as_fd(), Interest::Read)];
+        let sources = if watch.is_cancelled() {
+            &[][..]
+        } else {
+            &interrupt[..]
+        };
+        waiter.wait(sources, Some(clock.now() + POLL))?;
+    }
+}
+
+impl Output {
+    fn of(folder: &Path) -> Output {
+        let tail = |name| Tail::new(folder.join(name));
+        Output {
+            result: tail(files::RANK_0_OUTPUT),
+            messages: [tail(files::RANK_0_ERRORS), tail(files::LOG)],
+        }
+    }
+
+    /// Passes on what is new. A file that cannot be read now is read at the next look.
+    fn pass(&mut self) {
+        for messages in &mut self.messages {
+            let _ = messages.copy(crate::print::bytes_to_stderr);
+        }
+        let _ = self.result.copy(crate::print::bytes_to_stdout);
+    }
+}

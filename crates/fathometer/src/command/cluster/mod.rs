@@ -1,0 +1,52 @@
+//! `fathometer cluster`: a load test on the machines of a cluster, by the scheduler that the cluster has.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use super::{Failure, usage};
+
+mod folder;
+mod follow;
+mod programs;
+mod slurm;
+
+/// Arguments of `cluster`.
+#[derive(Debug, Args)]
+pub struct ClusterArguments {
+    #[command(subcommand)]
+    scheduler: Scheduler,
+}
+
+#[derive(Debug, Subcommand)]
+enum Scheduler {
+    /// Submit a load test to Slurm, follow it, and exit with its exit code
+    Slurm(Box<slurm::SlurmArguments>),
+}
+
+/// Runs the requested scheduler's command.
+pub fn run(arguments: &ClusterArguments) -> Result<ExitCode, Failure> {
+    match &arguments.scheduler {
+        Scheduler::Slurm(arguments) => slurm::run(arguments),
+    }
+}
+
+/// Refuses a command of ranks that this program does not have.
+fn check_command(words: &[OsString]) -> Result<(), Failure> {
+    let known = words
+        .first()
+        .and_then(|word| word.to_str())
+        .is_some_and(|word| {
+            <super::Arguments as clap::CommandFactory>::command()
+                .get_subcommands()
+                .any(|command| command.get_name() == word && word != "cluster")
+        });
+    if known {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "after -- write a command of fathometer, as in -- load http://10.0.0.1:8080/, not {:?}",
+        words.first().map(OsString::as_os_str).unwrap_or_default()
+    )))
+}

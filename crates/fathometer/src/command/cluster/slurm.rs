@@ -1,0 +1,153 @@
+//! `fathometer cluster slurm`: a load test as a job of Slurm.
+
+use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use fathometer_cluster::slurm::{BatchOption, BatchScript, Partition, TimeLimit, files};
+use fathometer_sys::Interrupt;
+
+use super::{check_command, folder, follow, programs};
+use crate::command::arguments::{some_time, whole_seconds};
+use crate::command::{Failure, usage};
+
+/// Arguments of `cluster slurm`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The test runs as one job with one task for each rank. What rank 0 prints is printed here. The exit code is that of \
+rank 0; it is 1 if rank 0 was killed or left none, or if the job was cancelled. Ctrl-C cancels the job.
+
+The job's folder must be on a file system that all nodes share. It receives the batch script, what each rank prints, \
+and the ranks' shared secret (mode 0600).
+
+Examples:
+  fathometer cluster slurm --ranks 4 -- load http://10.0.0.1:8080/ --rate 40000 -d 60s
+  fathometer cluster slurm --nodes 2 --ranks 8 --cpus 4 --time 10m -- load http://10.0.0.1/ -c 1000
+  fathometer cluster slurm --ranks 2 --print -- load http://10.0.0.1:8080/ >job.sh")]
+pub(super) struct SlurmArguments {
+    /// Number of ranks that share the load [default: one for each node]
+    #[arg(long, value_name = "N", required_unless_present = "nodes")]
+    ranks: Option<NonZeroU32>,
+    /// Number of nodes [default: one for each rank]
+    #[arg(long, value_name = "N")]
+    nodes: Option<NonZeroU32>,
+    /// Processors of each rank [default: Slurm's, usually 1]
+    #[arg(long, value_name = "N")]
+    cpus: Option<NonZeroU32>,
+    /// Partition of the job [default: the cluster's]
+    #[arg(long, value_name = "NAME")]
+    partition: Option<Partition>,
+    /// Time limit of the job: 90s, 10m, 2h, or in Slurm's form, 1:30:00 [default: the partition's]
+    #[arg(long, value_name = "TIME", value_parser = time_limit)]
+    time: Option<TimeLimit>,
+    /// Any other long option of sbatch, as in --sbatch=--exclusive; may be given several times
+    #[arg(long = "sbatch", value_name = "OPTION", allow_hyphen_values = true)]
+    options: Vec<BatchOption>,
+    /// Path of fathometer on the nodes [default: the path of this program]
+    #[arg(long, value_name = "PATH")]
+    program: Option<OsString>,
+    /// File with the ranks' shared secret in its first line [default: a new secret in the job's folder]
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+    /// New folder for the job's files [default: fathometer-job-1, -2 …]
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// Seconds that other ranks may run after rank 0 has exited, before they are stopped
+    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds, default_value = "30")]
+    grace: Duration,
+    /// Print the batch script; create and submit nothing
+    #[arg(long)]
+    print: bool,
+    /// The command of fathometer that each rank runs, with its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+fn time_limit(text: &str) -> Result<TimeLimit, String> {
+    let has_unit = text.ends_with(|last: char| last.is_ascii_alphabetic());
+    match has_unit.then(|| some_time(text)) {
+        Some(Ok(time)) => Ok(TimeLimit::from(time)),
+        _ => text.parse().map_err(|error| format!("{error}")),
+    }
+}
+
+/// Prints the script, or submits it and follows the job.
+pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
+    check_command(&arguments.command)?;
+    let ranks = arguments
+        .ranks
+        .or(arguments.nodes)
+        .unwrap_or(NonZeroU32::MIN);
+    let nodes = arguments.nodes.unwrap_or(ranks);
+    if nodes > ranks {
+        return Err(usage(format!(
+            "{nodes} nodes for {ranks} ranks: give at least one rank for each node"
+        )));
+    }
+    let secret_file = arguments.secret_file.as_deref().map(readable).transpose()?;
+    let mut command = vec![match &arguments.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe()?.into_os_string(),
+    }];
+    command.extend(arguments.command.iter().cloned());
+    let folder = folder::choose(arguments.folder.as_deref())?;
+    let script = BatchScript {
+        folder: &folder,
+        ranks,
+        nodes,
+        cpus: arguments.cpus,
+        partition: arguments.partition.as_ref(),
+        time_limit: arguments.time.as_ref(),
+        options: &arguments.options,
+        secret_file: secret_file.as_deref(),
+        grace_s: u32::try_from(arguments.grace.as_secs()).unwrap_or(u32::MAX),
+        command: &command,
+    }
+    .to_bytes();
+    if arguments.print {
+        crate::print::bytes_to_stdout(&script);
+        return Ok(ExitCode::SUCCESS);
+    }
+
+    let interrupt = Interrupt::install()?;
+    folder::make(&folder, &script)?;
+    let job = programs::submit(&folder.join(files::SCRIPT)).inspect_err(|_| {
+        // It holds only what was made above.
+        let _ = std::fs::remove_dir_all(&folder);
+    })?;
+    eprintln!(
+        "fathometer: job {job} submitted: {ranks} ranks; its files are in {}",
+        folder.display()
+    );
+    let (ending, cancelled) = follow::follow(&job, &folder, interrupt)?;
+    eprintln!(
+        "fathometer: job {job} {ending}; its files are in {}",
+        folder.display()
+    );
+    Ok(ExitCode::from(ending.exit_code(cancelled)))
+}
+
+/// The absolute path of a file that can be read.
+fn readable(file: &Path) -> Result<PathBuf, Failure> {
+    let opened = std::fs::File::open(file);
+    opened.map_err(|error| format!("cannot read the secret in {}: {error}", file.display()))?;
+    Ok(std::path::absolute(file)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_limit_has_a_unit_or_is_in_slurms_form() {
+        let limit = |text| time_limit(text).map(|limit| limit.to_string());
+        assert_eq!(limit("10m"), Ok("0:10:00".to_owned()));
+        assert_eq!(limit("1:30:00"), Ok("1:30:00".to_owned()));
+        for bad in ["10", "0s", "10x", ""] {
+            assert!(limit(bad).is_err(), "{bad}");
+        }
+    }
+}

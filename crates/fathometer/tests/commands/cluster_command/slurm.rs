@@ -1,0 +1,342 @@
+//! `fathometer cluster slurm` with a real Slurm: output, exit codes, losses and cancellation.
+
+use std::fs;
+use std::io::BufReader;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, Command, Stdio};
+
+use fathometer_analysis::load::Summary;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::slurm_cluster::{Cluster, text};
+use crate::support::ports::free_address;
+use crate::support::programs::{FATHOMETER, run};
+use crate::support::serving;
+use crate::support::waiting::wait_until;
+
+/// The exit code of a submitted job of two ranks that run a shell script, with what it printed.
+fn submitted(cluster: &Cluster, name: &str, script: &str) -> (Option<i32>, String, String) {
+    let script = cluster.script(&format!("{name}.sh"), script);
+    let output = run(cluster
+        .submitter()
+        .args(["--ranks", "2", "--folder", name, "--program"])
+        .arg(script)
+        .args(["--", "load", "it's", "a  b\r\n$HOME"]));
+    let (out, err) = text(&output);
+    (output.status.code(), out, err)
+}
+
+/// Two ranks that succeed, fail, are killed or do not start.
+#[test]
+fn the_exit_code_and_the_output_of_a_job_are_those_of_rank_0() {
+    let Some(cluster) = Cluster::start(2) else {
+        return;
+    };
+    let folder = cluster.path();
+
+    // srun would return 9, the highest code.
+    let script = "printf '%s|' rank$SLURM_PROCID of$SLURM_NTASKS \"$@\"; echo said >&2\n\
+                  [ $SLURM_PROCID = 0 ] || exit 9";
+    let (code, out, err) = submitted(&cluster, "good", script);
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(out, "rank0|of2|load|it's|a  b\r\n$HOME|");
+    assert!(
+        err.contains("\nsaid\n") && err.contains("rank 0 exited with code 0"),
+        "{err}"
+    );
+    assert!(err.contains("task 1: Exited with exit code 9"), "{err}");
+    let second = fs::read_to_string(folder.join("good/rank-1.out")).unwrap();
+    assert!(second.starts_with("rank1|of2|"), "{second}");
+
+    // The ranks have one secret, which is on no command line.
+    let script = "tr '\\0' ' ' </proc/$PPID/cmdline; echo; echo \"$FATHOMETER_SECRET\"; exit 3";
+    let (code, out, err) = submitted(&cluster, "invalid", script);
+    assert_eq!(code, Some(3), "{err}");
+    let secret = folder.join("invalid/secret");
+    assert_eq!(
+        secret.metadata().unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let secret = fs::read_to_string(secret).unwrap();
+    assert_eq!(secret.trim().len(), 64);
+    let (arguments, given) = out.trim_end().rsplit_once('\n').unwrap();
+    assert!(
+        arguments.contains("rank-0.code") && !arguments.contains(secret.trim()),
+        "{out}"
+    );
+    assert_eq!(given, secret.trim());
+    assert_eq!(
+        fs::read_to_string(folder.join("invalid/rank-1.out"))
+            .unwrap()
+            .lines()
+            .last(),
+        Some(secret.trim())
+    );
+
+    // A rank that is killed: its own shell reports it. Its whole step: only srun does.
+    let (code, _, err) = submitted(&cluster, "killed", "[ $SLURM_PROCID = 1 ] || kill -KILL $$");
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("rank 0 was killed by signal 9"), "{err}");
+    let (code, _, err) = submitted(
+        &cluster,
+        "step",
+        "scancel --signal=KILL $SLURM_JOB_ID.0; sleep 20",
+    );
+    assert_eq!(code, Some(1), "{err}");
+    assert!(
+        err.contains("rank 0 left no exit code; srun exited with code 137"),
+        "{err}"
+    );
+    assert!(err.contains("rank 0 exited with code 1"), "{err}");
+    let (code, _, err) = submitted(&cluster, "absent", "exec /no/such/program");
+    assert_eq!(code, Some(1), "{err}");
+    assert!(
+        err.contains("could not start fathometer on the node of rank 0"),
+        "{err}"
+    );
+
+    // The folder of another job stays as it is, and what sbatch refuses leaves none.
+    let refused = |arguments: &[&str]| {
+        let output = run(cluster
+            .submitter()
+            .args(arguments)
+            .args(["--", "load", "http://a/"]));
+        (output.status.code(), text(&output).1)
+    };
+    let (code, err) = refused(&["--ranks", "2", "--folder", "good"]);
+    assert!(code == Some(1) && err.contains("good exists"), "{err}");
+    let (code, err) = refused(&["--ranks", "2", "--partition", "none", "--folder", "new"]);
+    assert!(
+        code == Some(1) && err.contains("invalid partition"),
+        "{err}"
+    );
+    assert!(!folder.join("new").exists());
+}
+
+#[test]
+fn a_load_of_two_ranks_runs_as_a_job() {
+    let Some(cluster) = Cluster::start(2) else {
+        return;
+    };
+    let mut server = cluster.program();
+    server.args([
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--threads",
+        "1",
+        "--site",
+        "microscape",
+    ]);
+    let mut server = Ended(
+        server
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let address = serving::address(&mut BufReader::new(server.0.stdout.take().unwrap()));
+    let mut submitter = cluster.submitter();
+    // The names of the test's nodes have no addresses.
+    submitter.env("FATHOMETER_RENDEZVOUS", free_address().to_string());
+    submitter.args([
+        "--nodes",
+        "2",
+        "--",
+        "load",
+        "--json",
+        "--quiet",
+        "--repeats",
+        "0",
+        "-c",
+        "2",
+        "-n",
+        "100",
+    ]);
+    let output = run(submitter.arg(format!("http://{address}/")));
+    let (out, err) = text(&output);
+    let summary: Summary =
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
+    // A busy machine makes the result INVALID.
+    let expected = if summary.validity.valid { 0 } else { 3 };
+    assert_eq!(output.status.code(), Some(expected), "{err}");
+}
+
+/// A node's daemon that dies takes no rank with it. A whole node that is lost makes srun wait for ever; the batch script
+/// does not.
+#[test]
+fn a_lost_node_neither_ends_nor_blocks_a_job() {
+    let Some(mut cluster) = Cluster::start(2) else {
+        return;
+    };
+    for whole in [false, true] {
+        let name = if whole { "node" } else { "daemon" };
+        let started = cluster.path().join(format!("started-{name}"));
+        let go_on = cluster.path().join(format!("go-on-{name}"));
+        // Rank 1 is on the node that is lost. Rank 0 exits after that.
+        let script = format!(
+            "[ $SLURM_PROCID = 0 ] || : >'{}'\nwhile [ ! -e '{}' ]; do sleep 0.1; done\necho done\nexit 3",
+            started.display(),
+            go_on.display()
+        );
+        let script = cluster.script(&format!("{name}.sh"), &script);
+        let mut submitter = cluster.submitter();
+        submitter
+            .args(["--ranks", "2", "--folder", name, "--program"])
+            .arg(script)
+            .args(["--", "load"]);
+        let job = submitter
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_until("rank 1 runs", || started.exists());
+        cluster.kill_node(1, whole);
+        fs::write(go_on, "").unwrap();
+        let output = job.wait_with_output().unwrap();
+        let (out, err) = text(&output);
+        assert_eq!(
+            (output.status.code(), out.as_str()),
+            (Some(3), "done\n"),
+            "{err}"
+        );
+        let second = fs::read_to_string(cluster.path().join(name).join("rank-1.out")).unwrap();
+        assert_eq!(second, if whole { "" } else { "done\n" });
+        assert_eq!(
+            err.contains("ranks still run 2 s after rank 0 exited"),
+            whole,
+            "{err}"
+        );
+        if !whole {
+            cluster.restart_node(1);
+        }
+    }
+}
+
+#[test]
+fn an_interrupt_cancels_the_job_and_its_ranks_exit_in_order() {
+    let Some(cluster) = Cluster::start(2) else {
+        return;
+    };
+    let script = cluster.script(
+        "ends.sh",
+        "trap 'echo partial result; exit 0' TERM\n: >\"$2.$SLURM_PROCID\"\nwhile :; do sleep 0.1; done",
+    );
+    let started = cluster.path().join("started");
+    let begin = |folder: &str| {
+        let mut submitter = cluster.submitter();
+        submitter
+            .args(["--ranks", "2", "--folder", folder, "--program"])
+            .arg(&script);
+        submitter.args(["--", "load"]).arg(&started);
+        submitter
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let running = begin("running");
+    wait_until("both ranks run", || {
+        (0..2).all(|rank| started.with_extension(rank.to_string()).exists())
+    });
+    // Both nodes are in use: this job waits.
+    let waiting = begin("waiting");
+    let pending = || {
+        run(cluster
+            .command("squeue")
+            .args(["--noheader", "--states=PENDING"]))
+        .stdout
+    };
+    wait_until("the second job waits", || !pending().is_empty());
+
+    for (job, what) in [
+        (
+            waiting,
+            "without an exit code of rank 0, in state CANCELLED",
+        ),
+        (running, "rank 0 exited with code 0"),
+    ] {
+        kill_process(Pid::from_child(&job), Signal::INT).unwrap();
+        let output = job.wait_with_output().unwrap();
+        let (out, err) = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(
+            err.contains("cancelled; waiting for its ranks to exit") && err.contains(what),
+            "{err}"
+        );
+        assert_eq!(
+            out,
+            if what.contains("without") {
+                ""
+            } else {
+                "partial result\n"
+            }
+        );
+    }
+    cluster.settle();
+}
+
+/// A program that is killed when the test ends.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What needs no cluster: the printed script, and command lines that are refused.
+#[test]
+fn a_script_is_printed_without_slurm_and_bad_command_lines_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let submit = |arguments: &[&str]| {
+        let mut command = Command::new(FATHOMETER);
+        command.args(["cluster", "slurm"]).args(arguments);
+        let output = run(command
+            .current_dir(folder.path())
+            .env("PATH", "/usr/bin/none:/bin:/usr/bin"));
+        let (out, err) = text(&output);
+        (output.status.code(), out, err)
+    };
+    let (code, out, err) = submit(&[
+        "--ranks",
+        "3",
+        "--time",
+        "5m",
+        "--print",
+        "--",
+        "load",
+        "http://a/",
+    ]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(
+        out.starts_with("#!/bin/sh\n#SBATCH ") && out.contains("\n#SBATCH --time=0:05:00\n"),
+        "{out}"
+    );
+    assert!(
+        out.contains(&format!(
+            "\n    {FATHOMETER} \\\n    load \\\n    http://a/\n"
+        )),
+        "{out}"
+    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    for bad in [
+        &["--", "load", "http://a/"][..],
+        &["--ranks", "0", "--", "load"],
+        &["--ranks", "1", "--nodes", "2", "--", "load"],
+        &["--ranks", "2", "--", "reboot"],
+        &["--ranks", "2", "--", "cluster", "slurm"],
+        &["--ranks", "2"],
+        &["--ranks", "2", "--time", "10", "--", "load"],
+        &["--ranks", "2", "--sbatch=--ntasks=3", "--", "load"],
+    ] {
+        let (code, _, err) = submit(bad);
+        assert_eq!(code, Some(2), "{bad:?}: {err}");
+    }
+    let (code, _, err) = submit(&["--ranks", "2", "--secret-file", "none", "--", "load"]);
+    assert!(
+        code == Some(1) && err.contains("cannot read the secret in none"),
+        "{err}"
+    );
+}
