@@ -18,6 +18,8 @@ pub struct ImageTag<'a> {
     /// Whether it has no attribute that may change what is shown: at most `src`, `alt`, `width`, `height` and
     /// `border=0`.
     pub is_plain: bool,
+    /// Bytes of the value of `src`, with its quotes.
+    pub source_bytes: usize,
     /// Bytes of the tag, from `<` to `>`.
     pub bytes: usize,
 }
@@ -27,12 +29,14 @@ pub struct ImageTag<'a> {
 ///
 /// # Errors
 ///
-/// If a tag cannot be told from text without building the tree; the function was called for the tags before that.
+/// If a tag cannot be told from text without building the tree; the function was called for the tags before that. Or if
+/// the document has a `base`, which changes the meaning of all sources.
 pub fn image_tags<'a>(
     html: &'a [u8],
     mut found: impl FnMut(ImageTag<'a>),
 ) -> Result<(), Unchanged> {
     let mut open: Option<Open> = None;
+    let mut has_base = false;
     let result = scan(html, |markup| match markup {
         Markup::TagName(name) => {
             close(html, open.take(), &mut found);
@@ -46,7 +50,13 @@ pub fn image_tags<'a>(
                 });
             }
         }
-        Markup::Attribute { name, value, .. } => {
+        Markup::Attribute {
+            element,
+            name,
+            value,
+        } => {
+            has_base |= element.eq_ignore_ascii_case(b"base")
+                && html[name.clone()].eq_ignore_ascii_case(b"href");
             if let Some(open) = &mut open {
                 open.end = value.end.max(name.end);
                 let name = html[name].to_ascii_lowercase();
@@ -60,7 +70,10 @@ pub fn image_tags<'a>(
         Markup::Text { .. } => close(html, open.take(), &mut found),
     });
     close(html, open, &mut found);
-    result
+    match has_base {
+        true => Err(Unchanged::Base),
+        false => result,
+    }
 }
 
 /// The attributes that are read.
@@ -82,6 +95,10 @@ fn close<'a>(html: &'a [u8], open: Option<Open>, found: &mut impl FnMut(ImageTag
         return;
     };
     let text = |range: Range<usize>| std::str::from_utf8(&html[range]).ok();
+    let source_bytes = open.values[0].clone().map_or(0, |value| {
+        let is_quoted = value.start > 0 && matches!(html[value.start - 1], b'"' | b'\'');
+        value.len() + if is_quoted { 2 } else { 0 }
+    });
     let [source, alt, width, height] = open.values.map(|value| value.and_then(text));
     let Some(source) = source else { return };
     let source = source.trim_ascii();
@@ -94,6 +111,7 @@ fn close<'a>(html: &'a [u8], open: Option<Open>, found: &mut impl FnMut(ImageTag
         width,
         height,
         is_plain: open.is_plain,
+        source_bytes,
         bytes: open.end + end + 1 - open.start,
     });
 }
@@ -132,6 +150,9 @@ mod tests {
     fn sizes_are_read_and_other_attributes_are_noted() {
         let found =
             tags("<img WIDTH=1 height='2%' border=0 src=a><img src=b border=1><img src=c class=x>");
+        let sources: Vec<_> = found.iter().map(|tag| tag.source_bytes).collect();
+        assert_eq!(sources, [1, 1, 1]);
+        assert_eq!(tags("<img src=' a.gif'>")[0].source_bytes, 8);
         let sizes: Vec<_> = found
             .iter()
             .map(|tag| (tag.width, tag.height, tag.is_plain))
@@ -154,6 +175,8 @@ mod tests {
         ] {
             assert_eq!(tags(html), [], "{html}");
         }
+        let base = image_tags(b"<base href=/x/><img src=a>", |_| {});
+        assert_eq!(base, Err(Unchanged::Base));
         assert!(image_tags(b"<img src=a><![CDATA[", |tag| assert_eq!(tag.source, "a")).is_err());
     }
 }

@@ -294,7 +294,11 @@ impl<'a> Site<'a> {
         Vec::new()
     }
 
-    fn into_report(self, replaced: &[Replaced]) -> Report {
+    #[cfg_attr(
+        not(feature = "images"),
+        expect(unused_mut, reason = "images are taken out of it")
+    )]
+    fn into_report(mut self, replaced: &[Replaced]) -> Report {
         // In the order of their indices; the dictionary, which is no treatment of single files, is the last.
         let single = treatment::of_single_files();
         let mut names: Vec<_> = single.iter().map(Treatment::name).collect();
@@ -307,9 +311,13 @@ impl<'a> Site<'a> {
             .map(|(treatment, sums)| Row::new(treatment.name(), self.bytes, sums))
             .collect();
         #[cfg(feature = "images")]
-        let (images, images_failed) = (self.pictures.images, self.pictures.failed);
+        let (images, images_failed, inlined) = (
+            self.pictures.images,
+            self.pictures.failed,
+            self.pictures.take_inlined(),
+        );
         #[cfg(not(feature = "images"))]
-        let (images, images_failed) = (0, 0);
+        let (images, images_failed, inlined) = (0, 0, None);
         #[cfg(feature = "images")]
         treatments.extend(self.pictures.into_rows(self.bytes));
         treatments.sort_by_key(|row| row.sums.bytes);
@@ -334,6 +342,7 @@ impl<'a> Site<'a> {
                 })
                 .collect(),
             replacements: replaced.iter().map(table::ReplacedRow::of).collect(),
+            inlined,
             notes: self.notes,
         }
     }

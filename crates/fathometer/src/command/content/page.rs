@@ -21,6 +21,9 @@ pub fn page(report: &Report, images: Vec<ImagePair>, replaced: Vec<Replaced>) ->
         );
         facts.push(("dictionary".to_owned(), what));
     }
+    if let Some(inlined) = &report.inlined {
+        facts.push(("inlining".to_owned(), inlined.to_string()));
+    }
     let lossy = report.treatments.iter();
     let lossy = lossy.filter_map(|row| row.distortion.as_ref()).next();
     let definition = lossy.map_or(String::new(), |distortion| {

@@ -14,7 +14,7 @@ use self::proposals::Proposals;
 use self::shown::Shown;
 use super::ContentArguments;
 use super::source::SiteFile;
-use super::table::{Distortion, Row};
+use super::table::{Distortion, Inlined, Row};
 use super::treatment::{Applied, Sums, timed};
 
 /// Frames of an animation above which it is reported as an error.
@@ -114,6 +114,11 @@ impl Pictures {
     /// The images that HTML and CSS could replace, with the largest saving first, and what is not among them.
     pub fn take_proposals(&mut self) -> (Vec<Replaced>, Vec<String>) {
         self.proposals.take()
+    }
+
+    /// What small images save as parts of their pages.
+    pub fn take_inlined(&mut self) -> Option<Inlined> {
+        self.proposals.take_inlined()
     }
 
     /// The names of the treatments, in the order of the indices of [`Pictures::treat`].

@@ -35,6 +35,9 @@ pub struct Report {
     pub largest_savings: Vec<FileRow>,
     /// Images that HTML and CSS could replace, with the largest saving first: proposals, which are in no row.
     pub replacements: Vec<ReplacedRow>,
+    /// What small images save as `data:` URLs, which is in no row.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inlined: Option<Inlined>,
     /// What is not in the result, with the reason.
     pub notes: Vec<String>,
 }
@@ -98,6 +101,30 @@ pub struct ReplacedRow {
     pub replaced_bytes: u64,
     /// The HTML and CSS in place of one tag.
     pub html: String,
+}
+
+/// The small images that one tag shows, as `data:` URLs in it. Every pixel stays. Each saves one request.
+#[derive(Debug, Default, Serialize)]
+pub struct Inlined {
+    /// The images.
+    pub images: u64,
+    /// The largest image that counts, in bytes.
+    pub limit_bytes: usize,
+    /// Bytes of these images and of their tags.
+    pub bytes: u64,
+    /// Bytes of the tags with `data:` URLs.
+    pub inlined_bytes: u64,
+}
+
+impl fmt::Display for Inlined {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{} images of at most {} bytes that one <img> shows, as data: URLs in the HTML: {} requests fewer, {} -> {} bytes \
+             before any content coding, the same pixels",
+            self.images, self.limit_bytes, self.images, self.bytes, self.inlined_bytes
+        )
+    }
 }
 
 impl ReplacedRow {
@@ -267,6 +294,9 @@ impl fmt::Display for Report {
                 sum(|row| row.bytes),
                 sum(|row| row.replaced_bytes)
             )?;
+        }
+        if let Some(inlined) = &self.inlined {
+            writeln!(out, "\n{inlined}.")?;
         }
         for note in self.all_notes() {
             writeln!(out, "note: {note}")?;
