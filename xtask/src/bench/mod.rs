@@ -4,6 +4,7 @@
 //! where absolute throughput is not. A missed bar is a failure.
 
 mod capacity;
+mod content;
 mod load;
 mod package;
 mod path;
@@ -41,6 +42,8 @@ enum Bench {
     Trace,
     /// The capacity search, against bisection, in virtual time.
     Capacity,
+    /// Compression: of the origin against nginx, of `content` against gzip, brotli and zstd.
+    Content,
     /// Predictions for six servers, 12 minutes; not part of `all`.
     Predict,
     /// All other benches.
@@ -57,6 +60,7 @@ const BENCHES: &[(Bench, Run)] = &[
     (Bench::Surge, |root, _| surge::run(root)),
     (Bench::Capacity, |root, _| capacity::run(root)),
     (Bench::Predict, |root, _| predict::run(root)),
+    (Bench::Content, |root, _| content::run(root)),
     (Bench::Load, |root, arguments| {
         load::run(root, &arguments.only)
     }),

@@ -138,7 +138,7 @@ impl Drop for Scratch {
 }
 
 /// Runs a program; returns its CPU time in seconds and its output.
-fn timed(words: &[&str], scratch: &Path) -> Result<(f64, String), String> {
+pub(super) fn timed(words: &[&str], scratch: &Path) -> Result<(f64, String), String> {
     // The shell reports the time of its children to the millisecond, user and system separately.
     let output = Command::new("bash")
         .args(["-c", "TIMEFORMAT='%U %S'; { time \"$@\" 2>\"$0\"; }"])
@@ -151,7 +151,7 @@ fn timed(words: &[&str], scratch: &Path) -> Result<(f64, String), String> {
     let name = words[0];
     if !output.status.success() {
         let errors = fs::read_to_string(scratch.join("errors")).unwrap_or_default();
-        return Err(format!("{name} failed (apt-get install tshark?): {errors}"));
+        return Err(format!("{name} failed; is it installed? {errors}"));
     }
     let times = String::from_utf8_lossy(&output.stderr);
     let times: Option<Vec<f64>> = times.split_whitespace().map(|t| t.parse().ok()).collect();

@@ -27,7 +27,7 @@ mod large;
 mod latency;
 mod place;
 mod samples;
-mod server;
+pub(super) mod server;
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -298,21 +298,7 @@ impl Server {
 
     /// CPU time used so far, user and system, in seconds.
     pub(super) fn cpu(&self) -> Result<f64, String> {
-        let file = format!("/proc/{}/stat", self.child.id());
-        let text = fs::read_to_string(&file)
-            .map_err(|error| format!("{} exited: {file}: {error}", self.name))?;
-        // proc(5): utime and stime are fields 14 and 15; the second field ends with the last ")".
-        let ticks: Vec<f64> = text
-            .rsplit_once(')')
-            .map(|(_, rest)| rest.split_whitespace().skip(11).take(2))
-            .into_iter()
-            .flatten()
-            .filter_map(|field| field.parse().ok())
-            .collect();
-        match ticks.as_slice() {
-            [user, system] => Ok((user + system) / TICKS),
-            _ => Err(format!("{file} holds {text:?}")),
-        }
+        cpu_of(self.child.id()).map_err(|error| format!("{}: {error}", self.name))
     }
 
     /// Waits until the server answers with the correct file.
@@ -365,20 +351,41 @@ impl Drop for Server {
     }
 }
 
-fn free_address() -> Result<SocketAddr, String> {
+/// A free port of the loopback.
+pub(in crate::bench) fn free_address() -> Result<SocketAddr, String> {
     TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .map_err(|error| format!("failed to find a free port: {error}"))
 }
 
-/// taskset execs the program that it starts, so the process is the server itself.
-fn pinned(processor: usize) -> Command {
+/// CPU time that a process has used so far, user and system, in seconds.
+pub(in crate::bench) fn cpu_of(pid: u32) -> Result<f64, String> {
+    let file = format!("/proc/{pid}/stat");
+    let text =
+        fs::read_to_string(&file).map_err(|error| format!("the server exited: {file}: {error}"))?;
+    // proc(5): utime and stime are fields 14 and 15; the second field ends with the last ")".
+    let ticks: Vec<f64> = text
+        .rsplit_once(')')
+        .map(|(_, rest)| rest.split_whitespace().skip(11).take(2))
+        .into_iter()
+        .flatten()
+        .filter_map(|field| field.parse().ok())
+        .collect();
+    match ticks.as_slice() {
+        [user, system] => Ok((user + system) / TICKS),
+        _ => Err(format!("{file} holds {text:?}")),
+    }
+}
+
+/// A command on one processor. taskset execs the program that it starts, so the process is the server itself.
+pub(in crate::bench) fn pinned(processor: usize) -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", &processor.to_string()]);
     command
 }
 
-fn spawn(command: &mut Command) -> Result<Child, String> {
+/// Starts a server.
+pub(in crate::bench) fn spawn(command: &mut Command) -> Result<Child, String> {
     command
         .stdin(Stdio::null())
         .spawn()
