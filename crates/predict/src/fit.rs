@@ -9,7 +9,7 @@ use fathometer_queueing::simulation::SimulationResult;
 use fathometer_queueing::{PerSecond, Seconds};
 
 use crate::PredictError;
-use crate::law::{LawKind, WAKE_UP_SHARE, limit};
+use crate::law::{ACCEPTED, LawKind, WAKE_UP_SHARE, limit};
 use crate::network::{Fitted, demand};
 use crate::scenario::Scenario;
 use crate::series::{Load, Series};
@@ -70,8 +70,8 @@ pub struct Point {
     pub simulated: SimulationResult,
 }
 
-/// The smallest number of loads that a model is fitted to.
-const LEAST_LOADS: usize = 3;
+/// With fewer loads, a cost that falls with the load cannot be told from noise: noise then excuses no deviation.
+const TREND_LOADS: usize = 3;
 
 /// Exchanges of a simulation for the fit.
 const FIT_EXCHANGES: u32 = 10_000;
@@ -83,13 +83,6 @@ impl Model {
     /// # Errors
     /// When there is none.
     pub fn choose(loads: &[Load], series: &Series, seed: Seed) -> Result<Model, PredictError> {
-        // With two loads, a cost that falls with the load cannot be told from noise.
-        if loads.len() < LEAST_LOADS {
-            return Err(PredictError::NoModel(format!(
-                "there are {} loads; measure at least {LEAST_LOADS} different numbers of users below the knee",
-                loads.len()
-            )));
-        }
         let mut passing: Vec<Model> = Vec::new();
         let mut rejected = Vec::new();
         for kind in LawKind::ALL {
@@ -101,8 +94,12 @@ impl Model {
         passing.sort_by(|left, right| left.criterion().total_cmp(&right.criterion()));
         let Some(best) = passing.first() else {
             return Err(PredictError::NoModel(format!(
-                "{}; the server's cost is not a smooth function of its load",
-                rejected.join("; ")
+                "{}; {}",
+                rejected.join("; "),
+                match loads.len() {
+                    ..TREND_LOADS => "measure at least 3 different numbers of users below the knee",
+                    _ => "the server's cost is not a smooth function of its load",
+                }
             )));
         };
         let weight = |model: &Model| (0.5 * (best.criterion() - model.criterion())).exp();
@@ -223,7 +220,15 @@ fn checked(
         seed,
         accepted: Vec::new(),
         rejected: Vec::new(),
-        busy: residual(found, limit(loads, |reading| reading.busy)),
+        busy: residual(
+            found,
+            match loads.len() {
+                ..TREND_LOADS => ACCEPTED,
+                // A saturated processor is always as busy, and its replicates differ in the time per exchange alone.
+                _ => limit(loads, |reading| reading.busy)
+                    .max(limit(loads, |reading| reading.busy / reading.throughput.0)),
+            },
+        ),
         throughput: residual(0.0, limit(loads, |reading| reading.throughput.0)),
         response: residual(0.0, limit(loads, |reading| reading.response.0)),
     };

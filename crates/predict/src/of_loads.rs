@@ -9,14 +9,18 @@ use fathometer_queueing::{PerSecond, Seconds};
 use crate::PredictError;
 use crate::series::{Load, Reading, Series};
 
-/// The series of these results, each with its name.
+/// The series of these results, each with its name. The server has these `cores`, or else the whole machine.
 ///
 /// # Errors
 /// When no result has all that a model needs, or when they are of different servers.
-pub fn series(name: &str, results: &[(String, Summary)]) -> Result<Series, PredictError> {
+pub fn series(
+    name: &str,
+    results: &[(String, Summary)],
+    cores: Option<f64>,
+) -> Result<Series, PredictError> {
     let mut notes = Vec::new();
     let mut by_users: BTreeMap<u32, Vec<Reading>> = BTreeMap::new();
-    let mut cores = Vec::new();
+    let mut machine = Vec::new();
     let mut target: Option<(&str, &str, &str)> = None;
     for (file, summary) in results {
         let setup = &summary.setup;
@@ -33,28 +37,30 @@ pub fn series(name: &str, results: &[(String, Summary)]) -> Result<Series, Predi
         match reading(summary) {
             Ok((users, reading, processors)) => {
                 by_users.entry(users).or_default().push(reading);
-                cores.push(processors);
+                machine.push(processors);
             }
             Err(reason) => notes.push(format!("{file} is not used: {reason}")),
         }
     }
-    let Some(&processors) = cores.first() else {
+    let Some(&processors) = machine.first() else {
         return Err(PredictError::Unusable(format!(
             "{name} has no usable result: {}",
             notes.join("; ")
         )));
     };
-    notes.push(format!(
-        "the server is assumed to have the whole machine, {processors} cores; a generator on the same machine takes its \
-         part"
-    ));
+    if cores.is_none() {
+        notes.push(format!(
+            "the server is assumed to have the whole machine, {processors} cores; a generator on the same machine takes \
+             its part. --cores sets what the server may use: 1 for a server of one thread"
+        ));
+    }
     Ok(Series {
         name: name.to_owned(),
         loads: by_users
             .into_iter()
             .map(|(users, readings)| Load { users, readings })
             .collect(),
-        cores: processors,
+        cores: cores.unwrap_or(processors),
         quota_period: None,
         link: None,
         round_trip: None,

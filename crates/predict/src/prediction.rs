@@ -324,23 +324,43 @@ impl Context<'_> {
         })
     }
 
+    /// The change of both figures, as one replicate before and one after the change of the scenario would show it.
     fn effect(&self, users: u32) -> Result<Effect, PredictError> {
-        let change = |fitted: &Fitted| -> Result<(f64, f64), PredictError> {
+        let changed = self.scenario.users(users);
+        let exact = |fitted: &Fitted| -> Result<(f64, f64), PredictError> {
             let (before, _) = fitted.solve(&Scenario::default(), users)?;
-            let (after, _) = fitted.solve(self.scenario, self.scenario.users(users))?;
+            let (after, _) = fitted.solve(self.scenario, changed)?;
             Ok((
-                after.throughput.0 / before.throughput.0 - 1.0,
-                after.response.0 / before.response.0 - 1.0,
+                after.throughput.0 / before.throughput.0,
+                after.response.0 / before.response.0,
             ))
         };
-        let (rate, time) = change(&self.model.exact)?;
-        let all: Result<Vec<(f64, f64)>, PredictError> =
-            self.draws.iter().map(|draw| change(&draw.fitted)).collect();
-        let (rates, times): (Vec<f64>, Vec<f64>) = all?.into_iter().unzip();
+        let at = |scenario, users| {
+            let options = self.options;
+            self.model
+                .at(scenario, users, options.exchanges, options.seed)
+        };
+        let unchanged = Scenario::default();
+        let (before, after) = (at(&unchanged, users)?, at(self.scenario, changed)?);
+        let rate = after.throughput.0 / before.throughput.0;
+        let time = after.response.0 / before.response.0;
+        let (exact_rate, exact_time) = exact(&self.model.exact)?;
+        let noise = |figure: fn(&Reading) -> f64| {
+            std::f64::consts::SQRT_2 * pooled_deviation(self.loads, figure)
+        };
+        let rate_noise = noise(|reading| reading.throughput.0);
+        let time_noise = noise(|reading| reading.response.0);
+        let (mut rates, mut times) = (Vec::new(), Vec::new());
+        for draw in self.draws {
+            let (drawn_rate, drawn_time) = exact(&draw.fitted)?;
+            let noisy = |deviation: f64| (deviation * draw.normal).exp();
+            rates.push(rate * drawn_rate / exact_rate * noisy(rate_noise) - 1.0);
+            times.push(time * drawn_time / exact_time * noisy(-time_noise) - 1.0);
+        }
         Ok(Effect {
             users,
-            throughput_share: interval(rate, &rates),
-            mean_share: interval(time, &times),
+            throughput_share: interval(rate - 1.0, &rates),
+            mean_share: interval(time - 1.0, &times),
         })
     }
 }

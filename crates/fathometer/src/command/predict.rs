@@ -37,6 +37,10 @@ pub struct PredictArguments {
     /// Fit only loads with at most this share of the highest measured throughput, to test the model on the others
     #[arg(long, default_value = "100%", value_name = "PERCENT", value_parser = percent)]
     fit_up_to: f64,
+    /// Cores that the server of load --save may use: 1 for one thread, or what taskset or a container allows [default: all
+    /// of the machine]
+    #[arg(long, value_name = "N", value_parser = cores)]
+    cores: Option<f64>,
     /// Draws of the bootstrap for the prediction intervals
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(20..))]
     draws: u32,
@@ -133,6 +137,11 @@ fn series(arguments: &PredictArguments) -> Result<Vec<Series>, Failure> {
     let folder = &arguments.run;
     let name = folder.display().to_string();
     if folder.join("run.json").exists() {
+        if arguments.cores.is_some() {
+            return Err(usage(
+                "--cores is for results of load --save; a study's run records the quota of its hosts",
+            ));
+        }
         let levels: BTreeMap<String, String> = arguments.levels.iter().cloned().collect();
         return Ok(of_run::series(&Run::load(folder)?, &levels)?);
     }
@@ -154,7 +163,7 @@ fn series(arguments: &PredictArguments) -> Result<Vec<Series>, Failure> {
     }
     let results: Result<Vec<(String, Summary)>, Failure> =
         files.iter().map(|file| summary(file)).collect();
-    Ok(vec![of_loads::series(&name, &results?)?])
+    Ok(vec![of_loads::series(&name, &results?, arguments.cores)?])
 }
 
 fn summary(path: &Path) -> Result<(String, Summary), Failure> {
@@ -173,6 +182,14 @@ fn level(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((factor, level)) => Ok((factor.to_owned(), level.to_owned())),
         None => Err("write a factor and a level, as in server=nginx".to_owned()),
+    }
+}
+
+/// A number of cores.
+fn cores(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(cores) if cores > 0.0 && cores <= 4096.0 => Ok(cores),
+        _ => Err("expected a number of cores above 0, at most 4096".to_owned()),
     }
 }
 

@@ -93,6 +93,13 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
         (number(&larger["throughput_per_s"]["value"]) - 4000.0).abs() < 2.0,
         "{larger}"
     );
+    // A server of one thread.
+    let output = of(&["--users", "400", "--cores", "1"]);
+    let single = &output["predictions"][0]["rows"][0];
+    assert!(
+        (number(&single["throughput_per_s"]["value"]) - 1000.0).abs() < 1.0,
+        "{single}"
+    );
     // The screen has the same answer first.
     let ended = predict(
         folder.path(),
