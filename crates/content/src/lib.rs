@@ -28,4 +28,4 @@ pub use dictionary::{DCZ_HEADER_BYTES, Dictionary};
 pub use image_tags::{ImageTag, image_tags};
 pub use markup::Unchanged;
 pub use references::{Rewritten, rewrite_css, rewrite_html};
-pub use tag_case::lower_case_tags;
+pub use tag_case::{change_tag_case, lower_case_tags};

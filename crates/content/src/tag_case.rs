@@ -9,11 +9,22 @@ use crate::markup::{Markup, Unchanged, scan};
 ///
 /// If the document has a construct whose extent depends on the tree. It should then be left as it is.
 pub fn lower_case_tags(html: &[u8]) -> Result<Vec<u8>, Unchanged> {
+    change_tag_case(html, <[u8]>::make_ascii_lowercase)
+}
+
+/// Calls `change` for the name of each tag and attribute, in the order of the document, and changes no other byte.
+/// `change` may change the case of the name's letters.
+///
+/// # Errors
+///
+/// If the document has a construct whose extent depends on the tree. It should then be left as it is.
+pub fn change_tag_case(
+    html: &[u8],
+    mut change: impl FnMut(&mut [u8]),
+) -> Result<Vec<u8>, Unchanged> {
     let mut out = html.to_vec();
     scan(html, |markup| match markup {
-        Markup::TagName(name) | Markup::Attribute { name, .. } => {
-            out[name].make_ascii_lowercase();
-        }
+        Markup::TagName(name) | Markup::Attribute { name, .. } => change(&mut out[name]),
         Markup::Text { .. } => {}
     })?;
     Ok(out)
@@ -55,6 +66,22 @@ mod tests {
         ] {
             assert_eq!(lower(before), after, "{before}");
         }
+    }
+
+    #[test]
+    fn a_change_of_case_is_given_each_name_in_the_order_of_the_document() {
+        let mut names = Vec::new();
+        let html = b"<p class=a>A<br>B</p><!-- <i> -->";
+        let changed = change_tag_case(html, |name| {
+            names.push(String::from_utf8(name.to_vec()).unwrap());
+            if names.len() % 2 == 0 {
+                name.make_ascii_uppercase();
+            }
+        })
+        .unwrap();
+        assert_eq!(names, ["p", "class", "br", "p"]);
+        assert_eq!(changed, b"<p CLASS=a>A<br>B</P><!-- <i> -->");
+        assert_eq!(lower_case_tags(&changed).unwrap(), html);
     }
 
     #[test]
