@@ -8,6 +8,7 @@ mod homes;
 mod judging;
 mod load;
 mod pages;
+mod real_pages;
 mod report;
 mod retrieval_trace;
 mod scipy;
