@@ -4,5 +4,6 @@
 //! A cluster's own scheduler places, starts, limits and accounts for the ranks of a test. This crate writes what the
 //! scheduler reads and interprets what it reports. It starts no program and reads no file or clock.
 
+pub mod kubernetes;
 pub mod shell;
 pub mod slurm;

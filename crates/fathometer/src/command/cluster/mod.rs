@@ -9,6 +9,7 @@ use super::{Failure, usage};
 
 mod folder;
 mod follow;
+mod kubernetes;
 mod programs;
 mod slurm;
 
@@ -23,12 +24,15 @@ pub struct ClusterArguments {
 enum Scheduler {
     /// Submit a load test to Slurm, follow it, and exit with its exit code
     Slurm(Box<slurm::SlurmArguments>),
+    /// Print a load test as an Indexed Job for kubectl apply
+    Kubernetes(Box<kubernetes::KubernetesArguments>),
 }
 
 /// Runs the requested scheduler's command.
 pub fn run(arguments: &ClusterArguments) -> Result<ExitCode, Failure> {
     match &arguments.scheduler {
         Scheduler::Slurm(arguments) => slurm::run(arguments),
+        Scheduler::Kubernetes(arguments) => kubernetes::run(arguments),
     }
 }
 

@@ -1,4 +1,5 @@
-//! `fathometer cluster`, run as a user runs it, with a real Slurm.
+//! `fathometer cluster`, run as a user runs it, with a real Slurm, and with the schemas of Kubernetes.
 
+mod kubernetes;
 mod slurm;
 mod slurm_cluster;

@@ -1,0 +1,122 @@
+//! `fathometer cluster kubernetes`: a load test as manifests for `kubectl apply`.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::num::NonZeroU32;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, value_parser};
+use fathometer_cluster::kubernetes::{LoadJob, Name, Quantity, Secret};
+
+use super::check_command;
+use crate::command::arguments::some_time;
+use crate::command::{Failure, usage};
+
+/// The most pods of an Indexed Job that may run at once, if its number of completions is not bounded further
+/// (Kubernetes' documentation, Job patterns with an index per pod).
+const MOST_RANKS: u32 = 10_000;
+
+/// Arguments of `cluster kubernetes`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prints a headless Service and an Indexed Job with one pod for each rank. The Job succeeds if rank 0 does. A failed pod \
+is not started again: it would join a running test. The comments of the output are the commands that create the ranks' \
+secret, show the result, and remove the Job.
+
+Examples:
+  fathometer cluster kubernetes --ranks 4 --image REGISTRY/fathometer:0.2 -- load http://shop:8080/ --rate 40000 -d 60s
+  fathometer cluster kubernetes --ranks 2 --image I --with-secret -- load http://shop/ | kubectl apply -f -")]
+pub(super) struct KubernetesArguments {
+    /// Number of ranks that share the load, each in a pod of its own
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
+    ranks: u32,
+    /// Container image, whose entry point is fathometer
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
+    image: String,
+    /// Name of the Job and its Service
+    #[arg(long, value_name = "NAME", default_value = "fathometer")]
+    name: Name,
+    /// Namespace [default: that of kubectl's context]
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<Name>,
+    /// Processors requested for each rank; there is no limit, which would stop a rank in the middle of its work
+    #[arg(long, value_name = "AMOUNT", default_value = "1")]
+    cpu: Quantity,
+    /// Memory of each rank, requested and limited
+    #[arg(long, value_name = "AMOUNT", default_value = "512Mi")]
+    memory: Quantity,
+    /// Time limit of the Job: 90s, 10m, 2h [default: none]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    time: Option<Duration>,
+    /// Port on which rank 0 waits for the other ranks
+    #[arg(long, value_name = "PORT", default_value_t = 7420, value_parser = value_parser!(u16).range(1024..))]
+    port: u16,
+    /// Print a new secret for the ranks too, instead of the command that creates one
+    #[arg(long)]
+    with_secret: bool,
+    /// The command of fathometer that each rank runs, with its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+fn image(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:@".contains(&byte);
+    match !text.is_empty() && !text.starts_with('-') && text.bytes().all(plain) {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("write the name of an image, as in registry.example/fathometer:0.2".to_owned())
+        }
+    }
+}
+
+/// Prints the manifests.
+pub(super) fn run(arguments: &KubernetesArguments) -> Result<ExitCode, Failure> {
+    check_command(&arguments.command)?;
+    if !arguments.name.fits(arguments.ranks) {
+        return Err(usage(format!(
+            "the name {} is too long: with the number of a rank it has more than 63 characters",
+            arguments.name
+        )));
+    }
+    let words: Option<Vec<String>> = arguments
+        .command
+        .iter()
+        .map(|word| word.to_str().map(str::to_owned))
+        .collect();
+    let Some(words) = words else {
+        return Err(usage(
+            "an argument of the command is not UTF-8, and manifests can hold no other text",
+        ));
+    };
+    let secret = arguments.with_secret.then(new_secret).transpose()?;
+    let job = LoadJob {
+        name: &arguments.name,
+        namespace: arguments.namespace.as_ref(),
+        image: &arguments.image,
+        ranks: NonZeroU32::new(arguments.ranks).unwrap_or(NonZeroU32::MIN),
+        port: arguments.port,
+        cpu: &arguments.cpu,
+        memory: &arguments.memory,
+        deadline_s: arguments.time.map(|time| time.as_secs().max(1)),
+        secret: secret
+            .as_deref()
+            .map_or(Secret::Referenced, Secret::Included),
+        arguments: &words,
+    };
+    print!("{}", job.to_yaml());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// 32 random bytes in hexadecimal.
+fn new_secret() -> Result<String, Failure> {
+    let mut bytes = [0; 32];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|error| format!("cannot read random bytes from /dev/urandom: {error}"))?;
+    let mut text = String::new();
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
+}
