@@ -93,6 +93,7 @@ mod run;
 pub mod secrets;
 pub mod security;
 mod sessions;
+mod share;
 mod shared;
 mod spin;
 mod tally;
@@ -122,6 +123,7 @@ pub use health::is_noise;
 pub use host_names::without_port;
 pub use recorder::{Recorder, RecorderError};
 pub use run::run;
+pub use share::Share;
 pub use shared::cannot;
 
 use fathometer_quic_sockets::UdpOffload;
@@ -189,6 +191,9 @@ pub struct Options {
     pub send_lag: Duration,
     /// The seed of all random decisions.
     pub seed: Seed,
+    /// The part of the test that this process carries out. All other options describe the whole test: users,
+    /// connections and a limit on exchanges are split over the ranks.
+    pub share: Share,
     /// The number of requests after which this side closes a connection, as soon as all of them are answered;
     /// `None`: no limit.
     pub max_requests: Option<u32>,
@@ -232,6 +237,7 @@ impl Options {
             spin: Duration::ZERO,
             coalescing: Duration::ZERO,
             seed: Seed(crate::workload::SEED),
+            share: Share::WHOLE,
             max_requests: None,
             keep_alive: None,
             sockets: SocketOptions {
@@ -375,7 +381,7 @@ pub enum LoadError {
         limit: u64,
     },
     /// There are neither users nor connections.
-    #[error("there must be at least one user or connection")]
+    #[error("there must be at least one user or connection for each machine of the test")]
     NoUsers,
     /// An interval of the timeline that is too short.
     #[error("an interval of the timeline must be at least 10 ms long")]

@@ -24,7 +24,7 @@ use super::timeline::{Part, Spares, Timeline};
 use super::timers::NEVER;
 use super::waiting::Spin;
 use super::worker::{Outcomes, Worker};
-use super::{LIVE_QUANTILES, Limit, Live, LoadError, MOST_INTERVALS, Options, Phase, Users};
+use super::{LIVE_QUANTILES, Limit, Live, LoadError, MOST_INTERVALS, Options, Phase, Share, Users};
 
 /// How often `interrupted` is checked.
 const ASK: Duration = PERIOD;
@@ -77,6 +77,7 @@ pub fn run(
         crew: Crew {
             shared: &shared,
             users: &options.users,
+            share: options.share,
             clock,
             loops,
             processors,
@@ -129,9 +130,13 @@ pub fn run(
 /// The most connections, and the most loops that have work.
 fn needs(options: &Options) -> (u64, u32) {
     match &options.users {
-        Users::Open { connections, .. } => (u64::from(*connections), *connections),
+        Users::Open { connections, .. } => {
+            let connections = options.share.of((*connections).into());
+            (connections, connections as u32)
+        }
         Users::Closed { users, steps, .. } => {
             let most = steps.iter().map(|&(_, users)| users).fold(*users, u32::max);
+            let most = options.share.of(most.into()) as u32;
             // A user never has more connections than its largest page has members, unless it fills
             // pipelines.
             let policy = options.policy;
@@ -171,6 +176,7 @@ struct Test<'a> {
 struct Crew<'a> {
     shared: &'a Shared,
     users: &'a Users,
+    share: Share,
     clock: Clock,
     loops: usize,
     processors: Vec<usize>,
@@ -262,13 +268,14 @@ impl Crew<'_> {
             return Err(LoadError::NoUsers);
         };
         tally.begin(edges);
+        let (first, stride) = self.share.of_loop(number, self.loops);
         let source = match self.users {
             Users::Closed {
                 users,
                 start_interval,
                 steps,
             } => {
-                let (first, stride) = (number as u32, self.loops as u32);
+                let (first, stride) = (first as u32, stride as u32);
                 SessionSource::Users(Population::new(
                     *users,
                     *start_interval,
@@ -281,11 +288,12 @@ impl Crew<'_> {
                 arrivals,
                 connections,
             } => {
-                let (all, loops) = (*connections, self.loops as u32);
+                let all = self.share.of((*connections).into()) as u32;
+                let loops = self.loops as u32;
                 let most = all / loops + u32::from((number as u32) < all % loops);
                 let open = OpenLoop::new(
                     arrivals,
-                    (number, self.loops),
+                    (first, stride),
                     edges.start,
                     (most, self.shared.depth()),
                     self.shared.limits.timeout,
@@ -504,7 +512,10 @@ impl Test<'_> {
         let pauses_are_known = window.paused.is_zero()
             || matches!(self.options.limit, Limit::Time(length) if window.duration == length);
         (steps.is_empty() && pauses_are_known)
-            .then(|| UserTime::of(window, warm_up, *users, slots))
+            .then(|| {
+                let users = self.options.share.of((*users).into()) as u32;
+                UserTime::of(window, warm_up, users, slots)
+            })
             .flatten()
     }
 

@@ -16,7 +16,7 @@ use super::exchange::Exchange;
 use super::host_names::{host_names, without_port};
 use super::quic_plan::QuicPlan;
 use super::security::Security;
-use super::{Limit, LoadError, Options, Users, Windows};
+use super::{Limit, LoadError, Options, Share, Users, Windows};
 
 /// State that the loops only read, and a few counters.
 pub(super) struct Shared {
@@ -37,8 +37,9 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     /// A user keeps its pipelines full; see the [module](super).
     pub(super) fills: bool,
-    /// The most exchanges planned in the measured window.
+    /// The most exchanges planned in the measured window, of this rank's share.
     pub(super) most: Option<u64>,
+    share: Share,
     pages_seed: Seed,
     sessions_seed: Seed,
     off_seed: Seed,
@@ -125,8 +126,9 @@ impl Shared {
                 && largest_page(plan) == 1,
             most: match options.limit {
                 Limit::Time(_) => None,
-                Limit::Exchanges(most) => Some(most),
+                Limit::Exchanges(most) => Some(share_of(options, most)),
             },
+            share: options.share,
             pages_seed: options.seed.stream("load.pages"),
             sessions_seed: options.seed.stream("load.sessions"),
             off_seed: options.seed.stream("load.off"),
@@ -177,9 +179,9 @@ impl Shared {
             .is_some_and(|most| self.planned.0.load(Ordering::Relaxed) >= most)
     }
 
-    /// The number of a new session of a closed loop.
+    /// The number of a new session of a closed loop, in the whole test.
     pub(super) fn next_session(&self) -> u64 {
-        self.sessions.next()
+        self.share.number(self.sessions.next())
     }
 
     /// The number of a new connection.
@@ -195,7 +197,7 @@ impl Shared {
         {
             return sequence[0];
         }
-        self.page(self.pages.next())
+        self.page(self.share.number(self.pages.next()))
     }
 
     /// The `turn`-th page of the shared sequence.
@@ -277,6 +279,19 @@ impl Shared {
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
+}
+
+/// This rank's share of the `most` exchanges of the measured window. Those of an open loop are the first arrivals after
+/// the warm-up.
+fn share_of(options: &Options, most: u64) -> u64 {
+    let before = match &options.users {
+        Users::Open { arrivals, .. } if options.share.ranks() > 1 => {
+            let schedule = arrivals.schedule();
+            schedule.take_while(|&(_, at)| at < options.warm_up).count() as u64
+        }
+        _ => 0,
+    };
+    options.share.of_range(before, most)
 }
 
 /// Whether a user of this policy keeps its connections full where there is nothing to wait for.

@@ -15,6 +15,8 @@ mod pool;
 mod population;
 mod requests;
 mod source;
+#[cfg(test)]
+mod split;
 mod user;
 mod users;
 
