@@ -1,0 +1,202 @@
+//! How far the clock of rank 0 is ahead of a member's, by ping-pong.
+//!
+//! A member sends a ping at t1, rank 0 reads it at t2 of its own clock and answers at once, and the member reads the
+//! answer at t4. The offset is then t2 − (t1 + t4)/2, and wrong by (t4 − t1)/2 at most, whatever the way there and back
+//! take (Cristian, "Probabilistic clock synchronization", Distributed Computing 3, 1989). Of many round trips the
+//! shortest counts.
+
+use std::time::Duration;
+
+use fathometer_model::Instant;
+use serde::{Deserialize, Serialize};
+
+/// The offset of rank 0's clock against this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockOffset {
+    /// Nanoseconds that rank 0's clock is ahead.
+    pub offset: i64,
+    /// The largest error of that.
+    pub uncertainty: Duration,
+}
+
+impl ClockOffset {
+    /// The offset of a clock against itself.
+    pub const SAME: ClockOffset = ClockOffset {
+        offset: 0,
+        uncertainty: Duration::ZERO,
+    };
+
+    /// The offset that one round trip shows: `sent` and `back` by this clock, `read` by that of rank 0.
+    pub fn of_round_trip(sent: Instant, read: Instant, back: Instant) -> ClockOffset {
+        let round_trip = back.since(sent);
+        let middle = sent + round_trip / 2;
+        ClockOffset {
+            offset: (i128::from(read.as_nanos()) - i128::from(middle.as_nanos())) as i64,
+            uncertainty: round_trip.div_ceil_two(),
+        }
+    }
+
+    /// The instant of this clock at an instant of rank 0's.
+    pub fn own(&self, of_rank_0: Instant) -> Instant {
+        let nanos = i128::from(of_rank_0.as_nanos()) - i128::from(self.offset);
+        Instant::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
+    }
+
+    /// By how much the clocks have certainly drifted between two readings of their offset.
+    pub fn certain_drift(&self, other: &ClockOffset) -> Duration {
+        let between = Duration::from_nanos(self.offset.abs_diff(other.offset));
+        between.saturating_sub(self.uncertainty + other.uncertainty)
+    }
+}
+
+/// Half of a time, rounded up to the next nanosecond.
+trait DivCeilTwo {
+    fn div_ceil_two(self) -> Duration;
+}
+
+impl DivCeilTwo for Duration {
+    fn div_ceil_two(self) -> Duration {
+        (self + Duration::from_nanos(1)) / 2
+    }
+}
+
+/// The clock of a member against that of rank 0, over a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockRecord {
+    /// Before the test.
+    pub before: ClockOffset,
+    /// After it; `None` when rank 0 did not answer.
+    pub after: Option<ClockOffset>,
+    /// The largest certain drift since before the test, of all readings during and after it.
+    pub drift: Duration,
+    /// Round trips in all.
+    pub round_trips: u64,
+}
+
+impl ClockRecord {
+    /// That of rank 0.
+    pub const SAME: ClockRecord = ClockRecord {
+        before: ClockOffset::SAME,
+        after: Some(ClockOffset::SAME),
+        drift: Duration::ZERO,
+        round_trips: 0,
+    };
+}
+
+/// Round trips before the test, and after it.
+pub const ROUND_TRIPS: u32 = 32;
+
+/// Estimates an offset from round trips, one series after another.
+#[derive(Debug, Clone, Default)]
+pub struct Estimator {
+    best: Option<ClockOffset>,
+    in_series: u32,
+    round_trips: u64,
+    before: Option<ClockOffset>,
+    after: Option<ClockOffset>,
+    drift: Duration,
+}
+
+impl Estimator {
+    /// Adds a round trip. Returns whether the series has [`ROUND_TRIPS`].
+    pub fn add(&mut self, sent: Instant, read: Instant, back: Instant) -> bool {
+        let offset = ClockOffset::of_round_trip(sent, read, back);
+        if self
+            .best
+            .is_none_or(|best| offset.uncertainty < best.uncertainty)
+        {
+            self.best = Some(offset);
+        }
+        if let Some(before) = &self.before {
+            self.drift = self.drift.max(before.certain_drift(&offset));
+        }
+        self.in_series += 1;
+        self.round_trips += 1;
+        self.in_series >= ROUND_TRIPS
+    }
+
+    /// The series before the test begins.
+    pub fn begin(&mut self) {
+        (self.best, self.in_series) = (None, 0);
+    }
+
+    /// The series before the test is complete.
+    pub fn end_before(&mut self) -> Option<ClockOffset> {
+        self.before = self.best.take();
+        self.before
+    }
+
+    /// The series after the test is complete.
+    pub fn end_after(&mut self) {
+        self.after = self.best.take();
+    }
+
+    /// What was found; `None` when there was no round trip before the test.
+    pub fn record(&self) -> Option<ClockRecord> {
+        Some(ClockRecord {
+            before: self.before?,
+            after: self.after,
+            drift: self.drift,
+            round_trips: self.round_trips,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Instant {
+        Instant::from_nanos(1000 * micros)
+    }
+
+    fn micros(micros: u64) -> Duration {
+        Duration::from_micros(micros)
+    }
+
+    #[test]
+    fn the_true_offset_is_within_the_uncertainty_whatever_either_way_takes() {
+        for (there, back) in [(10, 10), (1, 500), (500, 1), (0, 0), (3, 4)] {
+            for ahead in [0u64, 7_000_000] {
+                let sent = at(100);
+                let read = at(100 + there + ahead);
+                let found = ClockOffset::of_round_trip(sent, read, at(100 + there + back));
+                let error = (found.offset - 1000 * ahead as i64).unsigned_abs();
+                assert!(Duration::from_nanos(error) <= found.uncertainty);
+                let own = found.own(at(5_000_000 + ahead));
+                let expected = at(5_000_000);
+                assert!(own.since(expected).max(expected.since(own)) <= found.uncertainty);
+            }
+        }
+    }
+
+    #[test]
+    fn the_shortest_round_trip_counts_and_drift_is_what_errors_cannot_explain() {
+        let mut estimator = Estimator::default();
+        estimator.begin();
+        for n in 0..u64::from(ROUND_TRIPS) {
+            // Rank 0 is 1 s behind; the 20th round trip takes 20 µs, all others 2 ms.
+            let sent = 2_000_000 + 10_000 * n;
+            let trip = if n == 20 { 20 } else { 2000 };
+            let read = at(sent + trip / 2 - 1_000_000);
+            let is_complete = estimator.add(at(sent), read, at(sent + trip));
+            assert_eq!(is_complete, n + 1 == u64::from(ROUND_TRIPS));
+        }
+        let before = estimator.end_before().unwrap();
+        assert_eq!(
+            (before.offset, before.uncertainty),
+            (-1_000_000_000, micros(10))
+        );
+        // Within the uncertainty there is no drift.
+        estimator.begin();
+        estimator.add(at(9_000_000), at(8_000_500), at(9_002_000));
+        assert_eq!(estimator.record().unwrap().drift, Duration::ZERO);
+        // 300 µs less 10 µs of each reading.
+        estimator.add(at(9_000_000), at(8_000_310), at(9_000_020));
+        estimator.end_after();
+        let record = estimator.record().unwrap();
+        assert_eq!(record.drift, micros(280));
+        assert_eq!(record.after.unwrap().uncertainty, micros(10));
+        assert_eq!(record.round_trips, 34);
+    }
+}

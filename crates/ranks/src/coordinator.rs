@@ -1,0 +1,421 @@
+//! The control connections of rank 0, without I/O.
+//!
+//! Rank 0 waits for all other ranks, starts the test when all are ready, takes their figures, and finds out which
+//! ranks are lost. A connection that is not a rank of this test costs a bounded time and memory, and changes nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use fathometer_model::Instant;
+
+use crate::link::Link;
+use crate::message::{Hello, Message};
+use crate::secret::{NONCE, Secret, Side};
+
+/// How long a connection may take to say which rank it is.
+pub const INTRODUCTION: Duration = Duration::from_secs(5);
+
+/// The most connections that have not said which rank they are.
+pub const MOST_STRANGERS: usize = 64;
+
+/// From the last rank's being ready to the start, so that every rank has received the instant before it comes.
+const LEAD: Duration = Duration::from_millis(100);
+/// For each rank in addition.
+const LEAD_OF_RANK: Duration = Duration::from_micros(200);
+
+/// What the host of rank 0 has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CoordinatorEvent {
+    /// The test starts at this instant.
+    Start(Instant),
+    /// The figures of a rank in one interval.
+    Interval(u32, Vec<u8>),
+    /// The result of a rank.
+    Ended(u32, Vec<u8>),
+    /// A rank was lost while the test ran, with the reason.
+    Lost(u32, String),
+    /// The test does not start. Nothing but [`CoordinatorEvent::Close`] follows.
+    Failed(String),
+    /// A connection is to be closed once its bytes are sent.
+    Close(u64),
+}
+
+/// What rank 0 expects of the others.
+#[derive(Debug, Clone)]
+pub struct Expected {
+    /// What a member of this test says first, except for its rank and host.
+    pub hello: Hello,
+    /// How long to wait for all ranks.
+    pub rendezvous: Duration,
+    /// A rank is lost when nothing is heard from it for this long.
+    pub silence: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Waits for all ranks to be ready.
+    Gathering,
+    Running,
+    Failed,
+}
+
+#[derive(Debug)]
+struct Peer {
+    link: Link,
+    /// Once it has said so.
+    rank: Option<u32>,
+    since: Instant,
+    last_heard: Instant,
+    is_closing: bool,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Rank {
+    connection: Option<u64>,
+    host: String,
+    is_ready: bool,
+    /// Its result has arrived, or it is lost.
+    is_over: bool,
+}
+
+/// The control connections of rank 0.
+#[derive(Debug)]
+pub struct Coordinator {
+    expected: Expected,
+    secret: Secret,
+    stage: Stage,
+    began: Instant,
+    /// All ranks; the first is this one.
+    ranks: Vec<Rank>,
+    peers: BTreeMap<u64, Peer>,
+    events: VecDeque<CoordinatorEvent>,
+    /// Connections of strangers, by the reason why they were closed, for the message when ranks are missing.
+    last_stranger: Option<String>,
+}
+
+impl Coordinator {
+    /// Waits for the ranks of a test from now on.
+    pub fn new(expected: Expected, secret: Secret, now: Instant) -> Coordinator {
+        let ranks = vec![Rank::default(); expected.hello.ranks.max(1) as usize];
+        Coordinator {
+            expected,
+            secret,
+            stage: Stage::Gathering,
+            began: now,
+            ranks,
+            peers: BTreeMap::new(),
+            events: VecDeque::new(),
+            last_stranger: None,
+        }
+    }
+
+    /// The next event.
+    pub fn event(&mut self) -> Option<CoordinatorEvent> {
+        self.events.pop_front()
+    }
+
+    /// The bytes to be sent on a connection; what was sent is removed from the front.
+    pub fn outbox(&mut self, connection: u64) -> Option<&mut Vec<u8>> {
+        Some(self.peers.get_mut(&connection)?.link.outbox())
+    }
+
+    /// Whether every other rank has sent its result or is lost.
+    pub fn is_over(&self) -> bool {
+        self.ranks.iter().skip(1).all(|rank| rank.is_over)
+    }
+
+    /// A connection was accepted. False: there are too many; it is to be closed.
+    pub fn accept(&mut self, connection: u64, nonce: [u8; NONCE], now: Instant) -> bool {
+        let strangers = self.peers.values().filter(|peer| peer.rank.is_none());
+        if strangers.count() >= MOST_STRANGERS {
+            return false;
+        }
+        let peer = Peer {
+            link: Link::new(Side::RankZero, self.secret.clone(), nonce),
+            rank: None,
+            since: now,
+            last_heard: now,
+            is_closing: false,
+        };
+        self.peers.insert(connection, peer);
+        true
+    }
+
+    /// Takes bytes of a connection that were read at `now`.
+    pub fn receive(&mut self, connection: u64, bytes: &[u8], now: Instant) {
+        let Some(peer) = self.peers.get_mut(&connection) else {
+            return;
+        };
+        peer.link.receive(bytes);
+        loop {
+            let Some(peer) = self.peers.get_mut(&connection) else {
+                return;
+            };
+            if peer.is_closing {
+                return;
+            }
+            match peer.link.next() {
+                Ok(None) => return,
+                Ok(Some(message)) => {
+                    peer.last_heard = now;
+                    self.handle(connection, message, now);
+                }
+                Err(error) => return self.end(connection, &error.to_string()),
+            }
+        }
+    }
+
+    fn handle(&mut self, connection: u64, message: Message, now: Instant) {
+        let rank = self.peers.get(&connection).and_then(|peer| peer.rank);
+        let Some(rank) = rank else {
+            return match message {
+                Message::Hello(hello) => self.introduce(connection, hello),
+                _ => self.end(connection, "it did not say which rank it is"),
+            };
+        };
+        match message {
+            Message::Ping { sent } => {
+                let read = now.as_nanos();
+                self.send(connection, &Message::Pong { sent, read });
+            }
+            Message::Ready => {
+                self.ranks[rank as usize].is_ready = true;
+                self.start_if_ready(now);
+            }
+            Message::Interval(bytes) if self.stage == Stage::Running => {
+                self.events
+                    .push_back(CoordinatorEvent::Interval(rank, bytes));
+            }
+            Message::Ended(bytes) if self.stage == Stage::Running => {
+                self.ranks[rank as usize].is_over = true;
+                self.events.push_back(CoordinatorEvent::Ended(rank, bytes));
+                self.send(connection, &Message::Done);
+                self.close(connection);
+            }
+            Message::Failed(why) => {
+                self.end(connection, &format!("its share of the test failed: {why}"));
+            }
+            _ => self.end(connection, "it sent a message out of turn"),
+        }
+    }
+
+    /// A connection says which rank it is.
+    fn introduce(&mut self, connection: u64, hello: Hello) {
+        let expected = &self.expected.hello;
+        let ranks = expected.ranks;
+        let (rank, host) = (hello.rank, hello.host);
+        let name = format!("rank {rank} on {host}");
+        if self.stage != Stage::Gathering {
+            let why = "the test is running, and a rank cannot join it".to_owned();
+            return self.refuse(connection, why);
+        }
+        let why = if hello.ranks != ranks {
+            let theirs = hello.ranks;
+            Some(format!(
+                "{name} is one of {theirs} ranks, and rank 0 is one of {ranks}"
+            ))
+        } else if rank == 0 || rank >= ranks {
+            Some(format!(
+                "{name} is none of the ranks 1 to {}",
+                ranks.saturating_sub(1)
+            ))
+        } else if hello.version != expected.version {
+            let (theirs, ours) = (hello.version, &expected.version);
+            Some(format!(
+                "{name} is version {theirs}, and rank 0 is version {ours}"
+            ))
+        } else if hello.plan != expected.plan {
+            Some(format!(
+                "{name} has another plan: give every rank the same options, seed, workload and files"
+            ))
+        } else {
+            None
+        };
+        if let Some(why) = why {
+            self.refuse(connection, why.clone());
+            return self.fail(why);
+        }
+        let known = &mut self.ranks[rank as usize];
+        if known.connection.is_some() {
+            let why = format!(
+                "there are two ranks {rank}: on {} and on {host}",
+                known.host
+            );
+            return self.refuse(connection, why);
+        }
+        *known = Rank {
+            connection: Some(connection),
+            host,
+            ..Rank::default()
+        };
+        if let Some(peer) = self.peers.get_mut(&connection) {
+            peer.rank = Some(rank);
+        }
+        self.send(connection, &Message::Welcome);
+    }
+
+    /// The loops of rank 0 are ready.
+    pub fn ready(&mut self, now: Instant) {
+        self.ranks[0].is_ready = true;
+        self.start_if_ready(now);
+    }
+
+    fn start_if_ready(&mut self, now: Instant) {
+        if self.stage != Stage::Gathering || !self.ranks.iter().all(|rank| rank.is_ready) {
+            return;
+        }
+        self.stage = Stage::Running;
+        let at = now + LEAD + LEAD_OF_RANK * self.ranks.len() as u32;
+        self.events.push_back(CoordinatorEvent::Start(at));
+        self.tell_all(&Message::Start { at: at.as_nanos() });
+    }
+
+    /// Ends the test early on every rank; before its start: fails it.
+    pub fn stop(&mut self, why: &str) {
+        match self.stage {
+            Stage::Gathering => self.fail(why.to_owned()),
+            Stage::Running => self.tell_all(&Message::Stop),
+            Stage::Failed => {}
+        }
+    }
+
+    fn tell_all(&mut self, message: &Message) {
+        let of = |rank: &Rank| rank.connection.filter(|_| !rank.is_over);
+        let connections: Vec<u64> = self.ranks.iter().filter_map(of).collect();
+        for connection in connections {
+            self.send(connection, message);
+        }
+    }
+
+    /// A connection has ended.
+    pub fn closed(&mut self, connection: u64, why: &str) {
+        self.end(connection, why);
+        self.peers.remove(&connection);
+    }
+
+    /// Gives up the ranks that have not ended.
+    pub fn give_up(&mut self, why: &str) {
+        let of = |rank: &Rank| rank.connection.filter(|_| !rank.is_over);
+        let connections: Vec<u64> = self.ranks.iter().filter_map(of).collect();
+        for connection in connections {
+            self.end(connection, why);
+        }
+    }
+
+    /// A connection is of no more use.
+    fn end(&mut self, connection: u64, why: &str) {
+        let Some(peer) = self.peers.get(&connection).filter(|peer| !peer.is_closing) else {
+            return;
+        };
+        let rank = peer.rank;
+        self.close(connection);
+        let Some(number) = rank else {
+            self.last_stranger = Some(why.to_owned());
+            return;
+        };
+        let rank = &mut self.ranks[number as usize];
+        match self.stage {
+            // The engine may start it again.
+            Stage::Gathering => *rank = Rank::default(),
+            Stage::Running if !rank.is_over => {
+                rank.is_over = true;
+                let event = CoordinatorEvent::Lost(number, why.to_owned());
+                self.events.push_back(event);
+            }
+            _ => {}
+        }
+    }
+
+    fn refuse(&mut self, connection: u64, why: String) {
+        self.send(connection, &Message::Refused(why.clone()));
+        self.last_stranger = Some(why);
+        self.close(connection);
+    }
+
+    fn fail(&mut self, why: String) {
+        if self.stage == Stage::Failed {
+            return;
+        }
+        let refused = Message::Refused(format!("the test did not start: {why}"));
+        self.tell_all(&refused);
+        self.stage = Stage::Failed;
+        self.events.push_back(CoordinatorEvent::Failed(why));
+        for connection in self.peers.keys().copied().collect::<Vec<_>>() {
+            self.close(connection);
+        }
+    }
+
+    fn close(&mut self, connection: u64) {
+        if let Some(peer) = self.peers.get_mut(&connection)
+            && !peer.is_closing
+        {
+            peer.is_closing = true;
+            self.events.push_back(CoordinatorEvent::Close(connection));
+        }
+    }
+
+    fn send(&mut self, connection: u64, message: &Message) {
+        if let Some(peer) = self.peers.get_mut(&connection)
+            && !peer.is_closing
+            && let Err(error) = peer.link.send(message)
+        {
+            self.end(connection, &error.to_string());
+        }
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Instant) {
+        let silence = self.expected.silence;
+        let late = |(&connection, peer): (&u64, &Peer)| {
+            let is_late = match peer.rank {
+                None => now.since(peer.since) >= INTRODUCTION,
+                Some(_) => now.since(peer.last_heard) >= silence,
+            };
+            (is_late && !peer.is_closing).then_some((connection, peer.rank))
+        };
+        let late: Vec<(u64, Option<u32>)> = self.peers.iter().filter_map(late).collect();
+        for (connection, rank) in late {
+            match rank {
+                None => self.end(
+                    connection,
+                    "a connection did not say in time which rank it is",
+                ),
+                Some(_) => self.end(
+                    connection,
+                    &format!("nothing was heard from it for {silence:?}"),
+                ),
+            }
+        }
+        if self.stage == Stage::Gathering && now.since(self.began) >= self.expected.rendezvous {
+            self.fail(self.missing());
+        }
+    }
+
+    /// Which ranks are missing after the time for the rendezvous.
+    fn missing(&self) -> String {
+        let there = |rank: &&Rank| rank.connection.is_some();
+        let ranks = self.ranks.len();
+        let found = 1 + self.ranks.iter().skip(1).filter(there).count();
+        let time = self.expected.rendezvous;
+        let mut why = if found == ranks {
+            let not_ready = self.ranks.iter().position(|rank| !rank.is_ready);
+            format!(
+                "rank {} was not ready within {time:?}",
+                not_ready.unwrap_or(0)
+            )
+        } else {
+            let missing = self.ranks.iter().enumerate().skip(1);
+            let missing = missing.filter(|(_, rank)| rank.connection.is_none());
+            let numbers: Vec<String> = missing.take(10).map(|(n, _)| n.to_string()).collect();
+            format!(
+                "only {found} of {ranks} ranks came within {time:?}; missing, among the first: {}",
+                numbers.join(", ")
+            )
+        };
+        if let Some(stranger) = &self.last_stranger {
+            why.push_str(&format!("; the last refused connection: {stranger}"));
+        }
+        why.push_str("; check that all ranks start, or set a longer --rendezvous-timeout");
+        why
+    }
+}

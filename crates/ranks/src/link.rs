@@ -1,0 +1,476 @@
+//! One side of a control connection, without I/O: mutual authentication, then frames.
+//!
+//! ```text
+//! member  -> rank 0   magic, nonce                                            40 bytes
+//! rank 0  -> member   magic, nonce, HMAC(secret, "proof of rank 0." nonces)   72 bytes
+//! member  -> rank 0   HMAC(secret, "proof of member." nonces)                 32 bytes
+//! frame               length (u32), counter (u64), message, HMAC(key, counter length message)
+//! ```
+//!
+//! The MACs are HMAC-SHA-256 (RFC 2104). Each side has a key of its own that follows from the secret and both nonces,
+//! and its frames are counted from 0: a frame that is repeated, left out, reordered, reflected or from another
+//! connection is an error. Numbers are little-endian. Messages are authenticated and not encrypted.
+
+use ring::hmac::{self, Key};
+
+use crate::message::Message;
+use crate::secret::{MAC, NONCE, Nonces, Secret, Side};
+
+/// The first bytes of both sides, with the version of this protocol.
+const MAGIC: [u8; 8] = *b"fathom\x00\x01";
+
+/// Bytes of a frame in front of its message.
+const HEAD: usize = 4 + 8;
+
+/// The longest message in bytes: a result, whose histograms may be full.
+pub const LONGEST: usize = 16 << 20;
+
+/// Why a connection cannot continue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// The peer is another program, or another version.
+    #[error("the peer is no rank of this version")]
+    Magic,
+    /// The peer does not know the secret.
+    #[error(
+        "the peer has another secret: every rank needs the same --secret-file or FATHOMETER_SECRET"
+    )]
+    Secret,
+    /// A frame was altered, repeated or left out.
+    #[error("a frame was altered, repeated or lost on the way")]
+    Frame,
+    /// A frame is longer than [`LONGEST`].
+    #[error("a frame is longer than {LONGEST} bytes")]
+    TooLong,
+    /// An authenticated frame holds no message.
+    #[error("a frame has no message of this version")]
+    Message,
+}
+
+/// One side of a control connection.
+#[derive(Debug)]
+pub struct Link {
+    side: Side,
+    secret: Secret,
+    nonce: [u8; NONCE],
+    stage: Stage,
+    /// Received bytes that are not used yet.
+    inbox: Vec<u8>,
+    /// Bytes to be sent.
+    outbox: Vec<u8>,
+    sent: u64,
+    received: u64,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Waits for the peer's first bytes.
+    Opening,
+    /// Rank 0 waits for the member's proof.
+    Proof(Nonces),
+    /// Frames pass.
+    Open {
+        own: Key,
+        peer: Key,
+        sent: u64,
+        received: u64,
+    },
+    /// After an error.
+    Broken(LinkError),
+}
+
+impl Link {
+    /// One side of a new connection. `nonce` must be random and of no other connection.
+    pub fn new(side: Side, secret: Secret, nonce: [u8; NONCE]) -> Link {
+        let mut link = Link {
+            side,
+            secret,
+            nonce,
+            stage: Stage::Opening,
+            inbox: Vec::new(),
+            outbox: Vec::new(),
+            sent: 0,
+            received: 0,
+        };
+        if side == Side::Member {
+            link.push(&MAGIC);
+            link.push(&nonce);
+        }
+        link
+    }
+
+    /// Whether both sides have shown that they know the secret. Before that nothing can be sent.
+    pub fn is_open(&self) -> bool {
+        matches!(self.stage, Stage::Open { .. })
+    }
+
+    /// Bytes sent and received so far.
+    pub fn traffic(&self) -> (u64, u64) {
+        (self.sent, self.received)
+    }
+
+    /// Takes bytes of the peer; the messages in them come from [`Link::next`].
+    pub fn receive(&mut self, bytes: &[u8]) {
+        self.received += bytes.len() as u64;
+        if !matches!(self.stage, Stage::Broken(_)) {
+            self.inbox.extend_from_slice(bytes);
+        }
+    }
+
+    /// The bytes to be sent; what was sent is removed from the front.
+    pub fn outbox(&mut self) -> &mut Vec<u8> {
+        &mut self.outbox
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// If it is too long, or if the connection is not open.
+    pub fn send(&mut self, message: &Message) -> Result<(), LinkError> {
+        let Stage::Open { own, sent, .. } = &mut self.stage else {
+            return Err(match self.stage {
+                Stage::Broken(error) => error,
+                _ => LinkError::Secret,
+            });
+        };
+        let message = postcard::to_allocvec(message).map_err(|_| LinkError::Message)?;
+        if message.len() > LONGEST {
+            return Err(LinkError::TooLong);
+        }
+        let length = message.len() as u32;
+        let mac = mac(own, *sent, length, &message);
+        let counter = sent.to_le_bytes();
+        *sent += 1;
+        for part in [&length.to_le_bytes()[..], &counter, &message, mac.as_ref()] {
+            self.push(part);
+        }
+        Ok(())
+    }
+
+    /// The next message of the peer; `None` until more bytes arrive.
+    ///
+    /// # Errors
+    /// If the peer does not know the secret, or if what it sent is damaged. The connection is then broken, and every
+    /// further call returns the same error.
+    pub fn next(&mut self) -> Result<Option<Message>, LinkError> {
+        let next = self.advance();
+        if let Err(error) = next {
+            self.stage = Stage::Broken(error);
+            self.inbox = Vec::new();
+        }
+        next
+    }
+
+    fn advance(&mut self) -> Result<Option<Message>, LinkError> {
+        loop {
+            match &self.stage {
+                Stage::Broken(error) => return Err(*error),
+                Stage::Opening => {
+                    if !self.open()? {
+                        return Ok(None);
+                    }
+                }
+                Stage::Proof(nonces) => {
+                    let nonces = *nonces;
+                    let Some(proof) = self.take(MAC) else {
+                        return Ok(None);
+                    };
+                    if !self.secret.is_proof(Side::Member, &nonces, &proof) {
+                        return Err(LinkError::Secret);
+                    }
+                    self.opened(&nonces);
+                }
+                Stage::Open { .. } => return self.frame(),
+            }
+        }
+    }
+
+    /// Reads the peer's first bytes, and answers. False: more are needed.
+    fn open(&mut self) -> Result<bool, LinkError> {
+        let seen = self.inbox.len().min(MAGIC.len());
+        if self.inbox[..seen] != MAGIC[..seen] {
+            return Err(LinkError::Magic);
+        }
+        let length = match self.side {
+            Side::RankZero => MAGIC.len() + NONCE,
+            Side::Member => MAGIC.len() + NONCE + MAC,
+        };
+        let Some(opening) = self.take(length) else {
+            return Ok(false);
+        };
+        let (opening, proof) = opening[MAGIC.len()..].split_at(NONCE);
+        let mut peer = [0; NONCE];
+        peer.copy_from_slice(opening);
+        match self.side {
+            Side::RankZero => {
+                let nonces = Nonces {
+                    member: peer,
+                    rank_0: self.nonce,
+                };
+                let (nonce, proof) = (self.nonce, self.secret.proof(Side::RankZero, &nonces));
+                self.push(&MAGIC);
+                self.push(&nonce);
+                self.push(&proof);
+                self.stage = Stage::Proof(nonces);
+            }
+            Side::Member => {
+                let nonces = Nonces {
+                    member: self.nonce,
+                    rank_0: peer,
+                };
+                if !self.secret.is_proof(Side::RankZero, &nonces, proof) {
+                    return Err(LinkError::Secret);
+                }
+                let proof = self.secret.proof(Side::Member, &nonces);
+                self.push(&proof);
+                self.opened(&nonces);
+            }
+        }
+        Ok(true)
+    }
+
+    fn opened(&mut self, nonces: &Nonces) {
+        self.stage = Stage::Open {
+            own: self.secret.key(self.side, nonces),
+            peer: self.secret.key(self.side.other(), nonces),
+            sent: 0,
+            received: 0,
+        };
+    }
+
+    fn frame(&mut self) -> Result<Option<Message>, LinkError> {
+        let Stage::Open { peer, received, .. } = &mut self.stage else {
+            return Ok(None);
+        };
+        let Some(head) = self.inbox.first_chunk::<HEAD>() else {
+            return Ok(None);
+        };
+        let (length, counter) = head.split_at(4);
+        let length = u32::from_le_bytes(length.try_into().map_err(|_| LinkError::Frame)?);
+        let counter = u64::from_le_bytes(counter.try_into().map_err(|_| LinkError::Frame)?);
+        if length as usize > LONGEST {
+            return Err(LinkError::TooLong);
+        }
+        if counter != *received {
+            return Err(LinkError::Frame);
+        }
+        let end = HEAD + length as usize;
+        let Some(frame) = self.inbox.get(..end + MAC) else {
+            return Ok(None);
+        };
+        let (message, tag) = frame[HEAD..].split_at(length as usize);
+        let signed = signed(counter, length, message);
+        hmac::verify(peer, &signed, tag).map_err(|_| LinkError::Frame)?;
+        let message = postcard::from_bytes(message).map_err(|_| LinkError::Message)?;
+        *received += 1;
+        self.inbox.drain(..end + MAC);
+        Ok(Some(message))
+    }
+
+    fn take(&mut self, length: usize) -> Option<Vec<u8>> {
+        (self.inbox.len() >= length).then(|| self.inbox.drain(..length).collect())
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.sent += bytes.len() as u64;
+        self.outbox.extend_from_slice(bytes);
+    }
+}
+
+fn signed(counter: u64, length: u32, message: &[u8]) -> Vec<u8> {
+    [&counter.to_le_bytes()[..], &length.to_le_bytes(), message].concat()
+}
+
+fn mac(key: &Key, counter: u64, length: u32, message: &[u8]) -> hmac::Tag {
+    hmac::sign(key, &signed(counter, length, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn secret(text: &str) -> Secret {
+        Secret::new(text.as_bytes()).unwrap()
+    }
+
+    const SECRET: &str = "sixteen bytes or more";
+
+    fn pair() -> (Link, Link) {
+        (
+            Link::new(Side::Member, secret(SECRET), [1; NONCE]),
+            Link::new(Side::RankZero, secret(SECRET), [2; NONCE]),
+        )
+    }
+
+    /// Passes bytes on until neither side has any. Returns all that each side sent.
+    fn talk(member: &mut Link, rank_0: &mut Link) -> (Result<(), LinkError>, Vec<u8>, Vec<u8>) {
+        let (mut from_member, mut from_rank_0) = (Vec::new(), Vec::new());
+        loop {
+            let there = std::mem::take(member.outbox());
+            rank_0.receive(&there);
+            let result = rank_0.next().map(|message| assert_eq!(message, None));
+            let back = std::mem::take(rank_0.outbox());
+            member.receive(&back);
+            let result = result.and(member.next().map(|message| assert_eq!(message, None)));
+            let is_over = there.is_empty() && back.is_empty();
+            from_member.extend(there);
+            from_rank_0.extend(back);
+            if is_over || result.is_err() {
+                return (result, from_member, from_rank_0);
+            }
+        }
+    }
+
+    fn open_pair() -> (Link, Link) {
+        let (mut member, mut rank_0) = pair();
+        talk(&mut member, &mut rank_0).0.unwrap();
+        assert!(member.is_open() && rank_0.is_open());
+        (member, rank_0)
+    }
+
+    #[test]
+    fn both_sides_prove_the_secret_and_then_exchange_messages() {
+        let (mut member, mut rank_0) = open_pair();
+        for n in 0..3 {
+            member.send(&Message::Ping { sent: n }).unwrap();
+            rank_0.send(&Message::Pong { sent: n, read: 9 }).unwrap();
+        }
+        rank_0.receive(&std::mem::take(member.outbox()));
+        member.receive(&std::mem::take(rank_0.outbox()));
+        for sent in 0..3 {
+            assert_eq!(rank_0.next(), Ok(Some(Message::Ping { sent })));
+            assert_eq!(member.next(), Ok(Some(Message::Pong { sent, read: 9 })));
+        }
+        assert_eq!((rank_0.next(), member.next()), (Ok(None), Ok(None)));
+        assert_eq!(member.traffic().0, rank_0.traffic().1);
+        assert_eq!(rank_0.traffic().0, member.traffic().1);
+    }
+
+    #[test]
+    fn another_secret_fails_on_either_side_and_nothing_can_be_sent() {
+        let (_, mut rank_0) = pair();
+        let mut stranger = Link::new(Side::Member, secret("another secret ....."), [3; NONCE]);
+        let (result, ..) = talk(&mut stranger, &mut rank_0);
+        assert_eq!(result, Err(LinkError::Secret));
+        assert!(!stranger.is_open() && !rank_0.is_open());
+        assert_eq!(stranger.send(&Message::Done), Err(LinkError::Secret));
+        // A stranger that sends a guess as its proof, too.
+        let (_, mut rank_0) = pair();
+        rank_0.receive(&[&MAGIC[..], &[3; NONCE], &[0; MAC]].concat());
+        assert_eq!(rank_0.next(), Err(LinkError::Secret));
+        assert_eq!(rank_0.next(), Err(LinkError::Secret));
+    }
+
+    #[test]
+    fn a_recorded_connection_cannot_be_played_again() {
+        let (mut member, mut rank_0) = pair();
+        let (_, mut recorded, _) = talk(&mut member, &mut rank_0);
+        member.send(&Message::Stop).unwrap();
+        recorded.extend_from_slice(member.outbox());
+        let mut other = Link::new(Side::RankZero, secret(SECRET), [4; NONCE]);
+        other.receive(&recorded);
+        assert_eq!(other.next(), Err(LinkError::Secret));
+    }
+
+    #[test]
+    fn a_frame_that_is_repeated_left_out_reflected_or_altered_is_an_error() {
+        let sent = |count: u64| {
+            let (mut member, rank_0) = open_pair();
+            let frames: Vec<Vec<u8>> = (0..count)
+                .map(|sent| {
+                    member.send(&Message::Ping { sent }).unwrap();
+                    std::mem::take(member.outbox())
+                })
+                .collect();
+            (member, rank_0, frames)
+        };
+        let (_, mut rank_0, frames) = sent(1);
+        rank_0.receive(&[&frames[0][..], &frames[0]].concat());
+        assert_eq!(rank_0.next(), Ok(Some(Message::Ping { sent: 0 })));
+        assert_eq!(rank_0.next(), Err(LinkError::Frame));
+        let (_, mut rank_0, frames) = sent(2);
+        rank_0.receive(&frames[1]);
+        assert_eq!(rank_0.next(), Err(LinkError::Frame));
+        let (mut member, _, frames) = sent(1);
+        member.receive(&frames[0]);
+        assert_eq!(member.next(), Err(LinkError::Frame));
+        let (_, _, frames) = sent(1);
+        for place in 4..frames[0].len() {
+            let (_, mut rank_0, mut frames) = sent(1);
+            frames[0][place] ^= 1;
+            rank_0.receive(&frames[0]);
+            assert_eq!(rank_0.next(), Err(LinkError::Frame), "{place}");
+        }
+    }
+
+    #[test]
+    fn a_huge_frame_is_refused_before_it_arrives() {
+        let (mut member, mut rank_0) = open_pair();
+        rank_0.receive(&u32::MAX.to_le_bytes());
+        rank_0.receive(&0u64.to_le_bytes());
+        assert_eq!(rank_0.next(), Err(LinkError::TooLong));
+        let huge = Message::Ended(vec![0; LONGEST]);
+        assert_eq!(member.send(&huge), Err(LinkError::TooLong));
+    }
+
+    proptest! {
+        /// Bytes of a stranger open nothing, in whatever pieces they come, and no memory is kept after the error.
+        #[test]
+        fn garbage_opens_nothing(pieces: Vec<Vec<u8>>, magic: bool, is_member: bool) {
+            let side = if is_member { Side::Member } else { Side::RankZero };
+            let mut link = Link::new(side, secret(SECRET), [2; NONCE]);
+            if magic {
+                link.receive(&MAGIC);
+            }
+            for piece in pieces {
+                link.receive(&piece);
+                prop_assert!(!matches!(link.next(), Ok(Some(_))));
+            }
+            prop_assert!(!link.is_open());
+            if link.next().is_err() {
+                link.receive(&[0; 100]);
+                prop_assert!(link.inbox.is_empty());
+            }
+        }
+
+        /// Any split of the bytes gives the same messages; damage gives an error or waits for more, never another
+        /// message.
+        #[test]
+        fn any_split_gives_the_same_messages(
+            contents in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..50), 1..5),
+            split in 1usize..40,
+            damaged in proptest::option::of((any::<proptest::sample::Index>(), 1u8..)),
+        ) {
+            let (mut member, mut rank_0) = open_pair();
+            let messages: Vec<Message> = contents.into_iter().map(Message::Interval).collect();
+            for message in &messages {
+                member.send(message).unwrap();
+            }
+            let mut bytes = std::mem::take(member.outbox());
+            if let Some((place, by)) = &damaged {
+                let place = place.index(bytes.len());
+                bytes[place] ^= by;
+            }
+            let mut received = Vec::new();
+            let mut error = None;
+            for piece in bytes.chunks(split) {
+                rank_0.receive(piece);
+                loop {
+                    match rank_0.next() {
+                        Ok(Some(message)) => received.push(message),
+                        Ok(None) => break,
+                        Err(why) => {
+                            error = Some(why);
+                            break;
+                        }
+                    }
+                }
+            }
+            prop_assert!(messages.starts_with(&received));
+            prop_assert_eq!(damaged.is_some(), received.len() < messages.len());
+            prop_assert!(damaged.is_some() || error.is_none());
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The control connection of a rank other than 0, without I/O.
+//!
+//! The member says who it is, compares the clocks when its loops are ready, waits for the common start, sends its
+//! figures of each interval, compares the clocks again and sends its result. Pings once a second show both sides that
+//! the other one is there.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use fathometer_model::Instant;
+
+use crate::clock_offset::{ClockRecord, Estimator};
+use crate::link::{Link, LinkError};
+use crate::message::{Hello, Message};
+use crate::secret::{NONCE, Secret, Side};
+
+/// How often a member shows that it is there.
+pub const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// What the host of a member has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MemberEvent {
+    /// Rank 0 accepts this rank.
+    Welcome,
+    /// The test starts at this instant of the own clock.
+    Start(Instant),
+    /// Rank 0 ends the test early.
+    Stop,
+    /// The clocks were compared after the test.
+    Compared(ClockRecord),
+    /// The result has arrived: this rank may exit.
+    Done,
+    /// The test does not start, or rank 0 is lost. Nothing follows.
+    Lost(String),
+}
+
+/// What a series of round trips is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Series {
+    None,
+    Before,
+    After,
+}
+
+/// The control connection of a member.
+#[derive(Debug)]
+pub struct Member {
+    link: Link,
+    hello: Option<Hello>,
+    estimator: Estimator,
+    series: Series,
+    events: VecDeque<MemberEvent>,
+    is_lost: bool,
+    silence: Duration,
+    last_sent: Instant,
+    last_heard: Instant,
+}
+
+impl Member {
+    /// A member that has just connected. Rank 0 is lost when nothing is heard from it for `silence`.
+    pub fn new(
+        hello: Hello,
+        secret: Secret,
+        nonce: [u8; NONCE],
+        silence: Duration,
+        now: Instant,
+    ) -> Member {
+        Member {
+            link: Link::new(Side::Member, secret, nonce),
+            hello: Some(hello),
+            estimator: Estimator::default(),
+            series: Series::None,
+            events: VecDeque::new(),
+            is_lost: false,
+            silence,
+            last_sent: now,
+            last_heard: now,
+        }
+    }
+
+    /// The bytes to be sent; what was sent is removed from the front.
+    pub fn outbox(&mut self) -> &mut Vec<u8> {
+        self.link.outbox()
+    }
+
+    /// Bytes sent and received so far.
+    pub fn traffic(&self) -> (u64, u64) {
+        self.link.traffic()
+    }
+
+    /// The next event.
+    pub fn event(&mut self) -> Option<MemberEvent> {
+        self.events.pop_front()
+    }
+
+    /// Takes bytes that were read at `now`.
+    pub fn receive(&mut self, bytes: &[u8], now: Instant) {
+        self.link.receive(bytes);
+        while !self.is_lost {
+            match self.link.next() {
+                Ok(Some(message)) => self.handle(message, now),
+                Ok(None) => break,
+                Err(error) => self.lose(error.to_string()),
+            }
+        }
+        if self.link.is_open()
+            && let Some(hello) = self.hello.take()
+        {
+            self.last_heard = now;
+            self.send(&Message::Hello(hello), now);
+        }
+    }
+
+    fn handle(&mut self, message: Message, now: Instant) {
+        self.last_heard = now;
+        match message {
+            Message::Welcome => self.events.push_back(MemberEvent::Welcome),
+            Message::Refused(why) => self.lose(why),
+            Message::Pong { sent, read } => {
+                let (sent, read) = (Instant::from_nanos(sent), Instant::from_nanos(read));
+                self.round_trip(sent, read, now);
+            }
+            Message::Start { at } => match self.estimator.record() {
+                Some(clock) => {
+                    let at = clock.before.own(Instant::from_nanos(at));
+                    self.events.push_back(MemberEvent::Start(at));
+                }
+                None => self.lose("rank 0 started the test before this rank was ready".to_owned()),
+            },
+            Message::Stop => self.events.push_back(MemberEvent::Stop),
+            Message::Done => self.events.push_back(MemberEvent::Done),
+            // These are a member's own.
+            Message::Hello(_)
+            | Message::Ping { .. }
+            | Message::Ready
+            | Message::Interval(_)
+            | Message::Ended(_)
+            | Message::Failed(_) => self.lose(LinkError::Message.to_string()),
+        }
+    }
+
+    fn round_trip(&mut self, sent: Instant, read: Instant, now: Instant) {
+        // An instant that was never sent would be an offset that never was.
+        if sent > now {
+            return self.lose(LinkError::Message.to_string());
+        }
+        let is_complete = self.estimator.add(sent, read, now);
+        match (self.series, is_complete) {
+            (Series::None, _) => {}
+            (_, false) => self.ping(now),
+            (Series::Before, true) => {
+                self.series = Series::None;
+                self.estimator.end_before();
+                self.send(&Message::Ready, now);
+            }
+            (Series::After, true) => {
+                self.series = Series::None;
+                self.estimator.end_after();
+                let record = self.estimator.record();
+                self.events.extend(record.map(MemberEvent::Compared));
+            }
+        }
+    }
+
+    /// The loops of this rank are ready.
+    pub fn ready(&mut self, now: Instant) {
+        self.begin(Series::Before, now);
+    }
+
+    /// The share of this rank has ended: the clocks are compared again.
+    pub fn compare_again(&mut self, now: Instant) {
+        self.begin(Series::After, now);
+    }
+
+    fn begin(&mut self, series: Series, now: Instant) {
+        self.series = series;
+        self.estimator.begin();
+        self.ping(now);
+    }
+
+    /// What was found about the clocks so far.
+    pub fn clock(&self) -> Option<ClockRecord> {
+        self.estimator.record()
+    }
+
+    fn ping(&mut self, now: Instant) {
+        let sent = now.as_nanos();
+        self.send(&Message::Ping { sent }, now);
+    }
+
+    /// Sends a message of the host: figures of an interval, a result, or a failure.
+    pub fn send(&mut self, message: &Message, now: Instant) {
+        if self.is_lost {
+            return;
+        }
+        self.last_sent = now;
+        if let Err(error) = self.link.send(message) {
+            self.lose(error.to_string());
+        }
+    }
+
+    /// The connection has ended.
+    pub fn closed(&mut self, why: &str) {
+        self.lose(why.to_owned());
+    }
+
+    fn lose(&mut self, why: String) {
+        if !self.is_lost {
+            self.is_lost = true;
+            self.events.push_back(MemberEvent::Lost(why));
+        }
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Instant) {
+        if now.since(self.last_heard) >= self.silence {
+            let silence = self.silence;
+            return self.lose(format!("nothing was heard from rank 0 for {silence:?}"));
+        }
+        if self.link.is_open() && now.since(self.last_sent) >= HEARTBEAT {
+            self.ping(now);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The secret that all ranks share, and the keys that follow from it.
+
+use std::fmt;
+
+use ring::hmac::{self, HMAC_SHA256, Key};
+
+/// The length of a MAC in bytes.
+pub const MAC: usize = 32;
+/// The length of a nonce in bytes.
+pub const NONCE: usize = 32;
+
+/// The fewest bytes of a secret.
+pub const LEAST: usize = 16;
+
+/// A secret that is too short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the secret has {0} bytes, and at least {LEAST} are required: make one with `head -c 32 /dev/urandom | base64`"
+)]
+pub struct ShortSecret(pub usize);
+
+/// The secret that all ranks of a test share.
+#[derive(Clone)]
+pub struct Secret(Key);
+
+/// Without the secret.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+impl Secret {
+    /// The secret of a file's or a variable's content, without white space at its ends.
+    ///
+    /// # Errors
+    /// If it is shorter than [`LEAST`] bytes.
+    pub fn new(content: &[u8]) -> Result<Secret, ShortSecret> {
+        let content = content.trim_ascii();
+        match content.len() {
+            length if length < LEAST => Err(ShortSecret(length)),
+            _ => Ok(Secret(Key::new(HMAC_SHA256, content))),
+        }
+    }
+
+    /// The proof that a side knows the secret, for these two nonces.
+    pub(crate) fn proof(&self, of: Side, nonces: &Nonces) -> [u8; MAC] {
+        self.derived(of.proof(), nonces)
+    }
+
+    /// Whether a peer's proof is right, in constant time.
+    pub(crate) fn is_proof(&self, of: Side, nonces: &Nonces, proof: &[u8]) -> bool {
+        hmac::verify(&self.0, &labelled(of.proof(), nonces), proof).is_ok()
+    }
+
+    /// The key of what a side sends on a connection with these nonces.
+    pub(crate) fn key(&self, of: Side, nonces: &Nonces) -> Key {
+        Key::new(HMAC_SHA256, &self.derived(of.key(), nonces))
+    }
+
+    fn derived(&self, label: &[u8], nonces: &Nonces) -> [u8; MAC] {
+        let tag = hmac::sign(&self.0, &labelled(label, nonces));
+        let mut derived = [0; MAC];
+        derived.copy_from_slice(tag.as_ref());
+        derived
+    }
+}
+
+fn labelled(label: &[u8], nonces: &Nonces) -> Vec<u8> {
+    [label, &nonces.member, &nonces.rank_0].concat()
+}
+
+/// The nonces of both sides of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Nonces {
+    pub(crate) member: [u8; NONCE],
+    pub(crate) rank_0: [u8; NONCE],
+}
+
+/// A side of a control connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Rank 0, which listens.
+    RankZero,
+    /// Another rank, which connects.
+    Member,
+}
+
+impl Side {
+    pub(crate) fn other(self) -> Side {
+        match self {
+            Side::RankZero => Side::Member,
+            Side::Member => Side::RankZero,
+        }
+    }
+
+    /// Labels have the same length, so that no two inputs of the MAC are equal.
+    fn proof(self) -> &'static [u8] {
+        match self {
+            Side::RankZero => b"proof of rank 0.",
+            Side::Member => b"proof of member.",
+        }
+    }
+
+    fn key(self) -> &'static [u8] {
+        match self {
+            Side::RankZero => b"frames of rank 0",
+            Side::Member => b"frames of member",
+        }
+    }
+}
