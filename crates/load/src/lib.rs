@@ -113,7 +113,7 @@ use std::time::Duration;
 use fathometer_analysis::load::{Counts, Interval};
 use fathometer_http::driver::{Policy, Protocol};
 use fathometer_http::h1::client::SendError;
-use fathometer_model::Seed;
+use fathometer_model::{Instant, Seed};
 use fathometer_sys::SocketOptions;
 use fathometer_tls::ClientSettings;
 use fathometer_workload::arrivals::Arrivals;
@@ -209,6 +209,21 @@ pub struct Options {
     pub interval: Duration,
     /// Receives a row for every exchange.
     pub recorder: Option<Box<dyn Recorder>>,
+    /// The other ranks, where there are any.
+    pub ensemble: Option<Box<dyn Ensemble>>,
+}
+
+/// The other ranks of a test, from the point of view of one of them.
+pub trait Ensemble: Send {
+    /// All loops of this rank are ready. Waits for the other ranks, and returns the instant of this rank's clock at
+    /// which all of them start. It should be in the future.
+    ///
+    /// # Errors
+    /// If the test does not start, with the reason.
+    fn start(&mut self) -> Result<Instant, String>;
+
+    /// The figures of this rank in one interval. Intervals come in their order.
+    fn interval(&mut self, part: &timeline::Part);
 }
 
 impl Options {
@@ -248,6 +263,7 @@ impl Options {
             count_targets: false,
             interval: Duration::from_secs(1),
             recorder: None,
+            ensemble: None,
         }
     }
 }
@@ -389,6 +405,9 @@ pub enum LoadError {
     /// QUIC settings that are not possible.
     #[error("these settings do not allow HTTP/3: {0}")]
     Quic(String),
+    /// The test did not start on all machines.
+    #[error("{0}")]
+    Ensemble(String),
     /// The record could not be written.
     #[error("failed to write the record of exchanges: {0}")]
     Recorder(RecorderError),

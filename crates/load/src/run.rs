@@ -20,11 +20,13 @@ use super::sessions::{OpenLoop, Population, SessionSource};
 use super::shared::{Shared, largest_page};
 use super::spin::{PERIOD, Spare, WakeUps};
 use super::tally::{Edges, Tally};
-use super::timeline::{Part, Spares, Timeline};
+use super::timeline::{Part, Sink, Spares, Timeline};
 use super::timers::NEVER;
 use super::waiting::Spin;
 use super::worker::{Outcomes, Worker};
-use super::{LIVE_QUANTILES, Limit, Live, LoadError, MOST_INTERVALS, Options, Phase, Share, Users};
+use super::{
+    Ensemble, LIVE_QUANTILES, Limit, Live, LoadError, MOST_INTERVALS, Options, Phase, Share, Users,
+};
 
 /// How often `interrupted` is checked.
 const ASK: Duration = PERIOD;
@@ -53,6 +55,7 @@ pub fn run(
         return Err(LoadError::Interval);
     }
     let recorder = options.recorder.take();
+    let mut ensemble = options.ensemble.take();
     let shared = Shared::new(&options)?;
     let (connections, most_loops) = needs(&options);
     if most_loops == 0 {
@@ -96,11 +99,16 @@ pub fn run(
         let recording =
             recorder.map(|recorder| scope.spawn(move || recorder::serve(recorder, &waiting_rows)));
         let rows = records.then_some(rows);
-        let started = test.start(scope, &parts, rows.as_ref());
+        let started = test.start(scope, &parts, rows.as_ref(), ensemble.as_deref_mut());
         // The loops have their own senders. Without these the channels close when the loops end.
         drop((parts, rows));
         let (edges, handles) = started?;
-        let timeline = test.listen(&received, edges, interrupted, live);
+        let mut pass_on = |part: &Part| {
+            if let Some(ensemble) = &mut ensemble {
+                ensemble.interval(part);
+            }
+        };
+        let timeline = test.listen(&received, edges, interrupted, live, &mut pass_on);
         let mut outcomes = Vec::new();
         for handle in handles {
             match handle.join() {
@@ -124,7 +132,12 @@ pub fn run(
         (Some(before), Some(after)) => after.since(before).steal_share(),
         _ => 0.0,
     };
-    Ok(test.result(ended, steal, limit))
+    let mut pass_on = |part: &Part| {
+        if let Some(ensemble) = &mut ensemble {
+            ensemble.interval(part);
+        }
+    };
+    Ok(test.result(ended, steal, limit, &mut pass_on))
 }
 
 /// The most connections, and the most loops that have work.
@@ -321,6 +334,7 @@ impl Test<'_> {
         scope: &'s Scope<'s, '_>,
         parts: &mpsc::Sender<Part>,
         rows: Option<&SyncSender<Vec<ExchangeRow>>>,
+        ensemble: Option<&mut (dyn Ensemble + 'static)>,
     ) -> Result<(Edges, Vec<Handle<'s>>), LoadError> {
         let crew = &self.crew;
         let mut starts = Vec::new();
@@ -341,7 +355,11 @@ impl Test<'_> {
         drop(ready);
         // A thread that has failed sends nothing; its result gives the reason.
         readies.iter().take(self.crew.loops).for_each(drop);
-        let start = self.crew.clock.now() + START;
+        let start = match ensemble {
+            // If the others do not start, `starts` is dropped, which ends the threads.
+            Some(ensemble) => ensemble.start().map_err(LoadError::Ensemble)?,
+            None => self.crew.clock.now() + START,
+        };
         let measured = start + self.options.warm_up;
         let end = match self.options.limit {
             Limit::Time(length) => measured + length,
@@ -366,6 +384,7 @@ impl Test<'_> {
         edges: Edges,
         interrupted: &(dyn Fn() -> bool + Sync),
         live: &mut dyn FnMut(&Live),
+        pass_on: Sink<'_>,
     ) -> Timeline {
         let expected = intervals(self.options);
         let (loops, interval) = (self.crew.loops, self.options.interval);
@@ -380,7 +399,7 @@ impl Test<'_> {
             }
             match parts.recv_timeout(ASK) {
                 Ok(part) => {
-                    if let Some(reported) = timeline.add(part) {
+                    if let Some(reported) = timeline.add_and_pass_on(part, pass_on) {
                         let last = reported.interval;
                         let elapsed = last.start + last.length;
                         let at = edges.start + elapsed;
@@ -406,7 +425,13 @@ impl Test<'_> {
         }
     }
 
-    fn result(&self, ending: Ending, steal: f64, descriptors: u64) -> LoadResult {
+    fn result(
+        &self,
+        ending: Ending,
+        steal: f64,
+        descriptors: u64,
+        pass_on: Sink<'_>,
+    ) -> LoadResult {
         let Ending {
             edges,
             outcomes,
@@ -488,12 +513,13 @@ impl Test<'_> {
             measured: window,
             warm_up: (!self.options.warm_up.is_zero()).then_some(warm_up),
             drain: (!drain.duration.is_zero()).then_some(drain),
-            timeline: timeline.finish(finished.since(edges.start)),
+            timeline: timeline.finish_and_pass_on(finished.since(edges.start), pass_on),
             targets: self.targets(&targets),
             sequence,
             skipped: std::collections::BTreeMap::new(),
             user_time,
             generator,
+            ranks: Vec::new(),
             server: None,
         }
     }

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use fathometer_analysis::load::{Counts, Distribution, Interval};
 use fathometer_model::Bytes;
+use serde::{Deserialize, Serialize};
 
 /// The quantiles of an interval; its maximum is reported as well.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
 /// The figures of one loop in one interval.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Part {
     /// The interval's number, from 0.
     pub interval: u64,
@@ -72,6 +73,9 @@ pub struct Told {
     /// The counts of its window at its end.
     pub so_far: Counts,
 }
+
+/// Receives what all loops recorded in each interval, merged.
+pub type Sink<'a> = &'a mut dyn FnMut(&Part);
 
 /// Merged parts, for loops to use again. So an interval takes no more memory than an earlier one has given
 /// back, and a loop allocates none while it measures.
@@ -151,7 +155,12 @@ impl Timeline {
     }
 
     /// Adds the part of one loop, and returns the interval if that was the last loop.
-    pub fn add(&mut self, mut part: Part) -> Option<Told> {
+    pub fn add(&mut self, part: Part) -> Option<Told> {
+        self.add_and_pass_on(part, &mut |_| ())
+    }
+
+    /// The same, and passes the merged interval on.
+    pub(super) fn add_and_pass_on(&mut self, mut part: Part, sink: Sink<'_>) -> Option<Told> {
         let number = part.interval;
         let so_far = std::mem::take(&mut part.so_far);
         match self.partial.get_mut(&number) {
@@ -172,11 +181,19 @@ impl Timeline {
         }
         let is_whole = self.partial.get(&number)?.reported == self.loops;
         let partial = is_whole.then(|| self.partial.remove(&number))??;
-        Some(self.close(partial))
+        Some(self.close(partial, sink))
     }
 
-    fn close(&mut self, partial: Partial) -> Told {
-        let part = partial.part;
+    /// Corrected latency of all intervals so far.
+    pub fn corrected(&self) -> &Distribution {
+        &self.corrected
+    }
+
+    fn close(&mut self, partial: Partial, sink: Sink<'_>) -> Told {
+        let mut part = partial.part;
+        part.so_far = partial.so_far;
+        sink(&part);
+        let so_far = std::mem::take(&mut part.so_far);
         self.corrected.merge(&part.latency);
         let [p50, p90, p99] = QUANTILES.map(|quantile| part.latency.quantile(quantile));
         let nanos = self.interval.as_nanos() as u64;
@@ -193,10 +210,7 @@ impl Timeline {
         };
         self.keep(&interval, &part.latency);
         self.spares.give_back(part);
-        Told {
-            interval,
-            so_far: partial.so_far,
-        }
+        Told { interval, so_far }
     }
 
     /// Adds an interval to the last entry, or begins a new one. When there are too many, each pair
@@ -231,9 +245,14 @@ impl Timeline {
     }
 
     /// All intervals, the last one cut off at the end of the test.
-    pub fn finish(mut self, end: Duration) -> Vec<Interval> {
+    pub fn finish(self, end: Duration) -> Vec<Interval> {
+        self.finish_and_pass_on(end, &mut |_| ())
+    }
+
+    /// The same, and passes on the intervals that not all loops have reported.
+    pub(super) fn finish_and_pass_on(mut self, end: Duration, sink: Sink<'_>) -> Vec<Interval> {
         while let Some((_, partial)) = self.partial.pop_first() {
-            self.close(partial);
+            self.close(partial, sink);
         }
         let mut intervals = self.entries;
         // If a loop ended exactly with an interval, an empty interval follows.
@@ -322,8 +341,8 @@ impl Part {
         *so_far = Counts::default();
     }
 
-    /// Adds the part of another loop in the same interval.
-    fn merge(&mut self, other: &Part) {
+    /// Adds the part of another loop in the same interval, without [`Part::so_far`].
+    pub fn merge(&mut self, other: &Part) {
         self.planned += other.planned;
         self.completed += other.completed;
         self.errors += other.errors;
@@ -335,7 +354,7 @@ impl Part {
 }
 
 /// Adds `from` to `to`.
-pub(super) fn merge_counts(to: &mut Counts, from: Counts) {
+pub fn merge_counts(to: &mut Counts, from: Counts) {
     to.planned += from.planned;
     to.sent += from.sent;
     to.completed += from.completed;

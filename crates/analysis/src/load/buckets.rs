@@ -6,6 +6,8 @@
 //! Above, half as many buckets form an octave, each twice as wide as in the octave before.
 
 use hdrhistogram::Histogram;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Significant decimal digits of a number that was counted.
 pub(super) const DIGITS: u8 = 3;
@@ -121,6 +123,50 @@ impl Buckets {
                 .expect("an automatic histogram grows to any value");
         }
         histogram
+    }
+}
+
+/// Those that are not empty: for each the distance from the bucket behind the last one, and its count.
+impl Serialize for Buckets {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut next = 0;
+        let counts = self.counts.iter().copied().enumerate();
+        let counted: Vec<(u32, u64)> = counts
+            .filter(|&(_, count)| count > 0)
+            .map(|(place, count)| {
+                let distance = (place - next) as u32;
+                next = place + 1;
+                (distance, count)
+            })
+            .collect();
+        counted.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Buckets {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Buckets, D::Error> {
+        let counted = Vec::<(u32, u64)>::deserialize(deserializer)?;
+        let mut buckets = Buckets::default();
+        let mut next = 0usize;
+        for (distance, count) in counted {
+            let place = next.saturating_add(distance as usize);
+            if place > place_of(u64::MAX) {
+                return Err(D::Error::custom("there is no bucket so large"));
+            }
+            if count == 0 {
+                return Err(D::Error::custom("a bucket has no count"));
+            }
+            if buckets.counts.len() <= place {
+                buckets
+                    .counts
+                    .resize((place + 1).next_multiple_of(OCTAVE), 0);
+            }
+            buckets.counts[place] = count;
+            let total = buckets.total.checked_add(count);
+            buckets.total = total.ok_or_else(|| D::Error::custom("the counts are too many"))?;
+            next = place + 1;
+        }
+        Ok(buckets)
     }
 }
 

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 use super::buckets::{self, Buckets};
 
 /// A distribution of times: a histogram of nanoseconds with three significant digits, together with the exact
 /// count, sum, extremes and sum of squares.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Distribution {
     buckets: Buckets,
     sum: u128,
@@ -182,6 +183,44 @@ fn whole_nanos(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_distribution_that_was_serialized_is_the_same() {
+        let mut times = Distribution::with_room(Duration::from_secs(1));
+        for nanos in [0, 1, 2047, 2048, 999_999_937, u64::MAX] {
+            (0..=nanos % 7).for_each(|_| times.record_nanos(nanos));
+        }
+        for times in [times, Distribution::new()] {
+            let text = serde_json::to_string(&times).unwrap();
+            let read: Distribution = serde_json::from_str(&text).unwrap();
+            assert_eq!(serde_json::to_string(&read).unwrap(), text);
+            assert_eq!(read.count(), times.count());
+            assert!(read.recorded().eq(times.recorded()));
+            let of = |times: &Distribution| {
+                (
+                    times.sum(),
+                    times.min(),
+                    times.max(),
+                    times.standard_deviation(),
+                )
+            };
+            assert_eq!(of(&read), of(&times));
+        }
+    }
+
+    #[test]
+    fn counts_that_no_distribution_has_are_refused() {
+        let whole = serde_json::to_string(&Distribution::new()).unwrap();
+        for (buckets, why) in [
+            ("[[0,0]]", "no count"),
+            ("[[4000000000,1]]", "no bucket"),
+            ("[[0,18446744073709551615],[1,1]]", "too many"),
+        ] {
+            let text = whole.replace("\"buckets\":[]", &format!("\"buckets\":{buckets}"));
+            let error = serde_json::from_str::<Distribution>(&text).unwrap_err();
+            assert!(error.to_string().contains(why), "{text}: {error}");
+        }
+    }
 
     #[test]
     fn the_deviation_of_nearly_equal_times_is_small() {

@@ -36,6 +36,7 @@ pub mod prometheus;
 mod protocol_screen;
 mod protocols;
 mod quantity;
+mod ranks;
 mod rates;
 mod result;
 pub mod screen;
@@ -49,6 +50,7 @@ pub mod webstone;
 pub use distribution::Distribution;
 pub use numbers::Numbers;
 pub use protocols::{Datagrams, FrameCount, Frames, Handshakes};
+pub use ranks::RankFigures;
 pub use result::{
     ByteCounts, Connections, Counts, Ended, Generator, Interval, Latency, LoadResult, LoopKind,
     SequenceUse, Setup, TargetCount, UserTime, Window, WorkerHealth,

@@ -1,11 +1,14 @@
 //! Distributions of whole numbers, to two significant digits.
 
 use hdrhistogram::Histogram;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A distribution of whole numbers: exact count, sum and extremes. Quantiles are exact up to 255 and have two
 /// significant digits above. It needs some kilobytes, however many numbers are recorded.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Numbers {
+    #[serde(serialize_with = "write", deserialize_with = "read")]
     histogram: Histogram<u64>,
     sum: u128,
     least: u64,
@@ -15,10 +18,8 @@ pub struct Numbers {
 impl Numbers {
     /// An empty distribution.
     pub fn new() -> Numbers {
-        let mut histogram = Histogram::new(2).expect("2 digits are allowed");
-        histogram.auto(true);
         Numbers {
-            histogram,
+            histogram: empty(),
             sum: 0,
             least: u64::MAX,
             greatest: 0,
@@ -77,6 +78,31 @@ impl Numbers {
     }
 }
 
+fn empty() -> Histogram<u64> {
+    let mut histogram = Histogram::new(2).expect("2 digits are allowed");
+    histogram.auto(true);
+    histogram
+}
+
+/// Writes the largest number of each bucket that is not empty, and its count.
+fn write<S: Serializer>(histogram: &Histogram<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    let recorded = histogram.iter_recorded();
+    let counted: Vec<(u64, u64)> = recorded
+        .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
+        .collect();
+    counted.serialize(serializer)
+}
+
+fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Histogram<u64>, D::Error> {
+    let mut histogram = empty();
+    for (number, count) in Vec::<(u64, u64)>::deserialize(deserializer)? {
+        histogram
+            .record_n(number, count)
+            .map_err(D::Error::custom)?;
+    }
+    Ok(histogram)
+}
+
 impl Default for Numbers {
     fn default() -> Numbers {
         Numbers::new()
@@ -102,6 +128,13 @@ mod tests {
         assert_eq!(low.quantile(0.5), Some(100));
         low.record(1_000_000);
         assert_eq!(low.max(), Some(1_000_000));
+        let text = serde_json::to_string(&low).unwrap();
+        let read: Numbers = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        assert_eq!(
+            (read.count(), read.mean(), read.quantile(0.5)),
+            (202, low.mean(), Some(101))
+        );
         let none = Numbers::new();
         assert!(none.is_empty() && none.mean().is_none() && none.quantile(0.5).is_none());
     }

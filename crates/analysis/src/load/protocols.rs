@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// TLS handshakes that completed within a window.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Handshakes {
     /// Full handshakes.
     pub full: u64,
@@ -54,7 +54,7 @@ impl Handshakes {
 }
 
 /// HTTP/2 frames on connections within a window.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frames {
     /// Frames sent, by the name of their type in RFC 9113; those of an unknown type are under `other`.
     pub sent: BTreeMap<String, FrameCount>,
@@ -67,7 +67,7 @@ pub struct Frames {
 }
 
 /// Frames of one type.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameCount {
     /// Number of frames.
     pub frames: u64,
@@ -105,7 +105,7 @@ impl Frames {
 }
 
 /// QUIC datagrams below HTTP/3 within a window.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Datagrams {
     /// Datagrams sent.
     pub sent: u64,

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use fathometer_model::{Bytes, Failure, Seed, Validity};
+use serde::{Deserialize, Serialize};
 
 use super::server::ServerProbes;
-use super::{Datagrams, Distribution, Frames, Handshakes, Numbers};
+use super::{Datagrams, Distribution, Frames, Handshakes, Numbers, RankFigures};
 
 /// The result of a load test.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LoadResult {
     /// The settings of the test.
     pub setup: Setup,
@@ -31,14 +32,17 @@ pub struct LoadResult {
     pub user_time: Option<UserTime>,
     /// The state of the generator itself.
     pub generator: Generator,
-    /// What probes measured on the server's machine, when they were requested.
+    /// Each rank of a test on several machines; empty for a test on one.
+    pub ranks: Vec<RankFigures>,
+    /// What probes measured on the server's machine, when they were requested. Not serialized.
+    #[serde(skip)]
     pub server: Option<ServerProbes>,
     /// Whether the figures are valid.
     pub validity: Validity,
 }
 
 /// What the users of a closed loop did in the measured window, as mean numbers of users.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct UserTime {
     /// The users that the test had.
     pub users: f64,
@@ -54,7 +58,7 @@ pub struct UserTime {
 }
 
 /// The settings of a load test.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
     /// The URL of the server, as in `http://127.0.0.1:8080/`.
     pub url: String,
@@ -91,7 +95,7 @@ pub struct Setup {
 }
 
 /// How requests are generated.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum LoopKind {
     /// Users that wait for their responses: `users` of them. Each user pauses between pages as the plan says.
     Closed {
@@ -112,7 +116,7 @@ pub enum LoopKind {
 
 /// The events within a stretch of time. An exchange belongs to the window in which it was planned, whichever
 /// window it ended in.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Window {
     /// Its length.
     pub duration: Duration,
@@ -143,7 +147,7 @@ pub struct Window {
 /// connections may outlive a test. Their lives are not in `life`, but `open` and `idle` include the part that
 /// lies in the window. By Little's law, `open` over the number of established connections is their mean life,
 /// if the window is long against it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Connections {
     /// Closed by this side: it had no more requests, or its policy required it.
     pub closed_by_client: u64,
@@ -187,7 +191,7 @@ impl Connections {
 
 /// The exchanges that ended within a window, whenever they were planned; the rates are based on these. Under
 /// overload they are fewer than those planned in the window, because some end later.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     /// Exchanges whose response was completed, whatever its status.
     pub completed: u64,
@@ -207,7 +211,7 @@ pub struct Ended {
 }
 
 /// Counts of a window.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Exchanges in the plan (in a closed loop: exchanges that users began).
     pub planned: u64,
@@ -273,7 +277,7 @@ impl Counts {
 }
 
 /// Bytes above TCP, and above TLS where there is TLS; for HTTP/3, bytes of QUIC's streams.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByteCounts {
     /// Request heads as transferred; for HTTP/2 and HTTP/3, the frames that carry them, frame headers included.
     pub request_heads: Bytes,
@@ -312,7 +316,7 @@ impl ByteCounts {
 
 /// The duration of each phase. Failed exchanges are in `corrected` and `uncorrected`, with the time until they
 /// failed: a time-out counts as a long response time.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Latency {
     /// From the planned instant to the last byte.
     pub corrected: Distribution,
@@ -337,7 +341,7 @@ pub struct Latency {
 }
 
 /// A stretch of the timeline, one second long at first.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Its start, from the start of the test.
     pub start: Duration,
@@ -360,7 +364,7 @@ pub struct Interval {
 }
 
 /// Number of requests for a target.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetCount {
     /// Method and request target, as in `GET /a.html`.
     pub target: String,
@@ -371,7 +375,7 @@ pub struct TargetCount {
 }
 
 /// How much of a workload's sequence of pages was requested, from the start of the warm-up on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceUse {
     /// Its length in pages.
     pub pages: u64,
@@ -387,7 +391,7 @@ impl SequenceUse {
 }
 
 /// The state of the generator itself.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generator {
     /// Processor time in its own code, over the measured window.
     pub cpu_user: Duration,
@@ -416,7 +420,7 @@ impl Generator {
 }
 
 /// The state of one thread.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerHealth {
     /// Share of the measured window that it was not waiting, 0 to 1.
     pub busy: f64,

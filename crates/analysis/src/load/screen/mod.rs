@@ -12,7 +12,7 @@ mod table;
 
 use super::lines::WIDTH;
 use super::quantity::{count, counted, time};
-use super::{LoadResult, LoopKind, Verdict, findings, server_screen};
+use super::{LoadResult, LoopKind, Verdict, findings, ranks, server_screen};
 use crate::civil;
 use crate::text::{Align, Grid, columns_of, hanging};
 
@@ -38,6 +38,7 @@ pub fn details(result: &LoadResult, promises: &[Verdict]) -> String {
     text.push_str(table::NOTE);
     text.push('\n');
     text.push_str(&details::render(result));
+    text.push_str(&ranks::table(&result.ranks));
     text.push_str(&requested(result, promises));
     // Repeated here for readers who see only the end of a long screen.
     if !result.validity.is_valid() {
@@ -52,6 +53,7 @@ fn answer(result: &LoadResult) -> String {
     let mut text = answer::lines(result);
     text.push('\n');
     text.push_str(&heading(result));
+    text.push_str(&ranks::summary(&result.ranks));
     if let Some(mismatch) = result.measured.counts.size_mismatch()
         && !result.validity.reasons.contains(&mismatch)
     {

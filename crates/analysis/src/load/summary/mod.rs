@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Verdict;
 use super::protocols::{DatagramsSummary, FramesSummary, HandshakesSummary};
 use super::server::{ServerProbes, SuspicionSummary};
+use super::{RankFigures, Verdict};
 
 /// The format version of the summary; it changes when a member changes its meaning or is removed.
 pub const FORMAT: u32 = 1;
@@ -55,6 +55,9 @@ pub struct Summary {
     /// How much of the workload's sequence of pages was requested, when it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<SequenceSummary>,
+    /// Each rank of a test on several machines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankFigures>,
     /// What was promised, and whether it was kept.
     pub promises: Vec<Verdict>,
 }

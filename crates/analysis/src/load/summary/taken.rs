@@ -61,6 +61,7 @@ impl Summary {
                 requested: sequence.requested,
                 times: sequence.times(),
             }),
+            ranks: result.ranks.clone(),
             promises: Vec::new(),
         }
     }

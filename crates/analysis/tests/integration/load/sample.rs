@@ -193,6 +193,7 @@ pub fn stalled() -> LoadResult {
             steal: 0.0,
             repeated: 0,
         },
+        ranks: Vec::new(),
         server: None,
         validity: Validity::default(),
     }
