@@ -12,7 +12,7 @@ use crate::secret::{NONCE, Secret};
 
 const SILENCE: Duration = Duration::from_secs(5);
 const RENDEZVOUS: Duration = Duration::from_secs(60);
-const STEP: Duration = Duration::from_micros(100);
+const STEP: Duration = Duration::from_micros(200);
 
 fn secret() -> Secret {
     Secret::new(b"a secret of the tests").unwrap()
@@ -47,6 +47,7 @@ impl World {
         let now = Instant::from_nanos(10_000_000_000);
         let expected = Expected {
             hello: hello(0, ranks),
+            test: 5,
             rendezvous: RENDEZVOUS,
             silence: SILENCE,
         };
@@ -132,7 +133,7 @@ impl World {
             panic!("{:?}", world.events);
         };
         let own = world.told[&1].iter().find_map(|event| match event {
-            MemberEvent::Start(at) => Some(*at),
+            MemberEvent::Start(at, 5) => Some(*at),
             _ => None,
         });
         let own = Instant::from_nanos(own.unwrap().as_nanos() - 1_000_000_000);
@@ -159,20 +160,31 @@ fn ranks_start_together_although_their_clocks_differ() {
 }
 
 #[test]
+fn a_member_may_be_ready_before_it_is_connected() {
+    let mut world = World::new(2, STEP);
+    world.join(hello(1, 2));
+    let (now, clock) = (world.now, world.clock(1));
+    world.members.get_mut(&1).unwrap().ready(clock);
+    world.coordinator.ready(now);
+    world.run(Duration::from_millis(500));
+    let started = |event: &MemberEvent| matches!(event, MemberEvent::Start(..));
+    assert!(world.said(1).iter().any(started), "{:?}", world.told);
+}
+
+#[test]
 fn figures_and_the_result_arrive_and_the_member_may_exit() {
     let (mut world, ..) = World::started(STEP);
     let clock = world.clock(1);
     let member = world.members.get_mut(&1).unwrap();
-    member.send(&Message::Interval(vec![1]), clock);
-    member.send(&Message::Interval(vec![2]), clock);
+    member.send(&Message::Interval(vec![1]));
+    member.send(&Message::Interval(vec![2]));
     member.compare_again(clock);
     world.run(Duration::from_millis(100));
     assert!(
         matches!(world.said(1).last(), Some(MemberEvent::Compared(record)) if record.after.is_some())
     );
-    let clock = world.clock(1);
     let member = world.members.get_mut(&1).unwrap();
-    member.send(&Message::Ended(vec![3]), clock);
+    member.send(&Message::Ended(vec![3]));
     world.run(Duration::from_millis(10));
     assert_eq!(world.said(1).last(), Some(&MemberEvent::Done));
     assert_eq!(
@@ -193,6 +205,14 @@ fn figures_and_the_result_arrive_and_the_member_may_exit() {
 #[test]
 fn silence_is_a_loss_on_both_sides_and_a_delay_of_two_seconds_is_none() {
     let (mut world, ..) = World::started(STEP);
+    // A rank that reports often hears from rank 0 all the same.
+    for interval in 0..12 {
+        let member = world.members.get_mut(&1).unwrap();
+        member.send(&Message::Interval(vec![interval]));
+        world.run(Duration::from_millis(700));
+    }
+    assert!(matches!(world.said(1).last(), Some(MemberEvent::Start(..))));
+    assert_eq!(std::mem::take(&mut world.events).len(), 12);
     world.delay = Duration::from_secs(2);
     world.run(Duration::from_secs(10));
     assert_eq!(world.events, []);

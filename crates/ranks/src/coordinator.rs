@@ -45,6 +45,8 @@ pub enum CoordinatorEvent {
 pub struct Expected {
     /// What a member of this test says first, except for its rank and host.
     pub hello: Hello,
+    /// The number of this test, at random.
+    pub test: u64,
     /// How long to wait for all ranks.
     pub rendezvous: Duration,
     /// A rank is lost when nothing is heard from it for this long.
@@ -154,7 +156,7 @@ impl Coordinator {
             if peer.is_closing {
                 return;
             }
-            match peer.link.next() {
+            match peer.link.message() {
                 Ok(None) => return,
                 Ok(Some(message)) => {
                     peer.last_heard = now;
@@ -267,7 +269,11 @@ impl Coordinator {
         self.stage = Stage::Running;
         let at = now + LEAD + LEAD_OF_RANK * self.ranks.len() as u32;
         self.events.push_back(CoordinatorEvent::Start(at));
-        self.tell_all(&Message::Start { at: at.as_nanos() });
+        let start = Message::Start {
+            at: at.as_nanos(),
+            test: self.expected.test,
+        };
+        self.tell_all(&start);
     }
 
     /// Ends the test early on every rank; before its start: fails it.
@@ -293,6 +299,22 @@ impl Coordinator {
         self.peers.remove(&connection);
     }
 
+    /// The number of this test.
+    pub fn test(&self) -> u64 {
+        self.expected.test
+    }
+
+    /// Gives up a rank, whose figures cannot be used.
+    pub fn give_up_rank(&mut self, rank: u32, why: &str) {
+        if let Some(connection) = self
+            .ranks
+            .get(rank as usize)
+            .and_then(|rank| rank.connection)
+        {
+            self.end(connection, why);
+        }
+    }
+
     /// Gives up the ranks that have not ended.
     pub fn give_up(&mut self, why: &str) {
         let of = |rank: &Rank| rank.connection.filter(|_| !rank.is_over);
@@ -316,7 +338,10 @@ impl Coordinator {
         let rank = &mut self.ranks[number as usize];
         match self.stage {
             // The engine may start it again.
-            Stage::Gathering => *rank = Rank::default(),
+            Stage::Gathering => {
+                *rank = Rank::default();
+                self.last_stranger = Some(format!("rank {number}: {why}"));
+            }
             Stage::Running if !rank.is_over => {
                 rank.is_over = true;
                 let event = CoordinatorEvent::Lost(number, why.to_owned());

@@ -5,7 +5,10 @@
 //!
 //! Rank 0 listens where all ranks meet, and each other rank, a member, has one control connection to it. The machines
 //! of both sides are without I/O: [`coordinator`] and [`member`], over a [`link`] that authenticates both sides with a
-//! shared [`secret`]. [`clock_offset`] compares their clocks.
+//! shared [`secret`]. [`clock_offset`] compares their clocks. [`session`] hosts either machine on sockets.
+//!
+//! A rank reports its figures of each interval and its result, to rank 0 and to its [`spool`]. The [`whole`] is a
+//! function of these reports, whether they arrive or are read, and [`merge`] makes one result of it.
 
 pub mod clock_offset;
 #[cfg(test)]
@@ -14,6 +17,14 @@ pub mod coordinator;
 pub mod environment;
 pub mod link;
 pub mod member;
+pub mod merge;
 pub mod message;
 pub mod node_list;
+pub mod plan_hash;
+pub mod record;
+#[cfg(test)]
+mod reports;
 pub mod secret;
+pub mod session;
+pub mod spool;
+pub mod whole;

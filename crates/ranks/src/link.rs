@@ -69,14 +69,18 @@ enum Stage {
     /// Rank 0 waits for the member's proof.
     Proof(Nonces),
     /// Frames pass.
-    Open {
-        own: Key,
-        peer: Key,
-        sent: u64,
-        received: u64,
-    },
+    Open(Box<Frames>),
     /// After an error.
     Broken(LinkError),
+}
+
+/// The keys of both sides, and the frames sent and received.
+#[derive(Debug)]
+struct Frames {
+    own: Key,
+    peer: Key,
+    sent: u64,
+    received: u64,
 }
 
 impl Link {
@@ -101,7 +105,7 @@ impl Link {
 
     /// Whether both sides have shown that they know the secret. Before that nothing can be sent.
     pub fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Open { .. })
+        matches!(self.stage, Stage::Open(_))
     }
 
     /// Bytes sent and received so far.
@@ -109,7 +113,7 @@ impl Link {
         (self.sent, self.received)
     }
 
-    /// Takes bytes of the peer; the messages in them come from [`Link::next`].
+    /// Takes bytes of the peer; the messages in them come from [`Link::message`].
     pub fn receive(&mut self, bytes: &[u8]) {
         self.received += bytes.len() as u64;
         if !matches!(self.stage, Stage::Broken(_)) {
@@ -127,7 +131,7 @@ impl Link {
     /// # Errors
     /// If it is too long, or if the connection is not open.
     pub fn send(&mut self, message: &Message) -> Result<(), LinkError> {
-        let Stage::Open { own, sent, .. } = &mut self.stage else {
+        let Stage::Open(frames) = &mut self.stage else {
             return Err(match self.stage {
                 Stage::Broken(error) => error,
                 _ => LinkError::Secret,
@@ -138,9 +142,9 @@ impl Link {
             return Err(LinkError::TooLong);
         }
         let length = message.len() as u32;
-        let mac = mac(own, *sent, length, &message);
-        let counter = sent.to_le_bytes();
-        *sent += 1;
+        let mac = mac(&frames.own, frames.sent, length, &message);
+        let counter = frames.sent.to_le_bytes();
+        frames.sent += 1;
         for part in [&length.to_le_bytes()[..], &counter, &message, mac.as_ref()] {
             self.push(part);
         }
@@ -152,7 +156,7 @@ impl Link {
     /// # Errors
     /// If the peer does not know the secret, or if what it sent is damaged. The connection is then broken, and every
     /// further call returns the same error.
-    pub fn next(&mut self) -> Result<Option<Message>, LinkError> {
+    pub fn message(&mut self) -> Result<Option<Message>, LinkError> {
         let next = self.advance();
         if let Err(error) = next {
             self.stage = Stage::Broken(error);
@@ -180,7 +184,7 @@ impl Link {
                     }
                     self.opened(&nonces);
                 }
-                Stage::Open { .. } => return self.frame(),
+                Stage::Open(_) => return self.frame(),
             }
         }
     }
@@ -230,16 +234,16 @@ impl Link {
     }
 
     fn opened(&mut self, nonces: &Nonces) {
-        self.stage = Stage::Open {
+        self.stage = Stage::Open(Box::new(Frames {
             own: self.secret.key(self.side, nonces),
             peer: self.secret.key(self.side.other(), nonces),
             sent: 0,
             received: 0,
-        };
+        }));
     }
 
     fn frame(&mut self) -> Result<Option<Message>, LinkError> {
-        let Stage::Open { peer, received, .. } = &mut self.stage else {
+        let Stage::Open(frames) = &mut self.stage else {
             return Ok(None);
         };
         let Some(head) = self.inbox.first_chunk::<HEAD>() else {
@@ -251,7 +255,7 @@ impl Link {
         if length as usize > LONGEST {
             return Err(LinkError::TooLong);
         }
-        if counter != *received {
+        if counter != frames.received {
             return Err(LinkError::Frame);
         }
         let end = HEAD + length as usize;
@@ -260,9 +264,9 @@ impl Link {
         };
         let (message, tag) = frame[HEAD..].split_at(length as usize);
         let signed = signed(counter, length, message);
-        hmac::verify(peer, &signed, tag).map_err(|_| LinkError::Frame)?;
+        hmac::verify(&frames.peer, &signed, tag).map_err(|_| LinkError::Frame)?;
         let message = postcard::from_bytes(message).map_err(|_| LinkError::Message)?;
-        *received += 1;
+        frames.received += 1;
         self.inbox.drain(..end + MAC);
         Ok(Some(message))
     }
@@ -310,10 +314,10 @@ mod tests {
         loop {
             let there = std::mem::take(member.outbox());
             rank_0.receive(&there);
-            let result = rank_0.next().map(|message| assert_eq!(message, None));
+            let result = rank_0.message().map(|message| assert_eq!(message, None));
             let back = std::mem::take(rank_0.outbox());
             member.receive(&back);
-            let result = result.and(member.next().map(|message| assert_eq!(message, None)));
+            let result = result.and(member.message().map(|message| assert_eq!(message, None)));
             let is_over = there.is_empty() && back.is_empty();
             from_member.extend(there);
             from_rank_0.extend(back);
@@ -340,10 +344,10 @@ mod tests {
         rank_0.receive(&std::mem::take(member.outbox()));
         member.receive(&std::mem::take(rank_0.outbox()));
         for sent in 0..3 {
-            assert_eq!(rank_0.next(), Ok(Some(Message::Ping { sent })));
-            assert_eq!(member.next(), Ok(Some(Message::Pong { sent, read: 9 })));
+            assert_eq!(rank_0.message(), Ok(Some(Message::Ping { sent })));
+            assert_eq!(member.message(), Ok(Some(Message::Pong { sent, read: 9 })));
         }
-        assert_eq!((rank_0.next(), member.next()), (Ok(None), Ok(None)));
+        assert_eq!((rank_0.message(), member.message()), (Ok(None), Ok(None)));
         assert_eq!(member.traffic().0, rank_0.traffic().1);
         assert_eq!(rank_0.traffic().0, member.traffic().1);
     }
@@ -359,8 +363,8 @@ mod tests {
         // A stranger that sends a guess as its proof, too.
         let (_, mut rank_0) = pair();
         rank_0.receive(&[&MAGIC[..], &[3; NONCE], &[0; MAC]].concat());
-        assert_eq!(rank_0.next(), Err(LinkError::Secret));
-        assert_eq!(rank_0.next(), Err(LinkError::Secret));
+        assert_eq!(rank_0.message(), Err(LinkError::Secret));
+        assert_eq!(rank_0.message(), Err(LinkError::Secret));
     }
 
     #[test]
@@ -371,7 +375,7 @@ mod tests {
         recorded.extend_from_slice(member.outbox());
         let mut other = Link::new(Side::RankZero, secret(SECRET), [4; NONCE]);
         other.receive(&recorded);
-        assert_eq!(other.next(), Err(LinkError::Secret));
+        assert_eq!(other.message(), Err(LinkError::Secret));
     }
 
     #[test]
@@ -388,20 +392,20 @@ mod tests {
         };
         let (_, mut rank_0, frames) = sent(1);
         rank_0.receive(&[&frames[0][..], &frames[0]].concat());
-        assert_eq!(rank_0.next(), Ok(Some(Message::Ping { sent: 0 })));
-        assert_eq!(rank_0.next(), Err(LinkError::Frame));
+        assert_eq!(rank_0.message(), Ok(Some(Message::Ping { sent: 0 })));
+        assert_eq!(rank_0.message(), Err(LinkError::Frame));
         let (_, mut rank_0, frames) = sent(2);
         rank_0.receive(&frames[1]);
-        assert_eq!(rank_0.next(), Err(LinkError::Frame));
+        assert_eq!(rank_0.message(), Err(LinkError::Frame));
         let (mut member, _, frames) = sent(1);
         member.receive(&frames[0]);
-        assert_eq!(member.next(), Err(LinkError::Frame));
+        assert_eq!(member.message(), Err(LinkError::Frame));
         let (_, _, frames) = sent(1);
         for place in 4..frames[0].len() {
             let (_, mut rank_0, mut frames) = sent(1);
             frames[0][place] ^= 1;
             rank_0.receive(&frames[0]);
-            assert_eq!(rank_0.next(), Err(LinkError::Frame), "{place}");
+            assert_eq!(rank_0.message(), Err(LinkError::Frame), "{place}");
         }
     }
 
@@ -410,7 +414,7 @@ mod tests {
         let (mut member, mut rank_0) = open_pair();
         rank_0.receive(&u32::MAX.to_le_bytes());
         rank_0.receive(&0u64.to_le_bytes());
-        assert_eq!(rank_0.next(), Err(LinkError::TooLong));
+        assert_eq!(rank_0.message(), Err(LinkError::TooLong));
         let huge = Message::Ended(vec![0; LONGEST]);
         assert_eq!(member.send(&huge), Err(LinkError::TooLong));
     }
@@ -426,10 +430,10 @@ mod tests {
             }
             for piece in pieces {
                 link.receive(&piece);
-                prop_assert!(!matches!(link.next(), Ok(Some(_))));
+                prop_assert!(!matches!(link.message(), Ok(Some(_))));
             }
             prop_assert!(!link.is_open());
-            if link.next().is_err() {
+            if link.message().is_err() {
                 link.receive(&[0; 100]);
                 prop_assert!(link.inbox.is_empty());
             }
@@ -458,7 +462,7 @@ mod tests {
             for piece in bytes.chunks(split) {
                 rank_0.receive(piece);
                 loop {
-                    match rank_0.next() {
+                    match rank_0.message() {
                         Ok(Some(message)) => received.push(message),
                         Ok(None) => break,
                         Err(why) => {

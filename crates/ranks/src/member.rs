@@ -22,8 +22,8 @@ pub const HEARTBEAT: Duration = Duration::from_secs(1);
 pub enum MemberEvent {
     /// Rank 0 accepts this rank.
     Welcome,
-    /// The test starts at this instant of the own clock.
-    Start(Instant),
+    /// The test of this number starts at this instant of the own clock.
+    Start(Instant, u64),
     /// Rank 0 ends the test early.
     Stop,
     /// The clocks were compared after the test.
@@ -50,9 +50,13 @@ pub struct Member {
     estimator: Estimator,
     series: Series,
     events: VecDeque<MemberEvent>,
+    /// Rank 0 accepts this rank.
+    is_welcome: bool,
+    /// The loops of this rank are ready.
+    is_ready: bool,
     is_lost: bool,
     silence: Duration,
-    last_sent: Instant,
+    last_ping: Instant,
     last_heard: Instant,
 }
 
@@ -71,9 +75,11 @@ impl Member {
             estimator: Estimator::default(),
             series: Series::None,
             events: VecDeque::new(),
+            is_welcome: false,
+            is_ready: false,
             is_lost: false,
             silence,
-            last_sent: now,
+            last_ping: now,
             last_heard: now,
         }
     }
@@ -97,7 +103,7 @@ impl Member {
     pub fn receive(&mut self, bytes: &[u8], now: Instant) {
         self.link.receive(bytes);
         while !self.is_lost {
-            match self.link.next() {
+            match self.link.message() {
                 Ok(Some(message)) => self.handle(message, now),
                 Ok(None) => break,
                 Err(error) => self.lose(error.to_string()),
@@ -107,23 +113,29 @@ impl Member {
             && let Some(hello) = self.hello.take()
         {
             self.last_heard = now;
-            self.send(&Message::Hello(hello), now);
+            self.send(&Message::Hello(hello));
         }
     }
 
     fn handle(&mut self, message: Message, now: Instant) {
         self.last_heard = now;
         match message {
-            Message::Welcome => self.events.push_back(MemberEvent::Welcome),
+            Message::Welcome => {
+                self.is_welcome = true;
+                self.events.push_back(MemberEvent::Welcome);
+                if self.is_ready {
+                    self.begin(Series::Before, now);
+                }
+            }
             Message::Refused(why) => self.lose(why),
             Message::Pong { sent, read } => {
                 let (sent, read) = (Instant::from_nanos(sent), Instant::from_nanos(read));
                 self.round_trip(sent, read, now);
             }
-            Message::Start { at } => match self.estimator.record() {
+            Message::Start { at, test } => match self.estimator.record() {
                 Some(clock) => {
                     let at = clock.before.own(Instant::from_nanos(at));
-                    self.events.push_back(MemberEvent::Start(at));
+                    self.events.push_back(MemberEvent::Start(at, test));
                 }
                 None => self.lose("rank 0 started the test before this rank was ready".to_owned()),
             },
@@ -151,7 +163,7 @@ impl Member {
             (Series::Before, true) => {
                 self.series = Series::None;
                 self.estimator.end_before();
-                self.send(&Message::Ready, now);
+                self.send(&Message::Ready);
             }
             (Series::After, true) => {
                 self.series = Series::None;
@@ -164,7 +176,11 @@ impl Member {
 
     /// The loops of this rank are ready.
     pub fn ready(&mut self, now: Instant) {
-        self.begin(Series::Before, now);
+        self.is_ready = true;
+        // Before that, rank 0 has not said that it takes part.
+        if self.is_welcome {
+            self.begin(Series::Before, now);
+        }
     }
 
     /// The share of this rank has ended: the clocks are compared again.
@@ -184,16 +200,16 @@ impl Member {
     }
 
     fn ping(&mut self, now: Instant) {
+        self.last_ping = now;
         let sent = now.as_nanos();
-        self.send(&Message::Ping { sent }, now);
+        self.send(&Message::Ping { sent });
     }
 
     /// Sends a message of the host: figures of an interval, a result, or a failure.
-    pub fn send(&mut self, message: &Message, now: Instant) {
+    pub fn send(&mut self, message: &Message) {
         if self.is_lost {
             return;
         }
-        self.last_sent = now;
         if let Err(error) = self.link.send(message) {
             self.lose(error.to_string());
         }
@@ -217,7 +233,7 @@ impl Member {
             let silence = self.silence;
             return self.lose(format!("nothing was heard from rank 0 for {silence:?}"));
         }
-        if self.link.is_open() && now.since(self.last_sent) >= HEARTBEAT {
+        if self.link.is_open() && now.since(self.last_ping) >= HEARTBEAT {
             self.ping(now);
         }
     }

@@ -29,6 +29,8 @@ pub enum Message {
     Start {
         /// At this instant of rank 0's clock.
         at: u64,
+        /// The number of this test, which its spools have in common.
+        test: u64,
     },
     /// Member: its figures of one interval.
     Interval(Vec<u8>),

@@ -1,0 +1,535 @@
+//! The control connections of a rank on sockets, each side on a thread of its own.
+//!
+//! The thread of the load test talks to it by messages: its loops are ready, the figures of an interval, its result.
+
+mod rank_member;
+mod rank_zero;
+mod transfer;
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fathometer_analysis::load::{Interval, LoadResult};
+use fathometer_load::timeline::{Part, Told};
+use fathometer_load::{Ensemble, LIVE_QUANTILES};
+use fathometer_model::Instant;
+use fathometer_sys::Clock;
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::clock_offset::ClockRecord;
+use crate::merge::Merged;
+use crate::message::Hello;
+use crate::record::{RankRecord, TestFacts};
+use crate::secret::{NONCE, Secret};
+use crate::spool::{SpoolHeader, SpoolWriter};
+use crate::whole::{Whole, encode_part, encode_record};
+
+/// How often the threads look for messages of the load test.
+const TURN: Duration = Duration::from_millis(10);
+
+/// How long a member waits for the second comparison of the clocks, and for rank 0 to take its result.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// How long a failure may take to reach the other ranks.
+const FAILURE: Duration = Duration::from_secs(2);
+
+/// How long rank 0 waits for the others after its own share of a timed test has ended, besides the drain.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// Why a test on several machines has no result on this one.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// Rank 0 cannot listen.
+    #[error(
+        "rank 0 cannot listen on {address}: {source}: check that the rendezvous is an address of this machine, or set \
+         --listen"
+    )]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: fathometer_sys::Error,
+    },
+    /// There is no random number.
+    #[error("the system gives no random numbers")]
+    Random,
+    /// A thread could not be started.
+    #[error("failed to start a thread: {0}")]
+    Thread(io::Error),
+    /// Rank 0 is lost, or did not take the result.
+    #[error("{0}")]
+    Lost(String),
+    /// The spool cannot be written.
+    #[error("failed to write the spool {path}: {source}: choose another folder with --spool")]
+    Spool {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// No rank has a result.
+    #[error("{0}")]
+    Merge(#[from] crate::merge::MergeError),
+}
+
+/// What a session needs.
+#[derive(Debug, Clone)]
+pub struct SessionOptions {
+    /// What this rank says first.
+    pub hello: Hello,
+    /// The secret of all ranks.
+    pub secret: Secret,
+    /// What all ranks have in common.
+    pub facts: TestFacts,
+    /// How long to wait for all ranks.
+    pub rendezvous: Duration,
+    /// A rank is lost when nothing is heard from it for this long.
+    pub silence: Duration,
+    /// The longest wait for exchanges in flight at the end.
+    pub drain: Duration,
+    /// Where this rank keeps its records; `None`: nowhere.
+    pub spool: Option<PathBuf>,
+}
+
+/// The progress of the whole test, at rank 0.
+#[derive(Debug, Clone)]
+pub struct WholeLive {
+    /// The last interval.
+    pub last: Interval,
+    /// Counts of its window so far.
+    pub so_far: fathometer_analysis::load::Counts,
+    /// Corrected latency since the start, at [`LIVE_QUANTILES`].
+    pub corrected: [Option<Duration>; LIVE_QUANTILES.len()],
+}
+
+impl WholeLive {
+    fn of(told: Told, whole: &Whole) -> WholeLive {
+        WholeLive {
+            last: told.interval,
+            so_far: told.so_far,
+            corrected: LIVE_QUANTILES.map(|quantile| whole.corrected().quantile(quantile)),
+        }
+    }
+}
+
+/// What the load test tells the thread of the connection.
+#[derive(Debug)]
+enum Command {
+    Ready,
+    Interval(Vec<u8>),
+    /// Member: compare the clocks again.
+    Compare,
+    /// The result; rank 0 then waits for the others until the instant at the latest.
+    Ended(Vec<u8>, Option<Instant>),
+    Failed(String),
+    /// Rank 0: end the test early.
+    Stop(String),
+}
+
+/// What the thread of the connection tells the load test.
+#[derive(Debug)]
+enum Event {
+    Start(Instant, u64),
+    Compared(ClockRecord, (u64, u64)),
+    Live(Box<WholeLive>),
+    /// Rank 0: a rank was lost.
+    LostRank(u32, String),
+    Done,
+    Lost(String),
+}
+
+/// Whether the user ends the test.
+pub type Interrupted = Box<dyn Fn() -> bool + Send>;
+
+/// One rank of a running test.
+pub struct Session {
+    options: SessionOptions,
+    clock: Clock,
+    interrupted: Interrupted,
+    commands: Sender<Command>,
+    events: Receiver<Event>,
+    /// Set when this rank's load is to end early.
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Option<Whole>>>,
+    spool: Option<(PathBuf, SpoolWriter<File>)>,
+    spool_failure: Option<(PathBuf, io::Error)>,
+    start_late: Duration,
+    has_asked_to_stop: bool,
+    /// The last comparison of the clocks, with the traffic until then, and why rank 0 is lost.
+    compared: Option<(ClockRecord, (u64, u64))>,
+    lost: Option<String>,
+}
+
+/// Random bytes for a connection.
+fn nonce() -> Result<[u8; NONCE], SessionError> {
+    let mut nonce = [0; NONCE];
+    SystemRandom::new()
+        .fill(&mut nonce)
+        .map_err(|_| SessionError::Random)?;
+    Ok(nonce)
+}
+
+impl Session {
+    /// Rank 0: listens for all others, at `address`. `interrupted` says whether the user ends the test.
+    ///
+    /// # Errors
+    /// If it cannot listen.
+    pub fn listen(
+        options: SessionOptions,
+        address: SocketAddr,
+        clock: Clock,
+        interrupted: Interrupted,
+    ) -> Result<Session, SessionError> {
+        let started = rank_zero::start(&options, address, clock)?;
+        Ok(Session::of(options, started, clock, interrupted))
+    }
+
+    /// Another rank: connects to rank 0 at `place`, as `host:port`, and tries again until rank 0 is there. `resolve`
+    /// finds the addresses of a place.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn join(
+        options: SessionOptions,
+        place: String,
+        resolve: fn(&str) -> io::Result<Vec<SocketAddr>>,
+        clock: Clock,
+        interrupted: Interrupted,
+    ) -> Result<Session, SessionError> {
+        let started = rank_member::start(&options, place, resolve, clock)?;
+        Ok(Session::of(options, started, clock, interrupted))
+    }
+
+    fn of(
+        options: SessionOptions,
+        (commands, events, stop, thread): Started,
+        clock: Clock,
+        interrupted: Interrupted,
+    ) -> Session {
+        Session {
+            options,
+            clock,
+            interrupted,
+            commands,
+            events,
+            stop,
+            thread: Some(thread),
+            spool: None,
+            spool_failure: None,
+            start_late: Duration::ZERO,
+            has_asked_to_stop: false,
+            compared: None,
+            lost: None,
+        }
+    }
+
+    /// Whether this is rank 0.
+    pub fn is_rank_zero(&self) -> bool {
+        self.options.hello.rank == 0
+    }
+
+    /// Set when this rank's load is to end early: rank 0 ends the test, or is lost.
+    pub fn stopped(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// The progress of the whole since the last call, at rank 0; notices go to `notice`.
+    pub fn progress(&mut self, notice: &mut dyn FnMut(&str)) -> Vec<WholeLive> {
+        self.ask_to_stop();
+        let mut lives = Vec::new();
+        while let Ok(event) = self.events.try_recv() {
+            match event {
+                Event::Live(live) => lives.push(*live),
+                other => self.note(other, notice),
+            }
+        }
+        lives
+    }
+
+    /// At rank 0, an interrupt ends the test on every rank.
+    fn ask_to_stop(&mut self) {
+        if (self.interrupted)() && !self.has_asked_to_stop {
+            self.has_asked_to_stop = true;
+            let _ = self
+                .commands
+                .send(Command::Stop("it was interrupted".to_owned()));
+        }
+    }
+
+    fn note(&mut self, event: Event, notice: &mut dyn FnMut(&str)) {
+        match event {
+            Event::LostRank(rank, why) => {
+                notice(&format!("rank {rank} was lost: {why}"));
+                if let Some((path, spool)) = &mut self.spool
+                    && let Err(error) = spool.lost(rank, &why)
+                {
+                    self.spool_failure = Some((path.clone(), error));
+                    self.spool = None;
+                }
+            }
+            Event::Compared(record, traffic) => self.compared = Some((record, traffic)),
+            Event::Lost(why) => self.lost = Some(why),
+            Event::Start(..) | Event::Live(_) | Event::Done => {}
+        }
+    }
+
+    /// The next event, until `deadline`.
+    fn wait(&mut self, deadline: Option<Instant>) -> Result<Event, String> {
+        loop {
+            self.ask_to_stop();
+            match self.events.recv_timeout(TURN) {
+                Ok(Event::Lost(why)) => return Err(why),
+                Ok(event) => return Ok(event),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err("the control connection has ended".to_owned());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if deadline.is_none() && !self.is_rank_zero() && (self.interrupted)() {
+                return Err("interrupted before the test started".to_owned());
+            }
+            if deadline.is_some_and(|deadline| self.clock.now() >= deadline) {
+                return Err("rank 0 did not answer in time".to_owned());
+            }
+        }
+    }
+
+    /// Where this rank's spool is, in a folder.
+    pub fn spool_file(folder: &Path, rank: u32) -> PathBuf {
+        folder.join(format!("rank-{rank:04}.spool"))
+    }
+
+    fn start_test(&mut self) -> Result<Instant, String> {
+        let _ = self.commands.send(Command::Ready);
+        loop {
+            if let Event::Start(at, test) = self.wait(None)? {
+                self.start_late = self.clock.now().since(at);
+                self.begin_spool(test);
+                return Ok(at);
+            }
+        }
+    }
+
+    fn begin_spool(&mut self, test: u64) {
+        let Some(folder) = &self.options.spool else {
+            return;
+        };
+        let rank = self.options.hello.rank;
+        let path = Session::spool_file(folder, rank);
+        let header = SpoolHeader {
+            test,
+            rank,
+            facts: self.options.facts,
+        };
+        let begun = File::create_new(&path).and_then(|file| SpoolWriter::begin(file, &header));
+        match begun {
+            Ok(spool) => self.spool = Some((path, spool)),
+            Err(error) => self.spool_failure = Some((path, error)),
+        }
+    }
+
+    fn report(&mut self, part: &Part) {
+        let bytes = encode_part(part);
+        if let Some((path, spool)) = &mut self.spool
+            && let Err(error) = spool.interval(&bytes)
+        {
+            self.spool_failure = Some((path.clone(), error));
+            self.spool = None;
+        }
+        let _ = self.commands.send(Command::Interval(bytes));
+    }
+
+    /// The load of this rank failed: the others are told.
+    pub fn failed(self, why: &str) {
+        let _ = self.commands.send(Command::Failed(why.to_owned()));
+        // A thread that is still looking for rank 0 ends with the process.
+        let end = self.clock.now() + FAILURE;
+        while self.clock.now() < end
+            && self
+                .thread
+                .as_ref()
+                .is_some_and(|thread| !thread.is_finished())
+        {
+            std::thread::sleep(TURN);
+        }
+    }
+
+    fn join_thread(&mut self) -> Option<Whole> {
+        match self.thread.take()?.join() {
+            Ok(whole) => whole,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// The result of this rank's share: rank 0 returns that of the whole, once all others have ended or are lost;
+    /// another rank hands it over.
+    ///
+    /// # Errors
+    /// If rank 0 did not take the result, or the spool could not be written.
+    pub fn finish(
+        mut self,
+        mut result: LoadResult,
+        notice: &mut dyn FnMut(&str),
+        live: &mut dyn FnMut(&WholeLive),
+    ) -> Result<Option<Merged>, SessionError> {
+        result.timeline = Vec::new();
+        let (clock, traffic, lost) = match self.is_rank_zero() {
+            true => (ClockRecord::SAME, (0, 0), None),
+            false => self.compare_clocks(),
+        };
+        let record = encode_record(&RankRecord {
+            rank: self.options.hello.rank,
+            host: self.options.hello.host.clone(),
+            result,
+            clock,
+            start_late: self.start_late,
+            traffic,
+        });
+        if let Some((path, spool)) = &mut self.spool
+            && let Err(error) = spool.ended(&record)
+        {
+            self.spool_failure = Some((path.clone(), error));
+        }
+        let ending = match (self.is_rank_zero(), lost) {
+            (true, _) => self.gather(record, notice, live),
+            (false, Some(why)) => Err(SessionError::Lost(why)),
+            (false, None) => self.hand_over(record),
+        };
+        let ending = ending.map_err(|error| match (&self.spool, error) {
+            (Some((path, _)), SessionError::Lost(why)) => SessionError::Lost(format!(
+                "{why}; the figures of this rank are in {}: merge them with `fathometer merge`",
+                path.display()
+            )),
+            (_, error) => error,
+        })?;
+        match self.spool_failure.take() {
+            Some((path, source)) if !self.is_rank_zero() => {
+                Err(SessionError::Spool { path, source })
+            }
+            Some((path, source)) => {
+                notice(&SessionError::Spool { path, source }.to_string());
+                Ok(ending)
+            }
+            None => Ok(ending),
+        }
+    }
+
+    /// Compares the clocks again. Without rank 0 the comparison before the test is all there is.
+    fn compare_clocks(&mut self) -> (ClockRecord, (u64, u64), Option<String>) {
+        let _ = self.commands.send(Command::Compare);
+        let deadline = self.clock.now() + FAREWELL;
+        let mut lost = self.lost.take();
+        while lost.is_none() {
+            match self.wait(Some(deadline)) {
+                Ok(Event::Compared(record, traffic)) => {
+                    self.compared = Some((record, traffic));
+                    if record.after.is_some() {
+                        break;
+                    }
+                }
+                Ok(_) => {}
+                Err(why) => lost = Some(why),
+            }
+        }
+        let (record, traffic) = self.compared.unwrap_or((ClockRecord::SAME, (0, 0)));
+        (record, traffic, lost)
+    }
+
+    fn hand_over(&mut self, record: Vec<u8>) -> Result<Option<Merged>, SessionError> {
+        let _ = self.commands.send(Command::Ended(record, None));
+        let deadline = self.clock.now() + FAREWELL;
+        loop {
+            match self.wait(Some(deadline)) {
+                Ok(Event::Done) => {
+                    self.join_thread();
+                    return Ok(None);
+                }
+                Ok(_) => {}
+                Err(why) => return Err(SessionError::Lost(why)),
+            }
+        }
+    }
+
+    /// Waits for the results of all ranks.
+    fn gather(
+        &mut self,
+        record: Vec<u8>,
+        notice: &mut dyn FnMut(&str),
+        live: &mut dyn FnMut(&WholeLive),
+    ) -> Result<Option<Merged>, SessionError> {
+        // Where a number of exchanges ends the test, each exchange has its own time limit.
+        let until = self
+            .options
+            .facts
+            .measured
+            .map(|_| self.clock.now() + self.options.drain + GRACE);
+        let _ = self.commands.send(Command::Ended(record, until));
+        loop {
+            match self.wait(None) {
+                Ok(Event::Done) => break,
+                Ok(Event::Live(told)) => live(&told),
+                Ok(other) => self.note(other, notice),
+                Err(why) => return Err(SessionError::Lost(why)),
+            }
+        }
+        let whole = self.join_thread();
+        let whole =
+            whole.ok_or_else(|| SessionError::Lost("the test has no figures".to_owned()))?;
+        Ok(Some(whole.finish()?))
+    }
+}
+
+/// The session as the load engine uses it.
+pub struct SharedSession(pub Arc<std::sync::Mutex<Session>>);
+
+impl SharedSession {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Session> {
+        self.0.lock().unwrap_or_else(|lock| lock.into_inner())
+    }
+}
+
+impl Ensemble for SharedSession {
+    fn start(&mut self) -> Result<Instant, String> {
+        self.lock().start_test()
+    }
+
+    fn interval(&mut self, part: &Part) {
+        self.lock().report(part);
+    }
+}
+
+type Started = (
+    Sender<Command>,
+    Receiver<Event>,
+    Arc<AtomicBool>,
+    JoinHandle<Option<Whole>>,
+);
+
+/// Starts the thread of a connection.
+fn spawn(
+    name: &str,
+    serve: impl FnOnce(&Receiver<Command>, &Sender<Event>, &AtomicBool) -> Option<Whole>
+    + Send
+    + 'static,
+) -> Result<Started, SessionError> {
+    let (commands, taken) = channel();
+    let (tell, events) = channel();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stops = Arc::clone(&stop);
+    let thread = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || serve(&taken, &tell, &stops))
+        .map_err(SessionError::Thread)?;
+    Ok((commands, events, stop, thread))
+}
+
+fn set(stop: &AtomicBool) {
+    stop.store(true, Ordering::Relaxed);
+}

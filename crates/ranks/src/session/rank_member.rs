@@ -1,0 +1,156 @@
+//! The thread of a member's connection.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::time::Duration;
+
+use fathometer_sys::Clock;
+use rustix::event::PollFd;
+
+use super::transfer::{interest, read, wait, write};
+use super::{Command, Event, SessionError, SessionOptions, Started, TURN, nonce, set, spawn};
+use crate::member::{Member, MemberEvent};
+use crate::message::Message;
+
+/// The time-out of one attempt to connect, and the pause before the next.
+const ATTEMPT: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(50);
+
+type Resolve = fn(&str) -> io::Result<Vec<SocketAddr>>;
+
+pub(super) fn start(
+    options: &SessionOptions,
+    place: String,
+    resolve: Resolve,
+    clock: Clock,
+) -> Result<Started, SessionError> {
+    let nonce = nonce()?;
+    let options = options.clone();
+    spawn("ranks", move |commands, tell, stop| {
+        let begun = connect(&place, resolve, options.rendezvous, clock);
+        let lost = begun.and_then(|socket| {
+            // The wait for the others is bounded by rank 0, which takes as long, and then says so.
+            let silence = options.silence;
+            let now = clock.now();
+            let machine = Member::new(options.hello, options.secret, nonce, silence, now);
+            serve(socket, machine, clock, (commands, tell), stop)
+        });
+        if let Err(why) = lost {
+            set(stop);
+            let _ = tell.send(Event::Lost(why));
+        }
+        None
+    })
+}
+
+/// Connects to rank 0, and tries again while it is not there.
+fn connect(
+    place: &str,
+    resolve: Resolve,
+    rendezvous: Duration,
+    clock: Clock,
+) -> Result<TcpStream, String> {
+    let end = clock.now() + rendezvous;
+    loop {
+        let attempt = || -> io::Result<TcpStream> {
+            let mut last = io::Error::other("it has no address");
+            for address in resolve(place)? {
+                match TcpStream::connect_timeout(&address, ATTEMPT) {
+                    Ok(socket) => return Ok(socket),
+                    Err(error) => last = error,
+                }
+            }
+            Err(last)
+        };
+        let connected = attempt().and_then(|socket| {
+            socket.set_nodelay(true)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        });
+        match connected {
+            Ok(socket) => return Ok(socket),
+            Err(error) if clock.now() >= end => {
+                return Err(format!(
+                    "the test did not start: no connection to rank 0 at {place} within {rendezvous:?}: {error}; check \
+                     that rank 0 runs and that the port is open, or set a longer --rendezvous-timeout"
+                ));
+            }
+            Err(_) => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+/// Serves the connection until the result is handed over.
+fn serve(
+    mut socket: TcpStream,
+    mut machine: Member,
+    clock: Clock,
+    (commands, tell): (&Receiver<Command>, &Sender<Event>),
+    stop: &AtomicBool,
+) -> Result<(), String> {
+    let mut buffer = Vec::new();
+    loop {
+        let now = clock.now();
+        loop {
+            match commands.try_recv() {
+                Ok(Command::Ready) => machine.ready(now),
+                Ok(Command::Interval(bytes)) => machine.send(&Message::Interval(bytes)),
+                Ok(Command::Compare) => machine.compare_again(now),
+                Ok(Command::Ended(record, _)) => machine.send(&Message::Ended(record)),
+                Ok(Command::Failed(why)) => {
+                    machine.send(&Message::Failed(why.clone()));
+                    let _ = write(&mut socket, machine.outbox());
+                    return Err(why);
+                }
+                // A member ends its own share by itself.
+                Ok(Command::Stop(_)) => {}
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return Ok(()),
+            }
+        }
+        machine.tick(now);
+        if let Err(why) = write(&mut socket, machine.outbox()) {
+            machine.closed(&lost(&why));
+        }
+        while let Some(event) = machine.event() {
+            let event = match event {
+                MemberEvent::Welcome => continue,
+                MemberEvent::Start(at, test) => Event::Start(at, test),
+                MemberEvent::Stop => {
+                    set(stop);
+                    continue;
+                }
+                MemberEvent::Compared(record) => Event::Compared(record, machine.traffic()),
+                MemberEvent::Done => {
+                    let _ = tell.send(Event::Done);
+                    return Ok(());
+                }
+                MemberEvent::Lost(why) => {
+                    if let Some(record) = machine.clock() {
+                        let _ = tell.send(Event::Compared(record, machine.traffic()));
+                    }
+                    return Err(why);
+                }
+            };
+            let _ = tell.send(event);
+        }
+        let has_output = !machine.outbox().is_empty();
+        wait(&mut [PollFd::new(&socket, interest(has_output))], TURN);
+        loop {
+            match read(&mut socket, &mut buffer) {
+                Ok(Some(length)) => machine.receive(&buffer[..length], clock.now()),
+                Ok(None) => break,
+                Err(why) => {
+                    machine.closed(&lost(&why));
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn lost(why: &str) -> String {
+    format!("rank 0 is lost: {why}")
+}

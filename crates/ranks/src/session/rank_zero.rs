@@ -1,0 +1,291 @@
+//! The thread of rank 0's connections.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::time::Duration;
+
+use fathometer_model::Instant;
+use fathometer_sys::{Clock, SocketOptions, socket};
+use ring::rand::{SecureRandom as _, SystemRandom};
+use rustix::event::{PollFd, PollFlags};
+
+use super::transfer::{interest, read, wait, write};
+use super::{
+    Command, Event, SessionError, SessionOptions, Started, TURN, WholeLive, nonce, set, spawn,
+};
+use crate::coordinator::{Coordinator, CoordinatorEvent, Expected};
+use crate::whole::Whole;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// How long the last bytes to other ranks may take.
+const FLUSH: Duration = Duration::from_secs(2);
+
+pub(super) fn start(
+    options: &SessionOptions,
+    address: SocketAddr,
+    clock: Clock,
+) -> Result<Started, SessionError> {
+    let listener = socket::listen(address, BACKLOG, &SocketOptions::default())
+        .map_err(|source| SessionError::Listen { address, source })?;
+    let mut test = [0; 8];
+    test.copy_from_slice(&nonce()?[..8]);
+    let expected = Expected {
+        hello: options.hello.clone(),
+        test: u64::from_le_bytes(test),
+        rendezvous: options.rendezvous,
+        silence: options.silence,
+    };
+    let machine = Coordinator::new(expected, options.secret.clone(), clock.now());
+    let whole = Whole::new(options.facts);
+    spawn("ranks", move |commands, tell, stop| {
+        let mut host = RankZero {
+            machine,
+            whole,
+            clock,
+            listener: Some(listener),
+            sockets: BTreeMap::new(),
+            closing: Vec::new(),
+            next: 0,
+            random: SystemRandom::new(),
+            own_has_ended: false,
+            until: None,
+        };
+        match host.serve((commands, tell), stop) {
+            Ok(()) => {
+                let _ = tell.send(Event::Done);
+                Some(host.whole)
+            }
+            Err(why) => {
+                set(stop);
+                let _ = tell.send(Event::Lost(why));
+                None
+            }
+        }
+    })
+}
+
+struct RankZero {
+    machine: Coordinator,
+    whole: Whole,
+    clock: Clock,
+    /// While ranks are waited for. Nothing listens afterwards.
+    listener: Option<TcpListener>,
+    sockets: BTreeMap<u64, TcpStream>,
+    /// Connections to be closed once their bytes are sent.
+    closing: Vec<u64>,
+    next: u64,
+    random: SystemRandom,
+    own_has_ended: bool,
+    /// When the other ranks are given up.
+    until: Option<Instant>,
+}
+
+impl RankZero {
+    /// Serves all connections until every rank has ended or is lost.
+    fn serve(
+        &mut self,
+        (commands, tell): (&Receiver<Command>, &Sender<Event>),
+        stop: &AtomicBool,
+    ) -> Result<(), String> {
+        let mut buffer = Vec::new();
+        loop {
+            let now = self.clock.now();
+            loop {
+                match commands.try_recv() {
+                    Ok(command) => self.obey(command, now, stop)?,
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => return Err("it has ended".to_owned()),
+                }
+            }
+            self.machine.tick(now);
+            if self.until.is_some_and(|until| now >= until) {
+                self.machine.give_up("it did not end with the test");
+            }
+            self.handle_events(tell)?;
+            while let Some(told) = self.whole.close_next() {
+                let live = Box::new(WholeLive::of(told, &self.whole));
+                let _ = tell.send(Event::Live(live));
+            }
+            self.write_all();
+            if self.own_has_ended && self.machine.is_over() {
+                self.flush();
+                return Ok(());
+            }
+            self.wait();
+            self.accept();
+            self.read_all(&mut buffer);
+        }
+    }
+
+    fn obey(&mut self, command: Command, now: Instant, stop: &AtomicBool) -> Result<(), String> {
+        match command {
+            Command::Ready => self.machine.ready(now),
+            Command::Interval(bytes) => {
+                let taken = self.whole.interval(0, bytes);
+                taken.map_err(|error| error.to_string())?;
+            }
+            Command::Ended(record, until) => {
+                let taken = self.whole.ended(0, &record);
+                taken.map_err(|error| error.to_string())?;
+                self.own_has_ended = true;
+                self.until = until;
+            }
+            Command::Stop(why) => {
+                set(stop);
+                self.machine.stop(&why);
+            }
+            Command::Failed(why) => {
+                self.machine.stop(&format!("rank 0 failed: {why}"));
+                self.flush();
+                return Err(why);
+            }
+            Command::Compare => {}
+        }
+        Ok(())
+    }
+
+    fn handle_events(&mut self, tell: &Sender<Event>) -> Result<(), String> {
+        while let Some(event) = self.machine.event() {
+            match event {
+                CoordinatorEvent::Start(at) => {
+                    self.listener = None;
+                    let _ = tell.send(Event::Start(at, self.machine.test()));
+                }
+                CoordinatorEvent::Interval(rank, bytes) => {
+                    if let Err(error) = self.whole.interval(rank, bytes) {
+                        self.machine.give_up_rank(rank, &error.to_string());
+                    }
+                }
+                CoordinatorEvent::Ended(rank, bytes) => {
+                    if let Err(error) = self.whole.ended(rank, &bytes) {
+                        let why = error.to_string();
+                        self.whole.lost(rank, why.clone());
+                        let _ = tell.send(Event::LostRank(rank, why));
+                    }
+                }
+                CoordinatorEvent::Lost(rank, why) => {
+                    self.whole.lost(rank, why.clone());
+                    let _ = tell.send(Event::LostRank(rank, why));
+                }
+                CoordinatorEvent::Failed(why) => {
+                    self.flush();
+                    return Err(format!("the test did not start: {why}"));
+                }
+                CoordinatorEvent::Close(connection) => self.closing.push(connection),
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) {
+        while let Some(listener) = &self.listener {
+            let socket = match listener.accept() {
+                Ok((socket, _)) => socket,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                // Nothing more to accept, or the connection has failed already.
+                Err(_) => return,
+            };
+            let mut nonce = [0; crate::secret::NONCE];
+            let is_ready = self.random.fill(&mut nonce).is_ok()
+                && socket.set_nonblocking(true).is_ok()
+                && socket.set_nodelay(true).is_ok();
+            let connection = self.next;
+            // Otherwise it is closed here.
+            if is_ready && self.machine.accept(connection, nonce, self.clock.now()) {
+                self.next += 1;
+                self.sockets.insert(connection, socket);
+            }
+        }
+    }
+
+    fn read_all(&mut self, buffer: &mut Vec<u8>) {
+        let mut ended = Vec::new();
+        for (&connection, socket) in &mut self.sockets {
+            // One read a turn for each, so that none keeps the others waiting.
+            match read(socket, buffer) {
+                Ok(Some(length)) => {
+                    let now = self.clock.now();
+                    self.machine.receive(connection, &buffer[..length], now);
+                    // A ping is answered at once.
+                    if let Some(outbox) = self.machine.outbox(connection)
+                        && let Err(why) = write(socket, outbox)
+                    {
+                        ended.push((connection, why));
+                    }
+                }
+                Ok(None) => {}
+                Err(why) => ended.push((connection, why)),
+            }
+        }
+        self.remove(ended);
+    }
+
+    fn write_all(&mut self) {
+        let mut ended = Vec::new();
+        for (&connection, socket) in &mut self.sockets {
+            if let Some(outbox) = self.machine.outbox(connection)
+                && let Err(why) = write(socket, outbox)
+            {
+                ended.push((connection, why));
+            }
+        }
+        self.remove(ended);
+        let machine = &mut self.machine;
+        let is_sent = |connection: &u64| {
+            machine
+                .outbox(*connection)
+                .is_none_or(|outbox| outbox.is_empty())
+        };
+        let sent: Vec<u64> = self.closing.iter().copied().filter(is_sent).collect();
+        self.closing.retain(|connection| !sent.contains(connection));
+        for connection in sent {
+            self.sockets.remove(&connection);
+            self.machine.closed(connection, "it was closed");
+        }
+    }
+
+    fn remove(&mut self, ended: Vec<(u64, String)>) {
+        for (connection, why) in ended {
+            self.sockets.remove(&connection);
+            self.machine.closed(connection, &why);
+            self.closing.retain(|closing| *closing != connection);
+        }
+    }
+
+    /// Sends what is left for the other ranks, for a bounded time.
+    fn flush(&mut self) {
+        let end = self.clock.now() + FLUSH;
+        let mut buffer = Vec::new();
+        loop {
+            while let Some(event) = self.machine.event() {
+                if let CoordinatorEvent::Close(connection) = event {
+                    self.closing.push(connection);
+                }
+            }
+            self.write_all();
+            if self.closing.is_empty() || self.clock.now() >= end {
+                return;
+            }
+            self.wait();
+            self.read_all(&mut buffer);
+        }
+    }
+
+    fn wait(&mut self) {
+        let mut descriptors = Vec::with_capacity(self.sockets.len() + 1);
+        if let Some(listener) = &self.listener {
+            descriptors.push(PollFd::new(listener, PollFlags::IN));
+        }
+        for (&connection, socket) in &self.sockets {
+            let outbox = self.machine.outbox(connection);
+            let has_output = outbox.is_some_and(|outbox| !outbox.is_empty());
+            descriptors.push(PollFd::new(socket, interest(has_output)));
+        }
+        wait(&mut descriptors, TURN);
+    }
+}

@@ -1,0 +1,218 @@
+//! The records that a rank keeps of its share, and reads back for a merge.
+//!
+//! A spool begins with a line of text. Entries follow: length (u32), kind (u8), content, and the CRC-32 of kind and
+//! content. Numbers are little-endian, contents are postcard. A spool that was cut off keeps all whole entries.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use crate::environment::MOST_RANKS;
+use crate::record::TestFacts;
+use crate::whole::{FiguresError, Whole};
+
+/// The first bytes of a spool.
+const MAGIC: &[u8] = b"fathometer spool 1\n";
+
+/// The longest entry in bytes.
+const LONGEST: usize = 64 << 20;
+
+const HEADER: u8 = 1;
+const INTERVAL: u8 = 2;
+const ENDED: u8 = 3;
+const LOST: u8 = 4;
+
+/// Which test and which rank a spool is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpoolHeader {
+    /// The number of the test, which its spools have in common.
+    pub test: u64,
+    /// The rank.
+    pub rank: u32,
+    /// What all ranks have in common.
+    pub facts: TestFacts,
+}
+
+/// Why spools cannot be merged.
+#[derive(Debug, thiserror::Error)]
+pub enum SpoolError {
+    /// A file is no spool of this version.
+    #[error("it is no spool of this version")]
+    Magic,
+    /// The spool ends before its header does.
+    #[error("it ends before the test started")]
+    Empty,
+    /// An entry is malformed, although its checksum is right.
+    #[error("it has a malformed entry")]
+    Entry,
+    /// Two spools are of different tests.
+    #[error("it is of another test than the first spool")]
+    OtherTest,
+    /// There are two spools of a rank.
+    #[error("there are two spools of rank {0}")]
+    Twice(u32),
+    /// The figures of a rank cannot be used.
+    #[error("{0}")]
+    Figures(#[from] FiguresError),
+}
+
+/// Writes the spool of one rank.
+#[derive(Debug)]
+pub struct SpoolWriter<W> {
+    to: W,
+}
+
+impl<W: Write> SpoolWriter<W> {
+    /// Begins a spool.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn begin(mut to: W, header: &SpoolHeader) -> io::Result<SpoolWriter<W>> {
+        to.write_all(MAGIC)?;
+        let mut writer = SpoolWriter { to };
+        let header = postcard::to_allocvec(header).map_err(io::Error::other)?;
+        writer.entry(HEADER, &header)?;
+        Ok(writer)
+    }
+
+    /// The figures of the next interval.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn interval(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.entry(INTERVAL, bytes)
+    }
+
+    /// The result of the rank.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn ended(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.entry(ENDED, bytes)
+    }
+
+    /// Rank 0 lost another rank, which a merge then reports with the same reason.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn lost(&mut self, rank: u32, why: &str) -> io::Result<()> {
+        let bytes = postcard::to_allocvec(&(rank, why)).map_err(io::Error::other)?;
+        self.entry(LOST, &bytes)
+    }
+
+    /// One write for each entry, so that a process that is killed leaves whole ones.
+    fn entry(&mut self, kind: u8, content: &[u8]) -> io::Result<()> {
+        let mut entry = Vec::with_capacity(content.len() + 9);
+        entry.extend((content.len() as u32).to_le_bytes());
+        entry.push(kind);
+        entry.extend_from_slice(content);
+        let sum = crc32fast::hash(&entry[4..]);
+        entry.extend(sum.to_le_bytes());
+        self.to.write_all(&entry)?;
+        self.to.flush()
+    }
+}
+
+/// The spool of one rank.
+#[derive(Debug)]
+pub struct Spool {
+    /// Which test and which rank it is of.
+    pub header: SpoolHeader,
+    intervals: Vec<Vec<u8>>,
+    ended: Option<Vec<u8>>,
+    lost: Vec<(u32, String)>,
+}
+
+impl Spool {
+    /// Reads a spool. What follows a damaged or incomplete entry is left out.
+    ///
+    /// # Errors
+    /// If it is no spool, or if it ends before its header does.
+    pub fn read(bytes: &[u8]) -> Result<Spool, SpoolError> {
+        let mut rest = bytes.strip_prefix(MAGIC).ok_or(SpoolError::Magic)?;
+        let (kind, content) = next_entry(&mut rest).ok_or(SpoolError::Empty)?;
+        if kind != HEADER {
+            return Err(SpoolError::Entry);
+        }
+        let header: SpoolHeader = postcard::from_bytes(content).map_err(|_| SpoolError::Entry)?;
+        if header.facts.interval.is_zero()
+            || header.rank >= header.facts.ranks
+            || header.facts.ranks > MOST_RANKS
+        {
+            return Err(SpoolError::Entry);
+        }
+        let mut spool = Spool {
+            header,
+            intervals: Vec::new(),
+            ended: None,
+            lost: Vec::new(),
+        };
+        while let Some((kind, content)) = next_entry(&mut rest) {
+            match kind {
+                INTERVAL => spool.intervals.push(content.to_vec()),
+                ENDED => spool.ended = Some(content.to_vec()),
+                LOST => {
+                    let lost = postcard::from_bytes(content).map_err(|_| SpoolError::Entry)?;
+                    spool.lost.push(lost);
+                }
+                _ => return Err(SpoolError::Entry),
+            }
+        }
+        Ok(spool)
+    }
+}
+
+/// The next whole entry.
+fn next_entry<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let (length, after) = rest.split_first_chunk::<4>()?;
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > LONGEST || after.len() < length + 5 {
+        return None;
+    }
+    let (entry, after) = after.split_at(length + 1);
+    let (sum, after) = after.split_first_chunk::<4>()?;
+    if crc32fast::hash(entry) != u32::from_le_bytes(*sum) {
+        return None;
+    }
+    *rest = after;
+    Some((entry[0], &entry[1..]))
+}
+
+/// The whole of a test from its spools, in any order, each with the name of its file for messages. Ranks without a
+/// spool, or whose spool has no result, are lost.
+///
+/// # Errors
+/// If spools do not belong together, or hold no figures of a rank; with the name of the file.
+pub fn whole(mut spools: Vec<(String, Spool)>) -> Result<Whole, (String, SpoolError)> {
+    spools.sort_by_key(|(_, spool)| spool.header.rank);
+    let Some((_, first)) = spools.first() else {
+        return Err((String::new(), SpoolError::Empty));
+    };
+    let (test, facts) = (first.header.test, first.header.facts);
+    let mut whole = Whole::new(facts);
+    let mut last = None;
+    let mut lost = Vec::new();
+    for (name, spool) in spools {
+        let header = spool.header;
+        if (header.test, header.facts) != (test, facts) {
+            return Err((name, SpoolError::OtherTest));
+        }
+        if last == Some(header.rank) {
+            return Err((name, SpoolError::Twice(header.rank)));
+        }
+        last = Some(header.rank);
+        for bytes in spool.intervals {
+            let added = whole.interval(header.rank, bytes);
+            added.map_err(|error| (name.clone(), error.into()))?;
+        }
+        if let Some(bytes) = spool.ended {
+            let added = whole.ended(header.rank, &bytes);
+            added.map_err(|error| (name.clone(), error.into()))?;
+        }
+        lost.extend(spool.lost);
+    }
+    for (rank, why) in lost {
+        whole.lost(rank, why);
+    }
+    Ok(whole)
+}

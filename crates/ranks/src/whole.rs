@@ -1,0 +1,205 @@
+//! The whole of a test: the figures of all ranks, as they arrive or as they were spooled.
+//!
+//! An interval of the whole is closed when each rank has reported it, has ended or is lost. Its figures are merged in
+//! the order of the ranks, so the whole does not depend on the order in which they arrived.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fathometer_analysis::load::Distribution;
+use fathometer_load::MOST_INTERVALS;
+use fathometer_load::timeline::{Part, Spares, Timeline, Told, merge_counts};
+
+use crate::merge::{self, MergeError, Merged};
+use crate::record::{RankRecord, Reported, TestFacts};
+
+/// The longest latency that histograms have memory for at the start.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// The figures of a rank that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FiguresError {
+    /// There is no such rank, or it has ended.
+    #[error("figures of a rank that does not take part")]
+    Rank,
+    /// The bytes are not the figures of an interval, or not a result.
+    #[error("malformed figures: {0}")]
+    Malformed(postcard::Error),
+    /// An interval is missing or comes twice.
+    #[error("figures of interval {found} where those of interval {expected} follow")]
+    Order {
+        /// The interval that came.
+        found: u64,
+        /// The one that should have come.
+        expected: u64,
+    },
+}
+
+/// The whole of a test.
+#[derive(Debug)]
+pub struct Whole {
+    facts: TestFacts,
+    timeline: Timeline,
+    ranks: Vec<Rank>,
+    /// Intervals that are not closed, each with the figures of the ranks that have reported it.
+    open: BTreeMap<u64, BTreeMap<u32, Vec<u8>>>,
+    /// The next interval to be closed.
+    next: u64,
+}
+
+/// What is known of a rank.
+#[derive(Debug, Default)]
+struct Rank {
+    /// Intervals that it has reported.
+    reported: u64,
+    so_far: Reported,
+    end: RankEnd,
+}
+
+/// How the share of a rank ended.
+#[derive(Debug, Default)]
+enum RankEnd {
+    #[default]
+    Open,
+    Ended(Box<RankRecord>),
+    Lost(String),
+}
+
+/// The figures of an interval as bytes.
+pub fn encode_part(part: &Part) -> Vec<u8> {
+    // A vector takes any number of bytes.
+    postcard::to_allocvec(part).unwrap_or_default()
+}
+
+/// The result of a rank as bytes.
+pub fn encode_record(record: &RankRecord) -> Vec<u8> {
+    postcard::to_allocvec(record).unwrap_or_default()
+}
+
+fn decode_part(bytes: &[u8]) -> Result<Part, FiguresError> {
+    postcard::from_bytes(bytes).map_err(FiguresError::Malformed)
+}
+
+impl Whole {
+    /// A test of which nothing is known yet.
+    pub fn new(facts: TestFacts) -> Whole {
+        let expected = facts.measured.map_or(0, |measured| {
+            let all = facts.warm_up.saturating_add(measured);
+            (all.as_nanos() / facts.interval.as_nanos().max(1)) as usize + 2
+        });
+        let spares = Spares::new(1, LONGEST);
+        Whole {
+            timeline: Timeline::new(1, facts.interval, MOST_INTERVALS, expected, spares),
+            ranks: (0..facts.ranks).map(|_| Rank::default()).collect(),
+            open: BTreeMap::new(),
+            next: 0,
+            facts,
+        }
+    }
+
+    /// A rank reports its next interval.
+    ///
+    /// # Errors
+    /// If the figures are malformed or out of order. They then count for nothing.
+    pub fn interval(&mut self, rank: u32, bytes: Vec<u8>) -> Result<(), FiguresError> {
+        let known = self.ranks.get_mut(rank as usize);
+        let known = known.filter(|rank| matches!(rank.end, RankEnd::Open));
+        let known = known.ok_or(FiguresError::Rank)?;
+        let part = decode_part(&bytes)?;
+        if part.interval != known.reported {
+            return Err(FiguresError::Order {
+                found: part.interval,
+                expected: known.reported,
+            });
+        }
+        known.reported += 1;
+        let so_far = &mut known.so_far;
+        so_far.intervals += 1;
+        if self.facts.is_measured(part.interval) {
+            so_far.received += part.received.0;
+            so_far.corrected.merge(&part.latency);
+            so_far.send_lag.merge(&part.send_lag);
+            so_far.counts = part.so_far;
+        }
+        self.open
+            .entry(part.interval)
+            .or_default()
+            .insert(rank, bytes);
+        Ok(())
+    }
+
+    /// A rank reports its result.
+    ///
+    /// # Errors
+    /// If it is malformed.
+    pub fn ended(&mut self, rank: u32, bytes: &[u8]) -> Result<(), FiguresError> {
+        let record: RankRecord = postcard::from_bytes(bytes).map_err(FiguresError::Malformed)?;
+        let known = self.ranks.get_mut(rank as usize);
+        let known = known.filter(|known| record.rank == rank && matches!(known.end, RankEnd::Open));
+        known.ok_or(FiguresError::Rank)?.end = RankEnd::Ended(Box::new(record));
+        Ok(())
+    }
+
+    /// A rank is lost.
+    pub fn lost(&mut self, rank: u32, why: String) {
+        if let Some(known) = self.ranks.get_mut(rank as usize)
+            && matches!(known.end, RankEnd::Open)
+        {
+            known.end = RankEnd::Lost(why);
+        }
+    }
+
+    /// Closes the next interval if no rank is still to report it.
+    pub fn close_next(&mut self) -> Option<Told> {
+        let next = self.next;
+        let is_whole = |rank: &Rank| rank.reported > next || !matches!(rank.end, RankEnd::Open);
+        if !self.ranks.iter().all(is_whole) {
+            return None;
+        }
+        // In the order of the ranks.
+        let figures = self.open.remove(&next)?;
+        self.next += 1;
+        let mut merged: Option<Part> = None;
+        for bytes in figures.into_values() {
+            // They were read before.
+            let Ok(mut part) = decode_part(&bytes) else {
+                continue;
+            };
+            match &mut merged {
+                None => merged = Some(part),
+                Some(merged) => {
+                    merged.merge(&part);
+                    merge_counts(&mut merged.so_far, std::mem::take(&mut part.so_far));
+                }
+            }
+        }
+        self.timeline.add(merged?)
+    }
+
+    /// Corrected latency of all closed intervals.
+    pub fn corrected(&self) -> &Distribution {
+        self.timeline.corrected()
+    }
+
+    /// The result of the whole. Ranks that have not ended are lost.
+    ///
+    /// # Errors
+    /// If no rank has ended.
+    pub fn finish(mut self) -> Result<Merged, MergeError> {
+        for rank in &mut self.ranks {
+            if matches!(rank.end, RankEnd::Open) {
+                rank.end = RankEnd::Lost("it left no result".to_owned());
+            }
+        }
+        while self.close_next().is_some() {}
+        let (mut ended, mut lost) = (Vec::new(), Vec::new());
+        for (number, rank) in (0..).zip(self.ranks) {
+            match rank.end {
+                RankEnd::Ended(record) => ended.push(*record),
+                RankEnd::Lost(why) => lost.push((number, why, rank.so_far)),
+                RankEnd::Open => {}
+            }
+        }
+        merge::merge(&self.facts, ended, &lost, self.timeline)
+    }
+}
