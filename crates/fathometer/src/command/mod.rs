@@ -32,6 +32,7 @@ pub mod fetch;
 pub mod ledger;
 pub mod list;
 pub mod load;
+pub mod merge;
 pub mod pack;
 pub mod path;
 pub mod predict;
@@ -106,6 +107,8 @@ enum Command {
     Fetch(Box<fetch::FetchArguments>),
     /// Load-test any HTTP server: throughput, latency, errors and the validity of the result
     Load(Box<load::LoadArguments>),
+    /// Make one result from the spools of a load test on several machines
+    Merge(merge::MergeArguments),
     /// Find the highest rate or number of users at which a server keeps its promises
     Capacity(Box<capacity::CapacityArguments>),
     /// Find the resource that limits a server, by varying each
@@ -154,6 +157,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Fetch(arguments) => fetch::run(&arguments),
         Command::Load(arguments) => load::run(&arguments),
+        Command::Merge(arguments) => merge::run(&arguments),
         Command::Capacity(arguments) => capacity::run(&arguments),
         Command::Bottleneck(arguments) => bottleneck::run(&arguments),
         Command::Cluster(arguments) => cluster::run(&arguments),

@@ -13,6 +13,7 @@ use fathometer_quic_sockets::UdpOffload;
 
 use super::output::Format;
 use super::probes::Target;
+use super::rank_arguments::RankArguments;
 use super::security::SecurityArguments;
 use crate::command::arguments::{factor, some_time, time};
 use crate::command::compare::Limits;
@@ -197,6 +198,8 @@ pub struct LoadArguments {
     pub(super) quiet: bool,
     #[command(flatten)]
     pub(super) security: SecurityArguments,
+    #[command(flatten)]
+    pub(super) ranks: RankArguments,
 }
 
 /// The arrival process of an open loop.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fathometer_analysis::load::{LoadResult, Verdict};
 
-pub(super) fn exit_code(result: &LoadResult, promises: &[Verdict]) -> ExitCode {
+/// The exit code of a result and its promises.
+pub(crate) fn exit_code(result: &LoadResult, promises: &[Verdict]) -> ExitCode {
     let counts = &result.measured.counts;
     let has_gone_silent = result.measured.ended.silent_from.is_some();
     if !result.validity.is_valid() {

@@ -5,10 +5,12 @@ mod arguments;
 mod describe;
 mod exit;
 mod fields;
-mod output;
+pub(crate) mod output;
 mod plan;
 mod probes;
 mod quic;
+mod rank_arguments;
+mod ranks;
 mod rate;
 pub mod security;
 mod trials;
@@ -19,6 +21,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fathometer_analysis::load::LoadResult;
 use fathometer_http::driver::Policy;
 use fathometer_model::{Seed, Validity};
 use fathometer_sys::{Clock, Interrupt, SocketOptions, sched};
@@ -26,7 +29,8 @@ use fathometer_sys::{Clock, Interrupt, SocketOptions, sched};
 use self::arguments::TIME;
 pub use self::arguments::{ArrivalsChoice, LoadArguments};
 use self::describe::describe;
-use self::exit::{cut_short, exit_code, is_cut_short};
+pub(crate) use self::exit::exit_code;
+use self::exit::{cut_short, is_cut_short};
 use self::fields::fields;
 use self::output::Format;
 use self::probes::Probes;
@@ -41,6 +45,9 @@ const REPEATS: u32 = 2;
 
 /// Runs the test and prints the result.
 pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
+    if let Some(place) = ranks::placement(arguments)? {
+        return ranks::run(arguments, &place);
+    }
     if let Some(baseline) = &arguments.against {
         return against::run(arguments, baseline);
     }
@@ -91,10 +98,20 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     result.skipped.clone_from(&planned.skipped);
     result.server = probes.map(|probes| probes.stop(&result));
     describe(&mut result, arguments, checked.policy, planned);
+    show_result(arguments, &saved, &result, interrupt.is_raised())
+}
+
+/// Writes the files of a result, prints it, and returns the exit code.
+fn show_result(
+    arguments: &LoadArguments,
+    saved: &output::Saved,
+    result: &LoadResult,
+    was_interrupted: bool,
+) -> Result<ExitCode, Failure> {
     let promises = arguments
         .slo
         .as_ref()
-        .map(|slo| slo.judge(&result))
+        .map(|slo| slo.judge(result))
         .unwrap_or_default();
     let format = if arguments.json {
         Format::Json
@@ -102,19 +119,19 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
         arguments.format
     };
     // If one file cannot be written, the others and the screen are still written.
-    let failures = saved.write(&result, &promises, arguments.details);
-    print!("{}", format.render(&result, &promises, arguments.details)?);
+    let failures = saved.write(result, &promises, arguments.details);
+    print!("{}", format.render(result, &promises, arguments.details)?);
     for failure in &failures {
         eprintln!("fathometer: {failure}");
     }
     if !failures.is_empty() {
         return Ok(ExitCode::from(1));
     }
-    if interrupt.is_raised() && is_cut_short(&result) {
-        eprintln!("{}", cut_short(&result));
+    if was_interrupted && is_cut_short(result) {
+        eprintln!("{}", cut_short(result));
         return Ok(ExitCode::from(1));
     }
-    Ok(exit_code(&result, &promises))
+    Ok(exit_code(result, &promises))
 }
 
 /// A test of one URL that is ready to run: the server supports the policy, and the workload is read.

@@ -49,6 +49,7 @@ impl LoadArguments {
             (!arguments.probe.is_empty(), "--probe"),
             (!arguments.warmup.is_zero(), "--warmup"),
             (arguments.json, "--json"),
+            (arguments.ranks.is_given(), "--ranks"),
         ];
         match sets.into_iter().find(|(is_given, _)| *is_given) {
             Some((_, name)) => Err(usage(format!(

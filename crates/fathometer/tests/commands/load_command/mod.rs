@@ -16,6 +16,7 @@ mod predict;
 mod printing;
 mod probes;
 mod protocols;
+mod ranks;
 mod support;
 mod usage;
 mod workloads;

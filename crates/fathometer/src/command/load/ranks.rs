@@ -1,0 +1,300 @@
+//! A load test that several machines carry out together: one of them is this process.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use fathometer_load::{Limit, Live, Options, Phase};
+use fathometer_ranks::environment::{self, GivenPlace, PlaceError, Placement};
+use fathometer_ranks::message::Hello;
+use fathometer_ranks::plan_hash;
+use fathometer_ranks::record::TestFacts;
+use fathometer_ranks::secret::Secret;
+use fathometer_ranks::session::{Session, SessionOptions, SharedSession, WholeLive};
+use fathometer_sys::{Clock, Interrupt};
+
+use super::super::{Failure, usage};
+use super::arguments::LoadArguments;
+use super::rank_arguments::RankArguments;
+use super::{Ready, describe, outline, output, show, show_result, title};
+use crate::build_facts;
+use crate::load_view::{Kind, LoadView};
+
+/// The place of this process among several ranks; `None`: the test is its own.
+pub(super) fn placement(arguments: &LoadArguments) -> Result<Option<Placement>, Failure> {
+    let given = GivenPlace {
+        rank: arguments.ranks.rank,
+        ranks: arguments.ranks.ranks,
+        rendezvous: arguments.ranks.rendezvous.clone(),
+    };
+    let variable = |name: &str| std::env::var(name).ok();
+    let found = environment::placement(&given, &variable).map_err(|error| match &error {
+        PlaceError::NoRendezvous { .. } | PlaceError::NodeList(_) => error.into(),
+        _ => usage(error.to_string()),
+    })?;
+    let several = found.filter(|place| place.share.ranks() > 1);
+    if several.is_none() && arguments.ranks.spool.is_some() {
+        return Err(usage("--spool needs --ranks of at least 2"));
+    }
+    Ok(several)
+}
+
+/// Refuses options that belong to one machine.
+fn check(arguments: &LoadArguments) -> Result<(), Failure> {
+    for (is_given, name, why) in [
+        (
+            arguments.against.is_some(),
+            "--against",
+            "compares two servers from one machine",
+        ),
+        (
+            !arguments.probe.is_empty(),
+            "--probe",
+            "reads the machine that it runs on",
+        ),
+        (
+            arguments.repeats.is_some_and(|repeats| repeats > 0),
+            "--repeats",
+            "repeats a window on one machine",
+        ),
+        (arguments.limits.gate.is_some(), "--gate", "needs --against"),
+    ] {
+        if is_given {
+            return Err(usage(format!("{name} {why}: omit it, or --ranks")));
+        }
+    }
+    Ok(())
+}
+
+fn secret(arguments: &RankArguments) -> Result<Secret, Failure> {
+    let (content, from) = match &arguments.secret_file {
+        Some(file) => {
+            let content = std::fs::read(file).map_err(|error| {
+                format!("failed to read the secret {}: {error}", file.display())
+            })?;
+            (content, file.display().to_string())
+        }
+        None => match std::env::var(environment::SECRET) {
+            Ok(secret) => (secret.into_bytes(), environment::SECRET.to_owned()),
+            Err(_) => {
+                return Err(usage(format!(
+                    "several ranks need a secret that all of them share: set --secret-file FILE or {}, made once with \
+                     `head -c 32 /dev/urandom | base64`",
+                    environment::SECRET
+                )));
+            }
+        },
+    };
+    Secret::new(&content).map_err(|error| format!("{from}: {error}").into())
+}
+
+/// The files that this rank writes: rank 0 those of the whole, each rank the rows of its own exchanges.
+fn files(arguments: &LoadArguments, rank: u32) -> Vec<PathBuf> {
+    let is_rows = |path: &Path| path.extension().is_some_and(|ending| ending == "parquet");
+    let all = arguments.save.iter().chain(&arguments.report);
+    all.filter(|path| rank == 0 || is_rows(path))
+        .map(|path| match is_rows(path) {
+            true => path.with_extension(format!("rank-{rank}.parquet")),
+            false => path.clone(),
+        })
+        .collect()
+}
+
+fn resolve(place: &str) -> io::Result<Vec<SocketAddr>> {
+    Ok(place.to_socket_addrs()?.collect())
+}
+
+/// Where rank 0 listens. A machine's own name is often that of its loopback interface, which no other machine
+/// reaches; rank 0 then listens on all of its addresses.
+fn listens_at(arguments: &RankArguments, rendezvous: &str) -> Result<SocketAddr, Failure> {
+    if let Some(address) = arguments.listen {
+        return Ok(address);
+    }
+    let mut addresses = resolve(rendezvous)
+        .map_err(|error| format!("failed to resolve the rendezvous {rendezvous}: {error}"))?;
+    addresses.sort_by_key(SocketAddr::is_ipv6);
+    let Some(&address) = addresses.first() else {
+        return Err(format!("the rendezvous {rendezvous} has no address").into());
+    };
+    let host = rendezvous
+        .rsplit_once(':')
+        .map_or(rendezvous, |(host, _)| host);
+    let is_number = host
+        .trim_matches(['[', ']'])
+        .parse::<std::net::IpAddr>()
+        .is_ok();
+    match address.ip().is_loopback() && !is_number && host != "localhost" {
+        true => Ok(SocketAddr::from(([0, 0, 0, 0], address.port()))),
+        false => Ok(address),
+    }
+}
+
+fn facts(options: &Options) -> TestFacts {
+    TestFacts {
+        ranks: options.share.ranks(),
+        interval: options.interval,
+        warm_up: options.warm_up,
+        measured: match options.limit {
+            Limit::Time(length) => Some(length),
+            Limit::Exchanges(_) => None,
+        },
+    }
+}
+
+/// What must be equal on all ranks.
+fn plan_of(arguments: &LoadArguments, options: &Options) -> [u8; 32] {
+    plan_hash::hash(&[
+        &arguments.url,
+        &options.plan,
+        &options.users,
+        &options.policy.to_string(),
+        &options.fields,
+        &options.host_field,
+        &options.limit,
+        &(
+            options.timeout,
+            options.connect_timeout,
+            options.warm_up,
+            options.drain,
+        ),
+        &options.interval,
+        &options.seed,
+        &(
+            options.max_requests,
+            options.keep_alive,
+            options.count_targets,
+        ),
+        &options.coalescing,
+    ])
+}
+
+/// Carries out the share of this rank. Rank 0 prints the result of the whole.
+pub(super) fn run(arguments: &LoadArguments, place: &Placement) -> Result<ExitCode, Failure> {
+    check(arguments)?;
+    let secret = secret(&arguments.ranks)?;
+    let Some(rendezvous) = place.rendezvous.clone() else {
+        return Err("several ranks need a rendezvous".into());
+    };
+    let rank = place.share.rank();
+    let clock = Clock::start();
+    let ready = Ready::of(arguments, &arguments.url, clock)?;
+    let interrupt = Interrupt::install()?;
+    let planned = &ready.planned;
+    let saved = output::Saved::begin(&files(arguments, rank), &planned.plan)?;
+    let mut options = Options {
+        share: place.share,
+        recorder: saved.recorder(),
+        ..ready.options(arguments)
+    };
+    if let Some(folder) = &arguments.ranks.spool {
+        begin_spool(folder, rank)?;
+    }
+    let facts = facts(&options);
+    let session_options = SessionOptions {
+        hello: Hello {
+            rank,
+            ranks: place.share.ranks(),
+            plan: plan_of(arguments, &options),
+            version: build_facts::VERSION.to_owned(),
+            host: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
+        },
+        secret,
+        facts,
+        rendezvous: arguments.ranks.rendezvous_timeout,
+        silence: arguments.ranks.rank_timeout,
+        drain: options.drain,
+        spool: arguments.ranks.spool.clone(),
+    };
+    let interrupted = Box::new(move || interrupt.is_raised());
+    let session = match rank {
+        0 => {
+            let address = listens_at(&arguments.ranks, &rendezvous)?;
+            Session::listen(session_options, address, clock, interrupted)?
+        }
+        _ => Session::join(session_options, rendezvous, resolve, clock, interrupted)?,
+    };
+    let stopped = session.stopped();
+    let session = Arc::new(Mutex::new(session));
+    options.ensemble = Some(Box::new(SharedSession(Arc::clone(&session))));
+    let title = format!(
+        "{} · {} ranks",
+        title(arguments, ready.checked.policy, planned),
+        place.share.ranks()
+    );
+    let mut view = LoadView::new(
+        Kind::detect(arguments.quiet || rank > 0),
+        outline(title, &options),
+    );
+    let mut notice = |text: &str| eprintln!("fathometer: {text}");
+    let ended = fathometer_load::run(
+        options,
+        clock,
+        &|| interrupt.is_raised() || stopped.load(Ordering::Relaxed),
+        &mut |_| {
+            let mut session = session.lock().unwrap_or_else(|lock| lock.into_inner());
+            for live in session.progress(&mut notice) {
+                show(&mut view, &of_whole(live, &facts));
+            }
+        },
+    );
+    // The engine has dropped its own reference.
+    let session = Arc::into_inner(session)
+        .ok_or("the session is still in use")?
+        .into_inner()
+        .unwrap_or_else(|lock| lock.into_inner());
+    let mut result = match ended {
+        Ok(result) => result,
+        Err(error) => {
+            session.failed(&error.to_string());
+            return Err(error.into());
+        }
+    };
+    result.skipped.clone_from(&planned.skipped);
+    describe(&mut result, arguments, ready.checked.policy, planned);
+    let merged = session.finish(result, &mut notice, &mut |live| {
+        show(&mut view, &of_whole(live.clone(), &facts));
+    });
+    view.finish();
+    match merged? {
+        Some(result) => show_result(arguments, &saved, &result, interrupt.is_raised()),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Checks, before anything starts, that this rank's spool can be written and is none of an earlier test.
+fn begin_spool(folder: &Path, rank: u32) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| format!("failed to create the folder {}: {error}", folder.display()))?;
+    let file = Session::spool_file(folder, rank);
+    match file.exists() {
+        true => Err(format!(
+            "{} is the spool of an earlier test: choose another folder with --spool, or remove it",
+            file.display()
+        )
+        .into()),
+        false => Ok(()),
+    }
+}
+
+/// The progress of the whole for the live view.
+fn of_whole(whole: WholeLive, facts: &TestFacts) -> Live {
+    let elapsed = whole.last.start + whole.last.length;
+    let end = facts.measured.map(|measured| facts.warm_up + measured);
+    Live {
+        elapsed,
+        phase: match () {
+            () if elapsed <= facts.warm_up => Phase::WarmUp,
+            () if end.is_none_or(|end| elapsed <= end) => Phase::Measured,
+            () => Phase::Drain,
+        },
+        last: whole.last,
+        so_far: whole.so_far,
+        corrected: whole.corrected,
+    }
+}
