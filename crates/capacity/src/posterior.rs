@@ -22,9 +22,10 @@ const SLOPES: [f64; 6] = [10.0, 30.0, 90.0, 270.0, 800.0, 2400.0];
 const POINTS: usize = 121;
 /// The largest weight of a trial near the capacity: the model is not exact.
 const WEIGHT: f64 = 5_000.0;
-/// Trials further away than this, in logarithms, have a small weight: the logit is linear only locally.
+/// Of trials further away than this, in logarithms, only the direction counts: the logit is linear only locally.
 const NEAR: f64 = 0.05;
-const FAR_WEIGHT: f64 = 6.0;
+/// The most that one trial counts against a capacity, as a natural logarithm: none decides alone.
+const MOST_AGAINST: f64 = 8.0;
 
 /// The capacity with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,13 +92,17 @@ fn weigh(
 ) -> Vec<(f64, f64)> {
     let logit = libm::log(limit / (1.0 - limit));
     let step = (high - low).max(1e-6) / (POINTS - 1) as f64;
-    let seen: Vec<(f64, f64, f64)> = observations
-        .iter()
-        .map(|one| {
-            let load = libm::log(one.load);
-            let is_near = centre.is_some_and(|centre: f64| (load - centre).abs() < NEAR);
-            let weight = one.effective.min(if is_near { WEIGHT } else { FAR_WEIGHT });
-            (load, weight, one.share)
+    let is_near = |load: f64| centre.is_some_and(|centre: f64| (load - centre).abs() < NEAR);
+    let seen = observations.iter().map(|one| (libm::log(one.load), one));
+    let (near, far): (Vec<_>, Vec<_>) = seen.partition(|(load, _)| is_near(*load));
+    // What far trials count against a capacity on the wrong side of them.
+    let far: Vec<(f64, bool, f64)> = far
+        .into_iter()
+        .map(|(load, one)| {
+            let (share, works) = (one.share, one.share <= limit);
+            let at_limit = share * libm::log(limit) + (1.0 - share) * libm::log(1.0 - limit);
+            let against = one.effective * (entropy(share) - at_limit);
+            (load, works, against.min(MOST_AGAINST))
         })
         .collect();
     let mut points = Vec::with_capacity(POINTS);
@@ -105,14 +110,19 @@ fn weigh(
     for place in 0..POINTS {
         let at = low + step * place as f64;
         for slope in SLOPES {
-            let mut log = 0.0;
-            for &(load, weight, share) in &seen {
+            let is_wrong = |load: f64, works: bool| if works { at < load } else { at > load };
+            let against = far
+                .iter()
+                .filter(|(load, works, _)| is_wrong(*load, *works));
+            let mut log = -against.map(|(_, _, against)| against).sum::<f64>();
+            for &(load, one) in &near {
+                let (weight, share) = (one.effective.min(WEIGHT), one.share);
                 let linear = (logit + slope * (load - at)).clamp(-12.0, 12.0);
                 let bad = 1.0 / (1.0 + libm::exp(-linear));
                 let one = weight * (share * libm::log(bad) + (1.0 - share) * libm::log(1.0 - bad));
                 // The best that any share explains; a trial that nothing explains does not decide alone.
                 let best = weight * (entropy(share));
-                log += (one - best).max(-8.0);
+                log += (one - best).max(-MOST_AGAINST);
             }
             logs.push(log);
         }

@@ -143,6 +143,13 @@ impl State {
         };
         let between = (good.min(bad) / 2.0, good.max(bad) * 1.5);
         let between = (between.0.max(least / 2.0), between.1.min(most * 1.5));
+        // What is certified is not estimated again.
+        let between = match (self.works, self.fails) {
+            (Some(works), Some(fails)) if works < fails => (works, fails),
+            (Some(works), None) if works < between.1 => (works, between.1),
+            (None, Some(fails)) if fails > between.0 => (between.0, fails),
+            _ => between,
+        };
         Some(Estimate::of(&observations, between, self.promise.share))
     }
 

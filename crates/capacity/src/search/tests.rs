@@ -1,7 +1,7 @@
 //! Searches on a simulated server.
 
 use super::*;
-use crate::simulated::{Bench, Kind, Planted};
+use crate::simulated::{Bench, Kind, Model, Planted};
 use fathometer_model::Seed;
 
 fn planted() -> Planted {
@@ -84,6 +84,38 @@ fn a_server_that_bears_the_largest_load_has_no_upper_bound() {
         matches!(answer, Answer::Inconclusive { reason, .. } if reason.contains("500")),
         "{answer:?}"
     );
+}
+
+#[test]
+fn a_server_that_refuses_above_its_rate_is_searched_as_quickly_as_others() {
+    // The share of errors is 1 - 500/load: its logit is steep at the capacity and flat far above it.
+    for (share, rate) in [(0.01, 500.0), (0.05, 500.0), (0.01, 830.0)] {
+        let planted = Planted {
+            promise: Promise {
+                text: "errors".to_owned(),
+                limit: None,
+                share,
+            },
+            capacity: rate / (1.0 - share),
+            model: Model::Refusing {
+                rate,
+                burst: 20.0,
+                tokens: 20.0,
+                at: 0.0,
+            },
+            ..planted()
+        };
+        let mut bench = Bench::new(planted.clone(), Seed(1));
+        let mut search = Search::new(Goal::default(), vec![planted.promise.clone()]);
+        bench.run(&mut search);
+        let outcome = search.outcome(bench.now);
+        let (works, fails) = interval(&outcome);
+        assert!(
+            works <= planted.capacity && planted.capacity <= fails,
+            "{works} {fails}"
+        );
+        assert!(bench.now < 180.0, "{share} {rate}: {outcome:?}");
+    }
 }
 
 /// Runs a search whose trials are invalid where `is_late` says so of a trial's number and load.

@@ -219,6 +219,17 @@ pub enum Model {
         /// Their number so far.
         count: u64,
     },
+    /// Refuses what a token bucket has no token for, as nginx's `limit_req` with `nodelay`.
+    Refusing {
+        /// Tokens a second.
+        rate: f64,
+        /// The most tokens.
+        burst: f64,
+        /// Tokens at an instant.
+        tokens: f64,
+        /// That instant.
+        at: f64,
+    },
     /// Latencies and failures that depend on the offered rate alone.
     Rate {
         /// The capacity.
@@ -368,6 +379,18 @@ impl Model {
     pub fn respond(&mut self, at: f64) -> (f64, bool) {
         match self {
             Model::Bucket(bucket) => (bucket.respond(at), false),
+            Model::Refusing {
+                rate,
+                burst,
+                tokens,
+                at: before,
+            } => {
+                *tokens = (*tokens + (at - *before) * *rate).min(*burst);
+                *before = at;
+                let is_refused = *tokens < 1.0;
+                *tokens -= if is_refused { 0.0 } else { 1.0 };
+                (1e-3, is_refused)
+            }
             Model::Pool {
                 rate,
                 free,
@@ -406,6 +429,7 @@ impl Model {
     pub fn idle_at(&self) -> f64 {
         match self {
             Model::Bucket(bucket) => bucket.last,
+            Model::Refusing { at, .. } => *at,
             Model::Pool { free, path, .. } => free.iter().copied().fold(0.0, f64::max) + path,
             Model::Rate { idle, .. } => *idle,
         }
