@@ -31,7 +31,7 @@ pub struct RankArguments {
     /// Longest time to wait for all ranks; then no rank starts
     #[arg(long, value_name = "TIME", value_parser = some_time, default_value = "60s")]
     pub(super) rendezvous_timeout: Duration,
-    /// A rank is lost when nothing is heard from it for this long
+    /// A rank is lost when nothing is heard from it for this long, at least 2s
     #[arg(long, value_name = "TIME", value_parser = some_time, default_value = "5s")]
     pub(super) rank_timeout: Duration,
     /// Keep the records of this rank in a folder, for `fathometer merge`

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use fathometer_load::{Limit, Live, Options, Phase};
 use fathometer_ranks::environment::{self, GivenPlace, PlaceError, Placement};
@@ -42,8 +43,16 @@ pub(super) fn placement(arguments: &LoadArguments) -> Result<Option<Placement>, 
     Ok(several)
 }
 
-/// Refuses options that belong to one machine.
+/// The shortest time without a word after which a rank is lost: two pings, which come once a second.
+const LEAST_SILENCE: Duration = Duration::from_secs(2);
+
+/// Refuses options that belong to one machine, and those that would lose every rank.
 fn check(arguments: &LoadArguments) -> Result<(), Failure> {
+    if arguments.ranks.rank_timeout < LEAST_SILENCE {
+        return Err(usage(
+            "--rank-timeout is too short: ranks show once a second that they are there, so set at least 2s",
+        ));
+    }
     for (is_given, name, why) in [
         (
             arguments.against.is_some(),

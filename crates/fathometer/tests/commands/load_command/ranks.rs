@@ -333,6 +333,10 @@ fn ranks_may_come_from_an_indexed_job_and_rank_without_secret_is_a_usage_error()
     assert_eq!(without.code, Some(2));
     assert!(without.err.contains("--secret-file"), "{}", without.err);
     let secret = Some("a secret of these tests");
+    let mut hasty = pod("0", secret);
+    let hasty = fathometer(hasty.args(["--rank-timeout", "1s"]));
+    assert_eq!(hasty.code, Some(2));
+    assert!(hasty.err.contains("at least 2s"), "{}", hasty.err);
     let second = std::thread::scope(|scope| {
         let second = scope.spawn(|| fathometer(&pod("1", secret)));
         let first: Summary = fathometer(&pod("0", secret)).ended_with(0);
