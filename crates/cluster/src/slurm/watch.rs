@@ -160,7 +160,7 @@ impl fmt::Display for Ending {
             Ending::Code(code @ 129..) => {
                 write!(f, "ended: rank 0 was killed by signal {}", code - 128)
             }
-            Ending::Code(code) => write!(f, "ended: rank 0 exited with code {code}"),
+            Ending::Code(code) => write!(f, "ended with exit code {code}"),
             Ending::NoCode(report) => {
                 f.write_str("ended without an exit code of rank 0")?;
                 let Some(report) = report else {

@@ -41,7 +41,7 @@ fn the_exit_code_and_the_output_of_a_job_are_those_of_rank_0() {
     assert_eq!(code, Some(0), "{err}");
     assert_eq!(out, "rank0|of2|load|it's|a  b\r\n$HOME|");
     assert!(
-        err.contains("\nsaid\n") && err.contains("rank 0 exited with code 0"),
+        err.contains("\nsaid\n") && err.contains("ended with exit code 0"),
         "{err}"
     );
     assert!(err.contains("task 1: Exited with exit code 9"), "{err}");
@@ -83,7 +83,7 @@ fn the_exit_code_and_the_output_of_a_job_are_those_of_rank_0() {
     assert_eq!(code, Some(1), "{err}");
     let unreported = "rank 0 left no exit code; srun exited with code 137";
     assert!(
-        err.contains(unreported) && err.contains("rank 0 exited with code 1"),
+        err.contains(unreported) && err.contains("ended with exit code 1"),
         "{err}"
     );
     let script = "scancel --signal=KILL $SLURM_JOB_ID.0; sleep 20";
@@ -256,7 +256,7 @@ fn an_interrupt_cancels_the_job_and_its_ranks_exit_in_order() {
             waiting,
             "without an exit code of rank 0, in state CANCELLED",
         ),
-        (running, "rank 0 exited with code 0"),
+        (running, "ended with exit code 0"),
     ] {
         kill_process(Pid::from_child(&job), Signal::INT).unwrap();
         let output = job.wait_with_output().unwrap();
