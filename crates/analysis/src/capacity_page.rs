@@ -32,6 +32,8 @@ pub struct CapacityReport {
     pub points: Vec<LoadPoint>,
     /// The ends of the intervals: loads and what they are.
     pub ends: Vec<(f64, String)>,
+    /// The load of the curve's knee, if it has one.
+    pub knee: Option<f64>,
 }
 
 /// What the trials at one load measured.
@@ -77,7 +79,13 @@ pub fn render(report: &CapacityReport) -> String {
                 (panel(report, "Latency, ms (log scale)", &[("p50", 0, latency(0)), ("p99", 1, latency(1))], true))
                 (panel(report, "Completed exchanges per second", &[("completed", 0, completed.collect())], false))
                 (panel(report, "Exchanges that broke a promise, %", &[("broken", 4, bad.collect())], false))
-                p.remark { "Each point is a load; vertical lines are the ends of the intervals." }
+                p.remark {
+                    "Each point is a load; vertical lines are the ends of the intervals."
+                    @if report.knee.is_some() {
+                        " The dashed line is the knee: the load with the largest power, which is the throughput of \
+                         exchanges that keep the promises, over the median latency (Kleinrock 1979)."
+                    }
+                }
             }
             section {
                 h2 { "All loads" }
@@ -133,6 +141,12 @@ fn panel(report: &CapacityReport, title: &str, lines: &[Line], is_log: bool) -> 
                 @for (load, end) in &report.ends {
                     line.published x1=(xy(x.place(*load))) x2=(xy(x.place(*load))) y1=(TOP) y2=(BOTTOM) {
                         title { (end) }
+                    }
+                }
+                @if let Some(load) = report.knee {
+                    line.grid x1=(xy(x.place(load))) x2=(xy(x.place(load))) y1=(TOP) y2=(BOTTOM)
+                        style="stroke-dasharray: 6 4; stroke-width: 2" {
+                        title { "knee" }
                     }
                 }
                 @for (_, series, points) in lines {
@@ -207,6 +221,7 @@ mod tests {
             answers: vec![("p99<100ms: works at 1000 requests/s".to_owned(), true)],
             points: vec![point(100.0, 2.0), point(1000.0, 50.0), point(1020.0, 200.0)],
             ends: vec![(1000.0, "p99<100ms works".to_owned())],
+            knee: Some(100.0),
             ..CapacityReport::default()
         });
         let places = [
@@ -224,6 +239,8 @@ mod tests {
             before += at;
         }
         assert!(page.contains("?a=&lt;b&gt;") && !page.contains("<script"));
+        assert_eq!(page.matches("<title>knee</title>").count(), 3);
+        assert!(page.contains("Kleinrock"));
     }
 
     #[test]

@@ -25,6 +25,7 @@
 pub mod bisection;
 pub mod evidence;
 pub mod goal;
+pub mod knee;
 pub mod outcome;
 pub mod posterior;
 pub mod promise;

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use fathometer_analysis::capacity_page::{self, CapacityReport, LoadPoint};
+use fathometer_capacity::knee::knee;
 use fathometer_capacity::{Answer, Goal, Outcome, PromiseOutcome, TrialRecord};
 use fathometer_model::Bytes;
 use fathometer_model::digits::grouped;
@@ -68,6 +69,10 @@ pub fn text(found: &Found<'_>) -> String {
         }
         None => {}
     }
+    let knee = knee_in_words(goal, outcome);
+    if !knee.is_empty() {
+        let _ = writeln!(text, "{knee}");
+    }
     text += "\n";
     text += &curve(goal, outcome);
     let _ = writeln!(
@@ -87,7 +92,10 @@ pub fn text(found: &Found<'_>) -> String {
 
 fn answer(promise: &PromiseOutcome, goal: &Goal) -> String {
     let of = |at: f64| load(at, goal.whole);
-    let bound = |at: &Option<f64>| at.map_or("not known".to_owned(), of);
+    let bound = |at: &Option<f64>, what: &str| match at {
+        Some(at) => format!("{what} at {}", of(*at)),
+        None => format!("no load that {what}"),
+    };
     let mut text = match &promise.answer {
         Answer::Interval { works, fails } => format!(
             "{}: works at {}, fails at {} (width {:.1} %, confidence {} %)",
@@ -102,10 +110,10 @@ fn answer(promise: &PromiseOutcome, goal: &Goal) -> String {
             fails,
             reason,
         } => format!(
-            "{}: INCONCLUSIVE: {reason}; certified so far: works at {}, fails at {}",
+            "{}: INCONCLUSIVE: {reason}; certified so far: {}, {}",
             promise.promise,
-            bound(works),
-            bound(fails)
+            bound(works, "works"),
+            bound(fails, "fails")
         ),
         Answer::Invalid {
             valid_up_to,
@@ -165,8 +173,19 @@ fn worst(trial: &TrialRecord) -> f64 {
         .fold(0.0, f64::max)
 }
 
+/// The knee of the curve, in words; empty if there is none.
+fn knee_in_words(goal: &Goal, outcome: &Outcome) -> String {
+    knee(&by_load(outcome), goal.whole).map_or_else(String::new, |at| {
+        format!(
+            "knee at {} (the largest power: throughput over latency, Kleinrock 1979)",
+            load(at, goal.whole)
+        )
+    })
+}
+
 fn curve(goal: &Goal, outcome: &Outcome) -> String {
     let trials = by_load(outcome);
+    let knee = knee(&trials, goal.whole);
     let all = || {
         trials
             .iter()
@@ -189,7 +208,7 @@ fn curve(goal: &Goal, outcome: &Outcome) -> String {
             .map_or(0, |ms| {
                 1 + ((ms / least).ln() / (most / least).ln() * (BAR - 1) as f64).round() as usize
             });
-        let marks: Vec<String> = outcome
+        let mut marks: Vec<String> = outcome
             .promises
             .iter()
             .filter_map(|promise| match promise.answer {
@@ -202,6 +221,9 @@ fn curve(goal: &Goal, outcome: &Outcome) -> String {
                 _ => None,
             })
             .collect();
+        if knee == Some(trial.load) {
+            marks.push("knee".to_owned());
+        }
         let mark = if marks.is_empty() {
             String::new()
         } else {
@@ -293,6 +315,7 @@ pub fn page(found: &Found<'_>) -> String {
             })
             .collect(),
         ends: ends.flatten().collect(),
+        knee: knee(&by_load(outcome), goal.whole),
     })
 }
 
@@ -313,6 +336,8 @@ pub fn json(found: &Found<'_>) -> Result<String, Failure> {
             "budget_s": goal.budget,
         },
         "generator": found.calibration,
+        // The load with the largest power (Kleinrock 1979), or null.
+        "knee": knee(&by_load(outcome), goal.whole),
         "outcome": outcome,
         "command": fathometer_load::secrets::command_line(),
         "version": env!("CARGO_PKG_VERSION"),
@@ -385,10 +410,13 @@ mod tests {
         assert!(lines[2].starts_with("p99<100ms: works at 1"), "{text}");
         assert!(lines[2].contains("width 2.0 %, confidence 95 %"), "{text}");
         let marked: Vec<&&str> = lines.iter().filter(|line| line.contains("<-")).collect();
+        // All have a median of 1 ms: the knee is the load that the most exchanges keep the promise at.
         assert!(
-            marked[0].ends_with("<- p99<100ms works") && marked[1].ends_with("<- p99<100ms fails"),
+            marked[0].ends_with("<- p99<100ms works, knee")
+                && marked[1].ends_with("<- p99<100ms fails"),
             "{text}"
         );
+        assert!(text.contains("knee at 1"), "{text}");
     }
 
     #[test]
