@@ -20,7 +20,7 @@ const MOST_REPEATS: u32 = 12;
 /// How often the load is divided while no trial was valid.
 const MOST_DESCENTS: u32 = 4;
 
-/// A search that is under way; see the [crate](crate) for how to drive it.
+/// A search that is under way; see the [crate] for how to drive it.
 #[derive(Debug, Clone)]
 pub struct Search {
     goal: Goal,

@@ -175,7 +175,16 @@ fn two_and_three_ranks_send_what_one_sends_and_merge_gives_the_same_result() {
 #[test]
 fn a_rank_that_is_killed_is_reported_lost_with_its_figures_and_the_others_end() {
     let origin = Origin::of("almeida-a", 1);
-    let arguments = ["-d", "4s", "-c", "4", "--workload", "almeida-a"];
+    let arguments = [
+        "-d",
+        "4s",
+        "-c",
+        "4",
+        "--warmup",
+        "0s",
+        "--workload",
+        "almeida-a",
+    ];
     let mut ranks = Ranks::start(&origin.url(), 3, &[0, 1, 2], &arguments);
     ranks.wait_for_interval(1);
     ranks.kill(1);
