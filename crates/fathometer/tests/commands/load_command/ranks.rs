@@ -77,6 +77,14 @@ impl Ranks {
         });
     }
 
+    /// Waits until the spool of a rank is longer than it is now.
+    fn wait_for_growth(&self, rank: u32) {
+        let spool = self.spools().join(format!("rank-{rank:04}.spool"));
+        let length = || fs::metadata(&spool).map_or(0, |spool| spool.len());
+        let before = length();
+        wait_until("a rank reports another interval", || length() > before);
+    }
+
     /// Kills a rank, the program itself and not `timeout`.
     fn kill(&self, place: usize) {
         let children = format!("/proc/{0}/task/{0}/children", self.children[place].id());
@@ -186,7 +194,9 @@ fn a_rank_that_is_killed_is_reported_lost_with_its_figures_and_the_others_end() 
         "almeida-a",
     ];
     let mut ranks = Ranks::start(&origin.url(), 3, &[0, 1, 2], &arguments);
+    // The spool is written before rank 0 is told: with the second interval in the spool, it was told of the first.
     ranks.wait_for_interval(1);
+    ranks.wait_for_growth(1);
     ranks.kill(1);
     let ended = ranks.end();
     assert_eq!(ended[0].code, Some(3), "{}", ended[0].err);

@@ -3,10 +3,10 @@
 //!
 //! Without it, an origin chooses among the stored representations of a resource only. With it:
 //!
-//! - [`Compressor`]: content without a stored coding is compressed, and kept in a bounded cache
-//! - [`dictionary`]: content that the client has, with which other content is compressed
-//! - [`images`]: images in other types that lie beside an image
-//! - [`Varies`]: each response of a negotiated resource names the request fields that selected it, whatever
+//! - `Compressor`: content without a stored coding is compressed, and kept in a bounded cache
+//! - `dictionary`: content that the client has, with which other content is compressed
+//! - `images`: images in other types that lie beside an image
+//! - `Varies`: each response of a negotiated resource names the request fields that selected it, whatever
 //!   its status
 //! - a client that accepts no representation gets 406
 
