@@ -40,9 +40,9 @@ pub enum Ending {
     Code(u8),
     /// The job ended without an exit code of rank 0; the last report of Slurm, if it had a record of the job.
     NoCode(Option<JobReport>),
-    /// Slurm did not answer for [`PATIENCE`]; its last message.
+    /// Slurm did not answer for `PATIENCE`; its last message.
     Unreachable(String),
-    /// The job was cancelled and did not end within [`CANCELLING`].
+    /// The job was cancelled and did not end within `CANCELLING`.
     StillThere,
 }
 
