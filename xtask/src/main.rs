@@ -1,10 +1,11 @@
-//! Maintenance commands of this workspace: `cargo xtask tidy`, `fuzz`, `bench`, `soak`, `vm` and `package`.
+//! Maintenance commands of this workspace: `cargo xtask tidy`, `fuzz`, `bench`, `soak`, `vm`, `package` and `publish`.
 //!
 //! They are a Rust program instead of scripts, so that they need only the Rust toolchain.
 
 mod bench;
 mod fuzz;
 mod package;
+mod publish;
 mod soak;
 mod tidy;
 mod vm;
@@ -36,6 +37,8 @@ enum Chore {
     Soak(soak::Arguments),
     /// Build the Debian package, the archive and the content of the container image.
     Package(package::Arguments),
+    /// Copy a run of a study to runs/published, with the packets of one replicate of each cell.
+    Publish(publish::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Chore::Bench(arguments) => bench::run(root, &arguments),
         Chore::Soak(arguments) => soak::run(root, &arguments),
         Chore::Package(arguments) => package::run(root, &arguments),
+        Chore::Publish(arguments) => publish::run(root, &arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("xtask: {error}");
