@@ -27,6 +27,8 @@ pub struct JudgedRun<'a> {
     pub study: String,
     /// The command that made it.
     pub command: String,
+    /// How long it took, in minutes; `None` for a run that did not end.
+    pub minutes: Option<f64>,
     claims: Vec<ClaimResult>,
     data: &'a StudyData,
 }
@@ -38,6 +40,10 @@ impl<'a> JudgedRun<'a> {
             name: name.to_owned(),
             study: run.info.study.clone(),
             command: command(&run.info.command),
+            minutes: run
+                .info
+                .finished
+                .map(|finished| (finished - run.info.started) / 60.0),
             claims: data.claim_results(run, run.info.intervals()),
             data,
         }
@@ -71,6 +77,8 @@ pub struct Row {
     pub run: String,
     /// The command that made the run.
     pub command: String,
+    /// How long the run took, in minutes; `None` where nothing was measured, and for a run that did not end.
+    pub minutes: Option<f64>,
     /// The verdict of the run alone.
     pub verdict: Verdict,
     /// The verdict of the estimates without their intervals, if it is undecided.
@@ -151,6 +159,7 @@ impl Ledger {
                     era: String::new(),
                     run: String::new(),
                     command: String::new(),
+                    minutes: None,
                     verdict: Verdict::NotTested,
                     leaning: None,
                     remark: String::new(),
@@ -241,6 +250,7 @@ fn rows_of(run: &JudgedRun<'_>, claim: &str, blank: &Row) -> Vec<Row> {
                 era: era.era.clone(),
                 run: run.name.clone(),
                 command: run.command.clone(),
+                minutes: run.minutes,
                 verdict: era.verdict,
                 leaning: era.leaning,
                 remark: era.remark.clone(),
@@ -315,6 +325,7 @@ mod tests {
             era: "today".to_owned(),
             run: "r".to_owned(),
             command: String::new(),
+            minutes: None,
             verdict,
             leaning: None,
             remark: String::new(),

@@ -55,12 +55,17 @@ impl Ledger {
             let fields = fields.map(|field| field.replace('|', "\\|"));
             let _ = writeln!(text, "| {} |", fields.join(" | "));
         }
-        text.push_str("\n## Commands\n\nEach run was made by one command:\n\n");
+        text.push_str(
+            "\n## Commands\n\nEach run was made by one command, in the time in parentheses:\n\n",
+        );
         let mut known: Vec<&str> = Vec::new();
         for row in self.rows.iter().filter(|row| !row.run.is_empty()) {
             if !known.contains(&row.run.as_str()) {
                 known.push(&row.run);
-                let _ = writeln!(text, "- {}: `{}`", row.run, row.command);
+                let minutes = row
+                    .minutes
+                    .map_or_else(String::new, |minutes| format!(" ({minutes:.0} min)"));
+                let _ = writeln!(text, "- {}: `{}`{minutes}", row.run, row.command);
             }
         }
         text

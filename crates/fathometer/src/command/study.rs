@@ -14,6 +14,7 @@ use super::{Failure, report, usage};
 use fathometer_load::workload::SEED;
 use fathometer_study::files::StudyFiles;
 use fathometer_study::run::{self, Request, RunError};
+use fathometer_study::spec::Published;
 use fathometer_study::starter;
 use fathometer_study::stopping::Rule;
 use fathometer_sys::stderr::say;
@@ -34,6 +35,9 @@ pub struct StudyArguments {
     /// Run as many replicates as the paper
     #[arg(long)]
     full: bool,
+    /// Repeat the run that is published: the cells and replicates that the study's [published] states
+    #[arg(long, conflicts_with_all = ["quick", "full", "replicates", "precision", "budget"])]
+    published: bool,
     /// TCP profile: 1997, today or both
     #[arg(long, value_name = "ERA", default_value = "both")]
     era: String,
@@ -112,12 +116,23 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
     fathometer_sys::machine::raise_open_files();
     let files = StudyFiles::of(name)?;
     let study = files.study()?;
-    let mode = if arguments.full {
-        Mode::Full
-    } else {
-        Mode::Quick
+    let published = match &study.published {
+        Some(published) if arguments.published => Some(published.clone()),
+        None if arguments.published => {
+            return Err(usage(format!(
+                "no run of {} is published: its study.toml has no [published]; give --quick or --full",
+                study.name
+            )));
+        }
+        _ => None,
+    };
+    let mode = match &published {
+        Some(published) => published.mode(),
+        None if arguments.full => Mode::Full,
+        None => Mode::Quick,
     };
     let mut only = arguments.only.clone();
+    only.extend(published.iter().flat_map(Published::only));
     match arguments.era.as_str() {
         "both" => {}
         era => only.push(("era".to_owned(), era.to_owned())),
@@ -138,7 +153,9 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         only,
         replicates: match rule {
             Some(_) => None,
-            None => arguments.replicates,
+            None => arguments
+                .replicates
+                .or(published.and_then(|published| published.replicates)),
         },
         stopping: rule,
         seed: Seed(arguments.seed),

@@ -5,6 +5,7 @@
 //! one of the [`KEY_FACTORS`], which every cell states.
 
 mod cells;
+mod published;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub use self::cells::{Cell, folder_of};
+pub use self::published::Published;
 use super::quantities;
 use fathometer_lab::nearest::{suggestion, with_suggestion};
 
@@ -74,6 +76,9 @@ pub struct Study {
     pub limits: BTreeMap<String, Limits>,
     /// The client's request fields.
     pub client: Client,
+    /// The run that `--published` repeats.
+    #[serde(default)]
+    pub published: Option<Published>,
     /// The blocks.
     #[serde(rename = "block")]
     pub blocks: Vec<Block>,
@@ -345,6 +350,9 @@ impl Study {
             return Err(nonsense(format!(
                 "[limits.{path}] deadline_s must be from 1 to {LONGEST_DEADLINE_S} seconds (30 days)"
             )));
+        }
+        if let Some(published) = &study.published {
+            published.check().map_err(nonsense)?;
         }
         let counts = study.replicates.values().flat_map(BTreeMap::values);
         let counts = counts.chain(
