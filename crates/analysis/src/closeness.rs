@@ -27,6 +27,26 @@ pub struct Acceptance {
     pub relative_to: Option<String>,
     /// The largest accepted difference between ours and the published, in percent of the published.
     pub tolerance_pct: f64,
+    /// Published figures with which a model was calibrated: they are shown, and counted apart.
+    #[serde(default)]
+    pub calibrated: Vec<CalibratedFigures>,
+}
+
+/// Published figures with which a model was calibrated, so that a small difference from them validates nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CalibratedFigures {
+    /// The tables; empty: all.
+    #[serde(default)]
+    pub tables: Vec<String>,
+    /// The rows; empty: all.
+    #[serde(default)]
+    pub rows: Vec<String>,
+    /// The groups of columns; empty: all.
+    #[serde(default)]
+    pub groups: Vec<String>,
+    /// What was calibrated with them.
+    pub reason: String,
 }
 
 /// The explanation of figures that miss a tolerance.
@@ -64,17 +84,39 @@ pub struct Closeness {
 }
 
 impl Closeness {
-    /// Number of comparisons within the tolerance.
+    /// Number of comparisons within the tolerance, without those whose published figure calibrated a model.
     pub fn within(&self) -> usize {
-        self.comparisons.iter().filter(|c| c.is_within()).count()
+        let independent = self.comparisons.iter().filter(|c| c.calibrated.is_none());
+        independent.filter(|c| c.is_within()).count()
     }
 
-    /// Number of comparisons for which we measured a figure.
+    /// Number of comparisons for which we measured a figure, without those whose published figure calibrated a model.
     pub fn measured(&self) -> usize {
-        self.comparisons
-            .iter()
-            .filter(|c| c.off_pct.is_some())
-            .count()
+        let independent = self.comparisons.iter().filter(|c| c.calibrated.is_none());
+        independent.filter(|c| c.off_pct.is_some()).count()
+    }
+
+    /// Of the comparisons whose published figure calibrated a model: those within the tolerance, and those measured.
+    pub fn calibrated(&self) -> (usize, usize) {
+        let measured = |c: &&Comparison| c.calibrated.is_some() && c.off_pct.is_some();
+        let measured: Vec<_> = self.comparisons.iter().filter(measured).collect();
+        let within = measured.iter().filter(|c| c.is_within()).count();
+        (within, measured.len())
+    }
+
+    /// `7 of 8, and 2 of 2 that calibrated a model`: the comparisons within the tolerance; `not measured` without any.
+    pub fn counts(&self) -> String {
+        let independent =
+            (self.measured() > 0).then(|| format!("{} of {}", self.within(), self.measured()));
+        let calibrated = match self.calibrated() {
+            (_, 0) => None,
+            (within, measured) => Some(format!("{within} of {measured} that calibrated a model")),
+        };
+        let counts: Vec<String> = independent.into_iter().chain(calibrated).collect();
+        match counts.is_empty() {
+            true => "not measured".to_owned(),
+            false => counts.join(", and "),
+        }
     }
 }
 
@@ -99,6 +141,9 @@ pub struct Comparison {
     pub tolerance_pct: f64,
     /// The explanation, when the comparison misses the tolerance.
     pub explanation: Option<String>,
+    /// What was calibrated with the published figure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calibrated: Option<String>,
 }
 
 impl Comparison {
@@ -178,7 +223,9 @@ fn compared(
                 off_pct: ours.map(|ours| 100.0 * (ours / published - 1.0)),
                 tolerance_pct: acceptance.tolerance_pct,
                 explanation: None,
+                calibrated: None,
             };
+            comparison.calibrated = calibration(acceptance, &comparison);
             if comparison.off_pct.is_some() && !comparison.is_within() {
                 comparison.explanation = explanation(acceptance, explanations, &comparison);
             }
@@ -202,6 +249,16 @@ fn figures(row: &RowResult, group: usize, column: usize) -> (Option<f64>, Option
     )
 }
 
+fn calibration(acceptance: &Acceptance, comparison: &Comparison) -> Option<String> {
+    let concerned = |figures: &&CalibratedFigures| {
+        is_listed(&figures.tables, &comparison.table)
+            && is_listed(&figures.rows, &comparison.row)
+            && is_listed(&figures.groups, &comparison.group)
+    };
+    let found = acceptance.calibrated.iter().find(concerned)?;
+    Some(found.reason.clone())
+}
+
 fn explanation(
     acceptance: &Acceptance,
     explanations: &[Explanation],
@@ -222,4 +279,51 @@ fn explanation(
 
 fn is_listed(list: &[String], word: &str) -> bool {
     list.is_empty() || list.iter().any(|listed| listed == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn comparison(off_pct: Option<f64>, calibrated: bool) -> Comparison {
+        Comparison {
+            table: "T6".to_owned(),
+            row: "HTTP/1.1".to_owned(),
+            group: "first".to_owned(),
+            ours: None,
+            published: 1.0,
+            derived: false,
+            off_pct,
+            tolerance_pct: 5.0,
+            explanation: None,
+            calibrated: calibrated.then(|| "the service time".to_owned()),
+        }
+    }
+
+    fn counts(comparisons: Vec<Comparison>) -> String {
+        let bar = Closeness {
+            id: "seconds".to_owned(),
+            title: String::new(),
+            era: "1997".to_owned(),
+            tolerance_pct: 5.0,
+            comparisons,
+        };
+        bar.counts()
+    }
+
+    #[test]
+    fn figures_that_calibrated_a_model_are_counted_apart() {
+        let independent = [Some(1.0), Some(-9.0), None].map(|off| comparison(off, false));
+        let calibrated = [Some(0.1), None].map(|off| comparison(off, true));
+        assert_eq!(
+            counts([&independent[..], &calibrated[..]].concat()),
+            "1 of 2, and 1 of 1 that calibrated a model"
+        );
+        assert_eq!(counts(independent.to_vec()), "1 of 2");
+        assert_eq!(
+            counts(calibrated.to_vec()),
+            "1 of 1 that calibrated a model"
+        );
+        assert_eq!(counts(vec![comparison(None, false)]), "not measured");
+    }
 }

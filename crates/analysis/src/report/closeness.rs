@@ -42,8 +42,8 @@ fn one(digest: &Digest<'_>, bar: &Closeness) -> Markup {
                     span.id { (bar.title) }
                     span class={ "tag era" (era) } { "era " (bar.era) }
                     span.n {
-                        @if bar.measured() == 0 { "not measured" } @else {
-                            (bar.within()) " of " (bar.measured())
+                        (bar.counts())
+                        @if bar.measured() + bar.calibrated().1 > 0 {
                             " within ±" (bar.tolerance_pct) " %"
                         }
                     }
@@ -80,7 +80,12 @@ fn row(comparison: &Comparison, scale: &Scale, explanations: &[&str]) -> Markup 
     html! {
         tr.miss[comparison.off_pct.is_some() && !comparison.is_within()] {
             td { (comparison.table) }
-            td { (comparison.row) }
+            td {
+                (comparison.row)
+                @if let Some(reason) = &comparison.calibrated {
+                    " " span.tag title=(reason) { "calibrated" }
+                }
+            }
             td { (comparison.group) }
             td.number {
                 @match comparison.ours {

@@ -49,6 +49,20 @@ impl StudyData {
             rows.extend(acceptance.relative_to.as_deref());
             let columns = [acceptance.column.as_str()];
             self.check_cells(&place, &acceptance.tables, &rows, &[], &columns)?;
+            for figures in &acceptance.calibrated {
+                let place = format!("{place}, calibrated");
+                let tables = acceptance.tables.iter().map(String::as_str);
+                for table in &figures.tables {
+                    known_word(TABLES, &place, "table", table, tables.clone())?;
+                }
+                let rows: Vec<&str> = figures.rows.iter().map(String::as_str).collect();
+                let groups: Vec<&str> = figures.groups.iter().map(String::as_str).collect();
+                let tables = match figures.tables.is_empty() {
+                    true => &acceptance.tables,
+                    false => &figures.tables,
+                };
+                self.check_cells(&place, tables, &rows, &groups, &columns)?;
+            }
         }
         for explanation in &self.explanations {
             let place = format!("explanation {:?}", explanation.text);

@@ -117,9 +117,9 @@ fn closeness(digest: &Digest<'_>) -> String {
             bar.title.clone(),
             format!("era {}", bar.era),
             format!("±{} %", bar.tolerance_pct),
-            match bar.measured() {
-                0 => "not measured".to_owned(),
-                measured => format!("within: {} of {measured}", bar.within()),
+            match bar.counts() {
+                none if none == "not measured" => none,
+                counts => format!("within: {counts}"),
             },
             worst.map_or(String::new(), |(c, off)| {
                 format!("worst {off:+.1} % ({})", c.table)
