@@ -1,0 +1,224 @@
+//! When to acknowledge: at once, with the next data, or after a delay.
+//!
+//! A connection begins with quick acknowledgements. It becomes interactive when its program answers within the adaptive
+//! time, and then delays them. More than one full segment is always acknowledged at once, and a program that has read
+//! everything acknowledges what ended a write of its peer.
+
+use std::time::Duration;
+
+use fathometer_model::Instant;
+
+use crate::ticks::{TICK, Ticks, in_ticks};
+
+/// The least delay.
+const LEAST: Duration = Duration::from_millis(40);
+/// The greatest delay, in interactive mode and after the end of a write; otherwise [`GREATEST_OF_STREAM`].
+const GREATEST: Duration = Duration::from_millis(200);
+const GREATEST_OF_STREAM: Duration = Duration::from_millis(500);
+/// The most quick acknowledgements at a time.
+const MOST_QUICK: u32 = 16;
+/// The size of a full segment as long as none has arrived (RFC 9293 section 3.7.1).
+const FIRST_FULL: u32 = 536;
+
+/// The state of acknowledging.
+#[derive(Debug, Clone)]
+pub(crate) struct Acknowledging {
+    ticks: Ticks,
+    /// Something is to be acknowledged.
+    pending: bool,
+    /// A gap was filled, or a duplicate arrived.
+    at_once: bool,
+    due: Option<Instant>,
+    /// Segments that ended a write of the peer: the first, and one after it.
+    pushed: u8,
+    quick: u32,
+    interactive: bool,
+    /// The adaptive time; zero before the first data.
+    adaptive: Duration,
+    last_received: u64,
+    /// The size of a full segment of the peer, as far as is known.
+    pub(crate) full: u32,
+    /// The size of the previous segment that was smaller.
+    smaller: u32,
+    /// The number that was acknowledged last.
+    pub(crate) acknowledged: u64,
+}
+
+/// What the decision depends on besides the state.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Circumstances {
+    pub(crate) next: u64,
+    pub(crate) window: u32,
+    pub(crate) round_trip: Option<Duration>,
+    pub(crate) timeout: Duration,
+}
+
+impl Acknowledging {
+    pub(crate) fn new(ticks: Ticks, now: Instant) -> Acknowledging {
+        Acknowledging {
+            ticks,
+            pending: false,
+            at_once: false,
+            due: None,
+            pushed: 0,
+            quick: 0,
+            interactive: false,
+            adaptive: Duration::ZERO,
+            last_received: ticks.number(now),
+            full: FIRST_FULL,
+            smaller: 0,
+            acknowledged: 0,
+        }
+    }
+
+    /// Data of `length` bytes arrived in order.
+    pub(crate) fn note_data(&mut self, length: u32, push: bool, now: Instant, at: Circumstances) {
+        self.pending = true;
+        self.measure(length, push);
+        let tick = self.ticks.number(now);
+        if self.adaptive.is_zero() {
+            self.add_quick(at.window);
+            self.adaptive = LEAST;
+        } else {
+            let gap = TICK * (tick - self.last_received) as u32;
+            if gap <= LEAST / 2 {
+                self.adaptive = self.adaptive / 2 + LEAST / 2;
+            } else if gap < self.adaptive {
+                self.adaptive = (self.adaptive / 2 + gap).min(at.timeout);
+            } else if gap > at.timeout {
+                self.add_quick(at.window);
+            }
+        }
+        self.last_received = tick;
+    }
+
+    /// Something arrived that is acknowledged like data: a FIN, or data ahead of a gap.
+    pub(crate) fn note_pending(&mut self) {
+        self.pending = true;
+    }
+
+    /// The peer closed its side: its acknowledgement may wait for ours.
+    pub(crate) fn note_fin(&mut self) {
+        self.pending = true;
+        self.interactive = true;
+    }
+
+    /// A gap was filled (RFC 5681 section 4.2).
+    pub(crate) fn note_filled(&mut self) {
+        self.at_once = true;
+    }
+
+    /// A duplicate arrived: the peer does not have our acknowledgements.
+    pub(crate) fn note_duplicate(&mut self, window: u32) {
+        self.pending = true;
+        self.add_quick(window);
+        self.interactive = false;
+        self.adaptive = LEAST;
+    }
+
+    fn add_quick(&mut self, window: u32) {
+        let most = (window / (2 * self.full)).clamp(2, MOST_QUICK);
+        self.quick = self.quick.max(most);
+    }
+
+    fn measure(&mut self, length: u32, push: bool) {
+        let previous = std::mem::take(&mut self.smaller);
+        if length >= self.full {
+            self.full = length;
+            if push {
+                self.pushed = self.pushed.max(1);
+            }
+            return;
+        }
+        if length + 12 >= FIRST_FULL {
+            self.smaller = length;
+            if length == previous {
+                self.full = length;
+                return;
+            }
+        }
+        self.pushed = if self.pushed > 0 { 2 } else { 1 };
+    }
+
+    /// Whether to acknowledge now; if not, the delay begins.
+    pub(crate) fn decide(&mut self, now: Instant, at: Circumstances) -> bool {
+        if !self.pending {
+            return false;
+        }
+        let is_more_than_full = at.next - self.acknowledged > u64::from(self.full);
+        let is_quick = self.quick > 0 && !self.interactive;
+        if is_more_than_full || is_quick || self.at_once {
+            return true;
+        }
+        let mut wait = self.adaptive.max(TICK);
+        if wait > LEAST {
+            let mut most = match self.interactive || self.pushed > 0 {
+                true => GREATEST,
+                false => GREATEST_OF_STREAM,
+            };
+            if let Some(round_trip) = at.round_trip {
+                most = most.min((TICK * in_ticks(round_trip) as u32).max(LEAST));
+            }
+            wait = wait.min(most);
+        }
+        wait = wait.min(GREATEST);
+        let due = self.ticks.expiry(now, wait);
+        match self.due {
+            // It is about to expire.
+            Some(old) if old <= now + wait / 4 => return true,
+            Some(old) => self.due = Some(old.min(due)),
+            None => self.due = Some(due),
+        }
+        false
+    }
+
+    /// Whether to acknowledge now that the program has read something; `emptied` if it was everything.
+    pub(crate) fn decide_after_read(&self, next: u64, emptied: bool) -> bool {
+        let is_end_of_write = self.pushed > 1 || self.pushed > 0 && !self.interactive;
+        self.pending
+            && (next - self.acknowledged > u64::from(self.full) || is_end_of_write && emptied)
+    }
+
+    /// An acknowledgement left, alone or with data.
+    pub(crate) fn note_acknowledged(&mut self, next: u64) {
+        self.acknowledged = next;
+        if self.pending && self.quick > 0 {
+            self.quick -= 1;
+            if self.quick == 0 {
+                self.adaptive = LEAST;
+            }
+        }
+        self.pending = false;
+        self.at_once = false;
+        self.pushed = 0;
+        self.due = None;
+    }
+
+    /// Data left: the connection is interactive if that was an answer.
+    pub(crate) fn note_sent_data(&mut self, now: Instant) {
+        let since = self.ticks.number(now) - self.last_received;
+        if since < in_ticks(self.adaptive) {
+            self.interactive = true;
+        }
+    }
+
+    /// When the delay ends.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Ends the delay. Returns whether to acknowledge.
+    pub(crate) fn expire(&mut self, timeout: Duration) -> bool {
+        self.due = None;
+        if !self.pending {
+            return false;
+        }
+        if self.interactive {
+            self.interactive = false;
+            self.adaptive = LEAST;
+        } else {
+            self.adaptive = (self.adaptive * 2).min(timeout);
+        }
+        true
+    }
+}
