@@ -1,5 +1,7 @@
 //! One end of a connection.
 
+mod handshake;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -14,12 +16,6 @@ use crate::ticks::Ticks;
 
 /// The most ranges of a selective acknowledgement beside time stamps.
 const MOST_RANGES: usize = 3;
-/// The time-out of a SYN; it doubles after [`LINEAR`] of them (`tcp_syn_linear_timeouts`).
-const SYN_TIMEOUT: Duration = Duration::from_secs(1);
-const LINEAR: u32 = 4;
-/// The shortest time between two acknowledgements of segments that carry nothing (`tcp_invalid_ratelimit`).
-const LEAST_BETWEEN: Duration = Duration::from_millis(500);
-
 /// What happened on one side of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -234,9 +230,9 @@ impl Endpoint {
     }
 
     /// Takes a segment that arrived.
-    pub fn handle_segment(&mut self, segment: Segment, now: Instant) {
+    pub fn handle_segment(&mut self, segment: &Segment, now: Instant) {
         if segment.flags.syn {
-            return self.handle_syn(&segment, now);
+            return self.handle_syn(segment, now);
         }
         if let Some((stamp, _)) = segment.timestamps
             && segment.sequence <= self.acknowledging.acknowledged
@@ -250,7 +246,7 @@ impl Endpoint {
         match self.phase {
             Phase::Listening => return,
             Phase::Opening { .. } if self.is_client => return,
-            Phase::Opening { sent, .. } => self.establish(&segment, echoed, sent, now),
+            Phase::Opening { sent, .. } => self.establish(segment, echoed, sent, now),
             Phase::Established => {}
         }
         let ack = Acknowledgement {
@@ -261,132 +257,12 @@ impl Endpoint {
             is_bare: segment.payload.is_empty() && !segment.flags.fin,
         };
         self.sender.handle_acknowledgement(ack, now);
-        self.take_payload(&segment, now);
+        self.take_payload(segment, now);
         self.depart(now);
         let at = self.circumstances();
         if self.acknowledging.decide(now, at) {
             self.acknowledge(now);
         }
-    }
-
-    /// The handshake of a server is complete.
-    fn establish(
-        &mut self,
-        segment: &Segment,
-        echoed: Option<(Duration, u64)>,
-        sent: u32,
-        now: Instant,
-    ) {
-        self.phase = Phase::Established;
-        let sample = match (sent, echoed) {
-            (1, _) => Some(now.since(self.opened)),
-            (_, echoed) => echoed.map(|(round_trip, _)| round_trip),
-        };
-        if let Some(sample) = sample {
-            self.sender.round_trip.sample(sample, 1, 1);
-        }
-        self.sender.open_window(segment.window);
-        self.acknowledging = Acknowledging::new(self.ticks, now);
-        self.acknowledging.acknowledged = self.receiver.next;
-    }
-
-    fn handle_syn(&mut self, segment: &Segment, now: Instant) {
-        match self.phase {
-            Phase::Listening if !segment.flags.ack => {
-                self.agree(segment);
-                self.open(now, 1);
-                self.opened = now;
-            }
-            Phase::Opening { sent, .. } if !self.is_client => {
-                // The client has sent its SYN again.
-                let is_recent = self
-                    .answered_bare
-                    .is_some_and(|last| now.since(last) < LEAST_BETWEEN);
-                if !is_recent {
-                    self.answered_bare = Some(now);
-                    self.retransmitted_open += 1;
-                    let due = self.phase;
-                    self.open(now, sent + 1);
-                    self.phase = match due {
-                        Phase::Opening { due, .. } => Phase::Opening {
-                            sent: sent + 1,
-                            due,
-                        },
-                        phase => phase,
-                    };
-                }
-            }
-            Phase::Opening { sent, .. } if segment.flags.ack => {
-                self.agree(segment);
-                let stamped = segment.timestamps.map(|(_, echo)| {
-                    let since = (now.as_nanos() / 1_000_000).saturating_sub(echo);
-                    Duration::from_millis(since.max(1))
-                });
-                let sample = match sent {
-                    1 => Some(now.since(self.opened)),
-                    _ => stamped,
-                };
-                if let Some(sample) = sample {
-                    self.sender.round_trip.sample(sample, 1, 1);
-                }
-                self.sender.open_window(segment.window);
-                self.phase = Phase::Established;
-                self.acknowledging = Acknowledging::new(self.ticks, now);
-                self.acknowledge(now);
-            }
-            Phase::Established => {
-                // A SYN-ACK that was sent again: the acknowledgement was late.
-                let is_recent = self
-                    .answered_bare
-                    .is_some_and(|last| now.since(last) < LEAST_BETWEEN);
-                if !is_recent {
-                    self.answered_bare = Some(now);
-                    self.acknowledge(now);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Takes over what the peer's SYN offers.
-    fn agree(&mut self, segment: &Segment) {
-        self.receiver.next = 1;
-        self.settings.timestamps &= segment.timestamps.is_some();
-        self.settings.sack &= segment.offers_sack;
-        self.settings.window_scaling &= segment.offers_scaling;
-        if let Some((stamp, _)) = segment.timestamps {
-            self.recent = stamp;
-        }
-        self.sender = Sender::new(&self.settings, self.ticks, self.opened);
-    }
-
-    fn open(&mut self, now: Instant, sent: u32) {
-        let flags = Flags {
-            syn: true,
-            ack: !self.is_client,
-            ..Flags::default()
-        };
-        let segment = Segment {
-            sequence: 0,
-            acknowledgement: self.receiver.next,
-            flags,
-            window: self.window.min(65_535),
-            timestamps: self.stamps(now),
-            offers_sack: self.settings.sack,
-            offers_scaling: self.settings.window_scaling,
-            retransmission: sent > 1,
-            ..Segment::default()
-        };
-        self.out.push_back(segment);
-        let doublings = match self.is_client {
-            true => (sent - 1).saturating_sub(LINEAR),
-            false => sent - 1,
-        };
-        let wait = SYN_TIMEOUT * (1 << doublings.min(6));
-        self.phase = Phase::Opening {
-            sent,
-            due: self.ticks.expiry(now, wait),
-        };
     }
 
     fn take_payload(&mut self, segment: &Segment, now: Instant) {

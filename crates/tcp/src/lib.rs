@@ -29,8 +29,8 @@
 //! let mut server = Endpoint::listen(Settings::today(1500));
 //! let syn = client.poll_transmit().unwrap();
 //! assert_eq!(syn.wire_length(), 60);
-//! server.handle_segment(syn, Instant::ZERO);
-//! client.handle_segment(server.poll_transmit().unwrap(), Instant::ZERO);
+//! server.handle_segment(&syn, Instant::ZERO);
+//! client.handle_segment(&server.poll_transmit().unwrap(), Instant::ZERO);
 //! assert!(client.is_established());
 //! ```
 

@@ -91,10 +91,10 @@ impl Conversation {
             assert!(steps < 100_000, "it does not come to an end");
             let now = self.now;
             while let Some(segment) = self.up.deliver(now) {
-                self.server.handle_segment(segment, now);
+                self.server.handle_segment(&segment, now);
             }
             while let Some(segment) = self.down.deliver(now) {
-                self.client.handle_segment(segment, now);
+                self.client.handle_segment(&segment, now);
             }
             for end in [&mut self.client, &mut self.server] {
                 if end.poll_timeout().is_some_and(|due| due <= now) {

@@ -49,6 +49,16 @@ pub struct HostTimes {
     pub packet: Duration,
 }
 
+impl HostTimes {
+    /// The times of the laboratory on a virtual machine of two cores: medians of captures over the path `lan`, of pages
+    /// that no comparison uses (docs/predicted-seconds.md).
+    pub const LABORATORY: HostTimes = HostTimes {
+        client_turn: Duration::from_micros(70),
+        server_turn: Duration::from_micros(100),
+        packet: Duration::from_micros(50),
+    };
+}
+
 /// The packets of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Packets {

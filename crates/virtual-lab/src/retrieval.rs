@@ -105,12 +105,12 @@ impl World<'_> {
         let packet = self.scenario.hosts.packet;
         while let Some(packet) = self.up.deliver(now) {
             if let Some((endpoint, _)) = self.servers.get_mut(packet.connection) {
-                endpoint.handle_segment(packet.segment, now);
+                endpoint.handle_segment(&packet.segment, now);
             }
         }
         while let Some(packet) = self.down.deliver(now) {
             if let Some(client) = self.clients.get_mut(packet.connection) {
-                client.endpoint.handle_segment(packet.segment, now);
+                client.endpoint.handle_segment(&packet.segment, now);
             }
         }
         for client in &mut self.clients {

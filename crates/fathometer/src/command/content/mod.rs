@@ -4,6 +4,7 @@
 mod page;
 #[cfg(feature = "images")]
 mod pictures;
+mod predicted;
 mod source;
 mod table;
 mod treatment;
@@ -21,6 +22,7 @@ use clap::Args;
 use fathometer_analysis::content_page::{ImagePair, Replaced};
 use fathometer_content::Dictionary;
 use fathometer_files::whole_file;
+use fathometer_http::driver::Policy;
 use fathometer_sys::Clock;
 
 use self::source::{SiteFile, Source};
@@ -81,6 +83,22 @@ pub struct ContentArguments {
     /// Also write a page with the images before and after: one HTML file, without scripts
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    /// Path over which to predict the packets and seconds of each page, as it is and by gzip 6: a name (see `fathometer
+    /// list`) or a TOML file; repeatable. Needs a folder
+    #[arg(long, value_name = "PATH")]
+    path: Vec<String>,
+    /// Connection policies of the predictions, in cleartext over TCP
+    #[arg(
+        long,
+        value_name = "POLICY",
+        value_delimiter = ',',
+        default_value = "h1.1x6,h2c",
+        requires = "path"
+    )]
+    policy: Vec<Policy>,
+    /// How many pages to predict, in the order of their paths
+    #[arg(long, default_value_t = 10, requires = "path")]
+    pages: usize,
     #[command(flatten)]
     security: SecurityArguments,
 }
@@ -94,6 +112,7 @@ pub fn run(arguments: &ContentArguments) -> Result<ExitCode, Failure> {
     if let Some(out) = &arguments.write {
         return write::run(arguments, out);
     }
+    predicted::check(arguments)?;
     let source = Source::open(arguments)?;
     let mut site = Site::new(arguments, &source);
     site.treat_files()?;
@@ -106,7 +125,8 @@ pub fn run(arguments: &ContentArguments) -> Result<ExitCode, Failure> {
     site.share_dictionary()?;
     let images = site.shown_images();
     let replaced = site.proposals();
-    let report = site.into_report(&replaced);
+    let mut report = site.into_report(&replaced);
+    report.predictions = predicted::predict_pages(arguments, report.bytes)?;
     if let Some(file) = &arguments.report {
         whole_file::write(file, page::page(&report, images, replaced).as_bytes())
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
@@ -343,6 +363,7 @@ impl<'a> Site<'a> {
                 .collect(),
             replacements: replaced.iter().map(table::ReplacedRow::of).collect(),
             inlined,
+            predictions: Vec::new(),
             notes: self.notes,
         }
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use fathometer_analysis::content_page::Replaced;
 use serde::Serialize;
 
+use super::predicted::{self, PagePrediction};
 use super::treatment::Sums;
 
 /// What the treatments of a site save.
@@ -38,6 +39,9 @@ pub struct Report {
     /// What small images save as `data:` URLs, which is in no row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inlined: Option<Inlined>,
+    /// Packets and seconds of pages, if a path was named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub predictions: Vec<PagePrediction>,
     /// What is not in the result, with the reason.
     pub notes: Vec<String>,
 }
@@ -298,6 +302,7 @@ impl fmt::Display for Report {
         if let Some(inlined) = &self.inlined {
             writeln!(out, "\n{inlined}.")?;
         }
+        predicted::write_table(&self.predictions, out)?;
         for note in self.all_notes() {
             writeln!(out, "note: {note}")?;
         }

@@ -1,0 +1,109 @@
+//! The tables: each retrieval, and the distribution of the errors.
+
+use crate::input::Arguments;
+use crate::retrieving::Figures;
+
+/// One page over one path by one policy.
+pub(crate) struct Row {
+    pub(crate) package: String,
+    pub(crate) page: String,
+    pub(crate) path: String,
+    pub(crate) policy: String,
+    pub(crate) measured: Result<Figures, String>,
+    pub(crate) predicted: Result<(Figures, String), String>,
+}
+
+impl Row {
+    /// The relative error of the time and of the packets.
+    pub(crate) fn errors(&self) -> Option<(f64, f64)> {
+        let (Ok(measured), Ok((predicted, _))) = (&self.measured, &self.predicted) else {
+            return None;
+        };
+        let packets = |figures: &Figures| (figures.up + figures.down) as f64;
+        Some((
+            predicted.seconds / measured.seconds - 1.0,
+            packets(predicted) / packets(measured) - 1.0,
+        ))
+    }
+
+    pub(crate) fn csv(&self) -> String {
+        let (measured, why) = match &self.measured {
+            Ok(one) => (
+                format!("{:.6},{},{}", one.seconds, one.up, one.down),
+                String::new(),
+            ),
+            Err(error) => (",,".to_owned(), error.clone()),
+        };
+        let (predicted, remarks) = match &self.predicted {
+            Ok((one, remarks)) => (
+                format!("{:.6},{},{}", one.seconds, one.up, one.down),
+                remarks.clone(),
+            ),
+            Err(error) => (",,".to_owned(), error.clone()),
+        };
+        let (time, packets) = self
+            .errors()
+            .map_or((String::new(), String::new()), |(time, packets)| {
+                (format!("{time:.5}"), format!("{packets:.5}"))
+            });
+        format!(
+            "{},{},{},{},{measured},{predicted},{time},{packets},{},{}",
+            self.package,
+            self.page,
+            self.path,
+            self.policy,
+            remarks.replace(',', ";"),
+            why.replace([',', '\n'], ";")
+        )
+    }
+}
+
+pub(crate) const COLUMNS: &str = "package,page,path,policy,measured_s,measured_up,measured_down,predicted_s,predicted_up,\
+                       predicted_down,error,packets_error,extrapolates,invalid";
+
+/// The distribution of the errors of some rows, as a line.
+pub(crate) fn distribution(name: &str, rows: &[&Row]) -> String {
+    let errors: Vec<(f64, f64)> = rows.iter().filter_map(|row| row.errors()).collect();
+    let quantile = |of: fn(&(f64, f64)) -> f64, share: f64| {
+        let mut sorted: Vec<f64> = errors.iter().map(|error| of(error).abs()).collect();
+        sorted.sort_by(f64::total_cmp);
+        // The smallest value that at least this share of all do not exceed.
+        let place = (share * sorted.len() as f64).ceil() as usize;
+        sorted
+            .get(place.saturating_sub(1))
+            .copied()
+            .unwrap_or(f64::NAN)
+    };
+    let bias = errors.iter().map(|error| error.0).sum::<f64>() / errors.len().max(1) as f64;
+    let (time, packets): (fn(&(f64, f64)) -> f64, fn(&(f64, f64)) -> f64) =
+        (|error| error.0, |error| error.1);
+    format!(
+        "{name},{},{:.4},{:.4},{:.4},{bias:.4},{:.4},{:.4}",
+        errors.len(),
+        quantile(time, 0.5),
+        quantile(time, 0.9),
+        quantile(time, 1.0),
+        quantile(packets, 0.5),
+        quantile(packets, 0.9),
+    )
+}
+
+pub(crate) fn summary(rows: &[Row], arguments: &Arguments) -> String {
+    let mut text = String::from(
+        "retrievals,n,time_median,time_p90,time_worst,time_bias,packets_median,packets_p90\n",
+    );
+    for path in &arguments.paths {
+        for policy in &arguments.policies {
+            let cell: Vec<&Row> = rows
+                .iter()
+                .filter(|row| row.path == *path && row.policy == *policy)
+                .collect();
+            text.push_str(&distribution(&format!("{path} {policy}"), &cell));
+            text.push('\n');
+        }
+    }
+    let all: Vec<&Row> = rows.iter().collect();
+    text.push_str(&distribution("all", &all));
+    text.push('\n');
+    text
+}

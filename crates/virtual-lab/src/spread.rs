@@ -1,0 +1,44 @@
+//! A prediction over the phases of the hosts' timers, which no experiment can choose.
+
+use std::time::Duration;
+
+use crate::prediction::{Prediction, Scenario, Unsupported};
+use crate::retrieval::predict;
+
+/// Phases at equal distances in the 256 ms after which the timers of both hosts repeat.
+const PHASES: u32 = 8;
+const PERIOD: Duration = Duration::from_millis(256);
+
+/// Predictions of one retrieval.
+#[derive(Debug, Clone)]
+pub struct Spread {
+    /// The one with the median time.
+    pub median: Prediction,
+    /// The least time, of those that were complete.
+    pub least: Option<Duration>,
+    /// The greatest time, of those that were complete.
+    pub greatest: Option<Duration>,
+}
+
+/// Predicts a retrieval for several phases of the timers. An incomplete retrieval counts as the longest.
+///
+/// # Errors
+/// As [`predict`].
+pub fn predict_spread(scenario: &Scenario<'_>) -> Result<Spread, Unsupported> {
+    let mut predictions = Vec::new();
+    for phase in 0..PHASES {
+        let mut scenario = scenario.clone();
+        let phase = PERIOD * phase / PHASES;
+        scenario.client.tick_phase = phase;
+        scenario.server.tick_phase = phase;
+        predictions.push(predict(&scenario)?);
+    }
+    predictions.sort_by_key(|one| one.page_time.unwrap_or(Duration::MAX));
+    let complete = predictions.iter().filter_map(|one| one.page_time);
+    let (least, greatest) = (complete.clone().min(), complete.max());
+    Ok(Spread {
+        median: predictions.swap_remove((predictions.len() - 1) / 2),
+        least,
+        greatest,
+    })
+}
