@@ -1,10 +1,12 @@
-//! Maintenance commands of this workspace: `cargo xtask tidy`, `fuzz`, `bench`, `soak`, `vm`, `package` and `publish`.
+//! Maintenance commands of this workspace: `cargo xtask tidy`, `fuzz`, `bench`, `soak`, `vm`, `package`,
+//! `predicted-seconds` and `publish`.
 //!
 //! They are a Rust program instead of scripts, so that they need only the Rust toolchain.
 
 mod bench;
 mod fuzz;
 mod package;
+mod predicted_seconds;
 mod publish;
 mod soak;
 mod tidy;
@@ -39,6 +41,8 @@ enum Chore {
     Package(package::Arguments),
     /// Copy a run of a study to runs/published, with the packets of one replicate of each cell.
     Publish(publish::Arguments),
+    /// Compare predicted with measured seconds of real pages.
+    PredictedSeconds(predicted_seconds::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         Chore::Soak(arguments) => soak::run(root, &arguments),
         Chore::Package(arguments) => package::run(root, &arguments),
         Chore::Publish(arguments) => publish::run(root, &arguments),
+        Chore::PredictedSeconds(arguments) => predicted_seconds::run(root, &arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("xtask: {error}");

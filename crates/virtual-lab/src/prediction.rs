@@ -101,7 +101,8 @@ impl Prediction {
 pub enum Extrapolation {
     /// Packets were dropped by a queue: recovery is modelled, and was not compared with kernels on real pages.
     Dropped(u64),
-    /// Retransmission time-outs expired. Their instants depend on the phase of the kernel's timers, which is unknown.
+    /// Retransmission time-outs expired that were not needless. Their instants depend on the phase of the kernel's
+    /// timers, which is unknown.
     TimedOut(u64),
     /// The page was not complete by the deadline.
     Unfinished,
@@ -110,8 +111,12 @@ pub enum Extrapolation {
 impl fmt::Display for Extrapolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Extrapolation::Dropped(count) => write!(f, "the path's queue drops {count} packets"),
-            Extrapolation::TimedOut(count) => write!(f, "{count} retransmission time-outs expire"),
+            Extrapolation::Dropped(count) => {
+                write!(f, "packets dropped by the path's queue: {count}")
+            }
+            Extrapolation::TimedOut(count) => {
+                write!(f, "retransmissions after a time-out: {count}")
+            }
             Extrapolation::Unfinished => f.write_str("the page is not complete by the deadline"),
         }
     }

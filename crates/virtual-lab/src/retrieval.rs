@@ -198,7 +198,8 @@ impl World<'_> {
             .page_complete
             .map(|end| end.since(Instant::ZERO));
         let dropped = self.up.packets.dropped + self.down.packets.dropped;
-        let timeouts = client.timeouts + server.timeouts;
+        let undone = client.undone + server.undone;
+        let timeouts = (client.timeouts + server.timeouts).saturating_sub(undone);
         let extrapolations = [
             (dropped > 0, Extrapolation::Dropped(dropped)),
             (timeouts > 0, Extrapolation::TimedOut(timeouts)),

@@ -214,3 +214,37 @@ fn images_are_treated_and_a_broken_one_stops_nothing() {
     assert_eq!(result["images_failed"], 4);
     assert_eq!(bytes_of(&result, "GIF to PNG").unwrap()["images"], 40);
 }
+
+#[test]
+fn a_page_over_a_modem_is_predicted_as_it_is_and_coded() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("index.html"), page(1)).unwrap();
+    let mut command = Command::new(FATHOMETER);
+    command
+        .args(["content", "--json", "--repeat", "1", "--path", "ppp"])
+        .args(["--policy", "h1.1"])
+        .arg(folder.path());
+    let result: Value = serde_json::from_slice(&run_well(&command).stdout).unwrap();
+    let rows = result["predictions"].as_array().unwrap();
+    let seconds = |place: usize| rows[place]["seconds"].as_f64().unwrap();
+    let treatments: Vec<_> = rows.iter().map(|row| row["treatment"].as_str()).collect();
+    assert_eq!(treatments, [Some("as it is"), Some("gzip 6")]);
+    // Two round trips of 150 ms, and the page's bits at 28.8 kbit/s.
+    let least = 0.3 + page(1).len() as f64 * 8.0 / 28_800.0;
+    assert!((least..least + 0.3).contains(&seconds(0)), "{rows:?}");
+    assert!(seconds(1) < seconds(0), "{rows:?}");
+}
+
+#[test]
+fn a_prediction_over_a_path_that_is_not_in_the_model_is_a_usage_error() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("index.html"), page(1)).unwrap();
+    let mut command = Command::new(FATHOMETER);
+    command
+        .args(["content", "--repeat", "1", "--path", "lossy"])
+        .arg(folder.path());
+    let output = run(&command);
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("random loss"), "{message}");
+}
