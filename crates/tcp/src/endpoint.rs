@@ -8,6 +8,7 @@ use std::time::Duration;
 use fathometer_model::Instant;
 
 use crate::acknowledging::{Acknowledging, Circumstances};
+use crate::counters::Counters;
 use crate::receiver::{Receiver, Taken};
 use crate::segment::{Flags, Segment};
 use crate::sender::{Acknowledgement, Departure, Sender};
@@ -16,21 +17,6 @@ use crate::ticks::Ticks;
 
 /// The most ranges of a selective acknowledgement beside time stamps.
 const MOST_RANGES: usize = 3;
-/// What happened on one side of a connection.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Segments sent again, for whatever reason, SYN included.
-    pub retransmissions: u64,
-    /// Expiries of the retransmission time-out.
-    pub timeouts: u64,
-    /// Probes of a tail.
-    pub probes: u64,
-    /// Segments that were taken for lost because later ones were delivered.
-    pub losses: u64,
-    /// Recoveries that turned out to be needless.
-    pub undone: u64,
-}
-
 /// What a program gets when it reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Read {

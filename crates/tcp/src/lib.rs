@@ -36,6 +36,7 @@
 
 mod acknowledging;
 mod congestion;
+mod counters;
 mod endpoint;
 mod receiver;
 mod round_trip;
@@ -44,6 +45,7 @@ mod sender;
 mod settings;
 mod ticks;
 
-pub use endpoint::{Counters, Endpoint, Read};
+pub use counters::Counters;
+pub use endpoint::{Endpoint, Read};
 pub use segment::{Flags, Segment};
 pub use settings::{Congestion, Settings};

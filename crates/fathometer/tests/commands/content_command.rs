@@ -224,7 +224,7 @@ fn a_page_over_a_modem_is_predicted_as_it_is_and_coded() {
         .args(["content", "--json", "--repeat", "1", "--path", "ppp"])
         .args(["--policy", "h1.1"])
         .arg(folder.path());
-    let result: Value = serde_json::from_slice(&run_well(&command).stdout).unwrap();
+    let result: Value = serde_json::from_slice(&run_well(&command)).unwrap();
     let rows = result["predictions"].as_array().unwrap();
     let seconds = |place: usize| rows[place]["seconds"].as_f64().unwrap();
     let treatments: Vec<_> = rows.iter().map(|row| row["treatment"].as_str()).collect();

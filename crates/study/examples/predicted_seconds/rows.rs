@@ -64,28 +64,28 @@ pub(crate) const COLUMNS: &str = "package,page,path,policy,measured_s,measured_u
 /// The distribution of the errors of some rows, as a line.
 pub(crate) fn distribution(name: &str, rows: &[&Row]) -> String {
     let errors: Vec<(f64, f64)> = rows.iter().filter_map(|row| row.errors()).collect();
-    let quantile = |of: fn(&(f64, f64)) -> f64, share: f64| {
-        let mut sorted: Vec<f64> = errors.iter().map(|error| of(error).abs()).collect();
-        sorted.sort_by(f64::total_cmp);
-        // The smallest value that at least this share of all do not exceed.
-        let place = (share * sorted.len() as f64).ceil() as usize;
-        sorted
-            .get(place.saturating_sub(1))
-            .copied()
-            .unwrap_or(f64::NAN)
-    };
-    let bias = errors.iter().map(|error| error.0).sum::<f64>() / errors.len().max(1) as f64;
-    let (time, packets): (fn(&(f64, f64)) -> f64, fn(&(f64, f64)) -> f64) =
-        (|error| error.0, |error| error.1);
+    let (times, packets): (Vec<f64>, Vec<f64>) = errors.iter().copied().unzip();
+    let bias = times.iter().sum::<f64>() / times.len().max(1) as f64;
     format!(
         "{name},{},{:.4},{:.4},{:.4},{bias:.4},{:.4},{:.4}",
         errors.len(),
-        quantile(time, 0.5),
-        quantile(time, 0.9),
-        quantile(time, 1.0),
-        quantile(packets, 0.5),
-        quantile(packets, 0.9),
+        quantile(&times, 0.5),
+        quantile(&times, 0.9),
+        quantile(&times, 1.0),
+        quantile(&packets, 0.5),
+        quantile(&packets, 0.9),
     )
+}
+
+/// The smallest absolute error that at least this share of all do not exceed.
+fn quantile(errors: &[f64], share: f64) -> f64 {
+    let mut sorted: Vec<f64> = errors.iter().copied().map(f64::abs).collect();
+    sorted.sort_by(f64::total_cmp);
+    let place = (share * sorted.len() as f64).ceil() as usize;
+    sorted
+        .get(place.saturating_sub(1))
+        .copied()
+        .unwrap_or(f64::NAN)
 }
 
 pub(crate) fn summary(rows: &[Row], arguments: &Arguments) -> String {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fathometer_model::Instant;
 
 use crate::congestion::Window;
-use crate::endpoint::Counters;
+use crate::counters::Counters;
 use crate::round_trip::RoundTrip;
 use crate::settings::Settings;
 use crate::ticks::Ticks;
