@@ -44,7 +44,13 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     fetch_packages(&list, &folder)?;
     let status = Command::new("cargo")
         .current_dir(root)
-        .args(["run", "--quiet", "--release", "--package", "fathometer-study"])
+        .args([
+            "run",
+            "--quiet",
+            "--release",
+            "--package",
+            "fathometer-study",
+        ])
         .args(["--example", "predicted_seconds", "--"])
         .args([&root.join(&arguments.output), &list, &folder])
         .arg(format!("pages={}", arguments.pages))
