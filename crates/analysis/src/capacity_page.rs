@@ -179,7 +179,7 @@ fn label(value: f64) -> String {
 fn table(report: &CapacityReport) -> Markup {
     let figure = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
     html! {
-        table {
+        div.table { table {
             thead {
                 tr {
                     th { (report.unit) } th { "completed/s" } th { "p50 ms" } th { "p99 ms" } th { "broken, %" } th {}
@@ -199,7 +199,7 @@ fn table(report: &CapacityReport) -> Markup {
                     }
                 }
             }
-        }
+        } }
     }
 }
 

@@ -113,12 +113,15 @@ pub(crate) fn label_width<'a>(labels: impl Iterator<Item = &'a str>) -> f64 {
     (longest as f64 * CHARACTER + 14.0).clamp(60.0, 320.0)
 }
 
+/// Pixels of a `rem` in a window of usual width. Lengths in `rem` grow with the text in wide windows, and shrink in print.
+pub(crate) const REM: f64 = 16.0;
+
 /// The style of a picture of this width. It keeps the text about as large as the text around it.
 pub(crate) fn natural_width(width: f64) -> String {
     format!(
-        "max-width:{:.0}px;min-width:{:.0}px",
-        width * 1.2,
-        width * 0.72
+        "max-width:{:.1}rem;min-width:{:.1}rem",
+        width * 1.2 / REM,
+        width * 0.72 / REM
     )
 }
 

@@ -8,7 +8,7 @@ use super::instrument;
 use super::live;
 use crate::digest::Digest;
 use crate::run::Cell;
-use crate::svg::{Scale, xy};
+use crate::svg::{REM, Scale, xy};
 use crate::sweep::{CurveResult, Line, PanelResult};
 
 const PANEL: f64 = 300.0;
@@ -66,6 +66,7 @@ fn figure(digest: &Digest<'_>, curve: &CurveResult, name_era: bool) -> Markup {
     let columns = panels.len().min(ACROSS);
     let (step, drop) = (LEFT + PANEL + RIGHT, TOP + HEIGHT + BOTTOM);
     let (width, height) = (step * columns as f64, drop * rows as f64);
+    let largest = xy(width * LARGEST / REM);
     let mut estimates = curve.points().filter_map(|point| point.estimate);
     let covered = estimates
         .any(|estimate| estimate.interval.is_some())
@@ -100,7 +101,7 @@ fn figure(digest: &Digest<'_>, curve: &CurveResult, name_era: bool) -> Markup {
             }
             div.scroll {
                 svg viewBox={ "0 0 " (xy(width)) " " (xy(height)) }
-                    style={ "max-width:" (width * LARGEST) "px;min-width:min(46rem," (width * LARGEST) "px)" }
+                    style={ "max-width:" (largest) "rem;min-width:min(46rem," (largest) "rem)" }
                     role="img"
                     aria-label={ (curve.title) ". The figures are in curves.csv." } {
                     @for (index, (_, panel)) in panels.iter().enumerate() {

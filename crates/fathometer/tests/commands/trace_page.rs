@@ -89,6 +89,12 @@ frame.onload = async () => {
     const pixels = [...figure.querySelectorAll("canvas")].map(canvas => canvas.getContext("2d")
         .getImageData(0, 0, canvas.width, canvas.height).data.filter((value, index) => index % 4 === 3 && value > 0).length);
     steps.push(String(pixels.every(count => count > 1000)));
+    for (const width of [390, 2560]) {
+        frame.width = width;
+        await turn();
+        const root = page.documentElement;
+        steps.push(`${width}: ${root.scrollWidth - root.clientWidth} pixels too wide`);
+    }
     document.body.dataset.seen = steps.join("|");
 };
 </script>"#;
@@ -151,7 +157,11 @@ fn the_page_of_a_capture_zooms_to_what_the_path_dropped() {
     assert!(near(wheel[1] - wheel[0], whole[1] * 0.8), "{wheel:?}");
     // Both panels share the time.
     assert_eq!(view(seen[7])[..2], wheel[..2]);
-    assert_eq!(seen[8..], ["true", "false", "true"]);
+    assert_eq!(seen[8..11], ["true", "false", "true"]);
+    assert_eq!(
+        seen[11..],
+        ["390: 0 pixels too wide", "2560: 0 pixels too wide"]
+    );
 }
 
 #[test]

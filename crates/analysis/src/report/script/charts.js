@@ -3,7 +3,9 @@
 (() => {
   "use strict";
   const LOOKS = 6;
-  const HEIGHT = 260;
+  // Drawings grow with the text of the page, which is larger in wide windows.
+  const UNIT = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+  const HEIGHT = 260 * UNIT;
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const digits = value => String(Number(value.toPrecision(4)));
   const element = (name, properties, ...children) => {
@@ -63,7 +65,7 @@
     context.clip();
     context.lineWidth = ratio;
     context.strokeStyle = context.fillStyle = colour("--soft");
-    context.font = `${10 * ratio}px sans-serif`;
+    context.font = `${10 * UNIT * ratio}px sans-serif`;
     context.textAlign = "left";
     context.textBaseline = "alphabetic";
     panel.published.forEach(([x, names], index) => {
@@ -73,7 +75,7 @@
       context.moveTo(place, top);
       context.lineTo(place, top + height);
       context.stroke();
-      context.fillText(names, place + 3 * ratio, top + height - (15 + 11 * index) * ratio);
+      context.fillText(names, place + 3 * ratio, top + height - (15 + 11 * index) * UNIT * ratio);
     });
     const { min, max } = chart.scales.x;
     if (panel.identity) {
@@ -140,7 +142,7 @@
     const data = align(panel.series);
     const positions = data[0];
     const axis = { stroke: () => colour("--soft"), grid: { stroke: () => colour("--line"), width: 1 },
-      ticks: { stroke: () => colour("--line"), width: 1 }, font: "11px sans-serif" };
+      ticks: { stroke: () => colour("--line"), width: 1 }, font: `${11 * UNIT}px sans-serif` };
     const few = panel.logarithmic && positions.length <= 8;
     const options = {
       width: Math.max(240, holder.clientWidth), height: HEIGHT, legend: { show: false },
@@ -150,9 +152,9 @@
         y: { range: (_, low, high) => [Math.min(0, low), high > Math.min(0, low) ? high + 0.06 * (high - Math.min(0, low)) : 1] },
       },
       axes: [
-        { ...axis, label: panel.axis, labelSize: 18, labelFont: "11px sans-serif", size: 34,
+        { ...axis, label: panel.axis, labelSize: 18 * UNIT, labelFont: `${11 * UNIT}px sans-serif`, size: 34 * UNIT,
           ...(few ? { splits: () => positions, filter: (_, splits) => splits } : {}) },
-        { ...axis, size: 58, values: (_, splits) => splits.map(split => digits(split)) },
+        { ...axis, size: 58 * UNIT, values: (_, splits) => splits.map(split => digits(split)) },
       ],
       cursor: { drag: { x: true, y: false }, points: { show: false }, y: false },
       series: [{}, ...panel.series.flatMap(line => {

@@ -2,8 +2,10 @@
 // and so it does in print. The data are in a JSON block of each figure (fathometer-packets, plot/data.rs).
 (() => {
   "use strict";
-  const HEIGHTS = [320, 140];
-  const LEFT = 62, RIGHT = 10, TOP = 8, BOTTOM = 34;
+  // Drawings grow with the text of the page, which is larger in wide windows.
+  const UNIT = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+  const HEIGHTS = [320 * UNIT, 140 * UNIT];
+  const LEFT = 62 * UNIT, RIGHT = 10, TOP = 8, BOTTOM = 34 * UNIT;
   // Closer than this to the pointer, in pixels, is at the pointer.
   const REACH = 12;
   // Up to this number of drops and retransmissions in view, each is named beside its mark.
@@ -155,7 +157,7 @@
     };
 
     const drawAxes = (context, chart, at) => {
-      context.font = "11px sans-serif";
+      context.font = `${11 * UNIT}px sans-serif`;
       context.lineWidth = 1;
       const { all: times, step: every } = ticks(time.from, time.to, Math.max(2, at.width / 110));
       const { all: levels, step } = ticks(chart.bytes.from, chart.bytes.to, chart.height / 50);
@@ -167,7 +169,7 @@
         context.moveTo(at.x(us), TOP);
         context.lineTo(at.x(us), chart.height - BOTTOM);
         context.stroke();
-        context.fillText(timeText(us, every), at.x(us), chart.height - BOTTOM + 15);
+        context.fillText(timeText(us, every), at.x(us), chart.height - BOTTOM + 15 * UNIT);
       }
       context.textAlign = "right";
       for (const bytes of levels) {
@@ -237,7 +239,7 @@
     const drawEvents = (context, chart, at) => {
       const seen = chart.events.filter(event => inView(chart, event));
       const named = [];
-      context.font = "10px sans-serif";
+      context.font = `${10 * UNIT}px sans-serif`;
       context.textAlign = "left";
       context.fillStyle = context.strokeStyle = colour("--series4");
       for (const event of seen) {

@@ -1,6 +1,9 @@
 // Opens each report in a frame and collects its problems: figures that are not drawn, links without a target, text
-// with too little contrast (WCAG 2.2, 1.4.3), elements that show no focus, pages wider than their window.
+// with too little contrast (WCAG 2.2, 1.4.3), elements that show no focus, pages wider than their window, and what print
+// would cut off.
 const WIDTHS = [2560, 1400, 390];
+// The area of the style sheet's A4 page within its margins, in pixels of 1/96 inch.
+const PAPER = { width: Math.floor((210 - 2 * 13) * 96 / 25.4), height: Math.floor((297 - 2 * 14) * 96 / 25.4) };
 
 const turn = () => new Promise(done => setTimeout(done, 30));
 // Charts are made when the browser has drawn a frame with their figure in it.
@@ -110,6 +113,50 @@ const keyboard = (view, page) => {
   return problems;
 };
 
+// Applies the rules of print, and none of screens. The rest of a media query stays, such as the colour scheme.
+const asPrinted = page => {
+  const visit = rules => [...rules].forEach(rule => {
+    if (!rule.media) return;
+    const text = rule.media.mediaText;
+    if (/\bscreen\b/.test(text)) rule.media.mediaText = "not all";
+    else if (/\bprint\b/.test(text)) rule.media.mediaText = text.replace(/\bprint\b/, "all");
+    visit(rule.cssRules);
+  });
+  [...page.styleSheets].forEach(sheet => visit(sheet.cssRules));
+};
+
+const printed = async (view, page, frame) => {
+  const problems = [];
+  const note = (what, element) => problems.push(`print: ${what}: ${element.tagName.toLowerCase()}.${element.getAttribute("class") ?? ""} #${element.closest("[id]")?.id}`);
+  frame.width = PAPER.width;
+  asPrinted(page);
+  await turn();
+  const paper = parse(view.getComputedStyle(page.documentElement).backgroundColor);
+  if (paper.rgb.some(value => value < 255)) problems.push(`print: the paper is ${paper.rgb}`);
+  for (const element of page.querySelectorAll("nav, button:not(.switch), select, input, .skip, .live")) {
+    if (element.checkVisibility()) note("only useful on a screen", element);
+  }
+  for (const figure of page.querySelectorAll("figure.is-live")) {
+    const shown = figure.checkVisibility() && [...figure.querySelectorAll(":scope > .scroll svg")].some(svg => svg.checkVisibility());
+    if (figure.checkVisibility() && !shown) note("no drawing", figure);
+    for (const entry of figure.querySelectorAll(".legend > *")) {
+      if (figure.checkVisibility() && (entry.innerText.trim() === "" || !entry.checkVisibility())) note("no legend", entry);
+    }
+  }
+  for (const element of page.body.querySelectorAll("*")) {
+    if (!element.checkVisibility() || element.closest("script, style, head")) continue;
+    // Parts of a drawing are within its view box, which the drawing's own rectangle has.
+    if (element instanceof view.SVGElement && element.tagName !== "svg") continue;
+    const box = element.getBoundingClientRect();
+    if (box.right > PAPER.width + 1 || box.left < -1) note(`${Math.round(box.left)} to ${Math.round(box.right)} of ${PAPER.width} pixels`, element);
+    const style = view.getComputedStyle(element);
+    if (style.overflowX !== "visible" && element.scrollWidth > element.clientWidth + 1) note(`cut at ${element.clientWidth} of ${element.scrollWidth} pixels`, element);
+    if (element.tagName === "svg" && box.height > PAPER.height) note("higher than a page", element);
+    if (element.tagName === "FIGURE" && !/^avoid/.test(style.breakInside)) note("may be split", element);
+  }
+  return problems.slice(0, 12);
+};
+
 const check = async (name, frame) => {
   const problems = [];
   const view = frame.contentWindow;
@@ -122,16 +169,25 @@ const check = async (name, frame) => {
   }
   const ids = [...page.querySelectorAll("[id]")].map(element => element.id);
   if (new Set(ids).size !== ids.length) problems.push("an id is used twice");
+  const sizes = new Map();
   for (const width of WIDTHS) {
     frame.width = width;
     await turn();
     const extra = page.documentElement.scrollWidth - page.documentElement.clientWidth;
     if (extra > 0) problems.push(`${extra} pixels too wide at ${width}`);
+    const text = parseFloat(view.getComputedStyle(page.body).fontSize);
+    const drawings = [...page.querySelectorAll("figure svg, figure .panel")];
+    sizes.set(width, [text, Math.max(0, ...drawings.map(drawing => drawing.getBoundingClientRect().width))]);
   }
+  const [large, usual] = [sizes.get(2560), sizes.get(1400)];
+  if (large[0] < 1.2 * usual[0]) problems.push(`text of ${large[0]} pixels at 2560, of ${usual[0]} at 1400`);
+  if (usual[1] > 0 && large[1] < 1.2 * usual[1]) problems.push(`the largest drawing is ${large[1]} pixels wide at 2560, ${usual[1]} at 1400`);
   frame.width = 1400;
   await turn();
   problems.push(...await undrawn(page), ...weak(view, page), ...keyboard(view, page));
   const dark = view.matchMedia("(prefers-color-scheme: dark)").matches;
+  // Last: it changes the page's style sheets.
+  problems.push(...await printed(view, page, frame));
   return { name, dark, figures: page.querySelectorAll("figure").length, links: [...new Set(links)], problems };
 };
 

@@ -1,10 +1,13 @@
-//! Reports in a browser: nothing fails in its console, every figure is drawn, links lead somewhere, contrast suffices.
+//! Reports in a browser: nothing fails in its console, every figure is drawn, links lead somewhere, contrast suffices,
+//! and neither a window of any width nor paper cuts anything off.
 
 #![expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
     reason = "the browser is a process, and reports are computed in parallel"
 )]
+
+mod samples;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -164,7 +167,7 @@ fn reports_of_all_published_runs_are_whole_in_a_browser() {
 }
 
 #[test]
-fn pages_of_load_tests_and_bottlenecks_are_whole_in_a_browser() {
+fn pages_of_all_other_commands_are_whole_in_a_browser() {
     let Some(chromium) = chromium() else { return };
     let scratch = tempfile::tempdir().unwrap();
     let kept = std::env::var_os("FATHOMETER_PAGES_FOLDER");
@@ -182,6 +185,8 @@ fn pages_of_load_tests_and_bottlenecks_are_whole_in_a_browser() {
     let verdicts = [("workers".to_owned(), &verdict)];
     let page = bottleneck::html::page("What limited", &verdicts, None);
     pages.push(("bottleneck".to_owned(), page));
+    pages.push(("capacity".to_owned(), samples::capacity()));
+    pages.push(("content".to_owned(), samples::content()));
     for (name, page) in &pages {
         fs::create_dir_all(folder.join(name)).unwrap();
         fs::write(folder.join(name).join("report.html"), page).unwrap();
