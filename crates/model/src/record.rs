@@ -304,13 +304,13 @@ pub struct ConnectionRecord {
     /// inside TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsRecord>,
-    /// When the server waited for a window of HTTP/2 that the client had granted (RFC 9113 section 5.2), in the order
-    /// of the ends of the waits; at most 10 000 between two reads. HTTP/3's windows belong to QUIC and are not recorded.
+    /// When the server waited for a window of HTTP/2 (RFC 9113 section 5.2) or HTTP/3 (RFC 9000 section 4.1) that the
+    /// client had granted, in the order of the ends of the waits; at most 10 000 between two reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub window_waits: Vec<WindowWait>,
 }
 
-/// A wait of an HTTP/2 server for a window of the client.
+/// A wait of an HTTP/2 or HTTP/3 server for a window of the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowWait {
     /// The exchange whose stream had the window; [`ExchangeRecord::exchange`]. `None` for the window of the connection,

@@ -116,7 +116,7 @@ fn rules() -> Markup {
                 dt { "Head of line" } dd { "Another response of the same connection is outstanding before the request, or arrives before this one." }
                 dt { "Server" } dd { "The first byte is later than a round trip, the path dropped nothing, and no other connection was receiving; or, in the capture, the sender had room in both windows and sent nothing." }
                 dt { "Congestion window" } dd { "In the capture, a pause longer than half a round trip that an acknowledgement ended, with room in the receiver's window." }
-                dt { "Flow control" } dd { "The same without room for a full segment in the receiver's window; or the server had used up a window of HTTP/2, that of the stream or that of the connection, until a round trip after the client granted more. Windows of HTTP/3 are not recorded." }
+                dt { "Flow control" } dd { "The same without room for a full segment in the receiver's window; or the server had used up a window of HTTP/2 or HTTP/3, that of the stream or that of the connection, until a round trip after the client granted more." }
                 dt { "Loss" } dd { "A pause of the sender that ended with a repeated segment." }
                 dt { "Transfer" } dd { "Bytes arrive." }
                 dt { "Unknown" } dd { "The records do not decide: without a capture, the time of a response beyond its bytes at the path's rate." }

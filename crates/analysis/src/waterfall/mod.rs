@@ -13,7 +13,7 @@
 //! | | the rest otherwise, or if the round trip is not known | [`Cause::Unknown`] |
 //! | first to last byte | a gap of the sender, with its cause ([`sender`]) | |
 //! | | the rest | [`Cause::Transfer`] |
-//! | first to last byte, over all of these but a loss | the server had used up a window of HTTP/2 (`window`) | [`Cause::FlowControl`] |
+//! | first to last byte, over all of these but a loss | the server had used up a window of HTTP/2 or HTTP/3 (`window`) | [`Cause::FlowControl`] |
 //!
 //! Without a capture, gaps of the sender are not visible. Then the time beyond the bytes at the path's rate is
 //! [`Cause::Unknown`].
@@ -32,7 +32,7 @@ pub enum Cause {
     RoundTrip,
     /// The sender has data, and its congestion window is full.
     CongestionWindow,
-    /// The sender has data, and a window of the receiver is full: that of TCP, or one of HTTP/2.
+    /// The sender has data, and a window of the receiver is full: that of TCP, or one of HTTP/2 or HTTP/3.
     FlowControl,
     /// Another exchange of the connection comes first.
     HeadOfLine,

@@ -1,4 +1,4 @@
-//! Waits for a window of HTTP/2 (RFC 9113 section 5.2), from the client's records.
+//! Waits for a window of HTTP/2 (RFC 9113 section 5.2) or HTTP/3 (RFC 9000 section 4.1), from the client's records.
 //!
 //! The server had used up the window when it sent the last byte that the client read. It could send again when the grant
 //! reached it. So bytes could arrive a round trip after the grant: what is later has another cause. Where the round trip

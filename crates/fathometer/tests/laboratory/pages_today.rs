@@ -34,6 +34,7 @@ tls = "1.3"
 push = "all"
 congestion = "era"
 priority = "browser"
+h3_window = "default"
 [replicates.quick]
 open = 1
 [[block]]
@@ -54,6 +55,13 @@ purpose = "handshakes"
 [block.factors]
 policy = ["h1.1x6-tls", "h2"]
 tls = ["1.2", "1.2-resumed", "1.3", "1.3-resumed", "1.3-early"]
+[[block]]
+name = "windows"
+purpose = "a window that stops the server"
+[block.factors]
+policy = ["h3"]
+workload = ["today"]
+h3_window = ["16384"]
 [[block]]
 name = "nginx"
 purpose = "another server"
@@ -141,6 +149,39 @@ impl Retrieved {
         }
     }
 
+    /// A small window of HTTP/3 stops the server at each of its ends for a round trip; that of a browser never does.
+    fn assert_window_waits(&self) {
+        if self.level("policy") != "h3" {
+            return;
+        }
+        let name = self.name();
+        let waits = || self.connections.iter().flat_map(|c| &c.window_waits);
+        let Ok(window) = self.level("h3_window").parse::<u64>() else {
+            assert_eq!(waits().count(), 0, "{name}");
+            return;
+        };
+        for wait in waits() {
+            // The grant and the bytes that it allows travel 20 ms.
+            assert!(
+                wait.to.since(wait.granted).as_millis() >= 20,
+                "{name}: {wait:?}"
+            );
+            assert!(wait.from < wait.to, "{name}: {wait:?}");
+        }
+        // Every file that is longer than its window is stopped at least once.
+        let long = self
+            .exchanges
+            .iter()
+            .filter(|e| e.response_body.0 > 2 * window);
+        let mut count = 0;
+        for exchange in long {
+            let own = waits().filter(|wait| wait.exchange == Some(exchange.exchange));
+            assert!(own.count() >= 1, "{name} {}", exchange.target);
+            count += 1;
+        }
+        assert!(count >= 3, "{name}: {count}");
+    }
+
     fn assert_handshakes(&self) {
         let name = self.name();
         let policy = self.level("policy");
@@ -225,7 +266,7 @@ fn pages_come_whole_and_are_counted_as_tshark_decrypts_them() {
         firsts.entry(cell).or_insert(record);
     }
     let ours = firsts.values().filter(|record| record.block != "nginx");
-    assert_eq!(ours.count(), 14 + 3 + 10, "{said}");
+    assert_eq!(ours.count(), 14 + 3 + 10 + 1, "{said}");
     let mut decrypted = 0;
     for record in firsts.into_values() {
         let place = run.join(&record.folder);
@@ -236,11 +277,40 @@ fn pages_come_whole_and_are_counted_as_tshark_decrypts_them() {
         };
         retrieved.assert_whole();
         retrieved.assert_handshakes();
+        retrieved.assert_window_waits();
         if matches!(retrieved.level("policy"), "h2" | "h2c" | "h2-sharded") {
             decrypted += usize::from(compare_with_tshark(&retrieved, &place));
         }
     }
     assert!(decrypted >= 8 || !required("FATHOMETER_REQUIRE_TOOLS"));
+    // The report blames the small window, and no other.
+    let report = fs::read_to_string(run.join("report.html")).unwrap();
+    let waterfalls = report.split("<details class=\"waterfall\"").skip(1);
+    let summaries: Vec<&str> = waterfalls
+        .filter_map(|waterfall| {
+            waterfall
+                .split_once("<summary>")?
+                .1
+                .split_once("</summary>")
+        })
+        .map(|(summary, _)| summary)
+        .collect();
+    let (small, others): (Vec<&str>, Vec<&str>) =
+        summaries.iter().partition(|s| s.starts_with("windows, "));
+    assert!(
+        small.len() == 1 && small[0].contains("flow control"),
+        "{small:#?}"
+    );
+    let of_http3 = || {
+        others
+            .iter()
+            .filter(|s| s.contains("h3") || s.contains("HTTP/3"))
+    };
+    assert!(of_http3().count() >= 2, "{others:#?}");
+    assert!(
+        of_http3().all(|s| !s.contains("flow control")),
+        "{others:#?}"
+    );
 }
 
 /// Compares the bytes of HEADERS and CONTINUATION frames, each way, with tshark's. Returns false without

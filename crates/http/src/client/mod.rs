@@ -22,7 +22,8 @@ pub use config::Config;
 pub use request::{PreparedRequest, RequestWriter};
 
 pub use crate::exchange::{
-    Content, Event, Head, Pending, Queued, Received, RequestId, RequestLine, SendError,
+    Content, Event, Head, Pending, Queued, Received, RequestId, RequestLine, SendError, WindowWait,
+    WindowWaits,
 };
 use crate::h1;
 use crate::h2;

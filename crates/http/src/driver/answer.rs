@@ -7,7 +7,7 @@ use super::cache::CacheEntry;
 use super::item::{Ask, Exchange, Item, Job, KnownBy, Meaning};
 use super::page::PageDriver;
 use super::retrieval::BundleAnswer;
-use crate::client::{Event, Head, Received, RequestId};
+use crate::client::{self, Event, Head, Received, RequestId};
 use crate::message::ContentRange;
 
 /// 421 (Misdirected Request).
@@ -20,8 +20,14 @@ impl PageDriver {
         while let Some(event) = self.links[place].machine.poll(&mut input, now) {
             self.handle_event(place, event, now);
         }
+        let waits = self.links[place].machine.take_window_waits();
+        self.note_window_waits(place, waits);
+    }
+
+    /// Records waits of the server for a window of this client.
+    pub(super) fn note_window_waits(&mut self, place: usize, waits: Vec<client::WindowWait>) {
         let link = &mut self.links[place];
-        for wait in link.machine.take_window_waits() {
+        for wait in waits {
             let exchange = wait.request.and_then(|request| link.exchange(request));
             // A stream that the driver has given up concerns no exchange.
             if wait.request.is_none() || exchange.is_some() {

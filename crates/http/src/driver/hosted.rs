@@ -7,7 +7,7 @@ use super::action::ConnectionId;
 use super::link::LinkState;
 use super::machine::HostedRequest;
 use super::page::PageDriver;
-use crate::client::{Event, Head, Queued, RequestId, SendError};
+use crate::client::{Event, Head, Queued, RequestId, SendError, WindowWait};
 
 impl PageDriver {
     /// The next request to send on a connection of HTTP/3, in the order decided. Report the result by
@@ -83,6 +83,14 @@ impl PageDriver {
             self.after_pump(place, false, now);
         }
         self.advance(now);
+    }
+
+    /// Reports waits of the server of a connection of HTTP/3 for a window of this client.
+    pub fn handle_window_waits(&mut self, conn: ConnectionId, waits: Vec<WindowWait>) {
+        let place = conn.0 as usize;
+        if place < self.links.len() {
+            self.note_window_waits(place, waits);
+        }
     }
 
     /// Reports the first request of a connection of HTTP/3 of which no byte has been sent yet, and how many

@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, VecDeque};
 
 use fathometer_model::{Bytes, CloseReason, Failure, Instant};
 
-use crate::client::{Connection, Event, Head, Queued, RequestId, RequestLine, SendError};
+use crate::client::{
+    Connection, Event, Head, Queued, RequestId, RequestLine, SendError, WindowWait,
+};
 use crate::field_block::FieldBlock;
 use crate::h2;
 
@@ -142,7 +144,7 @@ macro_rules! own {
 
 impl Machine {
     /// The waits of the server for HTTP/2 windows since the last call.
-    pub(super) fn take_window_waits(&mut self) -> Vec<h2::client::WindowWait> {
+    pub(super) fn take_window_waits(&mut self) -> Vec<WindowWait> {
         match self {
             Machine::Own(connection) => match &mut **connection {
                 Connection::Http2(connection) => connection.take_window_waits(),

@@ -13,6 +13,7 @@ mod request;
 pub(crate) mod request_head;
 mod request_writer;
 mod server;
+mod window_waits;
 mod work;
 mod writer;
 
@@ -28,6 +29,7 @@ pub use request::{
 pub(crate) use request_writer::RequestQueue;
 pub use request_writer::RequestWriter;
 pub use server::{Action, CloseManner, FilePart, RequestText, Served, StreamServed};
+pub use window_waits::{WindowWait, WindowWaits};
 pub(crate) use work::WorkQueue;
 pub use writer::PreparedRequest;
 pub(crate) use writer::{Opening, RequestFields};

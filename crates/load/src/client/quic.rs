@@ -43,7 +43,8 @@ impl QuicTransport {
     ) -> io::Result<QuicTransport> {
         let seed = seed.child(u64::from(id.0));
         let name = driver.host_of(id);
-        let client = Http3Client::connect(settings, server, None, name, seed, None, now)?;
+        let mut client = Http3Client::connect(settings, server, None, name, seed, None, now)?;
+        client.record_window_waits(now);
         Ok(QuicTransport {
             client,
             begun: now,
@@ -85,6 +86,10 @@ impl QuicTransport {
         self.take_requests(id, driver, now);
         while self.take_event(id, driver, now) {
             self.take_requests(id, driver, now);
+        }
+        let waits = self.client.take_window_waits();
+        if !waits.is_empty() {
+            driver.handle_window_waits(id, waits);
         }
         self.client.flush(now);
         self.tell_progress(id, driver, now);

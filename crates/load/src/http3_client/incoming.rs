@@ -7,6 +7,8 @@ use fathometer_http::h3::client::Connection as Http;
 use fathometer_model::Instant;
 use fathometer_quic::{Connection, ReadEnd};
 
+use super::windows::Windows;
+
 /// Bytes of one stream read before events are returned.
 const READ_AT_ONCE: usize = 64 * 1024;
 
@@ -129,8 +131,13 @@ impl Incoming {
         true
     }
 
-    /// Reads the next stream that may have data. Returns whether it had any.
-    pub(super) fn read_next(&mut self, connection: &mut Connection) -> bool {
+    /// Reads the next stream that may have data. Returns whether it had any. `windows` counts what is read.
+    pub(super) fn read_next(
+        &mut self,
+        connection: &mut Connection,
+        mut windows: Option<&mut Windows>,
+        now: Instant,
+    ) -> bool {
         while let Some(stream) = self.unread.pop_front() {
             if self.parked.contains_key(&stream) {
                 continue;
@@ -151,6 +158,10 @@ impl Incoming {
                     StreamEnd::Open
                 }
             };
+            if let Some(windows) = &mut windows {
+                let has_ended = input.end != StreamEnd::Open;
+                windows.read(stream, input.bytes.len() as u64, has_ended, now);
+            }
             input.is_offered = !input.bytes.is_empty() || input.end != StreamEnd::Open;
             if input.is_offered {
                 return true;

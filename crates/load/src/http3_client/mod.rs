@@ -20,6 +20,7 @@
 mod early;
 mod incoming;
 mod settings;
+mod windows;
 
 use std::io;
 use std::net::SocketAddr;
@@ -41,6 +42,7 @@ use early::{EarlyWrites, ReducedLimit};
 use fathometer_quic_sockets::feed::{FileBuffer, feed};
 use fathometer_quic_sockets::outbox::{LocalLosses, Outbox, SendProgress};
 use incoming::{Detached, Incoming};
+use windows::Windows;
 
 pub use settings::ClientSettings;
 
@@ -81,6 +83,8 @@ pub struct Http3Client {
     received: Batches,
     handshake: Option<Handshake>,
     statistics: Statistics,
+    /// Only if the caller asked for it.
+    windows: Option<Box<Windows>>,
 }
 
 /// An event without its borrowed data.
@@ -156,6 +160,7 @@ impl Http3Client {
             received: Batches::default(),
             handshake: None,
             statistics: Statistics::default(),
+            windows: None,
         })
     }
 
@@ -343,7 +348,7 @@ impl Http3Client {
                 return Some(Step::Http(Detached::Event(event)));
             }
             self.act(now);
-            if self.incoming.resume_parked(&mut self.http) || self.read_next() {
+            if self.incoming.resume_parked(&mut self.http) || self.read_next(now) {
                 continue;
             }
             match self.endpoint.poll_event(self.key) {
@@ -362,9 +367,10 @@ impl Http3Client {
     }
 
     /// Reads the next stream that may have data. Returns whether it had any.
-    fn read_next(&mut self) -> bool {
+    fn read_next(&mut self, now: Instant) -> bool {
+        let windows = self.windows.as_deref_mut();
         let connection = self.endpoint.get_mut(self.key);
-        connection.is_some_and(|connection| self.incoming.read_next(connection))
+        connection.is_some_and(|connection| self.incoming.read_next(connection, windows, now))
     }
 
     /// Handles an event of the connection.
@@ -420,6 +426,9 @@ impl Http3Client {
                 (Action::StopSending { stream, code }, Some(connection)) => {
                     connection.stop(stream, code.0);
                     self.incoming.discard(stream);
+                    if let Some(windows) = &mut self.windows {
+                        windows.end(stream);
+                    }
                 }
                 (Action::Close { code }, _) => self.close_with(code, now),
                 (_, None) => {}
@@ -521,6 +530,9 @@ impl Http3Client {
             let Some(transmit) = self.endpoint.poll_transmit(self.key, segments, bytes, now) else {
                 return true;
             };
+            if let Some(windows) = &mut self.windows {
+                windows.sent(now);
+            }
             sent = self.outbox.send(&self.socket, transmit);
         }
     }

@@ -31,6 +31,7 @@ pub(super) static FACTORS: &[&dyn AnyFactor] = &[
     &HINTS,
     &PRIORITY,
     &H2_WINDOW,
+    &H3_WINDOW,
     &RETRIEVE,
     &SCRIPT_MS,
     &SETS,
@@ -266,6 +267,14 @@ pub(super) static PRIORITY: Factor<Priorities> = Factor::words(
 pub(super) static H2_WINDOW: Factor<Option<u32>> = Factor::text(
     "h2_window",
     "Window of each stream of the HTTP/2 client, in bytes.",
+    &["default"],
+    |level| unless("default", level),
+)
+.or("default");
+
+pub(super) static H3_WINDOW: Factor<Option<u32>> = Factor::text(
+    "h3_window",
+    "Window of each stream of the HTTP/3 client, in bytes.",
     &["default"],
     |level| unless("default", level),
 )

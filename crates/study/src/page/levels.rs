@@ -43,6 +43,8 @@ pub(super) struct Levels<'a> {
     pub(super) congestion: Option<String>,
     pub(super) quick_ack: Option<bool>,
     pub(super) udp_offload: UdpOffload,
+    /// The window of each stream of the HTTP/3 client in bytes, if it is not that of browsers.
+    pub(super) h3_window: Option<u32>,
 }
 
 impl Companions {
@@ -107,6 +109,7 @@ impl<'a> Levels<'a> {
             congestion: factors::CONGESTION.of(cell)?,
             quick_ack: factors::QUICKACK.of(cell)?,
             udp_offload: common::UDP_OFFLOAD.of(cell)?,
+            h3_window: factors::H3_WINDOW.of(cell)?,
         })
     }
 

@@ -58,7 +58,13 @@ pub(super) fn client(
         timeouts: levels.options.timeouts,
         ..h3::client::Config::default()
     };
-    let settings = QuicSettings::new(tls, transport(levels), sockets(levels), config)?;
+    let mut transport = transport(levels);
+    if let Some(window) = levels.h3_window {
+        transport.stream_window = Bytes(u64::from(window));
+        // The connection's window must not limit a single stream.
+        transport.connection_window = Some(Bytes(u64::from(window).max(65_535)));
+    }
+    let settings = QuicSettings::new(tls, transport, sockets(levels), config)?;
     Ok(Arc::new(settings))
 }
 

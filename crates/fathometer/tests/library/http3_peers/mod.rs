@@ -12,3 +12,4 @@ mod ourselves;
 mod records;
 mod servers;
 mod support;
+mod windows;

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use fathometer_http::client::{Event as HttpEvent, Received, RequestId};
+use fathometer_http::client::{Event as HttpEvent, Received, RequestId, WindowWait};
 use fathometer_http::h1::client::Content;
 use fathometer_http::h3;
 use fathometer_http::h3::client::{RequestLine, Version};
@@ -254,6 +254,10 @@ pub struct Visit {
     pub closed: Option<Closed>,
     pub reason: Option<CloseReason>,
     pub statistics: Statistics,
+    /// When the server waited for a window of the client.
+    pub waits: Vec<WindowWait>,
+    /// The limits that the client has announced by its own record: of streams, and of the connection.
+    pub announced: (u64, u64),
     pub local: SocketAddr,
     /// From the start of the connection to the last response.
     pub took: Duration,
@@ -283,6 +287,7 @@ pub fn visit(
     let begun = clock.now();
     let mut client =
         Http3Client::connect(settings, server, None, NAME, Seed(7), qlog, begun).unwrap();
+    client.record_window_waits(begun);
     let mut poller = Poller::new(4).unwrap();
     poller.add(&client, 0).unwrap();
     let mut buffer = settings.receive_buffer();
@@ -293,6 +298,8 @@ pub fn visit(
         closed: None,
         reason: None,
         statistics: Statistics::default(),
+        waits: Vec::new(),
+        announced: (0, 0),
         local: client.local_address(),
         took: Duration::ZERO,
     };
@@ -307,6 +314,7 @@ pub fn visit(
             visit.heads.push(queued);
             asked += 1;
         }
+        visit.waits.extend(client.take_window_waits());
         client.flush(now);
         if visit.closed.is_some() {
             break;
@@ -319,6 +327,7 @@ pub fn visit(
             is_done = true;
             visit.took = now.since(begun);
             visit.statistics = client.statistics();
+            visit.announced = client.announced_limits();
             client.close(now);
             continue;
         }

@@ -11,8 +11,7 @@ use super::output::{Output, deadline};
 use super::promise::{self, Promise};
 use super::stream::{Ending, Stream};
 use super::traffic::{Counter, Traffic};
-use super::window_waits::{WindowWait, WindowWaits};
-use crate::exchange::{Event, Head, Pending, RequestFields, RequestId};
+use crate::exchange::{Event, Head, Pending, RequestFields, RequestId, WindowWait, WindowWaits};
 use crate::field_block::FieldBlock;
 use crate::h2::error::{ConnectionError, ErrorCode, Fault};
 use crate::h2::flow::{CONNECTION_WINDOW, ReceiveWindow, Window};
@@ -494,8 +493,16 @@ impl Core {
         ready.extend_from_slice(PREFACE);
         write::settings(ready, settings.changes(&Settings::default()));
         if self.config.record_window_waits {
-            let window = self.config.connection_window.max(CONNECTION_WINDOW);
-            self.window_waits = Some(Box::new(WindowWaits::new(window, self.now)));
+            // A connection begins with this window. The update that follows at once grants the rest.
+            let mut waits = WindowWaits::new(u64::from(CONNECTION_WINDOW), self.now);
+            let more = self
+                .config
+                .connection_window
+                .saturating_sub(CONNECTION_WINDOW);
+            if more > 0 {
+                waits.grant(u64::from(more), self.now);
+            }
+            self.window_waits = Some(Box::new(waits));
         }
         let more = self.receive.available() - i64::from(CONNECTION_WINDOW);
         if more > 0 {

@@ -89,14 +89,14 @@ mod tests;
 mod timing;
 mod traffic;
 mod upload;
-mod window_waits;
 
-pub use crate::exchange::{Content, PreparedRequest, RequestLine, RequestWriter, SendError};
+pub use crate::exchange::{
+    Content, PreparedRequest, RequestLine, RequestWriter, SendError, WindowWait,
+};
 pub use config::{Config, Floods, Limits, Push, Scheme, Start, Timeouts};
 pub use connection::Connection;
 pub use fuzz::fuzz;
 pub use promise::Promise;
 pub use traffic::Traffic;
-pub use window_waits::WindowWait;
 
 pub use crate::exchange::{Event, Head, Queued, Received, RequestId};

@@ -91,14 +91,15 @@ impl Core {
         if piece.first
             && let Some(waits) = &mut self.window_waits
         {
-            let initial = self.config.settings.initial_window_size;
-            waits.receive(request_of(piece.stream), piece.length, initial, self.now);
+            let initial = u64::from(self.config.settings.initial_window_size);
+            let (request, length) = (request_of(piece.stream), u64::from(piece.length));
+            waits.receive(request, length, initial, self.now);
         }
         if piece.last
             && let Some(increment) = self.receive.release(piece.length, update_at)
         {
             if let Some(waits) = &mut self.window_waits {
-                waits.grant(increment, self.now);
+                waits.grant(u64::from(increment), self.now);
             }
             self.answer(|out| write::window_update(out, StreamId::CONNECTION, increment))?;
         }
@@ -164,7 +165,7 @@ impl Core {
         match stream.and_then(|stream| stream.receive.release(bytes, update_at)) {
             Some(increment) => {
                 if let Some(waits) = &mut self.window_waits {
-                    waits.grant_stream(request, increment, self.now);
+                    waits.grant_stream(request, u64::from(increment), self.now);
                 }
                 self.answer(|out| write::window_update(out, stream_of(request), increment))
             }

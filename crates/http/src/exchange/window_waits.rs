@@ -1,8 +1,9 @@
-//! When the server had used up a window that this client had granted, and waited for more (RFC 9113 section 5.2).
+//! When the server had used up a window that this client had granted, and waited for more (RFC 9113 section 5.2; RFC 9000
+//! section 4.1).
 //!
 //! The receiver sees it in two facts: the bytes received reach exactly a limit that it had announced, and later bytes go
 //! beyond it. A server that no window stops crosses a limit within a frame, because limits are not multiples of its
-//! frames. The wait as this side sees it lasts from the last byte within the limit to the first byte beyond it. The
+//! frames or packets. The wait as this side sees it lasts from the last byte within the limit to the first byte beyond it. The
 //! instant of the grant shows how much of that the window explains: the server could send again when the grant had
 //! reached it, so bytes could arrive a round trip after it.
 
@@ -10,8 +11,7 @@ use std::collections::{HashMap, VecDeque};
 
 use fathometer_model::Instant;
 
-use crate::exchange::RequestId;
-use crate::h2::flow::CONNECTION_WINDOW;
+use super::RequestId;
 
 /// Largest number of waits that are stored until they are [taken](WindowWaits::take).
 const MOST: usize = 10_000;
@@ -31,9 +31,9 @@ pub struct WindowWait {
     pub to: Instant,
 }
 
-/// The windows of one connection.
+/// The windows of one connection of HTTP/2 or HTTP/3, as the client granted them.
 #[derive(Debug)]
-pub(super) struct WindowWaits {
+pub struct WindowWaits {
     connection: Window,
     streams: HashMap<RequestId, Window>,
     waits: Vec<WindowWait>,
@@ -52,8 +52,7 @@ struct Window {
 }
 
 impl Window {
-    fn new(limit: u32, now: Instant) -> Window {
-        let limit = u64::from(limit);
+    fn new(limit: u64, now: Instant) -> Window {
         Window {
             received: 0,
             limit,
@@ -62,15 +61,15 @@ impl Window {
         }
     }
 
-    fn grant(&mut self, increment: u32, now: Instant) {
-        self.limit += u64::from(increment);
+    fn grant(&mut self, increment: u64, now: Instant) {
+        self.limit += increment;
         if self.limits.len() < MOST_LIMITS {
             self.limits.push_back((self.limit, now));
         }
     }
 
     /// Counts received bytes; returns the wait that they end.
-    fn receive(&mut self, bytes: u32, now: Instant) -> Option<WindowWait> {
+    fn receive(&mut self, bytes: u64, now: Instant) -> Option<WindowWait> {
         if bytes == 0 {
             return None;
         }
@@ -84,7 +83,7 @@ impl Window {
                 to: now,
             })
         });
-        self.received += u64::from(bytes);
+        self.received += bytes;
         while self
             .limits
             .front()
@@ -102,22 +101,19 @@ impl Window {
 }
 
 impl WindowWaits {
-    /// The windows of a new connection, whose window has the size `connection` after the first update.
-    pub(super) fn new(connection: u32, now: Instant) -> WindowWaits {
-        let mut window = Window::new(CONNECTION_WINDOW, now);
-        if let Some(more) = connection.checked_sub(CONNECTION_WINDOW).filter(|m| *m > 0) {
-            window.grant(more, now);
-        }
+    /// The windows of a new connection, whose own window has this size in bytes.
+    pub fn new(connection: u64, now: Instant) -> WindowWaits {
         WindowWaits {
-            connection: window,
+            connection: Window::new(connection, now),
             streams: HashMap::new(),
             waits: Vec::new(),
         }
     }
 
-    /// A DATA frame with this length arrives. `initial` is the window of a new stream.
-    pub(super) fn receive(&mut self, request: RequestId, length: u32, initial: u32, now: Instant) {
-        let wait = self.connection.receive(length, now);
+    /// Data of this length arrive on a stream: those that its windows count, as the content of a DATA frame of HTTP/2 or
+    /// all bytes of a stream of QUIC. `initial` is the window of a new stream in bytes.
+    pub fn receive(&mut self, request: RequestId, length: u64, initial: u64, now: Instant) {
+        self.receive_on_connection(length, now);
         let stream = self
             .streams
             .entry(request)
@@ -127,25 +123,35 @@ impl WindowWaits {
             request: Some(request),
             ..wait
         });
-        let room = MOST - self.waits.len().min(MOST);
-        self.waits
-            .extend(wait.into_iter().chain(of_stream).take(room));
+        self.keep(of_stream);
+    }
+
+    /// Data arrive that only the connection's window counts, as those of streams without a request.
+    pub fn receive_on_connection(&mut self, length: u64, now: Instant) {
+        let wait = self.connection.receive(length, now);
+        self.keep(wait);
+    }
+
+    fn keep(&mut self, wait: Option<WindowWait>) {
+        if self.waits.len() < MOST {
+            self.waits.extend(wait);
+        }
     }
 
     /// The window of the connection grows.
-    pub(super) fn grant(&mut self, increment: u32, now: Instant) {
+    pub fn grant(&mut self, increment: u64, now: Instant) {
         self.connection.grant(increment, now);
     }
 
     /// The window of a stream grows.
-    pub(super) fn grant_stream(&mut self, request: RequestId, increment: u32, now: Instant) {
+    pub fn grant_stream(&mut self, request: RequestId, increment: u64, now: Instant) {
         if let Some(stream) = self.streams.get_mut(&request) {
             stream.grant(increment, now);
         }
     }
 
     /// The response of a stream is complete. If it was the last one, the server has nothing to send.
-    pub(super) fn end(&mut self, request: RequestId, is_last: bool) {
+    pub fn end(&mut self, request: RequestId, is_last: bool) {
         self.streams.remove(&request);
         if is_last && self.connection.reached.take().is_some() {
             self.connection.limits.pop_front();
@@ -153,7 +159,7 @@ impl WindowWaits {
     }
 
     /// The waits since the last call, in the order of their ends.
-    pub(super) fn take(&mut self) -> Vec<WindowWait> {
+    pub fn take(&mut self) -> Vec<WindowWait> {
         std::mem::take(&mut self.waits)
     }
 }
@@ -201,7 +207,9 @@ mod tests {
 
     #[test]
     fn the_connections_window_counts_all_streams_and_its_first_size() {
-        let mut waits = WindowWaits::new(100_000, at(0));
+        // HTTP/2 grants the rest of the window after the first 65 535 bytes.
+        let mut waits = WindowWaits::new(65_535, at(0));
+        waits.grant(34_465, at(0));
         let other = RequestId(1);
         waits.receive(REQUEST, 35_535, 1 << 20, at(5));
         waits.receive(other, 30_000, 1 << 20, at(6));
@@ -222,7 +230,7 @@ mod tests {
 
     #[test]
     fn after_the_last_response_the_server_has_nothing_to_send() {
-        let mut waits = WindowWaits::new(CONNECTION_WINDOW, at(0));
+        let mut waits = WindowWaits::new(65_535, at(0));
         waits.receive(REQUEST, 65_535, 1 << 20, at(5));
         waits.end(REQUEST, true);
         waits.grant(65_535, at(6));

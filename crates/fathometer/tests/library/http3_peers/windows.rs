@@ -1,0 +1,76 @@
+//! Waits of a server for the windows of our client, and the limits that the client announces.
+
+use fathometer_http::client::RequestId;
+use fathometer_model::Bytes;
+use fathometer_quic::TransportSettings;
+use fathometer_quic_sockets::Sockets;
+use fathometer_sys::Clock;
+
+use super::support::{
+    Ask, Running, Trust, Visit, client_settings_of, origin, service_options, site, visit,
+};
+
+const LONG: usize = 400_000;
+
+fn retrieved(stream: u64, connection: u64) -> Visit {
+    let clock = Clock::start();
+    let trust = Trust::new(clock);
+    let files = site(&[("/long", LONG), ("/short", 1_000)]);
+    let server = Running::start(&service_options(&trust), vec![origin(files)], clock);
+    let transport = TransportSettings {
+        stream_window: Bytes(stream),
+        connection_window: Some(Bytes(connection)),
+        ..TransportSettings::client()
+    };
+    let settings = client_settings_of(&trust.client(false, None), transport, Sockets::default());
+    let asks = [Ask::get("/long"), Ask::get("/short")];
+    let visit = visit(&settings, server.address(), &asks, clock, None);
+    assert!(visit.answers.iter().all(|answer| answer.is_whole));
+    visit
+}
+
+/// The machine of QUIC repeats limits whose packet it takes for lost.
+fn assert_announced(visit: &Visit) {
+    let ours = visit.announced.0 + visit.announced.1;
+    let frames = visit.statistics.credit_frames;
+    match visit.statistics.packets_lost {
+        0 => assert_eq!(ours, frames),
+        _ => assert!(ours <= frames, "{ours} {frames}"),
+    }
+}
+
+#[test]
+fn a_server_waits_at_each_end_of_a_streams_window() {
+    let visit = retrieved(16_384, 1 << 20);
+    let of_long = visit
+        .waits
+        .iter()
+        .filter(|w| w.request == Some(RequestId(0)));
+    // Each wait brings at least an eighth of a window, and at most a window.
+    let count = of_long.count();
+    assert!(count >= 3 && count <= 8 * LONG / 16_384 + 1, "{count}");
+    assert!(
+        visit
+            .waits
+            .iter()
+            .all(|wait| wait.request == Some(RequestId(0)))
+    );
+    assert!(visit.announced.0 > 0);
+    assert_announced(&visit);
+}
+
+#[test]
+fn a_server_waits_for_the_window_of_the_connection() {
+    let visit = retrieved(1 << 20, 20_000);
+    assert!(visit.waits.len() >= 3, "{:?}", visit.waits);
+    assert!(visit.waits.iter().all(|wait| wait.request.is_none()));
+    assert!(visit.announced.1 > 0);
+    assert_announced(&visit);
+}
+
+#[test]
+fn a_large_window_stops_no_server() {
+    let visit = retrieved(6 << 20, 15 << 20);
+    assert_eq!((visit.waits.len(), visit.announced), (0, (0, 0)));
+    assert_announced(&visit);
+}
