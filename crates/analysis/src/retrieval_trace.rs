@@ -1,4 +1,4 @@
-//! Page retrievals of a run for other programs: as a Chrome trace (Perfetto, `chrome://tracing`) and as an HTTP archive
+//! Page retrievals of a run for other programs: as a Chrome trace (Perfetto, the performance panel of Chromium) and as an HTTP archive
 //! (HAR 1.2).
 //!
 //! Both are made from `exchanges.ndjson` and `connections.ndjson` of replicates. Times of a replicate count from its

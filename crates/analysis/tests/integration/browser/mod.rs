@@ -7,6 +7,7 @@
     reason = "the browser is a process, and reports are computed in parallel"
 )]
 
+pub mod devtools;
 mod samples;
 
 use std::fs;

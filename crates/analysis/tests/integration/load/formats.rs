@@ -123,11 +123,11 @@ fn decoded(text: &str) -> Vec<u8> {
 }
 
 /// A sample: its name, its labels, its value.
-type Sample = (String, Vec<(String, String)>, f64);
+pub type Sample = (String, Vec<(String, String)>, f64);
 
 /// Parses the text format 0.0.4 strictly: every sample belongs to the family that was declared last, and a
 /// family is declared once, with help and type.
-fn exposition(text: &str) -> BTreeMap<String, (String, Vec<Sample>)> {
+pub fn exposition(text: &str) -> BTreeMap<String, (String, Vec<Sample>)> {
     let mut families: BTreeMap<String, (String, Vec<Sample>)> = BTreeMap::new();
     let mut helped = String::new();
     let mut current = String::new();

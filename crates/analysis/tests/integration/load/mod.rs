@@ -1,6 +1,6 @@
 //! A load test's result in every output format.
 
-mod formats;
+pub mod formats;
 mod page;
 mod promises;
 pub mod sample;
