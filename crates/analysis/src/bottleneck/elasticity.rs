@@ -11,30 +11,20 @@
 //! Relieving a limit shows whether it limits now; squeezing it shows whether it is near. For example, relief of
 //! a resource that is used to 90 % gains nothing, but a squeeze by a fifth costs throughput. So where a relief
 //! was measured, it alone decides.
+//!
+//! Several limits are looked at, and each may seem to have an effect by chance. So an effect counts only if the
+//! simultaneous interval shows it, too: all of these together cover with the level of one interval (Bonferroni,
+//! [`simultaneous_level`]), whatever the dependence that the shared baselines cause. That a limit has no effect needs no
+//! correction: a verdict by elimination takes this finding for every limit, and is wrong only if it is wrong for the one
+//! that limits (an intersection-union test: R. L. Berger, Technometrics 24, 1982).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Observation, Resource};
-use crate::statistics::{Estimate, Interval, Intervals, Resolution, mean};
-
-/// A resource limits if its elasticity is at least this ...
-const LIMITS: f64 = 0.5;
-/// ... and the lower end of its interval is at least this, because three pairs that differ only at random are
-/// all above zero with probability 1/8.
-const LIMITS_LOW: f64 = 0.25;
-/// A step that gives at least this much more throughput limits too, however large the step was: a backlog ten
-/// times as long is cheap to provide.
-const LIMITS_GAIN: f64 = 0.25;
-/// The lower end of that gain's interval must be at least this.
-const LIMITS_GAIN_LOW: f64 = 0.1;
-/// A limit contributes when the lower end of its interval is above this; noise and common drift stay below.
-const CONTRIBUTES: f64 = 0.1;
-/// A limit has no effect when the upper end of its interval is below this, ...
-const NOT: f64 = 0.25;
-/// ... and the upper end of the gain from this step is below this.
-const NOT_GAIN: f64 = 0.12;
+use super::effect::{effect, reaches_a_limit};
+use super::{Effect, Observation, Resource};
+use crate::statistics::{Estimate, Interval, Intervals, Resolution, mean, simultaneous_level};
 
 /// Throughputs that agree in all replicates are not exact: a window counts whole exchanges, and a share of them began
 /// before it or ends after it.
@@ -65,39 +55,17 @@ pub struct Response {
     pub relief: f64,
     /// Elasticity of throughput to relief; `n` is the number of pairs.
     pub throughput: Estimate,
+    /// The interval of the same at the simultaneous level of all steps of all limits. `None` where `throughput` has none,
+    /// and in records of versions that judged each limit alone.
+    #[serde(default)]
+    pub throughput_simultaneous: Option<Interval>,
     /// Elasticity of mean latency to relief.
     pub latency: Estimate,
+    /// Its interval at the simultaneous level.
+    #[serde(default)]
+    pub latency_simultaneous: Option<Interval>,
     /// Elasticity of the 98th percentile of latency to relief.
     pub latency_p98: Estimate,
-}
-
-/// The effect of a limit on a figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Effect {
-    /// Relief makes the figure worse, as with more workers than memory allows.
-    Harms,
-    /// Relief has no effect, or almost none.
-    DoesNot,
-    /// The interval is too wide to decide.
-    Undecided,
-    /// Relief helps, but by less than half in proportion.
-    Contributes,
-    /// Relief helps by at least half in proportion, or by at least a quarter in total.
-    Limits,
-}
-
-impl Effect {
-    /// The effect in words that follow the resource: `limits`.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Effect::Harms => "harms when there is more",
-            Effect::DoesNot => "does not limit",
-            Effect::Undecided => "undecided",
-            Effect::Contributes => "contributes",
-            Effect::Limits => "limits",
-        }
-    }
 }
 
 impl Response {
@@ -113,10 +81,25 @@ impl Response {
 
     /// Whether the interval leaves it possible that the limit limits, by either criterion of [`effect`].
     pub(super) fn may_limit(&self) -> bool {
-        self.throughput.interval.is_none_or(|interval| {
-            let gain = (interval.high * self.relief.abs()).exp_m1();
-            interval.high >= LIMITS || gain >= LIMITS_GAIN
-        })
+        self.throughput
+            .interval
+            .is_none_or(|interval| reaches_a_limit(interval.high, self.relief))
+    }
+
+    /// The effect of this step on throughput.
+    fn on_throughput(&self) -> Effect {
+        effect(self.throughput, self.throughput_simultaneous, self.relief)
+    }
+
+    /// The effect of this step on mean latency, of which less is better.
+    fn on_latency(&self) -> Effect {
+        let simultaneous = self.latency_simultaneous.map(negated);
+        let latency = Estimate {
+            value: -self.latency.value,
+            interval: self.latency.interval.map(negated),
+            ..self.latency
+        };
+        effect(latency, simultaneous, self.relief)
     }
 
     /// Whether the limit was relieved.
@@ -158,7 +141,7 @@ impl Elasticity {
             .filter(|response| !response.is_relief());
         squeezed
             .into_iter()
-            .any(|response| effect(response.throughput, response.relief) == Effect::Limits)
+            .any(|response| response.on_throughput() == Effect::Limits)
     }
 }
 
@@ -166,8 +149,15 @@ impl Elasticity {
 ///
 /// Only valid observations with a throughput and a latency above zero count. Of those, only pairs of a changed
 /// load and a baseline of the same replicate count. Several observations of one kind in one replicate (a
-/// baseline before and after) count as their geometric mean. `intervals` has the level of the intervals.
+/// baseline before and after) count as their geometric mean. `intervals` has the level of the intervals, and of all
+/// simultaneous intervals together.
 pub fn elasticities(observations: &[Observation], intervals: Intervals) -> Vec<Elasticity> {
+    let levels = Levels {
+        single: intervals,
+        simultaneous: Intervals {
+            level: simultaneous_level(intervals.level, comparisons(observations)),
+        },
+    };
     let usable: Vec<&Observation> = observations
         .iter()
         .filter(|observation| is_usable(observation))
@@ -184,15 +174,15 @@ pub fn elasticities(observations: &[Observation], intervals: Intervals) -> Vec<E
                             change.resource == resource && change.factor == factor
                         })
                     });
-                    response(intervals, &baseline, &by_replicate(with), factor, relief)
+                    response(levels, &baseline, &by_replicate(with), factor, relief)
                 })
                 .collect();
             responses.sort_by(|a, b| b.relief.total_cmp(&a.relief));
             if responses.is_empty() {
                 return None;
             }
-            let effect = strongest(&responses, |r| effect(r.throughput, r.relief));
-            let on_latency = strongest(&responses, |r| self::effect(negated(r.latency), r.relief));
+            let effect = strongest(&responses, Response::on_throughput);
+            let on_latency = strongest(&responses, Response::on_latency);
             Some(Elasticity {
                 resource,
                 responses,
@@ -201,6 +191,25 @@ pub fn elasticities(observations: &[Observation], intervals: Intervals) -> Vec<E
             })
         })
         .collect()
+}
+
+/// The number of steps of all limits, from which a verdict picks: distinct changes, whether or not their loads are valid.
+pub fn comparisons(observations: &[Observation]) -> usize {
+    let mut steps: Vec<(Resource, u64)> = observations
+        .iter()
+        .filter_map(|observation| observation.change)
+        .map(|change| (change.resource, change.factor.to_bits()))
+        .collect();
+    steps.sort_unstable();
+    steps.dedup();
+    steps.len()
+}
+
+/// The levels of one interval, and of each of those that cover together.
+#[derive(Debug, Clone, Copy)]
+struct Levels {
+    single: Intervals,
+    simultaneous: Intervals,
 }
 
 /// Logarithms of throughput, mean latency and the 98th percentile of latency.
@@ -249,7 +258,7 @@ fn factors(observations: &[&Observation], resource: Resource) -> Vec<(f64, f64)>
 
 /// The response to one step; `None` when there is no pair.
 fn response(
-    intervals: Intervals,
+    levels: Levels,
     baseline: &BTreeMap<u32, Logarithms>,
     changed: &BTreeMap<u32, Logarithms>,
     factor: f64,
@@ -261,14 +270,21 @@ fn response(
             Some((changed[part] - baseline[part]) / relief)
         });
         let pairs: Vec<f64> = pairs.collect();
-        Some(intervals.mean(&pairs, RESOLUTION)?.estimate)
+        let single = levels.single.mean(&pairs, RESOLUTION)?.estimate;
+        let simultaneous = levels.simultaneous.mean(&pairs, RESOLUTION)?.estimate;
+        Some((single, simultaneous.interval))
     };
+    let (throughput, throughput_simultaneous) = of(0)?;
+    let (latency, latency_simultaneous) = of(1)?;
+    let (latency_p98, _) = of(2)?;
     Some(Response {
         factor,
         relief,
-        throughput: of(0)?,
-        latency: of(1)?,
-        latency_p98: of(2)?,
+        throughput,
+        throughput_simultaneous,
+        latency,
+        latency_simultaneous,
+        latency_p98,
     })
 }
 
@@ -283,44 +299,10 @@ fn strongest(responses: &[Response], effect: impl Fn(&Response) -> Effect) -> Ef
         .unwrap_or(Effect::Undecided)
 }
 
-/// The effect that an elasticity shows. A positive elasticity means that relief helps.
-fn effect(elasticity: Estimate, relief: f64) -> Effect {
-    let Some(interval) = elasticity.interval else {
-        return Effect::Undecided;
-    };
-    // The gain of the figure when the limit is relieved by this much. For a squeeze: the value before it over
-    // the value after it.
-    let gain = |elasticity: f64| (elasticity * relief.abs()).exp_m1();
-    let in_proportion = elasticity.value >= LIMITS;
-    let outright = gain(elasticity.value) >= LIMITS_GAIN;
-    if in_proportion && interval.low >= LIMITS_LOW
-        || outright && gain(interval.low) >= LIMITS_GAIN_LOW && interval.low > 0.0
-    {
-        return Effect::Limits;
-    }
-    if in_proportion || outright {
-        return Effect::Undecided;
-    }
-    if interval.low > CONTRIBUTES {
-        return Effect::Contributes;
-    }
-    if interval.high < -CONTRIBUTES {
-        return Effect::Harms;
-    }
-    if interval.high < NOT && gain(interval.high) < NOT_GAIN {
-        return Effect::DoesNot;
-    }
-    Effect::Undecided
-}
-
-fn negated(estimate: Estimate) -> Estimate {
-    Estimate {
-        value: -estimate.value,
-        interval: estimate.interval.map(|interval| Interval {
-            low: -interval.high,
-            high: -interval.low,
-        }),
-        ..estimate
+fn negated(interval: Interval) -> Interval {
+    Interval {
+        low: -interval.high,
+        high: -interval.low,
     }
 }
 

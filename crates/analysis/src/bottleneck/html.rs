@@ -55,7 +55,7 @@ pub fn section(verdict: &Verdict) -> Markup {
                 dt { "to do" } dd { (resource.advice()) }
             }
         }
-        @if !varied.is_empty() { (elasticities(&varied, &verdict.level_text())) }
+        @if !varied.is_empty() { (elasticities(&varied, verdict)) }
         @if !suspicions.is_empty() { (probes(&suspicions)) }
         @if !verdict.remarks.is_empty() {
             ul.remark {
@@ -78,7 +78,7 @@ fn badge(outcome: &Outcome) -> Markup {
     html! { span.badge.(class) { (word) } }
 }
 
-fn elasticities(varied: &[&Ranked], level: &str) -> Markup {
+fn elasticities(varied: &[&Ranked], verdict: &Verdict) -> Markup {
     html! {
         div.table {
             table.close {
@@ -108,7 +108,8 @@ fn elasticities(varied: &[&Ranked], level: &str) -> Markup {
         }
         p.remark {
             "1 is in proportion, 0 not at all: relief is more of a limit, and of the round trip less. "
-            "A line is the " (level) " interval by Student's t over replicates, paired by their random numbers."
+            "A line is the " (verdict.level_text()) " interval by Student's t over replicates, paired by their random numbers."
+            @if let Some(simultaneous) = verdict.simultaneous_text() { " " (simultaneous) }
         }
     }
 }

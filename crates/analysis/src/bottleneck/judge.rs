@@ -6,12 +6,13 @@ use super::suspicion::{is_starved, unexplained_wait, waited_for_processor};
 use super::words::{self, capital, list, percent};
 use super::{
     Basis, Confidence, Counts, Effect, Elasticity, Observation, Outcome, Ranked, Resource,
-    Response, Signals, Suspicion, Verdict, elasticities, suspect,
+    Response, Signals, Suspicion, Verdict, comparisons, elasticities, suspect,
 };
-use crate::statistics::Intervals;
+use crate::statistics::{Estimate, Intervals};
 
 /// Judges which resource limited a load, from loads with unchanged limits (baselines) and loads with one limit
-/// changed. `intervals` has the level of the intervals.
+/// changed. `intervals` has the level of the intervals. An effect of a limit counts at the simultaneous level of all
+/// limits, so that the verdict errs as often as one interval of this level ([`Elasticity`]).
 ///
 /// The checks run in this order:
 ///
@@ -44,6 +45,7 @@ pub fn judge(observations: &[Observation], intervals: Intervals) -> Verdict {
         counts,
         signals,
         level: intervals.level,
+        comparisons: comparisons(observations),
     };
     verdict.remarks.extend(doubts(observations, &counts));
     if matches!(verdict.outcome, Outcome::Invalid { .. }) {
@@ -250,12 +252,16 @@ impl Case {
             let tells =
                 elasticity.was_relieved() || self.confidence(resource) >= Some(Confidence::Likely);
             if far && tells {
+                let all = Estimate {
+                    interval: telling.throughput_simultaneous,
+                    ..telling.throughput
+                };
                 return Some(undecided(format!(
-                    "the elasticity to the {} is {}, n = {}: too wide to decide; use more replicates or a larger \
-                     step",
+                    "the elasticity to the {} is {} at the level of all limits, n = {}: too wide to decide; use more \
+                     replicates or a larger step",
                     resource.noun(),
-                    words::elasticity(&telling.throughput),
-                    telling.throughput.n
+                    words::elasticity(&all),
+                    all.n
                 )));
             }
         }

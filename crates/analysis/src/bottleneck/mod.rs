@@ -39,6 +39,7 @@
 //! - [`Confusion`]: how often planted limits were named correctly
 
 mod confusion;
+mod effect;
 mod elasticity;
 pub mod html;
 pub mod json;
@@ -53,7 +54,8 @@ mod verdict;
 mod words;
 
 pub use confusion::{Confusion, Named};
-pub use elasticity::{Effect, Elasticity, Response, elasticities};
+pub use effect::Effect;
+pub use elasticity::{Elasticity, Response, comparisons, elasticities};
 pub use judge::judge;
 pub use observation::{Change, Observation, Signals};
 pub use resource::{Resource, UnknownResource};

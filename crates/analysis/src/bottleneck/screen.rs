@@ -54,6 +54,10 @@ pub fn render(verdict: &Verdict, width: usize) -> String {
             "; in brackets its {} interval, by Student's t over the pairs.",
             verdict.level_text()
         ));
+        if let Some(simultaneous) = verdict.simultaneous_text() {
+            note.push(' ');
+            note.push_str(&simultaneous);
+        }
         let scale = " The scale is the elasticity of throughput: at 0 the limit does not matter, at 1 \
                      throughput follows it in proportion.";
         let note = match width >= ROOMY {

@@ -1,5 +1,6 @@
 //! Verdicts on synthetic observations of every kind of limit, and changes that must not alter them.
 
+mod family;
 mod plants;
 
 use std::time::Duration;
@@ -13,7 +14,7 @@ use plants::*;
 
 #[test]
 fn every_planted_limit_is_named() {
-    for noise in [0.0, 0.02, 0.05] {
+    for noise in [0.0, 0.02] {
         for (planted, plant) in plants() {
             let verdict = judge(&plant.observed(noise), Intervals::default());
             assert_eq!(
@@ -23,6 +24,19 @@ fn every_planted_limit_is_named() {
             );
         }
     }
+}
+
+/// The simultaneous level has a price: with so much noise, five replicates leave the weaker limits undecided.
+#[test]
+fn no_other_limit_is_named_in_noise_and_few_stay_undecided() {
+    let mut undecided = 0;
+    for (planted, plant) in plants() {
+        let verdict = judge(&plant.observed(0.05), Intervals::default());
+        undecided += u32::from(verdict.named().is_none());
+        let named = verdict.named().unwrap_or(planted);
+        assert_eq!(named, planted, "{verdict:#?}");
+    }
+    assert!(2 * undecided < plants().len() as u32, "{undecided}");
 }
 
 /// Twice the workers give 0 to 35 % more throughput: at the upper end, that is a limit.
@@ -97,16 +111,16 @@ fn a_single_replicate_has_no_interval_and_no_verdict() {
 fn what_is_named_from_too_few_pairs_or_beside_a_wide_interval_is_not_settled() {
     let mut observations = cpu().observed(0.01);
     assert!(judge(&observations, Intervals::default()).is_settled(REPLICATES as usize));
-    observations.retain(|observation| observation.replicate < 2);
-    let two = judge(&observations, Intervals::default());
-    assert!(two.is_settled(2) && !two.is_settled(3));
+    observations.retain(|observation| observation.replicate < 3);
+    let three = judge(&observations, Intervals::default());
+    assert!(three.is_settled(3) && !three.is_settled(4));
     // One limit has one pair less, as after an invalid trial.
     let of_link = |o: &Observation| o.change.is_some_and(|c| c.resource == Resource::LinkRate);
     let link = observations.iter().position(of_link).unwrap();
     observations[link].validity.invalidate("the path was late");
     let one_less = judge(&observations, Intervals::default());
     assert_eq!(one_less.named(), Some(Resource::Cpu));
-    assert!(!one_less.is_settled(2));
+    assert!(!one_less.is_settled(3));
     assert!(!judge(&cpu().observed(0.4), Intervals::default()).is_settled(2));
 }
 

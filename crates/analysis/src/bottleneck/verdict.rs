@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Effect, Elasticity, Resource, Response, Signals, Suspicion};
-use crate::statistics::LEVEL;
+use crate::statistics::{LEVEL, simultaneous_level};
 
 /// The resource that limited a load, with all evidence for and against it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,14 +20,23 @@ pub struct Verdict {
     pub counts: Counts,
     /// Means of the valid baselines' signals.
     pub signals: Signals,
-    /// The level of all intervals, as in 0.95.
+    /// The level of each interval, as in 0.95, and of all simultaneous intervals together.
     #[serde(default = "default_level")]
     pub level: f64,
+    /// The number of steps of all limits, each with a simultaneous interval; 0 in verdicts of versions that judged each
+    /// limit alone.
+    #[serde(default)]
+    pub comparisons: usize,
 }
 
 /// The level of verdicts that do not name one.
 const fn default_level() -> f64 {
     LEVEL
+}
+
+/// A level in per cent, rounded down: levels of early looks are close to 1, and "100 %" would be wrong.
+fn in_percent(level: f64) -> String {
+    format!("{} %", (1000.0 * level).floor() / 10.0)
 }
 
 /// The result of the judgement.
@@ -98,9 +107,20 @@ pub struct Counts {
 impl Verdict {
     /// The level of the intervals in words: `95 %`.
     pub(super) fn level_text(&self) -> String {
-        // Levels of early looks are close to 1: "100 %" would be wrong.
-        let percent = (1000.0 * self.level).floor() / 10.0;
-        format!("{percent} %")
+        in_percent(self.level)
+    }
+
+    /// What an effect must satisfy beside its interval, in a sentence; `None` when only one limit was varied.
+    pub(super) fn simultaneous_text(&self) -> Option<String> {
+        let each = in_percent(simultaneous_level(self.level, self.comparisons));
+        (self.comparisons > 1).then(|| {
+            format!(
+                "An effect counts only if its {each} interval shows it too: the intervals of all {} steps then cover \
+                 together with {}.",
+                self.comparisons,
+                self.level_text()
+            )
+        })
     }
 
     /// Whether no more repetitions are needed. A resource must be named, and the effect of each varied limit on

@@ -1,0 +1,93 @@
+//! The effect of a limit, from the intervals of its elasticity.
+
+use serde::{Deserialize, Serialize};
+
+use crate::statistics::{Estimate, Interval};
+
+/// A resource limits if its elasticity is at least this ...
+const LIMITS: f64 = 0.5;
+/// ... and the lower end of its interval is at least this, because three pairs that differ only at random are
+/// all above zero with probability 1/8.
+const LIMITS_LOW: f64 = 0.25;
+/// A step that gives at least this much more throughput limits too, however large the step was: a backlog ten
+/// times as long is cheap to provide.
+const LIMITS_GAIN: f64 = 0.25;
+/// The lower end of that gain's interval must be at least this.
+const LIMITS_GAIN_LOW: f64 = 0.1;
+/// A limit contributes when the lower end of its interval is above this; noise and common drift stay below.
+const CONTRIBUTES: f64 = 0.1;
+/// A limit has no effect when the upper end of its interval is below this, ...
+const NOT: f64 = 0.25;
+/// ... and the upper end of the gain from this step is below this.
+const NOT_GAIN: f64 = 0.12;
+
+/// The effect of a limit on a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effect {
+    /// Relief makes the figure worse, as with more workers than memory allows.
+    Harms,
+    /// Relief has no effect, or almost none.
+    DoesNot,
+    /// The interval is too wide to decide.
+    Undecided,
+    /// Relief helps, but by less than half in proportion.
+    Contributes,
+    /// Relief helps by at least half in proportion, or by at least a quarter in total.
+    Limits,
+}
+
+impl Effect {
+    /// The effect in words that follow the resource: `limits`.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Effect::Harms => "harms when there is more",
+            Effect::DoesNot => "does not limit",
+            Effect::Undecided => "undecided",
+            Effect::Contributes => "contributes",
+            Effect::Limits => "limits",
+        }
+    }
+}
+
+/// The effect that an elasticity shows. A positive elasticity means that relief helps. An effect is one at the
+/// `simultaneous` interval, and none at the interval of the estimate alone.
+pub(super) fn effect(elasticity: Estimate, simultaneous: Option<Interval>, relief: f64) -> Effect {
+    let Some(single) = elasticity.interval else {
+        return Effect::Undecided;
+    };
+    let all = simultaneous.unwrap_or(single);
+    // The gain of the figure when the limit is relieved by this much. For a squeeze: the value before it over
+    // the value after it.
+    let gain = |elasticity: f64| gain(elasticity, relief);
+    let in_proportion = elasticity.value >= LIMITS;
+    let outright = gain(elasticity.value) >= LIMITS_GAIN;
+    if in_proportion && all.low >= LIMITS_LOW
+        || outright && gain(all.low) >= LIMITS_GAIN_LOW && all.low > 0.0
+    {
+        return Effect::Limits;
+    }
+    if in_proportion || outright {
+        return Effect::Undecided;
+    }
+    if all.low > CONTRIBUTES {
+        return Effect::Contributes;
+    }
+    if all.high < -CONTRIBUTES {
+        return Effect::Harms;
+    }
+    if single.high < NOT && gain(single.high) < NOT_GAIN {
+        return Effect::DoesNot;
+    }
+    Effect::Undecided
+}
+
+/// Whether an elasticity of this size is that of a limit, by either criterion of [`effect`].
+pub(super) fn reaches_a_limit(elasticity: f64, relief: f64) -> bool {
+    elasticity >= LIMITS || gain(elasticity, relief) >= LIMITS_GAIN
+}
+
+/// The gain of the figure when the limit is relieved by this much.
+fn gain(elasticity: f64, relief: f64) -> f64 {
+    (elasticity * relief.abs()).exp_m1()
+}
