@@ -57,14 +57,14 @@ impl DevTools {
     /// Opens the front end and returns what a script in it results in, as JSON. `script` is the body of an asynchronous
     /// function.
     pub fn in_front_end(&mut self, script: &str) -> Value {
-        let target = self.call("Target.createTarget", json!({ "url": FRONT_END }), None);
+        let target = self.call("Target.createTarget", &json!({ "url": FRONT_END }), None);
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
-        let session = self.call("Target.attachToTarget", attach, None);
+        let session = self.call("Target.attachToTarget", &attach, None);
         let session = session["sessionId"].as_str().unwrap();
         // The page may still be opening: then it has no context, or another one.
         let ready = json!({ "expression": "document.readyState + location.protocol", "returnByValue": true });
         for _ in 0..1_000 {
-            let state = self.call("Runtime.evaluate", ready.clone(), Some(session));
+            let state = self.call("Runtime.evaluate", &ready, Some(session));
             if state["result"]["value"] == "completedevtools:" {
                 break;
             }
@@ -72,12 +72,12 @@ impl DevTools {
         let expression = format!("(async () => {{ {script} }})()");
         let evaluate =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
-        let answer = self.call("Runtime.evaluate", evaluate, Some(session));
+        let answer = self.call("Runtime.evaluate", &evaluate, Some(session));
         assert!(answer["exceptionDetails"].is_null(), "{answer:#}");
         answer["result"]["value"].clone()
     }
 
-    fn call(&mut self, method: &str, parameters: Value, session: Option<&str>) -> Value {
+    fn call(&mut self, method: &str, parameters: &Value, session: Option<&str>) -> Value {
         self.count += 1;
         let mut message = json!({ "id": self.count, "method": method, "params": parameters });
         if let Some(session) = session {
