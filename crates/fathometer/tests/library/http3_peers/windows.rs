@@ -48,7 +48,7 @@ fn a_server_waits_at_each_end_of_a_streams_window() {
         .filter(|w| w.request == Some(RequestId(0)));
     // Each wait brings at least an eighth of a window, and at most a window.
     let count = of_long.count();
-    assert!(count >= 3 && count <= 8 * LONG / 16_384 + 1, "{count}");
+    assert!((3..=8 * LONG / 16_384 + 1).contains(&count), "{count}");
     assert!(
         visit
             .waits
