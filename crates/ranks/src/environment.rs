@@ -1,11 +1,14 @@
 //! Which rank this process is, of how many, and where they meet: from options or from the environment of an engine.
 //!
-//! Options come first, then Slurm, Kubernetes, Open MPI and PMI. The variables of an engine count only where a place
-//! to meet is known, because a job may hold processes that are independent of each other.
+//! Options come first, then Slurm, Kubernetes, Open MPI and PMI: the first engine whose variables are set decides. Any
+//! other that is set must agree with it. `mpirun` in a batch job of Slurm, for example, starts processes that all have
+//! rank 0 of the job. A process that is one of several has a place to meet or is an error: it never starts a test of its
+//! own by mistake.
 
 use fathometer_load::Share;
 
-use crate::node_list::{self, NodeListError};
+use crate::engine::{of_engine, of_slurm};
+use crate::node_list::NodeListError;
 
 /// What the command line says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,6 +61,42 @@ pub enum PlaceError {
         /// What is not.
         missing: &'static str,
     },
+    /// Two sources state another number of ranks.
+    #[error(
+        "{one} is {ranks} and {other} is {others}: start as many processes as the test has ranks, or set both --rank and \
+         --ranks"
+    )]
+    Sizes {
+        /// A source.
+        one: &'static str,
+        /// The number of ranks that it states.
+        ranks: u32,
+        /// Another source.
+        other: &'static str,
+        /// The number of ranks that the other states.
+        others: u32,
+    },
+    /// Two engines state another place of this process.
+    #[error(
+        "this is rank {} of {} ({one}), and rank {} of {} ({other}): start the ranks by one of the two, srun or mpirun, \
+         or set both --rank and --ranks", place.0, place.1, others.0, others.1
+    )]
+    Engines {
+        /// The variables of an engine.
+        one: &'static str,
+        /// Its rank and number of ranks.
+        place: (u32, u32),
+        /// The variables of another engine.
+        other: &'static str,
+        /// Its rank and number of ranks.
+        others: (u32, u32),
+    },
+    /// An Indexed Job does not say how many pods it has.
+    #[error(
+        "JOB_COMPLETION_INDEX is set and {RANKS} is not: set it to the number of pods, or to 1 for a test of its own in \
+         the only pod"
+    )]
+    NoSize,
     /// The rank is not below the number of ranks, or there are no or too many ranks.
     #[error(
         "there is no rank {rank} of {ranks} ranks: ranks count from 0, and at most {MOST_RANKS} are supported"
@@ -90,9 +129,6 @@ pub enum PlaceError {
     NodeList(#[from] NodeListError),
 }
 
-/// The ports from which a Slurm job takes one, by its number: below those that Linux gives to clients.
-const SLURM_PORTS: (u32, u32) = (20_000, 10_000);
-
 /// Finds the place of this process. `None`: a test of its own. `variable` reads the environment.
 ///
 /// # Errors
@@ -112,7 +148,7 @@ pub fn placement(
             });
         }
         (None, size) => {
-            let Some(found) = of_engine(size, rendezvous.is_some(), &read)? else {
+            let Some(found) = of_engine(size, &read)? else {
                 if size.is_some_and(|size| size > 1) {
                     return Err(PlaceError::Missing {
                         given: "--ranks",
@@ -152,82 +188,6 @@ pub fn placement(
         rendezvous: Some(rendezvous),
         source,
     }))
-}
-
-/// The name of Slurm as a source.
-const SLURM: &str = "SLURM_PROCID and SLURM_NTASKS";
-
-type Read<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-/// Rank and size from the first engine whose variables are set. `size` is that of `--ranks`.
-fn of_engine(
-    size: Option<u32>,
-    may_meet: bool,
-    read: Read<'_>,
-) -> Result<Option<(u32, u32, &'static str)>, PlaceError> {
-    let pair = |rank_name, size_name, source| {
-        let rank = number(rank_name, read)?;
-        let ranks = match size {
-            Some(size) => Some(size),
-            None => number(size_name, read)?,
-        };
-        Ok(rank.zip(ranks).map(|(rank, ranks)| (rank, ranks, source)))
-    };
-    // Every process below Slurm has these, those of `sbatch` itself too, with one task.
-    if let Some(found) = pair("SLURM_PROCID", "SLURM_NTASKS", SLURM)? {
-        return Ok(Some(found));
-    }
-    // An Indexed Job has an index, and no size.
-    let job = pair(
-        "JOB_COMPLETION_INDEX",
-        RANKS,
-        "JOB_COMPLETION_INDEX and FATHOMETER_RANKS",
-    )?;
-    if job.is_some() {
-        return Ok(job);
-    }
-    if may_meet && number("JOB_COMPLETION_INDEX", read)?.is_some() {
-        return Err(PlaceError::Missing {
-            given: "JOB_COMPLETION_INDEX",
-            missing: RANKS,
-        });
-    }
-    // Programs below mpirun may be unrelated to each other, as benchmarks of one node often are.
-    if !may_meet && size.is_none() {
-        return Ok(None);
-    }
-    let mpi = "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE";
-    if let Some(found) = pair("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", mpi)? {
-        return Ok(Some(found));
-    }
-    pair("PMI_RANK", "PMI_SIZE", "PMI_RANK and PMI_SIZE")
-}
-
-/// The default place to meet of a Slurm job: the first node of its list, and a port that its number selects.
-fn of_slurm(source: &str, read: Read<'_>) -> Result<Option<String>, PlaceError> {
-    if source != SLURM {
-        return Ok(None);
-    }
-    let (Some(list), Some(job)) = (read("SLURM_JOB_NODELIST"), number("SLURM_JOB_ID", read)?)
-    else {
-        return Ok(None);
-    };
-    let first = node_list::expand(&list)?.swap_remove(0);
-    // Steps of one job may run beside each other.
-    let step = number("SLURM_STEP_ID", read)?.unwrap_or(0);
-    let (base, ports) = SLURM_PORTS;
-    let port = base + job.wrapping_mul(13).wrapping_add(step) % ports;
-    Ok(Some(format!("{first}:{port}")))
-}
-
-fn number(name: &'static str, read: Read<'_>) -> Result<Option<u32>, PlaceError> {
-    let Some(value) = read(name) else {
-        return Ok(None);
-    };
-    match value.trim().parse() {
-        Ok(number) => Ok(Some(number)),
-        Err(_) => Err(PlaceError::NotANumber { name, value }),
-    }
 }
 
 #[cfg(test)]
@@ -293,24 +253,77 @@ mod tests {
             (RENDEZVOUS, "[::1]:9"),
         ];
         assert_eq!(place(NOTHING, &pmi), some(0, 2, "[::1]:9"));
-        // Slurm before Open MPI, whose variables `srun` passes on.
-        let both: Vec<_> = SLURM_JOB.into_iter().chain(OPEN_MPI).collect();
+        // Slurm before Open MPI, which agrees with it.
+        let agreed = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "3")];
+        let both: Vec<_> = SLURM_JOB.into_iter().chain(agreed).collect();
         assert_eq!(place(NOTHING, &both), some(2, 3, "node07:23013"));
+        // The number of ranks may be said twice.
+        let twice = (None, Some(4), Some("a:1"));
+        assert_eq!(place(twice, &OPEN_MPI), some(1, 4, "a:1"));
     }
 
     #[test]
-    fn variables_of_an_engine_without_a_place_to_meet_are_a_test_of_its_own_or_an_error() {
-        let solo = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")];
-        assert_eq!(place(NOTHING, &solo), Ok(Some((0, 1, None))));
-        let error = place(NOTHING, &SLURM_JOB[..2]).unwrap_err();
-        assert!(
-            error.contains("rank 2 of 3") && error.contains("--rendezvous HOST:PORT"),
-            "{error}"
-        );
-        assert_eq!(place(NOTHING, &OPEN_MPI), Ok(None));
-        let error = place((None, Some(4), None), &OPEN_MPI).unwrap_err();
-        assert!(error.contains("rank 1 of 4"), "{error}");
-        assert_eq!(place(NOTHING, &INDEXED_JOB[..1]), Ok(None));
+    fn one_of_several_without_a_place_to_meet_is_an_error_and_one_of_one_a_test_of_its_own() {
+        for solo in [
+            [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")],
+            [("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")],
+            [("JOB_COMPLETION_INDEX", "0"), (RANKS, "1")],
+        ] {
+            assert_eq!(place(NOTHING, &solo), Ok(Some((0, 1, None))));
+        }
+        let pmi = [("PMI_RANK", "1"), ("PMI_SIZE", "2")];
+        for (several, which) in [
+            (&SLURM_JOB[..2], "rank 2 of 3"),
+            (&OPEN_MPI, "rank 1 of 4 (OMPI_COMM_WORLD_RANK"),
+            (&INDEXED_JOB[..2], "rank 1 of 2"),
+            (&pmi, "rank 1 of 2 (PMI_RANK"),
+        ] {
+            let error = place(NOTHING, several).unwrap_err();
+            assert!(
+                error.contains(which) && error.contains("--rendezvous HOST:PORT"),
+                "{error}"
+            );
+            // Options make it a test of its own.
+            let solo = (Some(0), Some(1), None);
+            assert_eq!(place(solo, several), Ok(Some((0, 1, None))));
+        }
+    }
+
+    #[test]
+    fn sources_that_disagree_about_rank_or_size_are_an_error() {
+        let batch = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
+        let of_mpi: Vec<_> = batch.into_iter().chain(OPEN_MPI).collect();
+        let alone = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "1")];
+        let in_one_task: Vec<_> = alone.into_iter().chain(OPEN_MPI).collect();
+        let declared: Vec<_> = OPEN_MPI.into_iter().chain([(RANKS, "3")]).collect();
+        let meet = (None, None, Some("a:1"));
+        let three = (None, Some(3), Some("a:1"));
+        for (given, variables, why) in [
+            (
+                meet,
+                &of_mpi,
+                "rank 0 of 4 (SLURM_PROCID and SLURM_NTASKS), and rank 1 of 4 (OMPI_COMM_WORLD_RANK",
+            ),
+            (NOTHING, &in_one_task, "rank 0 of 1"),
+            (
+                meet,
+                &declared,
+                "OMPI_COMM_WORLD_SIZE is 4 and FATHOMETER_RANKS is 3",
+            ),
+            (
+                three,
+                &OPEN_MPI.to_vec(),
+                "--ranks is 3 and OMPI_COMM_WORLD_SIZE is 4",
+            ),
+            (
+                three,
+                &INDEXED_JOB.to_vec(),
+                "--ranks is 3 and FATHOMETER_RANKS is 2",
+            ),
+        ] {
+            let error = place(given, variables).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]
@@ -333,7 +346,7 @@ mod tests {
             (
                 (None, None, Some("a:1")),
                 &INDEXED_JOB[..1],
-                "FATHOMETER_RANKS is not",
+                "FATHOMETER_RANKS is not: set it to the number of pods",
             ),
         ] {
             let error = place(given, variables).unwrap_err();

@@ -14,6 +14,7 @@ pub mod clock_offset;
 #[cfg(test)]
 mod conversation;
 pub mod coordinator;
+mod engine;
 pub mod environment;
 pub mod link;
 pub mod member;

@@ -11,6 +11,7 @@ mod endings;
 mod heads;
 mod http3;
 mod idle;
+mod mpi;
 mod outputs;
 mod predict;
 mod printing;

@@ -1,0 +1,133 @@
+//! The variables in which Slurm, Kubernetes, Open MPI and PMI state the place of a process.
+
+use crate::environment::{PlaceError, RANKS};
+use crate::node_list;
+
+/// The ports from which a Slurm job takes one, by its number: below those that Linux gives to clients.
+const SLURM_PORTS: (u32, u32) = (20_000, 10_000);
+
+/// The variables in which an engine states rank and size.
+struct Engine {
+    rank: &'static str,
+    size: &'static str,
+    /// Both, in words for messages.
+    source: &'static str,
+}
+
+/// In the order in which they count.
+const ENGINES: [Engine; 4] = [
+    // Every process below Slurm has these, those of `sbatch` itself too.
+    Engine {
+        rank: "SLURM_PROCID",
+        size: "SLURM_NTASKS",
+        source: SLURM,
+    },
+    // An Indexed Job has an index, and no size.
+    Engine {
+        rank: INDEX,
+        size: RANKS,
+        source: "JOB_COMPLETION_INDEX and FATHOMETER_RANKS",
+    },
+    Engine {
+        rank: "OMPI_COMM_WORLD_RANK",
+        size: "OMPI_COMM_WORLD_SIZE",
+        source: "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE",
+    },
+    Engine {
+        rank: "PMI_RANK",
+        size: "PMI_SIZE",
+        source: "PMI_RANK and PMI_SIZE",
+    },
+];
+
+/// The name of Slurm as a source.
+const SLURM: &str = "SLURM_PROCID and SLURM_NTASKS";
+
+/// The index of a pod of an Indexed Job.
+const INDEX: &str = "JOB_COMPLETION_INDEX";
+
+/// Reads a variable that is not empty.
+pub(crate) type Read<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Rank and size from the first engine whose variables are set. `size` is that of `--ranks`.
+pub(crate) fn of_engine(
+    size: Option<u32>,
+    read: Read<'_>,
+) -> Result<Option<(u32, u32, &'static str)>, PlaceError> {
+    let mut first: Option<(u32, u32, &'static str)> = None;
+    for engine in &ENGINES {
+        let Some((rank, ranks)) = engine.place(size, read)? else {
+            continue;
+        };
+        match first {
+            None => first = Some((rank, ranks, engine.source)),
+            Some((other_rank, other_ranks, source))
+                if (other_rank, other_ranks) != (rank, ranks) =>
+            {
+                return Err(PlaceError::Engines {
+                    one: source,
+                    place: (other_rank, other_ranks),
+                    other: engine.source,
+                    others: (rank, ranks),
+                });
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(first)
+}
+
+impl Engine {
+    /// Rank and number of ranks, if this engine states them.
+    fn place(&self, size: Option<u32>, read: Read<'_>) -> Result<Option<(u32, u32)>, PlaceError> {
+        let Some(rank) = number(self.rank, read)? else {
+            return Ok(None);
+        };
+        let own = number(self.size, read)?.map(|ranks| (self.size, ranks));
+        let given = size.map(|ranks| ("--ranks", ranks));
+        let declared = number(RANKS, read)?.map(|ranks| (RANKS, ranks));
+        let mut stated = [given, own, declared].into_iter().flatten();
+        let Some((one, ranks)) = stated.next() else {
+            return match self.rank {
+                INDEX => Err(PlaceError::NoSize),
+                _ => Ok(None),
+            };
+        };
+        match stated.find(|&(_, others)| others != ranks) {
+            None => Ok(Some((rank, ranks))),
+            Some((other, others)) => Err(PlaceError::Sizes {
+                one,
+                ranks,
+                other,
+                others,
+            }),
+        }
+    }
+}
+
+/// The default place to meet of a Slurm job: the first node of its list, and a port that its number selects.
+pub(crate) fn of_slurm(source: &str, read: Read<'_>) -> Result<Option<String>, PlaceError> {
+    if source != SLURM {
+        return Ok(None);
+    }
+    let (Some(list), Some(job)) = (read("SLURM_JOB_NODELIST"), number("SLURM_JOB_ID", read)?)
+    else {
+        return Ok(None);
+    };
+    let first = node_list::expand(&list)?.swap_remove(0);
+    // Steps of one job may run beside each other.
+    let step = number("SLURM_STEP_ID", read)?.unwrap_or(0);
+    let (base, ports) = SLURM_PORTS;
+    let port = base + job.wrapping_mul(13).wrapping_add(step) % ports;
+    Ok(Some(format!("{first}:{port}")))
+}
+
+fn number(name: &'static str, read: Read<'_>) -> Result<Option<u32>, PlaceError> {
+    let Some(value) = read(name) else {
+        return Ok(None);
+    };
+    match value.trim().parse() {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => Err(PlaceError::NotANumber { name, value }),
+    }
+}
