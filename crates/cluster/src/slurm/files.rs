@@ -15,6 +15,9 @@ pub const RANK_0_CODE: &str = "rank-0.code";
 /// The test's exit code, written when all ranks have exited or were stopped.
 pub const EXIT_CODE: &str = "exit-code";
 
+/// The folder in which each rank of a load test keeps its records, unless the command names another.
+pub const SPOOL: &str = "spool";
+
 /// The files that are made before the job is submitted, empty.
 ///
 /// A client of NFS remembers for up to a minute that a file does not exist. A file that is there from the start is read

@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use fathometer_cluster::shell::quote;
 use fathometer_cluster::slurm::{BatchOption, BatchScript, Partition, TimeLimit, files};
 use fathometer_sys::Interrupt;
 
@@ -21,7 +23,8 @@ The test runs as one job with one task for each rank. What rank 0 prints is prin
 rank 0; it is 1 if rank 0 was killed or left none, or if the job was cancelled. Ctrl-C cancels the job.
 
 The job's folder must be on a file system that all nodes share. It receives the batch script, what each rank prints, \
-and the ranks' shared secret (mode 0600).
+the ranks' shared secret (mode 0600), and the records of each rank of `load` (--spool), which `fathometer merge` makes \
+a result of if rank 0 is lost.
 
 Examples:
   fathometer cluster slurm --ranks 4 -- load http://10.0.0.1:8080/ --rate 40000 -d 60s
@@ -94,6 +97,12 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     }];
     command.extend(arguments.command.iter().cloned());
     let folder = folder::choose(arguments.folder.as_deref())?;
+    let spool = spool(&folder, ranks, &arguments.command);
+    if let Some(spool) = &spool {
+        // Behind the name of the command, where it is an option whatever follows.
+        let option = ["--spool".into(), spool.clone().into_os_string()];
+        command.splice(2..2, option);
+    }
     let script = BatchScript {
         folder: &folder,
         ranks,
@@ -122,12 +131,38 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
         "fathometer: job {job} submitted: {ranks} ranks; its files are in {}",
         folder.display()
     );
+    if let Some(spool) = &spool {
+        let spool = spool.display();
+        eprintln!("fathometer: each rank keeps its records in {spool}");
+    }
     let (ending, cancelled) = follow::follow(&job, &folder, interrupt)?;
     eprintln!(
         "fathometer: job {job} {ending}; its files are in {}",
         folder.display()
     );
-    Ok(ExitCode::from(ending.exit_code(cancelled)))
+    let code = ending.exit_code(cancelled);
+    if let Some(spool) = spool.filter(|spool| code == 1 && has_files(spool)) {
+        eprintln!(
+            "fathometer: what the ranks recorded until then: fathometer merge {}",
+            String::from_utf8_lossy(&quote(spool.as_os_str().as_bytes()))
+        );
+    }
+    Ok(ExitCode::from(code))
+}
+
+/// Where the ranks of a load test keep their records, so that nothing is lost with rank 0. `None` for one rank, for
+/// other commands, and if the command has a folder of its own.
+fn spool(folder: &Path, ranks: NonZeroU32, command: &[OsString]) -> Option<PathBuf> {
+    let (name, options) = command.split_first()?;
+    let has_its_own = options.iter().any(|word| {
+        let word = word.as_bytes();
+        word == b"--spool" || word.starts_with(b"--spool=")
+    });
+    (name == "load" && ranks.get() > 1 && !has_its_own).then(|| folder.join(files::SPOOL))
+}
+
+fn has_files(folder: &Path) -> bool {
+    std::fs::read_dir(folder).is_ok_and(|mut files| files.next().is_some())
 }
 
 /// The absolute path of a file that can be read.
@@ -140,6 +175,26 @@ fn readable(file: &Path) -> Result<PathBuf, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ranks_of_a_load_have_a_folder_for_their_records_unless_the_command_names_one() {
+        let folder = Path::new("/shared/job");
+        let of = |ranks, words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            spool(folder, NonZeroU32::new(ranks).unwrap(), &words)
+        };
+        let expected = Some(PathBuf::from("/shared/job/spool"));
+        assert_eq!(of(2, &["load", "http://a/"]), expected);
+        assert_eq!(of(2, &["load", "http://a/--spool"]), expected);
+        for (ranks, other) in [
+            (1, &["load", "http://a/"][..]),
+            (2, &["study", "nielsen97"]),
+            (2, &["load", "http://a/", "--spool", "mine"]),
+            (2, &["load", "http://a/", "--spool=mine"]),
+        ] {
+            assert_eq!(of(ranks, other), None, "{other:?}");
+        }
+    }
 
     #[test]
     fn a_time_limit_has_a_unit_or_is_in_slurms_form() {

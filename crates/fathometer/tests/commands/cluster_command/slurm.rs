@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::BufReader;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use fathometer_analysis::load::Summary;
@@ -39,7 +40,13 @@ fn the_exit_code_and_the_output_of_a_job_are_those_of_rank_0() {
                   [ $SLURM_PROCID = 0 ] || exit 9";
     let (code, out, err) = submitted(&cluster, "good", script);
     assert_eq!(code, Some(0), "{err}");
-    assert_eq!(out, "rank0|of2|load|it's|a  b\r\n$HOME|");
+    let spool = folder.join("good/spool");
+    let spool = spool.display();
+    assert_eq!(
+        out,
+        format!("rank0|of2|load|--spool|{spool}|it's|a  b\r\n$HOME|")
+    );
+    assert!(err.contains(&format!("its records in {spool}")), "{err}");
     assert!(
         err.contains("\nsaid\n") && err.contains("ended with exit code 0"),
         "{err}"
@@ -115,11 +122,8 @@ fn the_exit_code_and_the_output_of_a_job_are_those_of_rank_0() {
     assert!(!folder.join("new").exists());
 }
 
-#[test]
-fn a_load_of_two_ranks_runs_as_a_job() {
-    let Some(cluster) = Cluster::start(2) else {
-        return;
-    };
+/// An origin as the cluster's user runs it, and its URL.
+fn serve(cluster: &Cluster) -> (Ended, String) {
     let mut server = cluster.program();
     server.args([
         "serve",
@@ -138,30 +142,67 @@ fn a_load_of_two_ranks_runs_as_a_job() {
             .unwrap(),
     );
     let address = serving::address(&mut BufReader::new(server.0.stdout.take().unwrap()));
-    let mut submitter = cluster.submitter();
-    // The names of the test's nodes have no addresses.
-    submitter.env("FATHOMETER_RENDEZVOUS", free_address().to_string());
-    submitter.args([
-        "--nodes",
-        "2",
-        "--",
-        "load",
-        "--json",
-        "--quiet",
-        "--repeats",
-        "0",
-        "-c",
-        "2",
-        "-n",
-        "100",
-    ]);
-    let output = run(submitter.arg(format!("http://{address}/")));
+    (server, format!("http://{address}/"))
+}
+
+/// What `fathometer merge` makes of the spools of a job: exit code, output and messages.
+fn merged(cluster: &Cluster, job: &str) -> (Option<i32>, String, String) {
+    let spool = cluster.path().join(job).join("spool");
+    let output = run(cluster.program().arg("merge").arg(spool).arg("--json"));
     let (out, err) = text(&output);
+    (output.status.code(), out, err)
+}
+
+#[test]
+fn a_load_of_two_ranks_runs_as_a_job_and_keeps_what_a_lost_rank_0_had() {
+    let Some(cluster) = Cluster::start(2) else {
+        return;
+    };
+    let (_server, url) = serve(&cluster);
+    let submit = |folder: &str, program: Option<&Path>, arguments: &[&str]| {
+        let mut submitter = cluster.submitter();
+        // The names of the test's nodes have no addresses.
+        submitter.env("FATHOMETER_RENDEZVOUS", free_address().to_string());
+        submitter.args(["--nodes", "2", "--folder", folder]);
+        if let Some(program) = program {
+            submitter.arg("--program").arg(program);
+        }
+        let load = ["--", "load", "--json", "--quiet", "-c", "2"];
+        let output = run(submitter.args(load).args(arguments).arg(&url));
+        let (out, err) = text(&output);
+        (output.status.code(), out, err)
+    };
+    let (code, out, err) = submit("whole", None, &["-n", "100"]);
     let summary: Summary =
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
     // A busy machine makes the result INVALID.
     let expected = if summary.validity.valid { 0 } else { 3 };
-    assert_eq!(output.status.code(), Some(expected), "{err}");
+    assert_eq!(code, Some(expected), "{err}");
+    let (code, again, err) = merged(&cluster, "whole");
+    assert_eq!((code, again), (Some(expected), out), "{err}");
+
+    // Rank 0 is killed after both ranks have recorded an interval: the header has less than 100 bytes.
+    let script = format!(
+        "[ $SLURM_PROCID = 0 ] || exec '{program}' \"$@\"\n\
+         '{program}' \"$@\" &\n\
+         has_interval() {{ [ \"$(stat -c %s \"$1\" 2>/dev/null || echo 0)\" -gt 150 ]; }}\n\
+         until has_interval \"$3/rank-0000.spool\" && has_interval \"$3/rank-0001.spool\"; do sleep 0.1; done\n\
+         kill -KILL $! $$",
+        program = cluster.program_path().display()
+    );
+    let script = cluster.script("loses-rank-0.sh", &script);
+    let (code, out, err) = submit("lost", Some(&script), &["-d", "60s"]);
+    assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
+    assert!(err.contains("rank 0 was killed by signal 9"), "{err}");
+    assert!(
+        err.contains("recorded until then: fathometer merge /"),
+        "{err}"
+    );
+    let (code, out, err) = merged(&cluster, "lost");
+    assert_eq!(code, Some(3), "{err}");
+    let summary: Summary = serde_json::from_str(&out).unwrap();
+    assert!(summary.ranks[0].lost.is_some() && summary.ranks[1].lost.is_none());
+    assert!(summary.ranks.iter().all(|rank| rank.completed > 0));
 }
 
 /// A node's daemon that dies takes no rank with it. A whole node that is lost makes srun wait for ever; the batch script
@@ -222,7 +263,7 @@ fn an_interrupt_cancels_the_job_and_its_ranks_exit_in_order() {
     };
     let script = cluster.script(
         "ends.sh",
-        "trap 'echo partial result; exit 0' TERM\n: >\"$2.$SLURM_PROCID\"\nwhile :; do sleep 0.1; done",
+        "trap 'echo partial result; exit 0' TERM\n: >\"$4.$SLURM_PROCID\"\nwhile :; do sleep 0.1; done",
     );
     let started = cluster.path().join("started");
     let begin = |folder: &str| {
@@ -318,7 +359,8 @@ fn a_script_is_printed_without_slurm_and_bad_command_lines_are_refused() {
     );
     assert!(
         out.contains(&format!(
-            "\n    {FATHOMETER} \\\n    load \\\n    http://a/\n"
+            "\n    {FATHOMETER} \\\n    load \\\n    --spool \\\n    {}/fathometer-job-1/spool \\\n    http://a/\n",
+            folder.path().canonicalize().unwrap().display()
         )),
         "{out}"
     );

@@ -100,6 +100,11 @@ impl Cluster {
         self.command(self.program.to_str().unwrap())
     }
 
+    /// The path of `fathometer` for the cluster's user.
+    pub fn program_path(&self) -> &Path {
+        &self.program
+    }
+
     /// `fathometer cluster slurm`, with arguments to come.
     pub fn submitter(&self) -> Command {
         let mut command = self.program();
