@@ -126,10 +126,15 @@ impl Coordinator {
         self.ranks.iter().skip(1).all(|rank| rank.is_over)
     }
 
+    /// Whether another connection may be accepted now. Others wait in the system's queue.
+    pub fn has_room(&self) -> bool {
+        let strangers = self.peers.values().filter(|peer| peer.rank.is_none());
+        strangers.count() < MOST_STRANGERS
+    }
+
     /// A connection was accepted. False: there are too many; it is to be closed.
     pub fn accept(&mut self, connection: u64, nonce: [u8; NONCE], now: Instant) -> bool {
-        let strangers = self.peers.values().filter(|peer| peer.rank.is_none());
-        if strangers.count() >= MOST_STRANGERS {
+        if !self.has_room() {
             return false;
         }
         let peer = Peer {

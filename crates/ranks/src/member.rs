@@ -215,6 +215,11 @@ impl Member {
         }
     }
 
+    /// Whether the test does not start, or rank 0 is lost.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
     /// The connection has ended.
     pub fn closed(&mut self, why: &str) {
         self.lose(why.to_owned());

@@ -4,6 +4,8 @@
 
 mod rank_member;
 mod rank_zero;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 use std::fs::File;

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Duration;
 
+use fathometer_model::Instant;
 use fathometer_sys::Clock;
 use rustix::event::PollFd;
 
@@ -26,18 +27,10 @@ pub(super) fn start(
     resolve: Resolve,
     clock: Clock,
 ) -> Result<Started, SessionError> {
-    let nonce = nonce()?;
     let options = options.clone();
     spawn("ranks", move |commands, tell, stop| {
-        let begun = connect(&place, resolve, options.rendezvous, clock);
-        let lost = begun.and_then(|socket| {
-            // The wait for the others is bounded by rank 0, which takes as long, and then says so.
-            let silence = options.silence;
-            let now = clock.now();
-            let machine = Member::new(options.hello, options.secret, nonce, silence, now);
-            serve(socket, machine, clock, (commands, tell), stop)
-        });
-        if let Err(why) = lost {
+        let ended = take_part(&options, (&place, resolve), clock, (commands, tell), stop);
+        if let Err(why) = ended {
             set(stop);
             let _ = tell.send(Event::Lost(why));
         }
@@ -45,14 +38,56 @@ pub(super) fn start(
     })
 }
 
+/// What has happened on the connections of this rank so far.
+#[derive(Debug, Default)]
+struct Progress {
+    /// The loops of this rank are ready.
+    is_ready: bool,
+    /// Rank 0 has accepted this rank.
+    is_welcome: bool,
+    /// The connection was closed or failed, without a reason from rank 0.
+    is_closed: bool,
+}
+
+/// Connects, and serves the connection. Rank 0 closes connections that are too many at a time, so that a rank which it
+/// has not accepted yet connects again.
+fn take_part(
+    options: &SessionOptions,
+    (place, resolve): (&str, Resolve),
+    clock: Clock,
+    channels: (&Receiver<Command>, &Sender<Event>),
+    stop: &AtomicBool,
+) -> Result<(), String> {
+    let end = clock.now() + options.rendezvous;
+    let mut progress = Progress::default();
+    loop {
+        let socket = connect(place, resolve, options.rendezvous, (end, clock))?;
+        let nonce = nonce().map_err(|error| error.to_string())?;
+        // The wait for the others is bounded by rank 0, which takes as long, and then says so.
+        let machine = Member::new(
+            options.hello.clone(),
+            options.secret.clone(),
+            nonce,
+            options.silence,
+            clock.now(),
+        );
+        progress.is_closed = false;
+        let ended = serve(socket, machine, clock, channels, stop, &mut progress);
+        let may_retry = progress.is_closed && !progress.is_welcome && clock.now() < end;
+        if ended.is_ok() || !may_retry {
+            return ended;
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
 /// Connects to rank 0, and tries again while it is not there.
 fn connect(
     place: &str,
     resolve: Resolve,
     rendezvous: Duration,
-    clock: Clock,
+    (end, clock): (Instant, Clock),
 ) -> Result<TcpStream, String> {
-    let end = clock.now() + rendezvous;
     loop {
         let attempt = || -> io::Result<TcpStream> {
             let mut last = io::Error::other("it has no address");
@@ -89,13 +124,20 @@ fn serve(
     clock: Clock,
     (commands, tell): (&Receiver<Command>, &Sender<Event>),
     stop: &AtomicBool,
+    progress: &mut Progress,
 ) -> Result<(), String> {
     let mut buffer = Vec::new();
+    if progress.is_ready {
+        machine.ready(clock.now());
+    }
     loop {
         let now = clock.now();
         loop {
             match commands.try_recv() {
-                Ok(Command::Ready) => machine.ready(now),
+                Ok(Command::Ready) => {
+                    progress.is_ready = true;
+                    machine.ready(now);
+                }
                 Ok(Command::Interval(bytes)) => machine.send(&Message::Interval(bytes)),
                 Ok(Command::Compare) => machine.compare_again(now),
                 Ok(Command::Ended(record, _)) => machine.send(&Message::Ended(record)),
@@ -112,11 +154,15 @@ fn serve(
         }
         machine.tick(now);
         if let Err(why) = write(&mut socket, machine.outbox()) {
+            progress.is_closed = !machine.is_lost();
             machine.closed(&lost(&why));
         }
         while let Some(event) = machine.event() {
             let event = match event {
-                MemberEvent::Welcome => continue,
+                MemberEvent::Welcome => {
+                    progress.is_welcome = true;
+                    continue;
+                }
                 MemberEvent::Start(at, test) => Event::Start(at, test),
                 MemberEvent::Stop => {
                     set(stop);
@@ -143,6 +189,7 @@ fn serve(
                 Ok(Some(length)) => machine.receive(&buffer[..length], clock.now()),
                 Ok(None) => break,
                 Err(why) => {
+                    progress.is_closed = !machine.is_lost();
                     machine.closed(&lost(&why));
                     break;
                 }

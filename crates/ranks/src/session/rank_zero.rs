@@ -116,9 +116,9 @@ impl RankZero {
                 self.flush();
                 return Ok(());
             }
-            self.wait();
+            let ready = self.wait();
             self.accept();
-            self.read_all(&mut buffer);
+            self.read_all(&ready, &mut buffer);
         }
     }
 
@@ -183,7 +183,9 @@ impl RankZero {
     }
 
     fn accept(&mut self) {
-        while let Some(listener) = &self.listener {
+        while self.machine.has_room()
+            && let Some(listener) = &self.listener
+        {
             let socket = match listener.accept() {
                 Ok((socket, _)) => socket,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -203,9 +205,14 @@ impl RankZero {
         }
     }
 
-    fn read_all(&mut self, buffer: &mut Vec<u8>) {
+    /// Reads the connections that have bytes. To ask the system for the bytes of all others too would cost each ping
+    /// a time that grows with the number of ranks.
+    fn read_all(&mut self, ready: &[u64], buffer: &mut Vec<u8>) {
         let mut ended = Vec::new();
-        for (&connection, socket) in &mut self.sockets {
+        for &connection in ready {
+            let Some(socket) = self.sockets.get_mut(&connection) else {
+                continue;
+            };
             // One read a turn for each, so that none keeps the others waiting.
             match read(socket, buffer) {
                 Ok(Some(length)) => {
@@ -271,21 +278,28 @@ impl RankZero {
             if self.closing.is_empty() || self.clock.now() >= end {
                 return;
             }
-            self.wait();
-            self.read_all(&mut buffer);
+            let ready = self.wait();
+            self.read_all(&ready, &mut buffer);
         }
     }
 
-    fn wait(&mut self) {
+    /// Waits for something to do; returns the connections that have bytes or have ended.
+    fn wait(&mut self) -> Vec<u64> {
         let mut descriptors = Vec::with_capacity(self.sockets.len() + 1);
-        if let Some(listener) = &self.listener {
-            descriptors.push(PollFd::new(listener, PollFlags::IN));
-        }
         for (&connection, socket) in &self.sockets {
             let outbox = self.machine.outbox(connection);
             let has_output = outbox.is_some_and(|outbox| !outbox.is_empty());
             descriptors.push(PollFd::new(socket, interest(has_output)));
         }
+        // Without room a connection that waits to be accepted is nothing to do.
+        if let Some(listener) = self.listener.as_ref().filter(|_| self.machine.has_room()) {
+            descriptors.push(PollFd::new(listener, PollFlags::IN));
+        }
         wait(&mut descriptors, TURN);
+        let found = self.sockets.keys().zip(&descriptors);
+        found
+            .filter(|(_, descriptor)| !descriptor.revents().is_empty())
+            .map(|(&connection, _)| connection)
+            .collect()
     }
 }
