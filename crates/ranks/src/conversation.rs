@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fathometer_model::Instant;
 
-use crate::coordinator::{Coordinator, CoordinatorEvent, Expected};
+use crate::coordinator::{Coordinator, CoordinatorEvent, Expected, MOST_UNSENT};
 use crate::member::{Member, MemberEvent};
 use crate::message::{Hello, Message};
 use crate::secret::{NONCE, Secret};
@@ -226,6 +226,27 @@ fn silence_is_a_loss_on_both_sides_and_a_delay_of_two_seconds_is_none() {
     assert!(world.coordinator.is_over());
     let lost = "nothing was heard from rank 0 for 5s".to_owned();
     assert_eq!(world.said(1).last(), Some(&MemberEvent::Lost(lost)));
+}
+
+#[test]
+fn a_rank_that_asks_for_the_time_and_reads_no_answer_is_given_up_with_bounded_memory() {
+    let (mut world, ..) = World::started(STEP);
+    let member = world.members.get_mut(&1).unwrap();
+    let mut most = 0;
+    for sent in 0..5000 {
+        member.send(&Message::Ping { sent });
+        let bytes = std::mem::take(member.outbox());
+        world.coordinator.receive(1, &bytes, world.now);
+        most = most.max(world.coordinator.outbox(1).unwrap().len());
+    }
+    assert!(most < MOST_UNSENT + 200, "{most}");
+    let why = "it does not read what rank 0 sends".to_owned();
+    assert_eq!(world.coordinator.event(), Some(CoordinatorEvent::Close(1)));
+    assert_eq!(
+        world.coordinator.event(),
+        Some(CoordinatorEvent::Lost(1, why))
+    );
+    assert_eq!(world.coordinator.event(), None);
 }
 
 #[test]

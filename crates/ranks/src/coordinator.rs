@@ -18,6 +18,10 @@ pub const INTRODUCTION: Duration = Duration::from_secs(5);
 /// The most connections that have not said which rank they are.
 pub const MOST_STRANGERS: usize = 64;
 
+/// The most bytes that wait to be sent to a connection. What rank 0 sends fits many times; a peer that asks for the time
+/// again and again and reads no answer does not.
+pub const MOST_UNSENT: usize = 64 << 10;
+
 /// From the last rank's being ready to the start, so that every rank has received the instant before it comes.
 const LEAD: Duration = Duration::from_millis(100);
 /// For each rank in addition.
@@ -150,7 +154,9 @@ impl Coordinator {
 
     /// Takes bytes of a connection that were read at `now`.
     pub fn receive(&mut self, connection: u64, bytes: &[u8], now: Instant) {
-        let Some(peer) = self.peers.get_mut(&connection) else {
+        let peer = self.peers.get_mut(&connection);
+        // What comes after the end is not kept.
+        let Some(peer) = peer.filter(|peer| !peer.is_closing) else {
             return;
         };
         peer.link.receive(bytes);
@@ -385,11 +391,16 @@ impl Coordinator {
     }
 
     fn send(&mut self, connection: u64, message: &Message) {
-        if let Some(peer) = self.peers.get_mut(&connection)
-            && !peer.is_closing
-            && let Err(error) = peer.link.send(message)
-        {
-            self.end(connection, &error.to_string());
+        let peer = self.peers.get_mut(&connection);
+        let Some(peer) = peer.filter(|peer| !peer.is_closing) else {
+            return;
+        };
+        match peer.link.send(message) {
+            Err(error) => self.end(connection, &error.to_string()),
+            Ok(()) if peer.link.outbox().len() > MOST_UNSENT => {
+                self.end(connection, "it does not read what rank 0 sends");
+            }
+            Ok(()) => {}
         }
     }
 

@@ -101,6 +101,9 @@ impl Member {
 
     /// Takes bytes that were read at `now`.
     pub fn receive(&mut self, bytes: &[u8], now: Instant) {
+        if self.is_lost {
+            return;
+        }
         self.link.receive(bytes);
         while !self.is_lost {
             match self.link.message() {
