@@ -9,6 +9,7 @@ mod load;
 mod package;
 mod path;
 mod predict;
+mod ranks;
 mod surge;
 mod trace;
 
@@ -26,6 +27,9 @@ pub(crate) struct Arguments {
     /// For `load`: only these parts [default: all].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PARTS")]
     only: Vec<load::Part>,
+    /// For `ranks`: rounds of each comparison [default: 9].
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -44,6 +48,8 @@ enum Bench {
     Capacity,
     /// Compression: of the origin against nginx, of `content` against gzip, brotli and zstd.
     Content,
+    /// A load test of two ranks, against two processes and one.
+    Ranks,
     /// Predictions for six servers, 12 minutes; not part of `all`.
     Predict,
     /// All other benches.
@@ -59,6 +65,9 @@ const BENCHES: &[(Bench, Run)] = &[
     (Bench::Package, |root, _| package::run(root)),
     (Bench::Surge, |root, _| surge::run(root)),
     (Bench::Capacity, |root, _| capacity::run(root)),
+    (Bench::Ranks, |root, arguments| {
+        ranks::run(root, arguments.rounds)
+    }),
     (Bench::Predict, |root, _| predict::run(root)),
     (Bench::Content, |root, _| content::run(root)),
     (Bench::Load, |root, arguments| {
