@@ -8,6 +8,7 @@ mod fuzz;
 mod package;
 mod predicted_seconds;
 mod publish;
+mod scale;
 mod soak;
 mod tidy;
 mod vm;
@@ -35,6 +36,8 @@ enum Chore {
     Vm(vm::Arguments),
     /// Measure the speed bars, each against its reference program.
     Bench(bench::Arguments),
+    /// Measure and simulate what limits a load test of many ranks: the tables of docs/scale.md.
+    Scale(scale::Arguments),
     /// Run our origin under attack, next to an honest load.
     Soak(soak::Arguments),
     /// Build the Debian package, the archive and the content of the container image.
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(arguments) => fuzz::run(root, &arguments),
         Chore::Vm(arguments) => vm::run(root, &arguments),
         Chore::Bench(arguments) => bench::run(root, &arguments),
+        Chore::Scale(arguments) => scale::run(root, &arguments),
         Chore::Soak(arguments) => soak::run(root, &arguments),
         Chore::Package(arguments) => package::run(root, &arguments),
         Chore::Publish(arguments) => publish::run(root, &arguments),

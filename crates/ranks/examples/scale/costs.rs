@@ -1,0 +1,301 @@
+//! What a message costs rank 0 on this machine: measured with the machines and calls that a test uses.
+
+use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use fathometer_load::timeline::Part;
+use fathometer_model::{Bytes, Seed};
+use fathometer_ranks::link::Link;
+use fathometer_ranks::message::Message;
+use fathometer_ranks::record::TestFacts;
+use fathometer_ranks::secret::{NONCE, Side};
+use fathometer_ranks::whole::{Whole, encode_part};
+use fathometer_sys::clock::thread_cpu_time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{FACTS, secret};
+
+/// Measurements of each cost, of which the median counts.
+const ROUNDS: usize = 7;
+/// The shortest measurement.
+const LEAST: Duration = Duration::from_millis(20);
+/// Connections of the measurements with sockets: below the usual limit of 1024 descriptors of a process.
+const SOCKETS: u32 = 400;
+/// Ranks of the measurement of memory.
+const RANKS: u32 = 1000;
+
+/// Processor time of rank 0.
+#[derive(Debug, Clone, Copy)]
+pub struct Costs {
+    /// To prove the secret both ways, for each connection.
+    pub handshake: Duration,
+    /// To accept a connection.
+    pub accept: Duration,
+    /// To wait for the next bytes, for each connection.
+    pub poll: Duration,
+    /// To read once.
+    pub read: Duration,
+    /// To write once.
+    pub write: Duration,
+    /// To verify and answer a ping.
+    pub ping: Duration,
+}
+
+/// What the figures of one interval of one rank cost.
+#[derive(Debug, Clone, Copy)]
+pub struct IntervalCosts {
+    /// Exchanges of the rank in the interval.
+    pub exchanges: u64,
+    /// Bytes of the frame.
+    pub bytes: usize,
+    /// Processor time of the rank: encoding and MAC.
+    pub encode: Duration,
+    /// Processor time of rank 0: MAC and decoding of the frame.
+    pub receive: Duration,
+    /// Processor time of rank 0: decoding and merging of the figures.
+    pub merge: Duration,
+    /// Memory of rank 0 for each rank, in bytes.
+    pub memory: u64,
+}
+
+/// The median time of a call, without what `prepare` takes.
+fn time<T>(mut prepare: impl FnMut() -> T, mut call: impl FnMut(T)) -> Duration {
+    let mut rounds: Vec<Duration> = (0..ROUNDS)
+        .map(|_| {
+            let (mut total, mut calls) = (Duration::ZERO, 0);
+            while total < LEAST {
+                let inputs: Vec<T> = (0..100).map(|_| prepare()).collect();
+                let begin = thread_cpu_time();
+                inputs.into_iter().for_each(&mut call);
+                total += thread_cpu_time().saturating_sub(begin);
+                calls += 100;
+            }
+            total / calls
+        })
+        .collect();
+    rounds.sort_unstable();
+    rounds[ROUNDS / 2]
+}
+
+/// A member and rank 0 before the first byte.
+fn pair() -> (Link, Link) {
+    let member = Link::new(Side::Member, secret(), [1; NONCE]);
+    (member, Link::new(Side::RankZero, secret(), [2; NONCE]))
+}
+
+/// Both sides of an open connection.
+fn open() -> (Link, Link) {
+    let (mut member, mut rank_0) = pair();
+    for _ in 0..2 {
+        rank_0.receive(&std::mem::take(member.outbox()));
+        assert_eq!(rank_0.message(), Ok(None));
+        member.receive(&std::mem::take(rank_0.outbox()));
+        assert_eq!(member.message(), Ok(None));
+    }
+    assert!(member.is_open() && rank_0.is_open());
+    (member, rank_0)
+}
+
+/// Measures what does not depend on the load.
+pub fn measure() -> Result<Costs, Box<dyn Error>> {
+    let handshake = time(
+        || {
+            // The member's proof answers the nonce of rank 0, which is always the same here.
+            let (mut member, mut rank_0) = pair();
+            let first = std::mem::take(member.outbox());
+            rank_0.receive(&first);
+            assert_eq!(rank_0.message(), Ok(None));
+            member.receive(rank_0.outbox());
+            assert_eq!(member.message(), Ok(None));
+            (first, std::mem::take(member.outbox()))
+        },
+        |(first, proof)| {
+            let mut rank_0 = Link::new(Side::RankZero, secret(), [2; NONCE]);
+            for bytes in [first, proof] {
+                rank_0.receive(&bytes);
+                assert_eq!(rank_0.message(), Ok(None));
+            }
+            assert!(rank_0.is_open());
+        },
+    );
+    let (mut member, mut rank_0) = open();
+    let ping = time(
+        || {
+            member
+                .send(&Message::Ping { sent: 1 << 50 })
+                .expect("it is open");
+            std::mem::take(member.outbox())
+        },
+        |bytes| {
+            rank_0.receive(&bytes);
+            assert!(matches!(rank_0.message(), Ok(Some(Message::Ping { .. }))));
+            let pong = Message::Pong {
+                sent: 1 << 50,
+                read: 1 << 50,
+            };
+            rank_0.send(&pong).expect("it is open");
+            rank_0.outbox().clear();
+        },
+    );
+    let (accept, poll, read, write) = of_sockets()?;
+    Ok(Costs {
+        handshake,
+        accept,
+        poll,
+        read,
+        write,
+        ping,
+    })
+}
+
+/// Accept, poll for each connection, read and write, on connections over loopback.
+fn of_sockets() -> Result<(Duration, Duration, Duration, Duration), Box<dyn Error>> {
+    use std::io::{Read as _, Write as _};
+
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let listener = fathometer_sys::socket::listen(address, 1024, &Default::default())?;
+    let place = listener.local_addr()?;
+    let clients = (0..SOCKETS).map(|_| TcpStream::connect(place));
+    let mut clients: Vec<TcpStream> = clients.collect::<Result<_, _>>()?;
+    let (accept, mut servers) = accept_all(&listener)?;
+    let mut descriptors: Vec<PollFd<'_>> = servers
+        .iter()
+        .map(|socket| PollFd::new(socket, PollFlags::IN))
+        .collect();
+    let at_once = Timespec::default();
+    let polled = time(
+        || (),
+        |()| {
+            let ready = poll(&mut descriptors, Some(&at_once));
+            assert_eq!(ready, Ok(0));
+        },
+    );
+    let message = [0; 100];
+    let mut buffer = [0; 1000];
+    // Both ends in one call; half of it is either.
+    let (client, server) = (&mut clients[0], &mut servers[0]);
+    client.set_nodelay(true)?;
+    let write = time(
+        || (),
+        |()| {
+            client.write_all(&message).expect("the other end is open");
+            server.read_exact(&mut buffer[..100]).expect("it was sent");
+        },
+    ) / 2;
+    Ok((accept, polled / SOCKETS, write, write))
+}
+
+fn accept_all(listener: &TcpListener) -> Result<(Duration, Vec<TcpStream>), Box<dyn Error>> {
+    let begin = thread_cpu_time();
+    let mut servers = Vec::new();
+    while servers.len() < SOCKETS as usize {
+        let (socket, _) = listener.accept()?;
+        socket.set_nonblocking(false)?;
+        socket.set_nodelay(true)?;
+        servers.push(socket);
+    }
+    let spent = thread_cpu_time().saturating_sub(begin);
+    Ok((spent / SOCKETS, servers))
+}
+
+/// The figures of a rank that ends so many exchanges in an interval. Latency is log-normal with a median of 1 ms and a
+/// 99th percentile of 5 ms, and one exchange of a thousand is a hundred times as slow.
+pub fn part(rank: u64, interval: u64, exchanges: u64) -> Part {
+    let seed = Seed(rank).child(interval);
+    let mut part = Part::new(interval);
+    for n in 0..exchanges {
+        // Box and Muller 1958.
+        let radius = (-2.0 * (1.0 - seed.uniform(3 * n)).ln()).sqrt();
+        let normal = radius * (std::f64::consts::TAU * seed.uniform(3 * n + 1)).cos();
+        let slow = if seed.draw(3 * n + 2) % 1000 == 0 {
+            100.0
+        } else {
+            1.0
+        };
+        let nanos = 1e6 * slow * (0.69 * normal).exp();
+        part.latency.record_nanos(nanos as u64);
+        part.send_lag.record_nanos((nanos / 50.0) as u64);
+    }
+    part.planned = exchanges;
+    part.completed = exchanges;
+    part.received = Bytes(1000 * exchanges);
+    part.connections = 100;
+    part.so_far.planned = exchanges * (interval + 1);
+    part.so_far.sent = part.so_far.planned;
+    part.so_far.completed = part.so_far.planned;
+    part.so_far.statuses.insert(200, part.so_far.planned);
+    part
+}
+
+/// Measures what figures cost at this load.
+pub fn of_intervals(exchanges: u64) -> Result<IntervalCosts, Box<dyn Error>> {
+    let (mut member, _) = open();
+    let figures = part(1, 0, exchanges);
+    let encode = time(
+        || (),
+        |()| {
+            let message = Message::Interval(encode_part(&figures));
+            member.send(&message).expect("it is open");
+            member.outbox().clear();
+        },
+    );
+    let encoded = encode_part(&figures);
+    member.send(&Message::Interval(encoded.clone()))?;
+    let bytes = member.outbox().len();
+    // The frames so far are lost, so a new connection follows.
+    let (mut member, mut rank_0) = open();
+    let receive = time(
+        || {
+            let message = Message::Interval(encoded.clone());
+            member.send(&message).expect("it is open");
+            std::mem::take(member.outbox())
+        },
+        |frame| {
+            rank_0.receive(&frame);
+            assert!(matches!(rank_0.message(), Ok(Some(Message::Interval(_)))));
+        },
+    );
+    let (merge, memory) = of_merging(exchanges);
+    Ok(IntervalCosts {
+        exchanges,
+        bytes,
+        encode,
+        receive,
+        merge,
+        memory,
+    })
+}
+
+/// Decoding and merging of the figures of each rank, and rank 0's memory for each rank, with all figures of one interval
+/// at once: the most that arrives while one rank is late.
+fn of_merging(exchanges: u64) -> (Duration, u64) {
+    fathometer_sys::heap::release_free_memory();
+    let before = resident();
+    let mut whole = Whole::new(TestFacts {
+        ranks: RANKS,
+        ..FACTS
+    });
+    let encoded: Vec<Vec<u8>> = (0..8)
+        .map(|rank| encode_part(&part(rank, 0, exchanges)))
+        .collect();
+    let begin = thread_cpu_time();
+    for rank in 0..RANKS {
+        let figures = encoded[rank as usize % encoded.len()].clone();
+        whole.interval(rank, figures).expect("they are in order");
+    }
+    let memory = resident().saturating_sub(before);
+    assert!(whole.close_next().is_some());
+    let spent = thread_cpu_time().saturating_sub(begin);
+    (spent / RANKS, memory / u64::from(RANKS))
+}
+
+/// Resident memory of this process, in bytes.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    1024 * kilobytes
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
+}
