@@ -7,8 +7,8 @@
 
 use fathometer_load::Share;
 
+pub use crate::engine::{MOST_RANKS, PlaceError, RANKS, RENDEZVOUS};
 use crate::engine::{of_engine, of_slurm};
-use crate::node_list::NodeListError;
 
 /// What the command line says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -32,102 +32,8 @@ pub struct Placement {
     pub source: &'static str,
 }
 
-/// The variable with the number of ranks, where an engine has none.
-pub const RANKS: &str = "FATHOMETER_RANKS";
-/// The variable with the place to meet.
-pub const RENDEZVOUS: &str = "FATHOMETER_RENDEZVOUS";
 /// The variable with the shared secret.
 pub const SECRET: &str = "FATHOMETER_SECRET";
-
-/// The most ranks of a test.
-pub const MOST_RANKS: u32 = 4096;
-
-/// Why the place of a process is unknown or impossible.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlaceError {
-    /// A number is malformed.
-    #[error("{name} is {value:?}, which is not a whole number")]
-    NotANumber {
-        /// The variable.
-        name: &'static str,
-        /// Its value.
-        value: String,
-    },
-    /// One of two values that belong together is missing.
-    #[error("{given} is set and {missing} is not: set both")]
-    Missing {
-        /// What is set.
-        given: &'static str,
-        /// What is not.
-        missing: &'static str,
-    },
-    /// Two sources state another number of ranks.
-    #[error(
-        "{one} is {ranks} and {other} is {others}: start as many processes as the test has ranks, or set both --rank and \
-         --ranks"
-    )]
-    Sizes {
-        /// A source.
-        one: &'static str,
-        /// The number of ranks that it states.
-        ranks: u32,
-        /// Another source.
-        other: &'static str,
-        /// The number of ranks that the other states.
-        others: u32,
-    },
-    /// Two engines state another place of this process.
-    #[error(
-        "this is rank {} of {} ({one}), and rank {} of {} ({other}): start the ranks by one of the two, srun or mpirun, \
-         or set both --rank and --ranks", place.0, place.1, others.0, others.1
-    )]
-    Engines {
-        /// The variables of an engine.
-        one: &'static str,
-        /// Its rank and number of ranks.
-        place: (u32, u32),
-        /// The variables of another engine.
-        other: &'static str,
-        /// Its rank and number of ranks.
-        others: (u32, u32),
-    },
-    /// An Indexed Job does not say how many pods it has.
-    #[error(
-        "JOB_COMPLETION_INDEX is set and {RANKS} is not: set it to the number of pods, or to 1 for a test of its own in \
-         the only pod"
-    )]
-    NoSize,
-    /// The rank is not below the number of ranks, or there are no or too many ranks.
-    #[error(
-        "there is no rank {rank} of {ranks} ranks: ranks count from 0, and at most {MOST_RANKS} are supported"
-    )]
-    NoSuchRank {
-        /// The rank.
-        rank: u32,
-        /// The number of ranks.
-        ranks: u32,
-    },
-    /// There are several ranks, and no place to meet.
-    #[error(
-        "this is rank {rank} of {ranks} ({source_of}), and no place to meet is known: set --rendezvous HOST:PORT (or \
-         {RENDEZVOUS}), where rank 0 listens, on every rank; or use --rank 0 --ranks 1 for a test of its own in every \
-         process"
-    )]
-    NoRendezvous {
-        /// The rank.
-        rank: u32,
-        /// The number of ranks.
-        ranks: u32,
-        /// Where these come from.
-        source_of: &'static str,
-    },
-    /// The place to meet has no port.
-    #[error("the rendezvous {0:?} is not HOST:PORT")]
-    NoPort(String),
-    /// Slurm's list of nodes is malformed.
-    #[error("failed to read SLURM_JOB_NODELIST: {0}; set --rendezvous HOST:PORT instead")]
-    NodeList(#[from] NodeListError),
-}
 
 /// Finds the place of this process. `None`: a test of its own. `variable` reads the environment.
 ///
