@@ -246,7 +246,7 @@ impl Peer {
                     machine.receive(tail);
                 }
                 4 => {
-                    machine.now = machine.now + Duration::from_millis(10 * u64::from(*length));
+                    machine.now += Duration::from_millis(10 * u64::from(*length));
                     machine.host(3);
                 }
                 5 => machine.host(*length),

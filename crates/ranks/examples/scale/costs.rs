@@ -208,7 +208,7 @@ pub fn part(rank: u64, interval: u64, exchanges: u64) -> Part {
         // Box and Muller 1958.
         let radius = (-2.0 * (1.0 - seed.uniform(3 * n)).ln()).sqrt();
         let normal = radius * (std::f64::consts::TAU * seed.uniform(3 * n + 1)).cos();
-        let slow = if seed.draw(3 * n + 2) % 1000 == 0 {
+        let slow = if seed.draw(3 * n + 2).is_multiple_of(1000) {
             100.0
         } else {
             1.0

@@ -31,7 +31,7 @@ const INTERVALS: u64 = 4;
 const END: Duration = Duration::from_secs(120);
 
 /// What is due at an instant.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     /// A member asks for a connection.
     Connect(u32),
@@ -322,7 +322,7 @@ impl<'a> World<'a> {
         while self.coordinator.has_room()
             && let Some(rank) = self.backlog.pop_front()
         {
-            at = at + costs.accept + costs.handshake;
+            at += costs.accept + costs.handshake;
             self.coordinator.accept(rank.into(), nonce(rank), at);
             self.accepted[rank as usize] = true;
             self.connections += 1;
@@ -330,13 +330,13 @@ impl<'a> World<'a> {
             self.inbox.extend(early.map(|bytes| (rank, bytes)));
         }
         for (rank, bytes) in std::mem::take(&mut self.inbox) {
-            at = at + costs.read;
+            at += costs.read;
             self.coordinator.receive(rank.into(), &bytes, at);
             at = self.handle_events(at);
             let outbox = self.coordinator.outbox(rank.into());
             let answer = outbox.map(std::mem::take).unwrap_or_default();
             if !answer.is_empty() {
-                at = at + costs.ping + costs.write;
+                at += costs.ping + costs.write;
                 self.sent.push_back((at, rank, answer));
             }
         }
@@ -355,7 +355,7 @@ impl<'a> World<'a> {
             let outbox = self.coordinator.outbox(rank.into());
             let bytes = outbox.map(std::mem::take).unwrap_or_default();
             if !bytes.is_empty() {
-                at = at + self.scenario.costs.write;
+                at += self.scenario.costs.write;
                 self.sent.push_back((at, rank, bytes));
             }
         }
@@ -373,14 +373,14 @@ impl<'a> World<'a> {
                     self.found.rendezvous = at.since(Instant::from_nanos(1_000_000_000));
                 }
                 CoordinatorEvent::Interval(rank, _) => {
-                    at = at + interval.receive + interval.merge;
+                    at += interval.receive + interval.merge;
                     let merged = &mut self.merged[rank as usize];
                     *merged += 1;
                     let end = self.start.unwrap_or(at) + Duration::from_secs(*merged);
                     self.found.last_interval = self.found.last_interval.max(at.since(end));
                 }
                 CoordinatorEvent::Ended(..) => {
-                    at = at + 3 * (interval.receive + interval.merge);
+                    at += 3 * (interval.receive + interval.merge);
                     self.results += 1;
                     let end = self.start.unwrap_or(at) + Duration::from_secs(INTERVALS + 1);
                     self.found.last_result = self.found.last_result.max(at.since(end));
