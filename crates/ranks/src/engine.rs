@@ -215,7 +215,7 @@ pub(crate) fn of_slurm(source: &str, read: Read<'_>) -> Result<Option<String>, P
     Ok(Some(format!("{first}:{port}")))
 }
 
-fn number(name: &'static str, read: Read<'_>) -> Result<Option<u32>, PlaceError> {
+pub(crate) fn number(name: &'static str, read: Read<'_>) -> Result<Option<u32>, PlaceError> {
     let Some(value) = read(name) else {
         return Ok(None);
     };

@@ -7,6 +7,8 @@
 //! of both sides are without I/O: [`coordinator`] and [`member`], over a [`link`] that authenticates both sides with a
 //! shared [`secret`]. [`clock_offset`] compares their clocks. [`session`] hosts either machine on sockets.
 //!
+//! A study over several machines needs no communication: [`study_share`] finds which share a process measures.
+//!
 //! A rank reports its figures of each interval and its result, to rank 0 and to its [`spool`]. The [`whole`] is a
 //! function of these reports, whether they arrive or are read, and [`merge`] makes one result of it.
 
@@ -28,4 +30,5 @@ mod reports;
 pub mod secret;
 pub mod session;
 pub mod spool;
+pub mod study_share;
 pub mod whole;
