@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::Error;
 use crate::claims::ClaimResult;
 use crate::closeness::Closeness;
+use crate::machine_differences::{self, MachineDifference};
 use crate::run::{CellState, Run};
 use crate::statistics::Intervals;
 use crate::study::StudyData;
@@ -36,6 +37,8 @@ pub struct Digest<'a> {
     pub closeness: Vec<Closeness>,
     /// The claims.
     pub claims: Vec<ClaimResult>,
+    /// How much the machines differ; empty in a run of one machine.
+    pub machine_differences: Vec<MachineDifference>,
 }
 
 impl<'a> Digest<'a> {
@@ -50,6 +53,7 @@ impl<'a> Digest<'a> {
         let tables = study.table_results(&run, intervals);
         Ok(Digest {
             validity: ValiditySummary::of(&run),
+            machine_differences: machine_differences::of_run(&run),
             closeness: study.closeness_results(&tables),
             claims: study.claim_results(&run, intervals),
             curves: study.curve_results(&run, intervals),

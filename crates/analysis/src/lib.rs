@@ -17,6 +17,7 @@
 //! - [`retrieval_trace`]: page retrievals as a Chrome trace and as an HTTP archive
 //! - [`ledger`]: the verdicts of several runs on all claims
 //! - [`real_cells`]: cells with many replicates, for simulations
+//! - [`machine_differences`]: how much the machines of a merged run differ
 //! - [`waterfall`]: where the time of a page went, by cause
 //! - [`digest`]: all of these at once, for [`terminal`], [`report`] and [`summary`]
 
@@ -35,6 +36,8 @@ mod inputs;
 pub mod ledger;
 pub mod load;
 pub mod load_page;
+pub mod machine_differences;
+mod machines;
 mod page;
 pub mod published;
 pub mod published_claims;

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `run.json` | [`RunInfo`] |
-//! | `replicates.ndjson` | one [`ReplicateRecord`] per line, in the order in which they ended |
+//! | `replicates.ndjson` | one [`ReplicateRecord`] per line, in the order in which they ended; where several machines share a study, with the member `machine`: the rank. A merged run has the records of rank 0 first |
 //! | `plots.json` | optional: a list of [`Plot`]s, SVG files of the same folder |
 //! | each record's `folder` | `capture.pcapng` (the client's tap; in runs of older versions all taps), `taps.pcapng` (all taps), `exchanges.ndjson`, `connections.ndjson` of that replicate |
 //!
@@ -17,6 +17,7 @@ use fathometer_model::{CellKey, ReplicateRecord, Seed};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+pub use crate::machines::{MeasuringMachine, StudyShare};
 use crate::statistics::{Intervals, LEVEL, Looks};
 
 /// The content of `run.json`.
@@ -74,6 +75,12 @@ pub struct RunInfo {
     /// How the number of replicates depends on the verdicts; absent when it is fixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<Stopping>,
+    /// The share that this machine measured, if several share the study; absent in a merged run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<StudyShare>,
+    /// The machines that measured a merged run, by rank; `machine` then has the facts that all of them have in common.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<MeasuringMachine>,
 }
 
 /// The design of a run that adds replicates where something is still undecided.

@@ -10,13 +10,14 @@ pub const FORMAT: u32 = 1;
 /// The summary as JSON.
 ///
 /// Members: `format`, `study`, `run` (as in `run.json`, without the path profiles), `validity`, `interval` (the
-/// method of the intervals), `tables` and `curves` (only measured ones), `closeness`, `claims`, `warnings`.
+/// method of the intervals), `machines` (of a
+/// merged run), `tables` and `curves` (only measured ones), `closeness`, `claims`, `warnings`.
 /// Names of metrics carry their units.
 pub fn json(digest: &Digest<'_>) -> Value {
     let info = &digest.run.info;
     let tables: Vec<_> = digest.tables.iter().filter(|t| t.is_measured()).collect();
     let curves: Vec<_> = digest.measured_curves().collect();
-    json!({
+    let mut summary = json!({
         "format": FORMAT,
         "study": info.study,
         "run": {
@@ -43,5 +44,13 @@ pub fn json(digest: &Digest<'_>) -> Value {
         "closeness": digest.closeness,
         "claims": digest.claims,
         "warnings": digest.run.warnings,
-    })
+    });
+    if !info.machines.is_empty() {
+        summary["machines"] = json!({
+            "parts": info.machines,
+            "missing_ranks": info.missing_ranks(),
+            "differences": digest.machine_differences,
+        });
+    }
+    summary
 }

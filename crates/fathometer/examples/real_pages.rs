@@ -315,6 +315,8 @@ fn main() -> Result<(), Failure> {
         ],
         left_out: Vec::new(),
         stopping: None,
+        share: None,
+        machines: Vec::new(),
     };
     fs::create_dir_all(output)?;
     fs::write(output.join("pages.csv"), of_pages)?;

@@ -451,6 +451,8 @@ fn info(
         notes,
         left_out: Vec::new(),
         stopping: None,
+        share: None,
+        machines: Vec::new(),
     }
 }
 
@@ -652,6 +654,8 @@ mod tests {
             notes: Vec::new(),
             left_out: Vec::new(),
             stopping: None,
+            share: None,
+            machines: Vec::new(),
         };
         let earlier = info.clone();
         let now = RunInfo {

@@ -6,6 +6,7 @@
 
 use super::judge::{Bench, Measured, join};
 use super::{Relation, Side};
+use crate::machines;
 use crate::resolution::quotient;
 use crate::run::Cell;
 use crate::selection::Selection;
@@ -20,6 +21,16 @@ struct Shares {
     remark: String,
 }
 
+impl Shares {
+    /// Keeps these replicates only.
+    fn keep(&mut self, shared: &[u32]) {
+        for values in &mut self.values {
+            machines::keep(shared, &self.numbers, values);
+        }
+        self.numbers = shared.to_vec();
+    }
+}
+
 impl Bench<'_> {
     /// Estimates the distance of two cells' distributions.
     pub(super) fn distance(&self, relation: &Relation, place: &Selection) -> Measured {
@@ -31,6 +42,11 @@ impl Bench<'_> {
                 Ok(shares) => both.push(shares),
                 Err(problem) => return problem,
             }
+        }
+        let info = &self.inputs.run.info;
+        let numbers: Vec<Vec<u32>> = both.iter().map(|shares| shares.numbers.clone()).collect();
+        if let Some(shared) = machines::shared(info, &numbers) {
+            both.iter_mut().for_each(|shares| shares.keep(&shared));
         }
         let [left, right] = both.as_slice() else {
             return Measured::Missing;
@@ -48,8 +64,15 @@ impl Bench<'_> {
         };
         let samples = [left, right].map(|shares| indices(shares.numbers.len()));
         let samples = [samples[0].as_slice(), samples[1].as_slice()];
+        let machines = machines::machines(info, &left.numbers);
         let intervals = self.inputs.intervals;
-        let estimate = intervals.statistic(&samples, sides, Scale::Linear, quotient(), &statistic);
+        let estimate = intervals.on(&machines).statistic(
+            &samples,
+            sides,
+            Scale::Linear,
+            quotient(),
+            &statistic,
+        );
         match estimate {
             Some(mut estimate) => {
                 let shares = Interval {

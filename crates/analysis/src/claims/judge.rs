@@ -9,6 +9,7 @@ use super::{
     VariantResult, Verdict, Weaker,
 };
 use crate::inputs::Inputs;
+use crate::machines::Matched;
 use crate::published_claims::PublishedClaims;
 use crate::resolution::resolution;
 use crate::run::{Cell, CellState};
@@ -272,6 +273,11 @@ impl Bench<'_> {
                     part.interval = Some(basis.interval(self.inputs.intervals.level));
                 }
                 part.remark = remark;
+                if let Some(machines) = part.basis.and_then(|basis| basis.machines) {
+                    let differ =
+                        format!("the machines differ: the interval is that of {machines} machines");
+                    part.remark = join(&part.remark, &differ);
+                }
                 if let Some(Weaker::Relation(relation, _)) = &test.weaker
                     && let Measured::Estimate(inference, ..) = self.measure(relation, &place)
                 {
@@ -331,9 +337,10 @@ impl Bench<'_> {
             Err(problem) => return problem,
         };
         let Some(right) = &relation.right else {
-            let values: Vec<f64> = left.values.iter().map(|(_, v)| *v).collect();
+            let matched = Matched::of(&self.inputs.run.info, &[left.values]);
             let metric = relation.left.metric.as_ref().unwrap_or(&relation.metric);
-            return match self.inputs.intervals.mean(&values, resolution(metric)) {
+            let intervals = self.inputs.intervals.on(&matched.machines);
+            return match intervals.mean(&matched.samples[0], resolution(metric)) {
                 Some(estimate) => {
                     Measured::Estimate(Box::new(estimate), Sides::Independent, left.remark)
                 }
@@ -346,14 +353,16 @@ impl Bench<'_> {
         };
         // Common random numbers: replicate i of both cells used the same draws. So replicates are compared one
         // by one if both cells have the same replicates.
-        let sides = Sides::of([&left, &right].map(Values::numbers));
         let remark = join(&left.remark, &right.remark);
-        let left: Vec<f64> = left.values.iter().map(|(_, v)| *v).collect();
-        let right: Vec<f64> = right.values.iter().map(|(_, v)| *v).collect();
-        let (intervals, resolution) = (self.inputs.intervals, resolution(&relation.metric));
+        let matched = Matched::of(&self.inputs.run.info, &[left.values, right.values]);
+        let (sides, resolution) = (matched.sides, resolution(&relation.metric));
+        let intervals = self.inputs.intervals.on(&matched.machines);
+        let [left, right] = matched.samples.as_slice() else {
+            return Measured::Missing;
+        };
         let estimate = match relation.kind {
-            Kind::Ratio => intervals.ratio(&left, &right, sides, resolution),
-            _ => intervals.difference(&left, &right, sides, resolution),
+            Kind::Ratio => intervals.ratio(left, right, sides, resolution),
+            _ => intervals.difference(left, right, sides, resolution),
         };
         match estimate {
             Some(estimate) => Measured::Estimate(Box::new(estimate), sides, remark),
@@ -381,19 +390,17 @@ impl Bench<'_> {
                 }
             }
         }
-        let sides = Sides::of(cells.iter().map(Values::numbers));
         let remark = cells
             .iter()
             .fold(String::new(), |all, cell| join(&all, &cell.remark));
-        let samples: Vec<Vec<f64>> = cells
-            .iter()
-            .map(|cell| cell.values.iter().map(|(_, v)| *v).collect())
-            .collect();
+        let cells: Vec<_> = cells.into_iter().map(|cell| cell.values).collect();
+        let matched = Matched::of(&self.inputs.run.info, &cells);
+        let (sides, samples) = (matched.sides, &matched.samples);
         let samples: Vec<&[f64]> = samples.iter().map(Vec::as_slice).collect();
         let Ok(samples) = <[&[f64]; 4]>::try_from(samples) else {
             return Measured::Missing;
         };
-        let intervals = self.inputs.intervals;
+        let intervals = self.inputs.intervals.on(&matched.machines);
         match intervals.contrast(samples, sides, resolution(&relation.metric)) {
             Some(estimate) => Measured::Estimate(Box::new(estimate), sides, remark),
             None => Measured::Missing,
@@ -459,13 +466,6 @@ impl Bench<'_> {
 struct Values {
     values: Vec<(u32, f64)>,
     remark: String,
-}
-
-impl Values {
-    /// The replicates' numbers.
-    fn numbers(&self) -> Vec<u32> {
-        self.values.iter().map(|(number, _)| *number).collect()
-    }
 }
 
 /// Whether a test looks at single levels of curves, and may look at several of them.

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use gate::{Gate, GateError, GateVerdict, Outcome};
 pub use load_side::{of_load, of_loads};
+pub(crate) use run_side::METRICS;
 pub use run_side::of_run;
 pub use side::{Better, Metric, Scale, Side};
 

@@ -7,7 +7,7 @@ use crate::resolution::resolution;
 use crate::run::{CellState, Run};
 
 /// The metrics of a replicate that are compared: name, unit, which direction is better.
-const METRICS: [(&str, &str, Better); 11] = [
+pub(crate) const METRICS: [(&str, &str, Better); 11] = [
     ("elapsed_s", "s", Better::Lower),
     ("packets", "", Better::Lower),
     ("bytes", "B", Better::Lower),
@@ -79,6 +79,14 @@ pub fn of_run(name: &str, run: &Run) -> Side {
     }
     for (fact, value) in &info.machine {
         facts.insert(format!("machine {fact}"), value.clone());
+    }
+    for machine in &info.machines {
+        let rank = machine.share.rank;
+        let own = machine
+            .facts
+            .iter()
+            .filter(|(fact, _)| !info.machine.contains_key(*fact));
+        facts.extend(own.map(|(fact, value)| (format!("machine {rank} {fact}"), value.clone())));
     }
     for server in &info.servers {
         facts.insert(format!("server {}", server.name), server.version.clone());

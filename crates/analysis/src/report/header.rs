@@ -86,8 +86,12 @@ fn place(digest: &Digest<'_>) -> Markup {
         })
         .collect();
     html! {
-        @if parts.is_empty() { "The run does not record the machine." }
-        @else { (parts.join(", ")) "." }
+        @if !info.machines.is_empty() {
+            a href="#machines" { (info.machines.len()) " machines" }
+            @if parts.is_empty() { ". " } @else { ": " }
+        }
+        @if !parts.is_empty() { (parts.join(", ")) "." }
+        @else if info.machines.is_empty() { "The run does not record the machine." }
         @if !servers.is_empty() { " Servers: " (servers.join(", ")) "." }
         @if !digest.eras().is_empty() { " TCP as of: " (digest.eras().join(", ")) "." }
         @if !info.paths.is_empty() {

@@ -15,6 +15,7 @@ mod evidence;
 mod header;
 mod instrument;
 mod live;
+mod machines;
 mod sequences;
 mod stacked;
 mod tables;
@@ -153,6 +154,7 @@ fn sections(digest: &Digest<'_>, captures: Captures<'_>) -> Result<Vec<Section>,
     sections.push(section("waterfalls", "Waterfalls", body));
     sections.extend([
         section("run", "The run", header::what_was_run(digest)),
+        section("machines", "Machines", machines::section(digest)),
         section("validity", "Validity", cells::validity(digest)),
         section("cells", "Every cell", cells::section(digest)),
         section("definitions", "Definitions", header::definitions(digest)),

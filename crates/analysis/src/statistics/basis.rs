@@ -38,6 +38,9 @@ pub struct Basis {
     pub freedom: f64,
     /// The part of the error that comes from the resolution of the instrument, and that replicates do not reduce.
     pub floor: f64,
+    /// The number of machines whose means are the sample; `None` where the replicates are, because the machines agree or
+    /// there is one.
+    pub machines: Option<usize>,
     /// How far below and above its reading the true value may lie for certain, on the same scale: a knee lies
     /// between its level and the one before.
     pub slack: (f64, f64),

@@ -74,7 +74,7 @@ impl Noise {
 }
 
 /// A standard normal draw, by Box and Muller.
-fn normal(draws: Seed, i: u64) -> f64 {
+pub(super) fn normal(draws: Seed, i: u64) -> f64 {
     let radius = (-2.0 * (1.0 - draws.uniform(2 * i)).ln()).sqrt();
     radius * (std::f64::consts::TAU * draws.uniform(2 * i + 1)).cos()
 }

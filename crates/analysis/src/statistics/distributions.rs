@@ -1,4 +1,4 @@
-//! The normal distribution and Student's t distribution, as far as intervals need them.
+//! The normal, Student's t and the F distribution, as far as intervals need them.
 //!
 //! Sums and fractions are from Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964), chapter 26.
 //! Every term of the normal distribution is positive, so no digits cancel. Quantiles are found by bisection:
@@ -87,6 +87,27 @@ pub fn student_t_quantile(p: f64, freedom: f64) -> f64 {
         low *= 4.0;
     }
     bisect(low, 0.0, |t| student_t_cdf(t, freedom) < p)
+}
+
+/// The probability that a variable of the F distribution with these degrees of freedom is above `ratio` (26.6.2).
+///
+/// # Panics
+/// When a number of degrees of freedom is not above zero.
+pub fn f_tail(ratio: f64, numerator: f64, denominator: f64) -> f64 {
+    assert!(
+        numerator > 0.0 && denominator > 0.0,
+        "F has more than no freedom"
+    );
+    if ratio.is_nan() {
+        return f64::NAN;
+    }
+    let ratio = ratio.max(0.0);
+    incomplete_beta(
+        0.5 * denominator,
+        0.5 * numerator,
+        numerator * ratio,
+        denominator,
+    )
 }
 
 /// The regularised incomplete beta function at x = b / (b + a), given as the two parts `a` and `b` so that

@@ -11,15 +11,18 @@
 //! - [`simultaneous_level`], [`benjamini_yekutieli`]: several intervals, or several verdicts, at once
 //! - [`Looks`]: looking at verdicts while replicates are still added
 //! - [`simulation`]: what the intervals cover; [`designs`]: what stopping and ledgers keep
-//! - `distributions`: the normal distribution and Student's t, as far as the intervals need them
+//! - [`machine_coverage`]: what the intervals of several machines cover
+//! - `distributions`: the normal distribution, Student's t and F, as far as the intervals need them
 
 mod basis;
 pub mod designs;
 pub mod distributions;
 mod interval;
+pub mod machine_coverage;
 mod multiple;
 mod order;
 pub mod simulation;
+mod spread;
 mod stopping;
 mod student;
 
@@ -29,7 +32,7 @@ pub use interval::{Estimate, Interval, LEVEL, Sides};
 pub use multiple::{adjusted, benjamini_yekutieli, simultaneous_level};
 pub use order::{QuantileInterval, least_for_quantile, quantile_interval};
 pub use stopping::Looks;
-pub use student::{Intervals, Scale};
+pub use student::{Intervals, OnMachines, Scale};
 
 /// The description of one sample.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -12,9 +12,12 @@
 //! Replicates are paired where both cells have the same ones, because replicate i used the same random numbers in
 //! each cell, and the schedule ran the cells of one replicate close together.
 //!
+//! Replicates of several machines: see [`OnMachines`] and `spread`.
+//!
 //! An interval is never narrower than the [`Resolution`] of the instrument allows.
 
 use super::basis::{Basis, Inference, Resolution, UNBOUNDED};
+use super::spread::{Spread, satterthwaite, spread_of_sample};
 use super::{Estimate, Interval, LEVEL, Sides, mean, standard_deviation};
 
 /// The level of intervals over replicates, and how they are computed.
@@ -42,11 +45,80 @@ pub enum Scale {
     Logarithmic,
 }
 
+/// Intervals over replicates of which each was measured on one of several machines.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OnMachines<'a> {
+    level: f64,
+    /// The machine of each replicate of the paired samples, or of the only sample; empty for one machine.
+    machines: &'a [u32],
+}
+
 impl Intervals {
+    /// Intervals of samples whose value i was measured on machine `machines[i]`: of one sample, or of paired ones. An
+    /// empty list means one machine.
+    pub fn on(self, machines: &[u32]) -> OnMachines<'_> {
+        OnMachines {
+            level: self.level,
+            machines,
+        }
+    }
+
+    /// The mean of one sample; see [`OnMachines::mean`].
+    pub fn mean(&self, sample: &[f64], resolution: Resolution) -> Option<Inference> {
+        self.on(&[]).mean(sample, resolution)
+    }
+
+    /// The difference of two means; see [`OnMachines::difference`].
+    ///
+    /// # Panics
+    /// When the sides are paired and differ in length.
+    pub fn difference(
+        &self,
+        left: &[f64],
+        right: &[f64],
+        sides: Sides,
+        resolution: Resolution,
+    ) -> Option<Inference> {
+        self.on(&[]).difference(left, right, sides, resolution)
+    }
+
+    /// The ratio of two samples; see [`OnMachines::ratio`].
+    ///
+    /// # Panics
+    /// When the sides are paired and differ in length.
+    pub fn ratio(
+        &self,
+        numerator: &[f64],
+        denominator: &[f64],
+        sides: Sides,
+        resolution: Resolution,
+    ) -> Option<Inference> {
+        self.on(&[])
+            .ratio(numerator, denominator, sides, resolution)
+    }
+
+    /// Any smooth statistic; see [`OnMachines::statistic`].
+    ///
+    /// # Panics
+    /// When the samples are paired and differ in length.
+    pub fn statistic(
+        &self,
+        samples: &[&[f64]],
+        sides: Sides,
+        scale: Scale,
+        resolution: Resolution,
+        statistic: &dyn Fn(&[&[f64]]) -> f64,
+    ) -> Option<Inference> {
+        self.on(&[])
+            .statistic(samples, sides, scale, resolution, statistic)
+    }
+}
+
+impl OnMachines<'_> {
     /// The mean of one sample; `None` when it is empty.
     pub fn mean(&self, sample: &[f64], resolution: Resolution) -> Option<Inference> {
         let value = (!sample.is_empty()).then(|| mean(sample))?;
-        let spread = spread_of(&[sample], &[1.0], Sides::Independent);
+        let spread = spread_of(&[sample], &[1.0], Sides::Independent, self.machines);
         let floor = resolution.deviation(value);
         Some(self.inference(sample.len(), value, spread, floor, false))
     }
@@ -67,12 +139,12 @@ impl Intervals {
             return None;
         }
         let (one, other) = (mean(left), mean(right));
-        let spread = spread_of(&[left, right], &[1.0, -1.0], sides);
+        let spread = spread_of(&[left, right], &[1.0, -1.0], sides, self.machines);
         let floor = resolution.deviation(one).hypot(resolution.deviation(other));
         Some(self.inference(n, one - other, spread, floor, false))
     }
 
-    /// The ratio of two samples; `None` when a side is empty. See [`Intervals::contrast`].
+    /// The ratio of two samples; `None` when a side is empty. See [`OnMachines::contrast`].
     ///
     /// # Panics
     /// When the sides are paired and differ in length.
@@ -133,7 +205,7 @@ impl Intervals {
             (resolution.deviation(value) / value).powi(2)
         });
         let floor = floors.sum::<f64>().sqrt();
-        let spread = spread_of(&logarithms, signs, sides);
+        let spread = spread_of(&logarithms, signs, sides, self.machines);
         Some(self.inference(n, centre, spread, floor, true))
     }
 
@@ -167,22 +239,16 @@ impl Intervals {
         let logarithmic =
             scale == Scale::Logarithmic && value > 0.0 && all().all(|part| part > 0.0);
         let on_scale = |value: f64| if logarithmic { value.ln() } else { value };
-        let variances: Vec<(f64, usize)> = parts
-            .iter()
-            .map(|parts| {
-                let parts: Vec<f64> = parts.iter().copied().map(on_scale).collect();
-                let m = parts.len() as f64;
-                let centre = mean(&parts);
-                let squares: f64 = parts.iter().map(|part| (part - centre).powi(2)).sum();
-                ((m - 1.0) / m * squares, parts.len())
-            })
+        let parts: Vec<Vec<f64>> = parts
+            .into_iter()
+            .map(|parts| parts.into_iter().map(on_scale).collect())
             .collect();
         let relative = Resolution {
             absolute: 0.0,
             ..resolution
         };
         let floor = relative.deviation(if logarithmic { 1.0 } else { value });
-        let spread = satterthwaite(&variances);
+        let spread = spread_of_jackknife(&parts, self.machines);
         Some(self.inference(n, on_scale(value), spread, floor, logarithmic))
     }
 
@@ -205,7 +271,7 @@ impl Intervals {
         let logarithmic = scale == Scale::Logarithmic && positive;
         let on_scale = |value: f64| if logarithmic { value.ln() } else { value };
         let values: Vec<f64> = of_replicates.iter().copied().map(on_scale).collect();
-        let spread = spread_of(&[&values], &[1.0], Sides::Independent);
+        let spread = spread_of(&[&values], &[1.0], Sides::Independent, self.machines);
         let floor = match slack == (0.0, 0.0) {
             true => SMALLEST * if logarithmic { 1.0 } else { value.abs() },
             false => 0.0,
@@ -223,20 +289,21 @@ impl Intervals {
         &self,
         n: usize,
         centre: f64,
-        spread: Option<(f64, f64)>,
+        spread: Option<Spread>,
         floor: f64,
         logarithmic: bool,
     ) -> Inference {
         let value = if logarithmic { centre.exp() } else { centre };
-        let Some((error, freedom)) = spread.filter(|_| centre.is_finite()) else {
+        let Some(spread) = spread.filter(|_| centre.is_finite()) else {
             return self.without_interval(n, value);
         };
         let basis = Basis {
             n,
             centre,
-            error,
-            freedom,
+            error: spread.error,
+            freedom: spread.freedom,
             floor,
+            machines: spread.machines,
             slack: (0.0, 0.0),
             logarithmic,
             range: UNBOUNDED,
@@ -271,44 +338,44 @@ impl Inference {
 }
 
 /// The standard error of the sum of the samples' means times their signs, and its degrees of freedom; `None`
-/// when a sample has fewer than two values.
-fn spread_of(samples: &[&[f64]], signs: &[f64], sides: Sides) -> Option<(f64, f64)> {
+/// when a sample has fewer than two values. `machines` counts for one sample and for paired ones.
+fn spread_of(samples: &[&[f64]], signs: &[f64], sides: Sides, machines: &[u32]) -> Option<Spread> {
     check_pairs(samples, sides);
-    let paired = sides == Sides::Paired && samples.len() > 1;
+    if samples.len() == 1 {
+        return spread_of_sample(samples[0], machines);
+    }
+    if sides == Sides::Paired {
+        let sums: Vec<f64> = (0..samples[0].len())
+            .map(|i| samples.iter().zip(signs).map(|(s, sign)| sign * s[i]).sum())
+            .collect();
+        return spread_of_sample(&sums, machines);
+    }
     let of_one = |sample: &[f64]| -> Option<(f64, usize)> {
         let sd = standard_deviation(sample)?;
         Some((sd * sd / sample.len() as f64, sample.len()))
     };
-    if paired {
-        let sums: Vec<f64> = (0..samples[0].len())
-            .map(|i| samples.iter().zip(signs).map(|(s, sign)| sign * s[i]).sum())
-            .collect();
-        return satterthwaite(&[of_one(&sums)?]);
-    }
     let variances: Option<Vec<(f64, usize)>> =
         samples.iter().map(|sample| of_one(sample)).collect();
     satterthwaite(&variances?)
 }
 
-/// The standard error of a sum of independent means and its degrees of freedom, from the variance of each mean with
-/// its number of values: F. E. Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics
-/// Bulletin 2 (1946).
-fn satterthwaite(variances: &[(f64, usize)]) -> Option<(f64, f64)> {
-    let sum: f64 = variances.iter().map(|(variance, _)| variance).sum();
-    let fewest = variances.iter().map(|(_, n)| n.saturating_sub(1)).min()?;
-    if fewest == 0 {
-        return None;
+/// The same for the jackknife: `parts` has the statistic without each replicate in turn, one list for each family of
+/// replicates.
+fn spread_of_jackknife(parts: &[Vec<f64>], machines: &[u32]) -> Option<Spread> {
+    if let ([parts], false) = (parts, machines.is_empty()) {
+        // Deviations of the pseudo-values: (n - 1) times those of the parts, with the other sign.
+        let times = parts.len() as f64 - 1.0;
+        let pseudo: Vec<f64> = parts.iter().map(|part| -times * part).collect();
+        return spread_of_sample(&pseudo, machines);
     }
-    let below: f64 = variances
-        .iter()
-        .map(|(variance, n)| variance * variance / (n - 1) as f64)
-        .sum();
-    // Where every variance is zero, or too small to be squared.
-    let freedom = match below > 0.0 {
-        true => sum * sum / below,
-        false => fewest as f64,
+    let variance = |parts: &Vec<f64>| {
+        let m = parts.len() as f64;
+        let centre = mean(parts);
+        let squares: f64 = parts.iter().map(|part| (part - centre).powi(2)).sum();
+        ((m - 1.0) / m * squares, parts.len())
     };
-    Some((sum.sqrt(), freedom.max(fewest as f64)))
+    let variances: Vec<(f64, usize)> = parts.iter().map(variance).collect();
+    satterthwaite(&variances)
 }
 
 /// The statistic without each replicate in turn: one list where replicates are paired, else one of each sample.

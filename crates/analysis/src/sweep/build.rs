@@ -6,6 +6,7 @@ use super::{
     Curve, CurvePoint, CurveResult, Fit, Line, NoCurve, Panel, PanelResult, PublishedLine, levels,
 };
 use crate::inputs::Inputs;
+use crate::machines::{self, Matched};
 use crate::resolution::{quotient, resolution};
 use crate::run::{Cell, CellState};
 use crate::selection::{Selection, differing_factors, number};
@@ -144,6 +145,7 @@ impl Builder<'_> {
     /// The line through the cells' means; `None` with fewer than two cells that have both metrics in the same
     /// replicates.
     fn fit(&self, cells: &[(f64, &Cell)], per: &str, metric: &str) -> Option<Fit> {
+        let info = &self.inputs.run.info;
         let mut numbers: Vec<Vec<u32>> = Vec::new();
         let mut both: Vec<(Vec<f64>, Vec<f64>)> = Vec::new();
         for (_, cell) in cells {
@@ -152,6 +154,13 @@ impl Builder<'_> {
             if !at.is_empty() && at == of {
                 numbers.push(at);
                 both.push((xs, ys));
+            }
+        }
+        if let Some(shared) = machines::shared(info, &numbers) {
+            for (numbers, (xs, ys)) in numbers.iter_mut().zip(&mut both) {
+                machines::keep(&shared, numbers, xs);
+                machines::keep(&shared, numbers, ys);
+                numbers.clone_from(&shared);
             }
         }
         // The samples are indices of replicates in each cell, the same for both metrics.
@@ -169,7 +178,8 @@ impl Builder<'_> {
             let (xs, ys) = means(drawn);
             slope(&xs, &ys)
         };
-        let intervals = self.inputs.intervals;
+        let machines = machines::machines(info, numbers.first()?);
+        let intervals = self.inputs.intervals.on(&machines);
         let slope = intervals.statistic(&samples, sides, Scale::Linear, quotient(), &slope_of)?;
         let slope = slope.estimate;
         slope.value.is_finite().then(|| Fit {
@@ -200,8 +210,9 @@ impl Builder<'_> {
                 format!("{} of {all} replicates invalid and left out", all - left)
             }
         };
-        let values: Vec<f64> = cell.values(metric).into_iter().map(|(_, v)| v).collect();
-        let mean = self.inputs.intervals.mean(&values, resolution(metric));
+        let matched = Matched::of(&self.inputs.run.info, &[cell.values(metric)]);
+        let intervals = self.inputs.intervals.on(&matched.machines);
+        let mean = intervals.mean(&matched.samples[0], resolution(metric));
         let estimate = mean.map(|mean| mean.estimate);
         (estimate.is_some() || cell.state() == CellState::Invalid).then_some(CurvePoint {
             x,

@@ -8,11 +8,12 @@ use super::{
     TableResult,
 };
 use crate::inputs::Inputs;
+use crate::machines::Matched;
 use crate::published::Published;
 use crate::resolution::resolution;
 use crate::run::CellState;
 use crate::selection::{Selection, Unresolved};
-use crate::statistics::{Estimate, Interval, Sides};
+use crate::statistics::{Estimate, Interval};
 
 /// Every table that has a layout, in every era of the run, in the order of the tables, then of the eras. A table
 /// without measured figures is included ([`TableResult::is_measured`]).
@@ -159,17 +160,16 @@ impl Builder<'_> {
 
     /// The ratio of two cells; replicates are paired if both cells have the same ones.
     fn ratio(&self, one: &Selection, base: &Selection, column: &Column) -> Option<Estimate> {
-        let values = |selection: &Selection| -> Option<(Vec<u32>, Vec<f64>)> {
+        let values = |selection: &Selection| -> Option<Vec<(u32, f64)>> {
             let cell = self.inputs.cell(selection).ok()?;
-            Some(column.values(cell).into_iter().unzip())
+            Some(column.values(cell))
         };
-        let ((numbers, one), (others, base)) = (values(one)?, values(base)?);
-        let sides = Sides::of([numbers, others]);
-        let resolution = resolution(&column.metric);
-        let ratio = self
-            .inputs
-            .intervals
-            .ratio(&one, &base, sides, resolution)?;
+        let matched = Matched::of(&self.inputs.run.info, &[values(one)?, values(base)?]);
+        let [one, base] = matched.samples.as_slice() else {
+            return None;
+        };
+        let intervals = self.inputs.intervals.on(&matched.machines);
+        let ratio = intervals.ratio(one, base, matched.sides, resolution(&column.metric))?;
         Some(ratio.estimate).filter(|ratio| ratio.value.is_finite())
     }
 
@@ -214,11 +214,11 @@ impl Builder<'_> {
                 Some(self.footnote(text))
             }
         };
-        let values: Vec<f64> = column.values(cell).into_iter().map(|(_, v)| v).collect();
         let estimate = match whole {
             None => {
-                let resolution = resolution(&column.metric);
-                let mean = self.inputs.intervals.mean(&values, resolution);
+                let matched = Matched::of(&self.inputs.run.info, &[column.values(cell)]);
+                let intervals = self.inputs.intervals.on(&matched.machines);
+                let mean = intervals.mean(&matched.samples[0], resolution(&column.metric));
                 mean.map(|mean| mean.estimate)
             }
             Some(whole) => self

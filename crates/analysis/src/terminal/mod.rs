@@ -2,6 +2,7 @@
 //! 110 columns, readable without colour.
 
 mod curve;
+mod machines;
 mod table;
 
 use fathometer_model::digits::significant;
@@ -72,6 +73,11 @@ pub fn render(digest: &Digest<'_>) -> String {
     text.push('\n');
     text.push_str(&validity(digest));
     text
+}
+
+/// How much the machines of a merged run differ, and which parts are missing; empty for a run of one machine.
+pub fn machines(digest: &Digest<'_>) -> String {
+    machines::lines(digest)
 }
 
 fn heading(digest: &Digest<'_>) -> String {
@@ -389,7 +395,8 @@ fn validity(digest: &Digest<'_>) -> String {
         significant(summary.lateness_max_ms),
         summary.unasked_drops,
     );
-    let mut text = hanging("Validity: ", &line, WIDTH);
+    let mut text = machines::lines(digest);
+    text.push_str(&hanging("Validity: ", &line, WIDTH));
     let doubtful: Vec<_> = digest
         .run
         .cells

@@ -7,6 +7,7 @@ mod common;
 mod homes;
 mod judging;
 mod load;
+mod machines;
 mod pages;
 mod real_pages;
 mod report;

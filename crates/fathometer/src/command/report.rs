@@ -108,7 +108,8 @@ pub fn publish(folder: &Path, json: bool) -> Result<Judged, Failure> {
     print(&match (has_paper, json) {
         (true, true) => format!("{:#}\n", summary::json(&digest)),
         (true, false) => terminal::render(&digest),
-        (false, _) => cells(&digest.run, json),
+        (false, true) => cells(&digest.run, json),
+        (false, false) => cells(&digest.run, json) + &terminal::machines(&digest),
     })?;
     Ok(Judged {
         page,

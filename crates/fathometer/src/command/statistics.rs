@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args};
 use fathometer_analysis::ledger::FALSE_DISCOVERIES;
 use fathometer_analysis::real_cells::real_cells;
 use fathometer_analysis::statistics::designs::DesignTables;
+use fathometer_analysis::statistics::machine_coverage::MachineCoverage;
 use fathometer_analysis::statistics::simulation::CoverageTable;
 use fathometer_model::Seed;
 
@@ -23,6 +24,9 @@ pub struct StatisticsArguments {
     /// and how many wrong verdicts stand in a ledger without a true claim, by simulation
     #[arg(long, group = "table")]
     stopping: bool,
+    /// Print how often 95 % intervals of ratios that several machines measured contain the true ratio, by simulation
+    #[arg(long, group = "table")]
+    machines: bool,
     /// Samples for each figure, or trials of each design
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..))]
     trials: u32,
@@ -45,6 +49,14 @@ pub fn run(arguments: &StatisticsArguments) -> Result<ExitCode, Failure> {
         match arguments.json {
             true => println!("{}", serde_json::to_string_pretty(&tables)?),
             false => print!("{}", tables.markdown()),
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.machines {
+        let table = MachineCoverage::simulate(seed, arguments.trials);
+        match arguments.json {
+            true => println!("{}", serde_json::to_string_pretty(&table)?),
+            false => print!("{}", table.markdown()),
         }
         return Ok(ExitCode::SUCCESS);
     }

@@ -4,7 +4,9 @@
 use super::super::{Kind, Relation};
 use super::Sweep;
 use super::trace::Trace;
-use crate::statistics::{Inference, Interval, Intervals, Scale};
+use crate::inputs::Inputs;
+use crate::machines;
+use crate::statistics::{Inference, Interval, Scale};
 
 /// How a figure that jumps from one value to the next is estimated.
 #[derive(Clone, Copy)]
@@ -84,7 +86,7 @@ pub(super) const POSITIVE: Interval = Interval {
 /// The figure of all replicates, with the interval of the figures of single replicates: of those that every level
 /// of every curve has.
 pub(super) fn by_replicates(
-    intervals: Intervals,
+    inputs: &Inputs<'_>,
     traces: &[Trace<'_>],
     jump: Jump,
     statistic: &dyn Fn(&[&[f64]]) -> f64,
@@ -92,8 +94,12 @@ pub(super) fn by_replicates(
 ) -> Inference {
     let numbers = || traces.iter().flat_map(|trace| &trace.numbers);
     let shared = numbers().next().into_iter().flatten().copied();
-    let shared = shared.filter(|number| numbers().all(|all| all.contains(number)));
+    let shared: Vec<u32> = shared
+        .filter(|number| numbers().all(|all| all.contains(number)))
+        .collect();
+    let machines = machines::machines(&inputs.run.info, &shared);
     let of_replicates: Vec<f64> = shared
+        .into_iter()
         .map(|number| {
             let places: Vec<[f64; 1]> = numbers()
                 .map(|all| [all.iter().position(|own| *own == number).unwrap_or(0) as f64])
@@ -103,6 +109,7 @@ pub(super) fn by_replicates(
         })
         .collect();
     let value = statistic(samples);
+    let intervals = inputs.intervals.on(&machines);
     intervals.replications(value, &of_replicates, jump.scale, jump.slack, jump.range)
 }
 

@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use super::judge::{Bench, Measured, join};
 use super::{Kind, Relation};
+use crate::machines;
 use crate::resolution::quotient;
 use crate::selection::{Selection, number};
 use crate::statistics::{Scale, Sides, indices};
@@ -123,6 +124,15 @@ impl Bench<'_> {
                 Err(problem) => return problem,
             }
         }
+        let info = &self.inputs.run.info;
+        let numbers: Vec<Vec<u32>> = traces.iter().flat_map(|t| t.numbers.clone()).collect();
+        if let Some(shared) = machines::shared(info, &numbers) {
+            traces.iter_mut().for_each(|trace| trace.keep(&shared));
+            if shared.is_empty() {
+                let reason = "no replicate is valid at every level of the curves";
+                return Measured::Unusable(reason.to_owned());
+            }
+        }
         let remark = traces
             .iter()
             .fold(String::new(), |all, trace| join(&all, &trace.remark));
@@ -160,6 +170,7 @@ impl Bench<'_> {
         }
         let statistic = |drawn: &[&[f64]]| figure(drawn).unwrap_or(f64::NAN);
         let intervals = self.inputs.intervals;
+        let machines = machines::machines(info, &traces[0].numbers[0]);
         let estimate = match jump(
             relation,
             sweep,
@@ -167,9 +178,19 @@ impl Bench<'_> {
             statistic(&samples),
             expected,
         ) {
-            None => intervals.statistic(&samples, sides, scale(relation), quotient(), &statistic),
+            None => intervals.on(&machines).statistic(
+                &samples,
+                sides,
+                scale(relation),
+                quotient(),
+                &statistic,
+            ),
             Some(jump) => Some(by_replicates(
-                intervals, &traces, jump, &statistic, &samples,
+                &self.inputs,
+                &traces,
+                jump,
+                &statistic,
+                &samples,
             )),
         };
         match estimate {

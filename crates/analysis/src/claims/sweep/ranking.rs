@@ -6,6 +6,7 @@ use super::super::Relation;
 use super::super::judge::{Bench, Measured, join};
 use super::Sweep;
 use super::jump::POSITIVE;
+use crate::machines::Matched;
 use crate::resolution::resolution;
 use crate::selection::Selection;
 use crate::statistics::{
@@ -64,11 +65,14 @@ impl Bench<'_> {
         };
         let mut contests: BTreeMap<(&str, &str), Contest> = BTreeMap::new();
         for (one, other) in &pairs {
-            let values = |side: &[(u32, f64)]| side.iter().map(|(_, v)| *v).collect::<Vec<f64>>();
-            let numbers = |side: &[(u32, f64)]| side.iter().map(|(n, _)| *n).collect::<Vec<u32>>();
-            let sides = Sides::of([&one.3, &other.3].map(|side| numbers(side)));
+            let both = [one.3.clone(), other.3.clone()];
+            let matched = Matched::of(&self.inputs.run.info, &both);
+            let [left, right] = matched.samples.as_slice() else {
+                continue;
+            };
             let resolution = resolution(&relation.metric);
-            let ratio = strict.ratio(&values(&one.3), &values(&other.3), sides, resolution);
+            let strict = strict.on(&matched.machines);
+            let ratio = strict.ratio(left, right, matched.sides, resolution);
             let ratio = ratio.map(|ratio| ratio.estimate);
             let Some(ratio) = ratio.filter(|ratio| ratio.value > 0.0 && ratio.value.is_finite())
             else {
@@ -128,6 +132,7 @@ fn as_basis(estimate: &Estimate, interval: Interval, intervals: Intervals) -> Ba
         error: 0.0,
         freedom: 1.0,
         floor: 1.0,
+        machines: None,
         slack: (0.0, 0.0),
         logarithmic: true,
         range: POSITIVE,
@@ -139,6 +144,7 @@ fn as_basis(estimate: &Estimate, interval: Interval, intervals: Intervals) -> Ba
         .ln();
     Basis {
         floor: half / unit,
+        machines: None,
         ..normal
     }
 }

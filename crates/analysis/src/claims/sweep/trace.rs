@@ -4,6 +4,7 @@ use super::super::judge::{Bench, Measured, join};
 use super::super::{Relation, Side};
 use super::Sweep;
 use super::figure::Drawn;
+use crate::machines;
 use crate::run::Cell;
 use crate::selection::Selection;
 use crate::statistics::mean_at;
@@ -23,6 +24,18 @@ pub(super) struct Trace<'a> {
 }
 
 impl Trace<'_> {
+    /// Keeps these replicates only, which every level has.
+    pub(super) fn keep(&mut self, shared: &[u32]) {
+        let others = [&mut self.over, &mut self.per, &mut self.of_knee];
+        let lists = others.into_iter().flatten();
+        for values in lists.chain([&mut self.values]) {
+            for (values, numbers) in values.iter_mut().zip(&self.numbers) {
+                machines::keep(shared, numbers, values);
+            }
+        }
+        self.numbers.fill(shared.to_vec());
+    }
+
     pub(super) fn drawn(&self, places: &[&[f64]], sweep: &Sweep) -> Drawn<'_> {
         let means = |values: &[Vec<f64>]| -> Vec<f64> {
             values

@@ -50,6 +50,8 @@ pub fn run_info(mode: Mode) -> RunInfo {
         data: BTreeMap::new(),
         left_out: Vec::new(),
         stopping: None,
+        share: None,
+        machines: Vec::new(),
         machine: [
             ("cpu", "an imaginary processor"),
             ("cores", "2"),

@@ -1,0 +1,140 @@
+//! Runs over several machines: which machine measured a replicate, and samples of several cells matched by replicate.
+//!
+//! A study over N machines is split by replicates: the machine of rank r measures the replicates r, r + N, r + 2N … of
+//! every cell. So each replicate of a comparison has all its cells on one machine, and the machine is a blocking factor:
+//! what makes one machine faster than another is in both sides of a comparison and cancels.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::run::RunInfo;
+use crate::statistics::Sides;
+
+/// The share of one machine in a study over several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StudyShare {
+    /// Its rank, from 0.
+    pub rank: u32,
+    /// Number of machines that share the study.
+    pub ranks: u32,
+    /// Replicates that all machines together are to measure.
+    pub replicates: u64,
+    /// The SHA-256 of the design: every cell with its number of replicates.
+    pub design: String,
+    /// The identity of the running kernel (`/proc/sys/kernel/random/boot_id`), which all containers of a machine share;
+    /// empty if it could not be read.
+    #[serde(default)]
+    pub boot_id: String,
+}
+
+impl StudyShare {
+    /// Whether a replicate belongs to this share.
+    pub fn has(&self, replicate: u32) -> bool {
+        replicate % self.ranks.max(1) == self.rank
+    }
+}
+
+/// One of the machines that measured a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeasuringMachine {
+    /// Its share.
+    #[serde(flatten)]
+    pub share: StudyShare,
+    /// Facts about it, as in [`RunInfo::machine`].
+    pub facts: BTreeMap<String, String>,
+    /// The command line of its part, program first.
+    pub command: Vec<String>,
+    /// Start of its part, in seconds since the Unix epoch.
+    pub started: f64,
+    /// End of its part; absent when it was interrupted or killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<f64>,
+}
+
+impl RunInfo {
+    /// The rank of the machine that measured a replicate; 0 in a run of one machine.
+    pub fn machine_of(&self, replicate: u32) -> u32 {
+        let ranks = self.machines.first().map_or(1, |first| first.share.ranks);
+        replicate % ranks.max(1)
+    }
+
+    /// The ranks whose parts are missing from a merged run.
+    pub fn missing_ranks(&self) -> Vec<u32> {
+        let ranks = self.machines.first().map_or(0, |first| first.share.ranks);
+        let is_there = |rank: &u32| self.machines.iter().any(|m| m.share.rank == *rank);
+        (0..ranks).filter(|rank| !is_there(rank)).collect()
+    }
+}
+
+/// Samples of several cells, matched for a comparison.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Matched {
+    /// The values of each cell, in the order of their replicates.
+    pub(crate) samples: Vec<Vec<f64>>,
+    /// Whether value i of each belongs to the same replicate.
+    pub(crate) sides: Sides,
+    /// The machine of each replicate; empty in a run of one machine.
+    pub(crate) machines: Vec<u32>,
+}
+
+impl Matched {
+    /// Matches values with the numbers of their replicates.
+    ///
+    /// On one machine, cells without the same replicates are independent samples. On several machines, replicates that
+    /// not all cells have are left out: otherwise the machines would have different weights on the two sides, and the
+    /// difference between machines would be taken for one between cells.
+    pub(crate) fn of(info: &RunInfo, cells: &[Vec<(u32, f64)>]) -> Matched {
+        let numbers: Vec<Vec<u32>> = cells.iter().map(|cell| numbers_of(cell)).collect();
+        let shared = shared(info, &numbers);
+        let is_kept = |number: &u32| shared.as_ref().is_none_or(|all| all.contains(number));
+        let kept = |cell: &Vec<(u32, f64)>| -> Vec<(u32, f64)> {
+            let kept = cell.iter().filter(|(number, _)| is_kept(number));
+            kept.copied().collect()
+        };
+        let cells: Vec<Vec<(u32, f64)>> = cells.iter().map(kept).collect();
+        Matched {
+            sides: Sides::of(cells.iter().map(|cell| numbers_of(cell))),
+            machines: cells
+                .first()
+                .map(|first| machines(info, &numbers_of(first)))
+                .unwrap_or_default(),
+            samples: cells
+                .iter()
+                .map(|cell| cell.iter().map(|(_, value)| *value).collect())
+                .collect(),
+        }
+    }
+}
+
+fn numbers_of(cell: &[(u32, f64)]) -> Vec<u32> {
+    cell.iter().map(|(number, _)| *number).collect()
+}
+
+/// The replicates that all samples have, where some have others too and the run is one of several machines. `None`:
+/// nothing is to be left out.
+pub(crate) fn shared(info: &RunInfo, samples: &[Vec<u32>]) -> Option<Vec<u32>> {
+    let (first, others) = samples.split_first()?;
+    if info.machines.is_empty() || others.iter().all(|other| other == first) {
+        return None;
+    }
+    let is_shared = |number: &&u32| others.iter().all(|other| other.contains(number));
+    Some(first.iter().filter(is_shared).copied().collect())
+}
+
+/// The machine of each replicate, for the intervals; empty in a run of one machine.
+pub(crate) fn machines(info: &RunInfo, replicates: &[u32]) -> Vec<u32> {
+    match info.machines.is_empty() {
+        true => Vec::new(),
+        false => replicates
+            .iter()
+            .map(|replicate| info.machine_of(*replicate))
+            .collect(),
+    }
+}
+
+/// Keeps the values of these replicates; `numbers` has the replicate of each value.
+pub(crate) fn keep(shared: &[u32], numbers: &[u32], values: &mut Vec<f64>) {
+    let mut numbers = numbers.iter();
+    values.retain(|_| numbers.next().is_some_and(|number| shared.contains(number)));
+}
