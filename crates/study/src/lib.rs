@@ -1,6 +1,7 @@
 //! Studies: their files ([`files`]), the design ([`spec`]), the interface of a kind of study ([`experiment`])
 //! and the kinds ([`kinds`]: [`page`], [`load`]), the order of execution ([`schedule`]), the whole run ([`run`]), when it ends
-//! ([`stopping`]), and resuming it after an interruption ([`past`]).
+//! ([`stopping`]), and resuming it after an interruption ([`past`]). A study
+//! over several machines: the share of one ([`share`]), and one run of all parts ([`merge`]).
 
 pub mod bottleneck;
 mod common;
@@ -10,6 +11,7 @@ pub mod files;
 pub mod kinds;
 pub mod load;
 mod materials;
+pub mod merge;
 pub mod page;
 pub mod past;
 mod plots;
@@ -19,6 +21,7 @@ pub mod run;
 pub mod run_folder;
 pub mod schedule;
 pub mod schemas;
+pub mod share;
 pub mod spec;
 pub mod starter;
 pub mod stopping;

@@ -177,6 +177,7 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
         then.stopping.as_ref(),
         now.stopping.as_ref(),
     ));
+    differences.extend(other_share(then, now));
     // An invocation may leave out inputs of an earlier one; inputs that both have must be the same.
     for (name, found) in &now.data {
         if then.data.get(name).is_some_and(|then| then != found) {
@@ -189,6 +190,28 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
             folder: earlier.folder.clone(),
             differences,
         }),
+    }
+}
+
+/// The difference of two shares of a study.
+fn other_share(then: &RunInfo, now: &RunInfo) -> Option<String> {
+    if !then.machines.is_empty() {
+        return Some("the run was merged from those of several machines".to_owned());
+    }
+    let of = |info: &RunInfo| {
+        let share = info.share.as_ref();
+        share.map(|share| (share.rank, share.ranks, share.design.clone()))
+    };
+    let words = |info: &RunInfo| match &info.share {
+        Some(share) => format!("rank {} of {}", share.rank, share.ranks),
+        None => "the whole study".to_owned(),
+    };
+    match (words(then), words(now)) {
+        (then, now) if then != now => {
+            Some(format!("the run is of {then}, and this command of {now}"))
+        }
+        _ if of(then) != of(now) => Some("the run has other cells or replicates".to_owned()),
+        _ => None,
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use fathometer_analysis::run::{
     Build, EraInfo, LeftOut, Mode, PathInfo, Run, RunInfo, ServerInfo, Setting, SettingState,
 };
+use fathometer_load::Share;
 use fathometer_model::{Instant, PathCertificate, ReplicateRecord, Seed, Validity};
 use fathometer_sys::era::{AppliedSettings, SettingOutcome};
 use fathometer_sys::{Clock, Machine};
@@ -23,6 +24,7 @@ use super::materials::{Materials, MaterialsError, kept, wanted_cells};
 use super::past::{self, Mismatch, Past};
 use super::plots;
 use super::schedule::{self, Job, Queue};
+use super::share::{self, OfMachine, ShareError};
 use super::spec::{Cell, SpecError, Study, folder_of};
 use super::stopping::{Look, Rounds, Rule, total};
 use crate::progress::Progress;
@@ -60,6 +62,8 @@ pub struct Request {
     pub build: Build,
     /// Show no progress.
     pub quiet: bool,
+    /// The rank and the number of ranks, if several machines share the study.
+    pub share: Option<Share>,
     /// Whether the folder has an interrupted run of this study that is to be resumed.
     pub resume: bool,
 }
@@ -98,6 +102,9 @@ pub enum RunError {
          instead of --precision and --budget"
     )]
     NothingToDecide,
+    /// Several machines cannot share the study.
+    #[error(transparent)]
+    Share(#[from] ShareError),
     /// The run's folder could not be created or opened: nothing was measured.
     #[error(transparent)]
     Folder(#[from] OpenError),
@@ -135,7 +142,9 @@ impl RunError {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            RunError::Materials(MaterialsError::Empty(_)) | RunError::NothingToDecide
+            RunError::Materials(MaterialsError::Empty(_))
+                | RunError::NothingToDecide
+                | RunError::Share(_)
         )
     }
 }
@@ -159,6 +168,12 @@ pub fn execute(
             cell.replicates = replicates;
         }
     }
+    let share = match request.share {
+        None => None,
+        Some(_) if request.stopping.is_some() => return Err(ShareError::Stopping.into()),
+        Some(place) => Some(share::share_of(place, &cells, share::boot_id())?),
+    };
+    notes.extend(share.as_ref().map(share::note));
     // Left by killed runs of any kind.
     leftovers::remove();
     let materials = Materials::load(&cells, &catalog)?;
@@ -196,9 +211,10 @@ pub fn execute(
     if let Some(rounds) = &rounds {
         rounds.apply(&mut cells);
     }
-    let planned: u32 = cells.iter().map(|cell| cell.replicates).sum();
+    let planned = share::planned(share.as_ref(), &cells);
     let mut info = info(request, &materials, &cells, notes, planned, clock);
     info.left_out = left_out;
+    info.share.clone_from(&share);
     info.stopping = rounds.as_ref().map(|rounds| rounds.stopping.clone());
     let (folder, past) = match request.resume {
         false => {
@@ -240,6 +256,7 @@ pub fn execute(
         replicates: prepared.replicates.as_ref(),
         materials: &materials,
         folder: &folder,
+        machine: share.as_ref().map(|share| share.rank),
         failed: &failed,
         progress: Progress::new(u64::from(to_make), "replicates", clock, request.quiet),
         applied: Mutex::new(BTreeMap::new()),
@@ -252,7 +269,8 @@ pub fn execute(
     let mut past = past;
     let mut result;
     loop {
-        let lanes = past.left(schedule::lanes(&cells, request.seed));
+        let mut lanes = past.left(schedule::lanes(&cells, request.seed));
+        share::keep(share.as_ref(), lanes.values_mut());
         let turns = schedule::turns(lanes, &study.alone);
         result = turns.into_iter().try_for_each(|lanes| {
             schedule::execute(lanes, &study.side_by_side, &ending, &|job, _| {
@@ -494,6 +512,8 @@ struct Execution<'a> {
     replicates: &'a dyn Replicates,
     materials: &'a Materials,
     folder: &'a RunFolder,
+    /// The rank of this machine, for the records of a share.
+    machine: Option<u32>,
     failed: &'a AtomicBool,
     progress: Progress,
     applied: Mutex<BTreeMap<String, [AppliedSettings; 2]>>,
@@ -535,7 +555,13 @@ impl Execution<'_> {
     fn make(&self, job: &Job, order: u32) -> Result<bool, RunError> {
         let record = self.attempt(job, order)?;
         let valid = record.validity.is_valid();
-        self.folder.append_replicate(&record)?;
+        match self.machine {
+            None => self.folder.append_replicate(&record)?,
+            Some(machine) => self.folder.append_replicate(&OfMachine {
+                record: &record,
+                machine,
+            })?,
+        }
         self.recorded.fetch_add(1, Ordering::Relaxed);
         if valid {
             lock(&self.valid_cells).insert(job.cell.folder());

@@ -1,30 +1,37 @@
-//! `fathometer merge`: one result from the spools of a load test on several machines.
+//! `fathometer merge`: one result from the spools of a load test, or from the runs of a study, on several machines.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use fathometer_analysis::load::Slo;
 use fathometer_ranks::spool::{Spool, whole};
+use fathometer_study::merge::{Merged, merge};
+use fathometer_sys::stderr::say;
 
 use super::load::exit_code;
 use super::load::output::Format;
-use super::{Failure, usage};
+use super::{Failure, report, usage};
 
 const EXAMPLES: &str = "Examples:
   fathometer merge spool/                    the spools of all ranks, copied to one folder
   fathometer merge node1/ node2/ --json
+  fathometer merge rank-0/ rank-1/ --output runs/whole     the runs of a study
 
-The result is that of rank 0, bit for bit, if every rank ended in order. Exit codes: as of
-`fathometer load`.";
+The result of spools is that of rank 0, bit for bit, if every rank ended in order. Exit codes: as of
+`fathometer load`. Runs of a study are merged to the same run in any order; exit code 3: a rank's run is
+missing or not finished, or a cell has no valid replicate.";
 
 /// Arguments of `merge`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct MergeArguments {
-    /// Folders with spools (`load --spool DIR`), or spools
+    /// Folders with spools (`load --spool DIR`), or spools; or the folders of the runs of all ranks of a study
     #[arg(required = true, value_name = "DIR|FILE")]
     places: Vec<PathBuf>,
+    /// Folder of the new run, which must not exist yet: required for the runs of a study
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["slo", "format", "details"])]
+    output: Option<PathBuf>,
     /// SLOs to check, as in 'p98<100ms,errors<0.1%'; exit code 4 if one is violated
     #[arg(long, value_name = "LIST")]
     slo: Option<Slo>,
@@ -34,13 +41,88 @@ pub struct MergeArguments {
     /// Show all figures, and a row for each rank
     #[arg(long)]
     details: bool,
-    /// The same as --format json
+    /// Of a study: exit with 4 if a tested claim is reversed, or a figure misses its threshold
+    #[arg(long, requires = "output")]
+    strict: bool,
+    /// The same as --format json; of a study: print the summary as JSON
     #[arg(long, conflicts_with = "format")]
     json: bool,
 }
 
-/// Reads the spools and prints the result.
+/// Merges spools or runs, and prints the result.
 pub fn run(arguments: &MergeArguments) -> Result<ExitCode, Failure> {
+    let is_run = |place: &PathBuf| place.join("run.json").is_file();
+    let runs = arguments
+        .places
+        .iter()
+        .filter(|place| is_run(place))
+        .count();
+    match (&arguments.output, runs) {
+        (None, 0) => spools(arguments),
+        (None, _) => Err(usage(
+            "these are runs of a study: name the folder of the new run with --output FOLDER",
+        )),
+        (Some(output), _) => match arguments.places.iter().find(|place| !is_run(place)) {
+            Some(place) => Err(usage(format!(
+                "{} is not the folder of a run: it has no run.json",
+                place.display()
+            ))),
+            None => studies(&arguments.places, output, arguments.json, arguments.strict),
+        },
+    }
+}
+
+/// Merges the runs of a study, and prints the result.
+pub fn studies(
+    runs: &[PathBuf],
+    output: &Path,
+    json: bool,
+    strict: bool,
+) -> Result<ExitCode, Failure> {
+    let merged = merge(runs, output)?;
+    let judged = report::publish(output, json)?;
+    // The folder is the result, so a failure to write the page is an error.
+    say(format_args!("report: {}", judged.page?.display()));
+    for line in problems(&merged) {
+        say(format_args!("INVALID: {line}"));
+    }
+    Ok(match merged.is_whole() {
+        false => ExitCode::from(3),
+        true if strict && !judged.all_met => ExitCode::from(4),
+        true => ExitCode::SUCCESS,
+    })
+}
+
+/// What the merged run lacks.
+fn problems(merged: &Merged) -> Vec<String> {
+    let list = |ranks: &[u32]| {
+        let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+        ranks.join(", ")
+    };
+    let mut problems = Vec::new();
+    if !merged.missing.is_empty() {
+        problems.push(format!(
+            "the runs of rank {} are missing; merge again when they are there",
+            list(&merged.missing)
+        ));
+    }
+    if !merged.unfinished.is_empty() {
+        problems.push(format!(
+            "the runs of rank {} are not finished; `fathometer study --resume` continues them",
+            list(&merged.unfinished)
+        ));
+    }
+    if merged.cells_without_figures > 0 {
+        problems.push(format!(
+            "{} cells have no valid replicate; the reasons are in the report",
+            merged.cells_without_figures
+        ));
+    }
+    problems
+}
+
+/// Reads the spools and prints the result.
+fn spools(arguments: &MergeArguments) -> Result<ExitCode, Failure> {
     let mut spools = Vec::new();
     for file in files(&arguments.places)? {
         let name = file.display().to_string();

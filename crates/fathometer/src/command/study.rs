@@ -12,6 +12,7 @@ use fathometer_sys::{Clock, Interrupt, privilege};
 use super::arguments::some_time;
 use super::{Failure, report, usage};
 use fathometer_load::workload::SEED;
+use fathometer_ranks::study_share::study_place;
 use fathometer_study::files::StudyFiles;
 use fathometer_study::run::{self, Request, RunError};
 use fathometer_study::spec::Published;
@@ -55,6 +56,14 @@ pub struct StudyArguments {
     /// --budget: the most [default: 30]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     replicates: Option<u32>,
+    /// Rank of this machine, from 0, if several share the study [default: of a Slurm array or an Indexed Job, if --ranks
+    /// or the engine sets the number]
+    #[arg(long, value_name = "I")]
+    rank: Option<u32>,
+    /// Number of machines that share the study: each measures every N-th replicate of all cells. Merge their runs with
+    /// fathometer merge. 1 measures all here, also in a Slurm array
+    #[arg(long, value_name = "N")]
+    ranks: Option<u32>,
     /// Seed of all random choices
     #[arg(long, default_value_t = SEED)]
     seed: u64,
@@ -110,6 +119,10 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
     let Some(name) = &arguments.study else {
         return Err(usage("name a study, or write a new one with --new NAME"));
     };
+    let place = study_place(arguments.rank, arguments.ranks, &|name| {
+        std::env::var(name).ok()
+    })
+    .map_err(|error| usage(error.to_string()))?;
     // Must run first: the kernel does not move a process with several threads into a namespace.
     privilege::acquire()?;
     let interrupt = Interrupt::install()?;
@@ -142,10 +155,20 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         budget: arguments.budget,
         most: arguments.replicates.unwrap_or(MOST_REPLICATES),
     });
-    let folder = arguments
-        .output
-        .clone()
-        .unwrap_or_else(|| default_folder(&study.name, mode));
+    if let Some(place) = place {
+        say(format_args!(
+            "rank {} of {} machines ({}): this run measures a share of the study",
+            place.share.rank(),
+            place.share.ranks(),
+            place.source
+        ));
+    }
+    let folder = arguments.output.clone().unwrap_or_else(|| {
+        let rank = place.map_or(String::new(), |place| {
+            format!("-rank-{}", place.share.rank())
+        });
+        default_folder(&study.name, mode, &rank)
+    });
     let request = Request {
         study,
         files,
@@ -163,6 +186,7 @@ pub fn run(arguments: &StudyArguments) -> Result<ExitCode, Failure> {
         command: fathometer_load::secrets::command_line(),
         build: crate::build_facts::facts(),
         quiet: arguments.quiet,
+        share: place.map(|place| place.share),
         resume: arguments.resume,
     };
     let outcome =
@@ -209,8 +233,8 @@ fn has_a_record(folder: &Path) -> bool {
     std::fs::read(folder.join("replicates.ndjson")).is_ok_and(|text| text.contains(&b'\n'))
 }
 
-/// `runs/20261121-194500-nielsen97-quick`: the start time in UTC.
-fn default_folder(study: &str, mode: Mode) -> PathBuf {
+/// `runs/20261121-194500-nielsen97-quick`: the start time in UTC; a share ends in its rank.
+fn default_folder(study: &str, mode: Mode, rank: &str) -> PathBuf {
     let now = Clock::start().realtime_of(Instant::ZERO).as_secs();
     let (year, month, day) = calendar::date(now / 86_400);
     let second = now % 86_400;
@@ -219,7 +243,7 @@ fn default_folder(study: &str, mode: Mode) -> PathBuf {
         Mode::Full => "full",
     };
     PathBuf::from(format!(
-        "runs/{year:04}{month:02}{day:02}-{:02}{:02}{:02}-{study}-{mode}",
+        "runs/{year:04}{month:02}{day:02}-{:02}{:02}{:02}-{study}-{mode}{rank}",
         second / 3600,
         second / 60 % 60,
         second % 60

@@ -11,5 +11,6 @@ mod own;
 mod place;
 mod resumed;
 mod rights;
+mod shares;
 mod stopping;
 mod studies;

@@ -8,7 +8,7 @@ use crate::support::laboratory::possible;
 use crate::support::waiting::AT_LAST;
 
 /// A study of a few cells. Its limits accept a busy machine: lateness is not under test here.
-const STUDY: &str = r#"
+pub(super) const STUDY: &str = r#"
 name = "nielsen97"
 title = "A study of the user's own"
 workload = "microscape"

@@ -1,0 +1,135 @@
+//! One run from the runs of several machines that shared a study.
+//!
+//! The result depends on the set of runs alone, not on their order: parts are sorted by rank, and nothing of this
+//! machine or of now is recorded. Records keep the machine that measured them.
+
+mod agreement;
+mod part;
+mod whole;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fathometer_analysis::run::{Run, RunInfo};
+
+use self::agreement::check;
+pub use self::part::MergeError;
+use self::part::Part;
+use self::whole::merged_info;
+use crate::files::StudyFiles;
+use crate::plots;
+use crate::run_folder::RunFolder;
+use crate::share::OfMachine;
+use crate::spec::folder_of;
+
+/// What was merged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merged {
+    /// The ranks without a run.
+    pub missing: Vec<u32>,
+    /// The ranks whose runs had not ended.
+    pub unfinished: Vec<u32>,
+    /// Cells without any valid replicate.
+    pub cells_without_figures: usize,
+}
+
+impl Merged {
+    /// Whether the run has all that the study was to measure.
+    pub fn is_whole(&self) -> bool {
+        self.missing.is_empty() && self.unfinished.is_empty() && self.cells_without_figures == 0
+    }
+}
+
+/// Merges the runs of several machines into a new one.
+///
+/// # Errors
+/// When the runs are not parts of one, or a file cannot be read or written.
+pub fn merge(folders: &[PathBuf], output: &Path) -> Result<Merged, MergeError> {
+    let mut parts = Vec::new();
+    for folder in folders {
+        parts.push(Part::load(folder)?);
+    }
+    parts.sort_by_key(|part| part.share.rank);
+    check(&parts)?;
+    let info = merged_info(&parts);
+    let files = StudyFiles::of_run(&parts[0].folder, &info)?;
+    let folder = RunFolder::create(output.to_owned())?;
+    write(&folder, &parts, &info, files.as_ref()).inspect_err(|_| {
+        // It has only copies. The error above is more informative than one of the removal.
+        let _ = fs::remove_dir_all(output);
+    })?;
+    let unfinished = parts.iter().filter(|part| part.info.finished.is_none());
+    Ok(Merged {
+        missing: info.missing_ranks(),
+        unfinished: unfinished.map(|part| part.share.rank).collect(),
+        cells_without_figures: without_figures(&parts),
+    })
+}
+
+/// Writes the new run. `run.json` comes last of what makes a run.
+fn write(
+    folder: &RunFolder,
+    parts: &[Part],
+    info: &RunInfo,
+    files: Option<&StudyFiles>,
+) -> Result<(), MergeError> {
+    for part in parts {
+        for record in &part.records {
+            copy(
+                &part.folder.join(&record.folder),
+                &folder.path().join(&record.folder),
+            )?;
+            folder.append_replicate(&OfMachine {
+                record,
+                machine: part.share.rank,
+            })?;
+        }
+    }
+    if let Some(files) = files {
+        files.keep(folder)?;
+        let records = Run::records(folder.path())?;
+        let plots = plots::draw(&files.study()?, folder, &records)?;
+        folder.write_json("plots.json", &plots)?;
+    }
+    folder.write_json("run.json", info)?;
+    Ok(())
+}
+
+/// Copies a replicate's folder. Links and special files, which no run has, are left out. A replicate whose server did
+/// not start may have none.
+fn copy(from: &Path, to: &Path) -> Result<(), MergeError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |error| MergeError::Copy { path, error }
+    };
+    fs::create_dir_all(to).map_err(failed(to))?;
+    let entries = match fs::read_dir(from) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(failed(from))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(failed(from))?;
+        let (path, to) = (entry.path(), to.join(entry.file_name()));
+        let kind = entry.file_type().map_err(failed(&path))?;
+        if kind.is_dir() {
+            copy(&path, &to)?;
+        } else if kind.is_file() {
+            fs::copy(&path, &to).map_err(failed(&path))?;
+        }
+    }
+    Ok(())
+}
+
+/// The number of cells that have records, and no valid one.
+fn without_figures(parts: &[Part]) -> usize {
+    let mut cells: BTreeMap<String, bool> = BTreeMap::new();
+    for record in parts.iter().flat_map(|part| &part.records) {
+        let valid = cells
+            .entry(folder_of(&record.block, &record.cell))
+            .or_default();
+        *valid |= record.validity.is_valid();
+    }
+    cells.values().filter(|valid| !**valid).count()
+}

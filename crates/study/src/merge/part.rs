@@ -1,0 +1,154 @@
+//! The run of one of several machines, and why runs cannot be merged.
+
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use fathometer_analysis::run::{MeasuringMachine, Run, RunInfo, StudyShare};
+use fathometer_model::ReplicateRecord;
+
+use crate::files::FilesError;
+use crate::run_folder::{OpenError, WriteError};
+use crate::spec::{SpecError, folder_of};
+
+/// Why runs cannot be merged. Nothing is left of the new run.
+#[derive(Debug, thiserror::Error)]
+pub enum MergeError {
+    /// A run cannot be read.
+    #[error(transparent)]
+    Read(#[from] fathometer_analysis::Error),
+    /// A run is not a share.
+    #[error(
+        "{folder} is not the run of one of several machines: only runs by `fathometer study --ranks` are merged",
+        folder = folder.display()
+    )]
+    NotAShare {
+        /// The run.
+        folder: PathBuf,
+    },
+    /// Two runs are not parts of one.
+    #[error(
+        "{other} is not a part of the same run as {first}: {differences}",
+        other = other.display(), first = first.display(), differences = differences.join("; ")
+    )]
+    Mismatch {
+        /// The run with the lowest rank.
+        first: PathBuf,
+        /// The other run.
+        other: PathBuf,
+        /// How they differ.
+        differences: Vec<String>,
+    },
+    /// Two runs have the same rank.
+    #[error(
+        "{one} and {other} are both of rank {rank}: name one of them",
+        one = one.display(), other = other.display()
+    )]
+    Overlap {
+        /// The rank.
+        rank: u32,
+        /// A run.
+        one: PathBuf,
+        /// The other.
+        other: PathBuf,
+    },
+    /// A record cannot belong to its run.
+    #[error("{folder}: the record of {record} {problem}", folder = folder.display())]
+    Record {
+        /// The run.
+        folder: PathBuf,
+        /// The cell and the replicate.
+        record: String,
+        /// Why not.
+        problem: String,
+    },
+    /// The files of the study cannot be read.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    /// The study is invalid.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The new run's folder cannot be created.
+    #[error(transparent)]
+    Folder(#[from] OpenError),
+    /// A file of the new run cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A replicate's files cannot be copied.
+    #[error("failed to copy {path}: {error}", path = path.display())]
+    Copy {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
+}
+
+/// The run of one machine.
+pub(super) struct Part {
+    pub(super) folder: PathBuf,
+    pub(super) info: RunInfo,
+    pub(super) share: StudyShare,
+    /// Whole records, in the order of the file.
+    pub(super) records: Vec<ReplicateRecord>,
+}
+
+impl Part {
+    /// Reads a run and checks that it is a share.
+    pub(super) fn load(folder: &Path) -> Result<Part, MergeError> {
+        let info = Run::load(folder)?.info;
+        let share = info.share.clone().ok_or_else(|| MergeError::NotAShare {
+            folder: folder.to_owned(),
+        })?;
+        let records = Run::records(folder)?;
+        for record in &records {
+            let problem = match () {
+                () if !share.has(record.replicate) => {
+                    format!("is not of rank {}, whose run this is", share.rank)
+                }
+                () if !is_attempt_folder(&record.folder) => {
+                    format!(
+                        "has the folder {:?}, which is not inside cells/",
+                        record.folder
+                    )
+                }
+                () => continue,
+            };
+            return Err(MergeError::Record {
+                folder: folder.to_owned(),
+                record: format!(
+                    "{} replicate {}",
+                    folder_of(&record.block, &record.cell),
+                    record.replicate
+                ),
+                problem,
+            });
+        }
+        Ok(Part {
+            folder: folder.to_owned(),
+            info,
+            share,
+            records,
+        })
+    }
+
+    /// The machine, as the merged run has it.
+    pub(super) fn machine(&self) -> MeasuringMachine {
+        MeasuringMachine {
+            share: self.share.clone(),
+            facts: self.info.machine.clone(),
+            command: self.info.command.clone(),
+            started: self.info.started,
+            finished: self.info.finished,
+        }
+    }
+}
+
+/// Whether a record's folder has the form `cells/BLOCK/LEVELS/rN`, without a way out.
+fn is_attempt_folder(folder: &str) -> bool {
+    let path = Path::new(folder);
+    path.starts_with("cells")
+        && path.components().count() > 1
+        && path
+            .components()
+            .all(|part| matches!(part, Component::Normal(_)))
+}

@@ -1,0 +1,199 @@
+//! The share of a study that one of several machines measures.
+//!
+//! A study is split by replicates, and not by cells. Comparisons inside a study are between cells: cells on different
+//! machines would differ by the machines too, and nothing could tell the two apart. So each machine measures whole
+//! replicates, one attempt at every cell, and the machine is a blocking factor of the analysis. Replicate i belongs to
+//! rank i mod N. Each machine computes its share from rank and size, and replicates keep the numbers and seeds that one
+//! machine would give them.
+
+use fathometer_analysis::run::StudyShare;
+use fathometer_files::sha256;
+use fathometer_load::Share;
+use fathometer_model::ReplicateRecord;
+use serde::Serialize;
+
+use crate::schedule::Job;
+use crate::spec::Cell;
+
+/// Why a study cannot be shared by so many machines.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ShareError {
+    /// A cell has fewer replicates than there are machines.
+    #[error(
+        "each of {ranks} machines measures whole replicates of all cells, and {cell} has {replicates}: set --replicates \
+         to at least {ranks}, or use fewer ranks"
+    )]
+    TooFewReplicates {
+        /// The number of machines.
+        ranks: u32,
+        /// The cell.
+        cell: String,
+        /// Its replicates.
+        replicates: u32,
+    },
+    /// The number of replicates depends on verdicts, which no machine has alone.
+    #[error(
+        "--precision and --budget add replicates by the verdicts of the whole run, and each of several machines has a \
+         share of it: use --replicates"
+    )]
+    Stopping,
+}
+
+/// A record with the rank of the machine that measured it, as the runs of shares and merged runs have it.
+#[derive(Debug, Serialize)]
+pub(crate) struct OfMachine<'a> {
+    /// The record.
+    #[serde(flatten)]
+    pub(crate) record: &'a ReplicateRecord,
+    /// The rank.
+    pub(crate) machine: u32,
+}
+
+/// The identity of the running kernel: random at each start of the system, and the same in all its containers. Empty if
+/// it cannot be read.
+pub(crate) fn boot_id() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// The share of a rank in these cells, which are those of the design: also cells that this machine cannot run.
+///
+/// # Errors
+/// When a cell has fewer replicates than there are ranks.
+pub(crate) fn share_of(
+    place: Share,
+    cells: &[Cell],
+    boot_id: String,
+) -> Result<StudyShare, ShareError> {
+    let ranks = place.ranks();
+    if let Some(cell) = cells.iter().find(|cell| cell.replicates < ranks) {
+        return Err(ShareError::TooFewReplicates {
+            ranks,
+            cell: cell.folder(),
+            replicates: cell.replicates,
+        });
+    }
+    let mut lines: Vec<String> = cells
+        .iter()
+        .map(|cell| format!("{} {}\n", cell.folder(), cell.replicates))
+        .collect();
+    lines.sort_unstable();
+    Ok(StudyShare {
+        rank: place.rank(),
+        ranks,
+        replicates: cells.iter().map(|cell| u64::from(cell.replicates)).sum(),
+        design: sha256::of(lines.concat().as_bytes()),
+        boot_id,
+    })
+}
+
+/// Whether a replicate is to be run here.
+pub(crate) fn is_run_here(share: Option<&StudyShare>, replicate: u32) -> bool {
+    share.is_none_or(|share| share.has(replicate))
+}
+
+/// Number of replicates of these cells that are to be run here.
+pub(crate) fn planned(share: Option<&StudyShare>, cells: &[Cell]) -> u32 {
+    let of = |cell: &Cell| (0..cell.replicates).filter(|replicate| is_run_here(share, *replicate));
+    cells.iter().map(|cell| of(cell).count() as u32).sum()
+}
+
+/// Keeps the jobs of a share.
+pub(crate) fn keep<'a>(
+    share: Option<&StudyShare>,
+    lanes: impl Iterator<Item = &'a mut std::collections::VecDeque<Job>>,
+) {
+    lanes.for_each(|jobs| jobs.retain(|job| is_run_here(share, job.replicate)));
+}
+
+/// A note for the run of a share.
+pub(crate) fn note(share: &StudyShare) -> String {
+    let StudyShare { rank, ranks, .. } = share;
+    format!(
+        "this is the share of rank {rank} of {ranks} machines: replicates {rank}, {}, … of every cell; merge the runs of \
+         all ranks: fathometer merge RUN… --output RUN",
+        rank + ranks
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use fathometer_model::{CellKey, Seed};
+
+    use super::*;
+    use crate::schedule;
+
+    fn cells(replicates: u32) -> Vec<Cell> {
+        ["a", "b", "c"]
+            .map(|policy| {
+                let levels = [("path", "lan"), ("policy", policy)];
+                let levels: BTreeMap<String, String> = levels
+                    .map(|(factor, level)| (factor.to_owned(), level.to_owned()))
+                    .into();
+                Cell {
+                    block: "main".to_owned(),
+                    key: CellKey(levels.clone()),
+                    levels,
+                    replicates,
+                }
+            })
+            .into()
+    }
+
+    fn share(rank: u32, ranks: u32, replicates: u32) -> StudyShare {
+        let place = Share::new(rank, ranks).unwrap();
+        share_of(place, &cells(replicates), String::new()).unwrap()
+    }
+
+    /// The jobs of a rank in their order, as cell and replicate.
+    fn jobs(share: Option<&StudyShare>, replicates: u32) -> Vec<(String, u32)> {
+        let mut lanes = schedule::lanes(&cells(replicates), Seed(7));
+        keep(share, lanes.values_mut());
+        let jobs = lanes["lan"].iter();
+        jobs.map(|job| (job.cell.folder(), job.replicate)).collect()
+    }
+
+    #[test]
+    fn the_shares_are_the_study_without_overlap_in_the_order_of_one_machine() {
+        let whole = jobs(None, 7);
+        for ranks in [2, 3, 7] {
+            let mut seen = BTreeSet::new();
+            for rank in 0..ranks {
+                let share = share(rank, ranks, 7);
+                let own = jobs(Some(&share), 7);
+                assert_eq!(own.len() as u32, planned(Some(&share), &cells(7)));
+                let expected: Vec<_> = whole.iter().filter(|job| own.contains(job)).collect();
+                assert_eq!(own.iter().collect::<Vec<_>>(), expected);
+                // Whole replicates: every cell, or none.
+                for (_, replicate) in &own {
+                    let cells = own.iter().filter(|(_, other)| other == replicate);
+                    assert_eq!(cells.count(), 3);
+                }
+                own.into_iter().for_each(|job| assert!(seen.insert(job)));
+            }
+            assert_eq!(seen.len(), whole.len());
+        }
+    }
+
+    #[test]
+    fn a_design_with_other_replicates_or_cells_is_another() {
+        assert_eq!(share(0, 2, 4).design, share(1, 2, 4).design);
+        assert_ne!(share(0, 2, 4).design, share(0, 2, 5).design);
+        let place = Share::new(0, 2).unwrap();
+        let fewer = share_of(place, &cells(4)[..2], String::new()).unwrap();
+        assert_ne!(fewer.design, share(0, 2, 4).design);
+        assert_eq!((fewer.replicates, share(0, 2, 4).replicates), (8, 12));
+    }
+
+    #[test]
+    fn more_machines_than_replicates_are_refused() {
+        let error = share_of(Share::new(0, 3).unwrap(), &cells(2), String::new()).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("--replicates") && error.contains("has 2"),
+            "{error}"
+        );
+    }
+}
