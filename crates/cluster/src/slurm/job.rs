@@ -71,8 +71,21 @@ impl JobState {
 impl JobReport {
     /// Reads the output of `scontrol --oneliner show job ID`.
     pub fn from_scontrol(output: &str) -> Option<JobReport> {
+        JobReport::of_tasks(output.lines().filter_map(JobReport::from_line))
+    }
+
+    /// The report that decides about a job array, which has a line for each task: of a task that has not ended, if there
+    /// is one.
+    fn of_tasks(tasks: impl Iterator<Item = JobReport>) -> Option<JobReport> {
+        tasks.reduce(|one, other| match one.state.is_final() {
+            true => other,
+            false => one,
+        })
+    }
+
+    fn from_line(line: &str) -> Option<JobReport> {
         let field = |name: &str| {
-            let mut words = output.split_ascii_whitespace();
+            let mut words = line.split_ascii_whitespace();
             let value = words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))?;
             (!matches!(value, "" | "None" | "(null)")).then(|| value.to_owned())
         };
@@ -85,7 +98,11 @@ impl JobReport {
 
     /// Reads the output of `sacct --noheader --parsable2 --allocations --format=State,NodeList`.
     pub fn from_sacct(output: &str) -> Option<JobReport> {
-        let (state, nodes) = output.lines().next()?.split_once('|')?;
+        JobReport::of_tasks(output.lines().filter_map(JobReport::from_sacct_line))
+    }
+
+    fn from_sacct_line(line: &str) -> Option<JobReport> {
+        let (state, nodes) = line.split_once('|')?;
         // As in "CANCELLED by 1000".
         let state = state.split_ascii_whitespace().next()?;
         let nodes = nodes.trim();
@@ -160,5 +177,12 @@ mod tests {
         let waits = JobReport::from_sacct("PENDING|None assigned\n").unwrap();
         assert_eq!(waits.to_string(), "PENDING");
         assert_eq!(JobReport::from_sacct(""), None);
+        // A job array has a line for each task.
+        let tasks =
+            "JobId=9 JobState=RUNNING NodeList=n1\nJobId=8 JobState=COMPLETED NodeList=n0\n";
+        let report = JobReport::from_scontrol(tasks).unwrap();
+        assert_eq!(report.to_string(), "RUNNING on n1");
+        let tasks = "COMPLETED|n0\nPENDING|None assigned\nCOMPLETED|n1\n";
+        assert!(!JobReport::from_sacct(tasks).unwrap().state.is_final());
     }
 }

@@ -21,11 +21,15 @@ pub(super) fn choose(given: Option<&Path>) -> Result<PathBuf, Failure> {
     Ok(std::path::absolute(chosen)?)
 }
 
-/// Makes the folder with the script and the empty files that are followed.
+/// Makes the folder with the script and these files, empty.
 ///
 /// # Errors
 /// If the folder exists, because the files of another job may be in it.
-pub(super) fn make(folder: &Path, script: &[u8]) -> Result<(), Failure> {
+pub(super) fn make<S: AsRef<Path>>(
+    folder: &Path,
+    script: &[u8],
+    followed: impl IntoIterator<Item = S>,
+) -> Result<(), Failure> {
     let refused = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => format!(
             "the folder {} exists; give another with --folder",
@@ -35,7 +39,7 @@ pub(super) fn make(folder: &Path, script: &[u8]) -> Result<(), Failure> {
     };
     fs::create_dir(folder).map_err(refused)?;
     write(&folder.join(files::SCRIPT), script, 0o755)?;
-    for name in files::FOLLOWED {
+    for name in followed {
         write(&folder.join(name), b"", 0o644)?;
     }
     Ok(())
@@ -52,8 +56,13 @@ fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), Failure> {
 
 /// The exit code in the folder, once the job has written it.
 pub(super) fn exit_code(folder: &Path) -> Result<Option<u8>, Failure> {
+    code_in(&folder.join(files::EXIT_CODE))
+}
+
+/// The exit code in a file, once it is written.
+pub(super) fn code_in(file: &Path) -> Result<Option<u8>, Failure> {
     // A file that cannot be read now may be readable at the next look: network file systems have such moments.
-    let content = fs::read(folder.join(files::EXIT_CODE)).unwrap_or_default();
+    let content = fs::read(file).unwrap_or_default();
     Ok(files::exit_code(&content)?)
 }
 

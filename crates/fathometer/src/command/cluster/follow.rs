@@ -1,7 +1,7 @@
 //! Follows a submitted job: shows what it prints, and returns how it ended.
 
 use std::os::fd::AsFd as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fathometer_cluster::slurm::job::JobId;
@@ -16,11 +16,11 @@ use crate::command::Failure;
 const POLL: Duration = Duration::from_millis(200);
 
 /// What a job printed, passed on to the streams of this program.
-struct Output {
+pub(super) struct Output {
     /// Rank 0's stdout, to stdout.
-    result: Tail,
+    result: Option<Tail>,
     /// Rank 0's stderr and the job's log, to stderr.
-    messages: [Tail; 2],
+    messages: Vec<Tail>,
 }
 
 /// Follows the job until it has ended; Ctrl-C cancels it. Returns its ending, and whether it was cancelled.
@@ -29,10 +29,21 @@ pub(super) fn follow(
     folder: &Path,
     interrupt: Interrupt,
 ) -> Result<(Ending, bool), Failure> {
+    follow_by(job, Output::of(folder), interrupt, &|| {
+        folder::exit_code(folder)
+    })
+}
+
+/// The same with what a job prints, and with where its exit code is found.
+pub(super) fn follow_by(
+    job: &JobId,
+    mut output: Output,
+    interrupt: Interrupt,
+    exit_code: &dyn Fn() -> Result<Option<u8>, Failure>,
+) -> Result<(Ending, bool), Failure> {
     let clock = Clock::start();
     let mut waiter = Waiter::new(clock)?;
     let mut watch = Watch::new(clock.now());
-    let mut output = Output::of(folder);
     loop {
         let now = clock.now();
         if interrupt.is_raised() && !watch.is_cancelled() {
@@ -45,7 +56,7 @@ pub(super) fn follow(
             }
         }
         // The code before the output: what a job prints comes before its code.
-        let code = folder::exit_code(folder)?;
+        let code = exit_code()?;
         output.pass();
         if let Some(ending) = watch.ending(now, code) {
             return Ok((ending, watch.is_cancelled()));
@@ -75,8 +86,16 @@ impl Output {
     fn of(folder: &Path) -> Output {
         let tail = |name| Tail::new(folder.join(name));
         Output {
-            result: tail(files::RANK_0_OUTPUT),
-            messages: [tail(files::RANK_0_ERRORS), tail(files::LOG)],
+            result: Some(tail(files::RANK_0_OUTPUT)),
+            messages: vec![tail(files::RANK_0_ERRORS), tail(files::LOG)],
+        }
+    }
+
+    /// Messages alone.
+    pub(super) fn messages(files: impl Iterator<Item = PathBuf>) -> Output {
+        Output {
+            result: None,
+            messages: files.map(Tail::new).collect(),
         }
     }
 
@@ -85,6 +104,8 @@ impl Output {
         for messages in &mut self.messages {
             let _ = messages.copy(crate::print::bytes_to_stderr);
         }
-        let _ = self.result.copy(crate::print::bytes_to_stdout);
+        if let Some(result) = &mut self.result {
+            let _ = result.copy(crate::print::bytes_to_stdout);
+        }
     }
 }

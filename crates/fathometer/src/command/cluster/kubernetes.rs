@@ -74,6 +74,12 @@ fn image(text: &str) -> Result<String, String> {
 /// Prints the manifests.
 pub(super) fn run(arguments: &KubernetesArguments) -> Result<ExitCode, Failure> {
     check_command(&arguments.command)?;
+    if super::array::is_study(&arguments.command) {
+        return Err(usage(
+            "manifests are of load tests; for a study write an Indexed Job with FATHOMETER_RANKS and a volume for the \
+             runs, and merge them by fathometer merge",
+        ));
+    }
     if !arguments.name.fits(arguments.ranks) {
         return Err(usage(format!(
             "the name {} is too long: with the number of a rank it has more than 63 characters",

@@ -1,4 +1,4 @@
-//! `fathometer cluster`: a load test on the machines of a cluster, by the scheduler that the cluster has.
+//! `fathometer cluster`: a load test or a study on the machines of a cluster, by the scheduler that the cluster has.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::{Failure, usage};
 
+mod array;
 mod folder;
 mod follow;
 mod kubernetes;
@@ -22,7 +23,7 @@ pub struct ClusterArguments {
 
 #[derive(Debug, Subcommand)]
 enum Scheduler {
-    /// Submit a load test to Slurm, follow it, and exit with its exit code
+    /// Submit a load test or a study to Slurm, follow it, and exit with its exit code
     Slurm(Box<slurm::SlurmArguments>),
     /// Print a load test as an Indexed Job for kubectl apply
     Kubernetes(Box<kubernetes::KubernetesArguments>),
@@ -31,6 +32,7 @@ enum Scheduler {
 /// Runs the requested scheduler's command.
 pub fn run(arguments: &ClusterArguments) -> Result<ExitCode, Failure> {
     match &arguments.scheduler {
+        Scheduler::Slurm(arguments) if array::is_study(&arguments.command) => array::run(arguments),
         Scheduler::Slurm(arguments) => slurm::run(arguments),
         Scheduler::Kubernetes(arguments) => kubernetes::run(arguments),
     }

@@ -26,47 +26,51 @@ The job's folder must be on a file system that all nodes share. It receives the 
 the ranks' shared secret (mode 0600), and the records of each rank of `load` (--spool), which `fathometer merge` makes \
 a result of if rank 0 is lost.
 
+A study runs as a job array: each task measures a share of its replicates, and the runs are merged when all have \
+ended. The exit code is that of the merged study.
+
 Examples:
+  fathometer cluster slurm --ranks 4 --sbatch=--exclusive -- study nielsen97 --full
   fathometer cluster slurm --ranks 4 -- load http://10.0.0.1:8080/ --rate 40000 -d 60s
   fathometer cluster slurm --nodes 2 --ranks 8 --cpus 4 --time 10m -- load http://10.0.0.1/ -c 1000
   fathometer cluster slurm --ranks 2 --print -- load http://10.0.0.1:8080/ >job.sh")]
 pub(super) struct SlurmArguments {
-    /// Number of ranks that share the load [default: one for each node]
+    /// Number of ranks that share the load or the study [default: one for each node]
     #[arg(long, value_name = "N", required_unless_present = "nodes")]
-    ranks: Option<NonZeroU32>,
+    pub(super) ranks: Option<NonZeroU32>,
     /// Number of nodes [default: one for each rank]
     #[arg(long, value_name = "N")]
-    nodes: Option<NonZeroU32>,
+    pub(super) nodes: Option<NonZeroU32>,
     /// Processors of each rank [default: Slurm's, usually 1]
     #[arg(long, value_name = "N")]
-    cpus: Option<NonZeroU32>,
+    pub(super) cpus: Option<NonZeroU32>,
     /// Partition of the job [default: the cluster's]
     #[arg(long, value_name = "NAME")]
-    partition: Option<Partition>,
+    pub(super) partition: Option<Partition>,
     /// Time limit of the job: 90s, 10m, 2h, or in Slurm's form, 1:30:00 [default: the partition's]
     #[arg(long, value_name = "TIME", value_parser = time_limit)]
-    time: Option<TimeLimit>,
+    pub(super) time: Option<TimeLimit>,
     /// Any other long option of sbatch, as in --sbatch=--exclusive; may be given several times
     #[arg(long = "sbatch", value_name = "OPTION", allow_hyphen_values = true)]
-    options: Vec<BatchOption>,
+    pub(super) options: Vec<BatchOption>,
     /// Path of fathometer on the nodes [default: the path of this program]
     #[arg(long, value_name = "PATH")]
-    program: Option<OsString>,
+    pub(super) program: Option<OsString>,
     /// File with the ranks' shared secret in its first line [default: a new secret in the job's folder]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// New folder for the job's files [default: fathometer-job-1, -2 …]
     #[arg(long, value_name = "FOLDER")]
-    folder: Option<PathBuf>,
+    pub(super) folder: Option<PathBuf>,
     /// Seconds that other ranks may run after rank 0 has exited, before they are stopped
     #[arg(long, value_name = "SECONDS", value_parser = whole_seconds, default_value = "30")]
     grace: Duration,
     /// Print the batch script; create and submit nothing
     #[arg(long)]
-    print: bool,
+    pub(super) print: bool,
     /// The command of fathometer that each rank runs, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
+    pub(super) command: Vec<OsString>,
 }
 
 fn time_limit(text: &str) -> Result<TimeLimit, String> {
@@ -122,7 +126,7 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     }
 
     let interrupt = Interrupt::install()?;
-    folder::make(&folder, &script)?;
+    folder::make(&folder, &script, files::FOLLOWED)?;
     let job = programs::submit(&folder.join(files::SCRIPT)).inspect_err(|_| {
         // It holds only what was made above.
         let _ = std::fs::remove_dir_all(&folder);

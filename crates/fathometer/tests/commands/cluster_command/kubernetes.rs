@@ -268,6 +268,8 @@ fn manifests_that_kubernetes_would_refuse_are_not_printed() {
             "--ranks", "2", "--image", "i", "--memory", "1GB", "--", "load",
         ],
         &["--ranks", "2", "--image", "i", "--", "sh"],
+        // Its pods would end with that of rank 0, and their runs with them.
+        &["--ranks", "2", "--image", "i", "--", "study", "nielsen97"],
         &["--ranks", "2", "--image", "i"],
     ] {
         let output = run(Command::new(FATHOMETER)

@@ -3,3 +3,4 @@
 mod kubernetes;
 mod slurm;
 mod slurm_cluster;
+mod slurm_study;

@@ -21,11 +21,26 @@ pub struct Cluster {
     controller: Option<Child>,
     nodes: Vec<Child>,
     program: PathBuf,
+    /// Whether the cluster's user may use TUN devices on the nodes.
+    has_tun: bool,
 }
+
+/// Gives a program a `/dev/net/tun` that every user may open, in a mount namespace of its own.
+const WITH_TUN: &str =
+    r#"mount -t tmpfs tmpfs /dev/net && mknod -m 666 /dev/net/tun c 10 200; exec "$@""#;
 
 impl Cluster {
     /// Starts a cluster of so many nodes; `None`, and a message on stderr, where Slurm is not installed.
     pub fn start(nodes: usize) -> Option<Cluster> {
+        Cluster::start_nodes(nodes, false)
+    }
+
+    /// The same, with TUN devices for the jobs. Some systems reserve them for root.
+    pub fn start_with_tun(nodes: usize) -> Option<Cluster> {
+        Cluster::start_nodes(nodes, true)
+    }
+
+    fn start_nodes(nodes: usize, has_tun: bool) -> Option<Cluster> {
         for program in ["munged", "slurmctld", "slurmd", "sbatch", "setpriv"] {
             tool(program)?;
         }
@@ -36,6 +51,7 @@ impl Cluster {
             authentication: None,
             controller: None,
             nodes: Vec::new(),
+            has_tun,
         };
         cluster.configure(nodes);
         let path = cluster.path();
@@ -164,7 +180,18 @@ impl Cluster {
     fn start_node(&self, number: usize) -> Child {
         let mut node = self.command("slurmd");
         node.args(["-D", "-N", &format!("n{number}")]);
-        spawn(node)
+        if !(self.has_tun && rustix::process::geteuid().is_root()) {
+            return spawn(node);
+        }
+        let mut inside = Command::new("unshare");
+        inside
+            .args(["--mount", "sh", "-c", WITH_TUN, "sh"])
+            .arg(node.get_program())
+            .args(node.get_args())
+            .env("SLURM_CONF", self.configuration())
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null());
+        spawn(inside)
     }
 
     fn configuration(&self) -> PathBuf {

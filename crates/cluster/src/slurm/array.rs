@@ -1,0 +1,147 @@
+//! The batch script of a study over several machines: a job array.
+//!
+//! Each task of the array is a machine's share of the study, and needs no other task. So Slurm starts a task when a node
+//! is free, one after another if need be, and no supervisor is needed: a lost task is a part that is missing from the
+//! merged run.
+
+use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use super::files::SCRIPT;
+use super::options::{BatchOption, Partition, TimeLimit};
+use crate::shell::{CARRIAGE_RETURN, quote};
+
+/// What the batch script is made of.
+#[derive(Debug, Clone)]
+pub struct ArrayScript<'a> {
+    /// The job's folder: an absolute path, on a file system that all nodes share.
+    pub folder: &'a Path,
+    /// Number of tasks.
+    pub ranks: NonZeroU32,
+    /// Processors of each task; Slurm's default is one.
+    pub cpus: Option<NonZeroU32>,
+    /// The partition, instead of the cluster's default.
+    pub partition: Option<&'a Partition>,
+    /// The time limit of each task, instead of the partition's default.
+    pub time_limit: Option<&'a TimeLimit>,
+    /// Other options of `sbatch`.
+    pub options: &'a [BatchOption],
+    /// The program and its arguments, without the folder of the run.
+    pub command: &'a [OsString],
+}
+
+/// Runs the share of a task. A shell that catches a signal, unlike one that ignores it, passes its default action on to
+/// the command: a cancelled task keeps what it measured, and the shell still writes the exit code.
+const TASK: &str = r#"
+rank=$SLURM_ARRAY_TASK_ID
+exec >"$folder/rank-$rank.out" 2>"$folder/rank-$rank.err" || exit 1
+trap : HUP INT TERM
+"$@" --output "$folder/run-$rank"
+code=$?
+echo "$code" >"$folder/rank-$rank.code"
+exit "$code"
+"#;
+
+impl ArrayScript<'_> {
+    /// The script's bytes. Only the folder and the command can contain other than ASCII.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut script = Vec::new();
+        let mut line = |words: &[&[u8]]| {
+            for word in words {
+                script.extend_from_slice(word);
+            }
+            script.push(b'\n');
+        };
+        line(&[b"#!/bin/sh"]);
+        for option in self.directives() {
+            line(&[b"#SBATCH ", option.as_bytes()]);
+        }
+        let text = format!(
+            "\n# A study over {} machines, by `fathometer cluster slurm`. To submit it by hand:\n\
+             #     mkdir FOLDER && sbatch {SCRIPT}\n\
+             # and, when all tasks have ended:\n\
+             #     fathometer merge FOLDER/run-* --output FOLDER/run\n\
+             # FOLDER is the folder below. It must be on a file system that all nodes share. It receives the run of each\n\
+             # rank (run-N), what it prints (rank-N.out, rank-N.err) and its exit code (rank-N.code).",
+            self.ranks
+        );
+        line(&[text.as_bytes()]);
+        line(&[CARRIAGE_RETURN.as_bytes(), br"=$(printf '\r')"]);
+        line(&[b"folder=", &quote(self.folder.as_os_str().as_bytes())]);
+        // The command becomes the script's own arguments, the one list that a POSIX shell has.
+        line(&[b"set -- \\"]);
+        for (place, word) in self.command.iter().enumerate() {
+            let more: &[u8] = match place + 1 < self.command.len() {
+                true => b" \\",
+                false => b"",
+            };
+            line(&[b"    ", &quote(word.as_bytes()), more]);
+        }
+        script.extend_from_slice(TASK.as_bytes());
+        script
+    }
+
+    /// The options that `sbatch` reads.
+    fn directives(&self) -> Vec<String> {
+        let mut options = vec![
+            "--job-name=fathometer".to_owned(),
+            format!("--array=0-{}", self.ranks.get() - 1),
+            "--nodes=1".to_owned(),
+            "--ntasks=1".to_owned(),
+        ];
+        options.extend(self.cpus.map(|cpus| format!("--cpus-per-task={cpus}")));
+        options.extend(self.partition.map(|name| format!("--partition={name}")));
+        options.extend(self.time_limit.map(|limit| format!("--time={limit}")));
+        options.extend(["--no-requeue", "--output=/dev/null"].map(str::to_owned));
+        options.extend(self.options.iter().map(BatchOption::to_string));
+        options
+    }
+}
+
+/// The names of a rank's files in the job's folder: what it prints on stderr, its exit code, and its run.
+pub fn files_of(rank: u32) -> [String; 3] {
+    [
+        format!("rank-{rank}.err"),
+        format!("rank-{rank}.code"),
+        format!("run-{rank}"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_is_an_array_whose_tasks_have_runs_of_their_own() {
+        let command = ["/usr/bin/fathometer", "study", "it's", "--full"].map(OsString::from);
+        let script = ArrayScript {
+            folder: Path::new("/shared/ann/job"),
+            ranks: NonZeroU32::new(4).unwrap(),
+            cpus: NonZeroU32::new(2),
+            partition: None,
+            time_limit: None,
+            options: &["--exclusive".parse().unwrap()],
+            command: &command,
+        };
+        let text = String::from_utf8(script.to_bytes()).unwrap();
+        let (head, rest) = text.split_once("\n\n").unwrap();
+        assert_eq!(
+            head,
+            "#!/bin/sh\n#SBATCH --job-name=fathometer\n#SBATCH --array=0-3\n#SBATCH --nodes=1\n#SBATCH --ntasks=1\n\
+             #SBATCH --cpus-per-task=2\n#SBATCH --no-requeue\n#SBATCH --output=/dev/null\n#SBATCH --exclusive"
+        );
+        assert!(
+            rest.contains("\nfolder=/shared/ann/job\nset -- \\\n"),
+            "{rest}"
+        );
+        for name in files_of(7) {
+            let name = name.replace('7', "$rank");
+            assert!(
+                rest.contains(&format!("\"$folder/{name}\"")),
+                "{name}: {rest}"
+            );
+        }
+    }
+}
