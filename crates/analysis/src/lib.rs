@@ -49,6 +49,7 @@ pub mod run;
 pub mod selection;
 pub mod statistics;
 pub mod study;
+mod study_share;
 pub mod summary;
 mod svg;
 pub mod sweep;

@@ -17,8 +17,8 @@ use fathometer_model::{CellKey, ReplicateRecord, Seed};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-pub use crate::machines::{MeasuringMachine, StudyShare};
 use crate::statistics::{Intervals, LEVEL, Looks};
+pub use crate::study_share::{MeasuringMachine, StudyShare};
 
 /// The content of `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

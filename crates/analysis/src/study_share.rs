@@ -1,0 +1,46 @@
+//! The machines that measured a run, as `run.json` has them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The share of one machine in a study over several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StudyShare {
+    /// Its rank, from 0.
+    pub rank: u32,
+    /// Number of machines that share the study.
+    pub ranks: u32,
+    /// Replicates that all machines together are to measure.
+    pub replicates: u64,
+    /// The SHA-256 of the design: every cell with its number of replicates.
+    pub design: String,
+    /// The identity of the running kernel (`/proc/sys/kernel/random/boot_id`), which all containers of a machine share;
+    /// empty if it could not be read.
+    #[serde(default)]
+    pub boot_id: String,
+}
+
+impl StudyShare {
+    /// Whether a replicate belongs to this share.
+    pub fn has(&self, replicate: u32) -> bool {
+        replicate % self.ranks.max(1) == self.rank
+    }
+}
+
+/// One of the machines that measured a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeasuringMachine {
+    /// Its share.
+    #[serde(flatten)]
+    pub share: StudyShare,
+    /// Facts about it, as in `machine` of `run.json`.
+    pub facts: BTreeMap<String, String>,
+    /// The command line of its part, program first.
+    pub command: Vec<String>,
+    /// Start of its part, in seconds since the Unix epoch.
+    pub started: f64,
+    /// End of its part; absent when it was interrupted or killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<f64>,
+}
