@@ -53,8 +53,21 @@ impl Tree {
 
 /// The trees of this machine.
 pub(super) fn trees() -> Vec<Tree> {
+    trees_with("/proc/self/cgroup")
+}
+
+/// The same, with the groups of another process as its own.
+pub(super) fn trees_of_process(pid: u32) -> Vec<Tree> {
+    let groups = format!("/proc/{pid}/cgroup");
+    match Path::new(&groups).exists() {
+        true => trees_with(&groups),
+        false => Vec::new(),
+    }
+}
+
+fn trees_with(groups: &str) -> Vec<Tree> {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let mut trees = parse(&text("/proc/self/mountinfo"), &text("/proc/self/cgroup"));
+    let mut trees = parse(&text("/proc/self/mountinfo"), &text(groups));
     for tree in &mut trees {
         if tree.version == Version::Two {
             let path = tree.top.join("cgroup.controllers");
