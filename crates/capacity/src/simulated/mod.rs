@@ -2,10 +2,12 @@
 
 mod arrivals;
 mod driver;
+mod models;
 mod servers;
 mod slow;
 
 pub use arrivals::Arrivals;
 pub use driver::Bench;
-pub use servers::{KINDS, Kind, Model, Planted};
+pub use models::{Bucket, Model};
+pub use servers::{KINDS, Kind, Planted};
 pub use slow::SOCKET_KINDS;

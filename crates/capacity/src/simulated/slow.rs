@@ -5,7 +5,8 @@
 use fathometer_model::Seed;
 
 use super::arrivals::Arrivals;
-use super::servers::{Bucket, Kind, Model, Planted};
+use super::models::{Bucket, Model};
+use super::servers::{Kind, Planted};
 use crate::promise::Promise;
 
 /// The kinds that are hosted on sockets.

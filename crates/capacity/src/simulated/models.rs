@@ -1,0 +1,250 @@
+//! What the servers do with a request: models from queueing theory, and deterministic machines.
+
+use fathometer_model::Seed;
+
+/// The state of a server.
+#[derive(Debug, Clone)]
+pub enum Model {
+    /// Constant service times.
+    Bucket(Bucket),
+    /// Exponential service times at workers behind one queue.
+    Pool {
+        /// Each worker's rate per second.
+        rate: f64,
+        /// When each worker is free.
+        free: Vec<f64>,
+        /// The round-trip time in front of it.
+        path: f64,
+        /// Draws of service times; `None`: they are constant.
+        draws: Option<Seed>,
+        /// Their number so far.
+        count: u64,
+    },
+    /// Refuses what a token bucket has no token for, as nginx's `limit_req` with `nodelay`.
+    Refusing {
+        /// Tokens a second.
+        rate: f64,
+        /// The most tokens.
+        burst: f64,
+        /// Tokens at an instant.
+        tokens: f64,
+        /// That instant.
+        at: f64,
+    },
+    /// Latencies and failures that depend on the offered rate alone.
+    Rate {
+        /// The capacity.
+        capacity: f64,
+        /// Mean latency there, in seconds.
+        mean: f64,
+        /// The power with which latency (or, where there are failures, their share) grows.
+        exponent: f64,
+        /// The share of failures there; 0: latency grows instead.
+        failing: f64,
+        /// Draws.
+        draws: Seed,
+        /// Their number so far.
+        count: u64,
+        /// The rate that is offered.
+        offered: f64,
+        /// When the last response is complete.
+        idle: f64,
+    },
+}
+
+/// A queue with a constant service time.
+#[derive(Debug, Clone, Copy)]
+pub struct Bucket {
+    rate: f64,
+    /// When the last request leaves.
+    last: f64,
+    /// How many times slower it is in collapse; 1: never.
+    collapse: f64,
+    collapsed: bool,
+    /// Additional latency at the start of a trial, in seconds.
+    cliff: f64,
+    warm_from: f64,
+    arrived: f64,
+}
+
+/// Waiting requests from which on a server collapses.
+const KNEE: f64 = 50.0;
+/// Latency of a bucket that nothing waits for.
+const BASE: f64 = 0.002;
+const CLIFF: f64 = 3.0;
+
+impl Bucket {
+    pub(super) fn new(rate: f64) -> Bucket {
+        Bucket {
+            rate,
+            last: 0.0,
+            collapse: 1.0,
+            collapsed: false,
+            cliff: 0.0,
+            warm_from: 0.0,
+            arrived: -1e9,
+        }
+    }
+
+    /// A bucket with an additional latency, in seconds, after each pause.
+    pub(super) fn cold(rate: f64, cliff: f64) -> Bucket {
+        Bucket {
+            cliff,
+            ..Bucket::new(rate)
+        }
+    }
+
+    /// A bucket that is slower by a factor from its knee on.
+    pub(super) fn collapsing(rate: f64, collapse: f64) -> Bucket {
+        Bucket {
+            collapse,
+            ..Bucket::new(rate)
+        }
+    }
+
+    fn respond(&mut self, at: f64) -> f64 {
+        if at - self.arrived > 0.05 && self.cliff > 0.0 {
+            self.warm_from = at + CLIFF;
+        }
+        self.arrived = at;
+        let waiting = (self.last - at).max(0.0) * self.rate;
+        self.collapsed =
+            self.collapse > 1.0 && (waiting > KNEE || (self.collapsed && waiting > 0.0));
+        let service = if self.collapsed { self.collapse } else { 1.0 } / self.rate;
+        // A token is there after 1/rate: a request that arrives later than that after the last one does not wait.
+        self.last = self.last.max(at - 1.0 / self.rate) + service;
+        let cold = if at < self.warm_from { self.cliff } else { 0.0 };
+        (self.last - at).max(0.0) + BASE + cold
+    }
+}
+
+impl Model {
+    pub(super) fn bucket(rate: f64) -> Model {
+        Model::Bucket(Bucket::new(rate))
+    }
+
+    pub(super) fn pool(rate: f64, workers: usize, path: f64, draws: Seed) -> Model {
+        Model::Pool {
+            rate,
+            free: vec![0.0; workers],
+            path,
+            draws: Some(draws),
+            count: 0,
+        }
+    }
+
+    /// Workers with a constant service time.
+    pub(super) fn workers(rate: f64, workers: usize) -> Model {
+        Model::Pool {
+            rate,
+            free: vec![0.0; workers],
+            path: 0.0,
+            draws: None,
+            count: 0,
+        }
+    }
+
+    /// Latencies that grow with a power of the rate: `mean` seconds at the capacity.
+    pub(super) fn degrading(capacity: f64, mean: f64, exponent: f64, draws: Seed) -> Model {
+        Model::Rate {
+            capacity,
+            mean,
+            exponent,
+            failing: 0.0,
+            draws,
+            count: 0,
+            offered: 0.0,
+            idle: 0.0,
+        }
+    }
+
+    /// A share of failures that grows with a power of the rate: the share at the capacity, and the power.
+    pub(super) fn failing(
+        capacity: f64,
+        mean: f64,
+        (failing, exponent): (f64, f64),
+        draws: Seed,
+    ) -> Model {
+        Model::Rate {
+            capacity,
+            mean,
+            exponent,
+            failing,
+            draws,
+            count: 0,
+            offered: 0.0,
+            idle: 0.0,
+        }
+    }
+
+    /// Tells the server the rate of a trial.
+    pub fn begin(&mut self, rate: f64) {
+        if let Model::Rate { offered, .. } = self {
+            *offered = rate;
+        }
+    }
+
+    /// The latency of a request that arrives at an instant, in seconds, and whether it fails.
+    pub fn respond(&mut self, at: f64) -> (f64, bool) {
+        match self {
+            Model::Bucket(bucket) => (bucket.respond(at), false),
+            Model::Refusing {
+                rate,
+                burst,
+                tokens,
+                at: before,
+            } => {
+                *tokens = (*tokens + (at - *before) * *rate).min(*burst);
+                *before = at;
+                let is_refused = *tokens < 1.0;
+                *tokens -= if is_refused { 0.0 } else { 1.0 };
+                (1e-3, is_refused)
+            }
+            Model::Pool {
+                rate,
+                free,
+                path,
+                draws,
+                count,
+            } => {
+                let service = draws.map_or(1.0, |draws| exponential(draws, *count)) / *rate;
+                *count += 1;
+                let first =
+                    (1..free.len()).fold(0, |best, n| if free[n] < free[best] { n } else { best });
+                free[first] = free[first].max(at) + service;
+                (free[first] - at + *path, false)
+            }
+            Model::Rate {
+                capacity,
+                mean,
+                exponent,
+                failing,
+                draws,
+                count,
+                offered,
+                idle,
+            } => {
+                let growth = libm::pow(*offered / *capacity, *exponent);
+                *count += 2;
+                let slower = if *failing > 0.0 { 1.0 } else { growth };
+                let latency = (*mean * slower * exponential(*draws, *count)).min(10.0);
+                *idle = idle.max(at + latency);
+                (latency, draws.uniform(*count + 1) < *failing * growth)
+            }
+        }
+    }
+
+    /// When the last response is complete.
+    pub fn idle_at(&self) -> f64 {
+        match self {
+            Model::Bucket(bucket) => bucket.last,
+            Model::Refusing { at, .. } => *at,
+            Model::Pool { free, path, .. } => free.iter().copied().fold(0.0, f64::max) + path,
+            Model::Rate { idle, .. } => *idle,
+        }
+    }
+}
+
+fn exponential(draws: Seed, count: u64) -> f64 {
+    -libm::log(1.0 - draws.uniform(count))
+}
