@@ -22,8 +22,11 @@ const SLOPES: [f64; 6] = [10.0, 30.0, 90.0, 270.0, 800.0, 2400.0];
 const POINTS: usize = 121;
 /// The largest weight of a trial near the capacity: the model is not exact.
 const WEIGHT: f64 = 5_000.0;
-/// Of trials further away than this, in logarithms, only the direction counts: the logit is linear only locally.
+/// Trials further away than this, in logarithms, are bounds with a small weight: the logit is linear only locally. A far
+/// trial that fails counts against what would make it better than it was, and not against what would make it worse: a
+/// server that refuses what is above its rate has a flat logit there. Likewise for one that works.
 const NEAR: f64 = 0.05;
+const FAR_WEIGHT: f64 = 6.0;
 /// The most that one trial counts against a capacity, as a natural logarithm: none decides alone.
 const MOST_AGAINST: f64 = 8.0;
 
@@ -94,36 +97,19 @@ fn weigh(
     let step = (high - low).max(1e-6) / (POINTS - 1) as f64;
     let is_near = |load: f64| centre.is_some_and(|centre: f64| (load - centre).abs() < NEAR);
     let seen = observations.iter().map(|one| (libm::log(one.load), one));
-    let (near, far): (Vec<_>, Vec<_>) = seen.partition(|(load, _)| is_near(*load));
-    // What far trials count against a capacity on the wrong side of them.
-    let far: Vec<(f64, bool, f64)> = far
-        .into_iter()
-        .map(|(load, one)| {
-            let (share, works) = (one.share, one.share <= limit);
-            let at_limit = share * libm::log(limit) + (1.0 - share) * libm::log(1.0 - limit);
-            let against = one.effective * (entropy(share) - at_limit);
-            (load, works, against.min(MOST_AGAINST))
-        })
+    let seen: Vec<Weighed> = seen
+        .map(|(load, one)| Weighed::of(one, load, is_near(load)))
         .collect();
     let mut points = Vec::with_capacity(POINTS);
     let mut logs = Vec::with_capacity(POINTS * SLOPES.len());
     for place in 0..POINTS {
         let at = low + step * place as f64;
         for slope in SLOPES {
-            let is_wrong = |load: f64, works: bool| if works { at < load } else { at > load };
-            let against = far
-                .iter()
-                .filter(|(load, works, _)| is_wrong(*load, *works));
-            let mut log = -against.map(|(_, _, against)| against).sum::<f64>();
-            for &(load, one) in &near {
-                let (weight, share) = (one.effective.min(WEIGHT), one.share);
-                let linear = (logit + slope * (load - at)).clamp(-12.0, 12.0);
-                let bad = 1.0 / (1.0 + libm::exp(-linear));
-                let one = weight * (share * libm::log(bad) + (1.0 - share) * libm::log(1.0 - bad));
-                // The best that any share explains; a trial that nothing explains does not decide alone.
-                let best = weight * (entropy(share));
-                log += (one - best).max(-MOST_AGAINST);
-            }
+            let log = seen.iter().map(|one| {
+                let linear = (logit + slope * (one.load - at)).clamp(-12.0, 12.0);
+                one.log_likelihood(1.0 / (1.0 + libm::exp(-linear)), limit)
+            });
+            let log: f64 = log.sum();
             logs.push(log);
         }
         points.push((at, 0.0));
@@ -134,6 +120,42 @@ fn weigh(
         point.1 = of.iter().map(|log| libm::exp(log - most)).sum();
     }
     points
+}
+
+/// A trial with its weight in the posterior.
+struct Weighed {
+    /// The logarithm of its load.
+    load: f64,
+    share: f64,
+    weight: f64,
+    is_near: bool,
+}
+
+impl Weighed {
+    fn of(one: &Observation, load: f64, is_near: bool) -> Weighed {
+        Weighed {
+            load,
+            share: one.share,
+            weight: one.effective.min(if is_near { WEIGHT } else { FAR_WEIGHT }),
+            is_near,
+        }
+    }
+
+    /// The logarithm of the likelihood of a share of bad exchanges, at most zero: over that of the best share. A trial
+    /// that nothing explains does not decide alone.
+    fn log_likelihood(&self, bad: f64, limit: f64) -> f64 {
+        let share = self.share;
+        let is_within = if share > limit {
+            bad > share
+        } else {
+            bad < share
+        };
+        if !self.is_near && is_within {
+            return 0.0;
+        }
+        let log = share * libm::log(bad) + (1.0 - share) * libm::log(1.0 - bad);
+        (self.weight * (log - entropy(share))).max(-MOST_AGAINST)
+    }
 }
 
 fn entropy(share: f64) -> f64 {
