@@ -41,6 +41,7 @@
 mod confusion;
 mod effect;
 mod elasticity;
+mod gave_out;
 pub mod html;
 pub mod json;
 mod judge;
@@ -56,6 +57,7 @@ mod words;
 pub use confusion::{Confusion, Named};
 pub use effect::Effect;
 pub use elasticity::{Elasticity, Response, comparisons, elasticities};
+pub use gave_out::{Figure, GaveOut, gave_out};
 pub use judge::judge;
 pub use observation::{Change, Observation, Signals};
 pub use resource::{Resource, UnknownResource};

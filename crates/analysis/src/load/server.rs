@@ -22,6 +22,9 @@ pub struct ServerProbes {
     pub machine: MachineProbes,
     /// Network namespaces that the programs are in.
     pub networks: Vec<NetworkProbes>,
+    /// Control groups that limit the programs: services of systemd, containers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupProbes>,
     /// What watching cost.
     pub cost: ProbeCost,
     /// What could not be read, and why.
@@ -143,6 +146,28 @@ pub struct NetworkProbes {
     pub states: std::collections::BTreeMap<String, f64>,
     /// Connections that waited to be accepted, on average.
     pub to_be_accepted: Option<f64>,
+}
+
+/// A control group with a processor quota or a memory limit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GroupProbes {
+    /// Its path, as in `/system.slice/nginx.service`.
+    pub name: String,
+    /// The quota of processor time, in cores.
+    pub cpu_quota_cores: Option<f64>,
+    /// Processor time of its members.
+    pub cpu_s: Option<f64>,
+    /// Share of the quota's periods in which it was used up.
+    pub throttled_share: Option<f64>,
+    /// The memory limit.
+    pub memory_limit_bytes: Option<u64>,
+    /// Memory of its members at the end, page cache included.
+    pub memory_bytes: Option<u64>,
+    /// File pages that were evicted and read again.
+    pub refaults: Option<u64>,
+    /// Share of the time in which a member waited for a processor (PSI, some).
+    pub cpu_pressure_share: Option<f64>,
 }
 
 /// What watching cost.

@@ -3,7 +3,7 @@
 use super::LoadResult;
 use super::lines::{HEAD, WIDTH, line};
 use super::quantity::{bytes, count, counted, percent, seconds, three_digits};
-use super::server::{MachineProbes, NetworkProbes, ProgramProbes, ServerProbes};
+use super::server::{GroupProbes, MachineProbes, NetworkProbes, ProgramProbes, ServerProbes};
 use super::signals::{seconds_an_exchange, suspicions};
 use crate::text::hanging;
 
@@ -24,6 +24,9 @@ pub(super) fn render(result: &LoadResult) -> String {
         text.push_str(&of_program(program, &scale));
     }
     text.push_str(&of_machine(&server.machine, &scale));
+    for group in &server.groups {
+        text.push_str(&of_group(group, &scale));
+    }
     for network in &server.networks {
         text.push_str(&of_network(network, &scale));
     }
@@ -70,6 +73,29 @@ impl Scale {
             format!("{}/s", bytes(self.per_second(number as f64)))
         })
     }
+}
+
+fn of_group(group: &GroupProbes, scale: &Scale) -> String {
+    let mut facts = vec![format!("group {}", group.name)];
+    if let Some(cores) = group.cpu_quota_cores {
+        let used = group
+            .cpu_s
+            .map(|cpu| percent(scale.per_second(cpu) / cores));
+        let used = used.map_or(String::new(), |used| format!(", {used} used"));
+        let throttled = group.throttled_share.map(percent);
+        let throttled = throttled.map_or(String::new(), |share| {
+            format!(", throttled in {share} of its periods")
+        });
+        let cores = three_digits(cores);
+        facts.push(format!("processor quota of {cores} cores{used}{throttled}"));
+    }
+    if let Some(limit) = group.memory_limit_bytes {
+        let used = group
+            .memory_bytes
+            .map_or(NOT_AVAILABLE.to_owned(), |used| bytes(used as f64));
+        facts.push(format!("memory {used} of {}", bytes(limit as f64)));
+    }
+    line("limits", &facts.join("; "))
 }
 
 fn of_program(program: &ProgramProbes, scale: &Scale) -> String {

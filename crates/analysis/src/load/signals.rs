@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use fathometer_model::Failure;
+use fathometer_model::{Bytes, Failure};
 
-use super::server::ServerProbes;
+use super::server::{GroupProbes, ServerProbes};
 use super::{LoadResult, LoopKind};
 use crate::bottleneck::{Signals, Suspicion, suspect};
 
@@ -14,6 +14,12 @@ pub(super) fn suspicions(result: &LoadResult) -> Vec<Suspicion> {
         Some(server) => suspect(&signals(result, server)),
         None => Vec::new(),
     }
+}
+
+/// What probes and clients measured; `None` without probes.
+pub fn signals_of(result: &LoadResult) -> Option<Signals> {
+    let server = result.server.as_ref()?;
+    Some(signals(result, server))
 }
 
 fn signals(result: &LoadResult, server: &ServerProbes) -> Signals {
@@ -31,10 +37,11 @@ fn signals(result: &LoadResult, server: &ServerProbes) -> Signals {
         let again = network.retransmitted? as f64;
         Some(again / (again + network.segments_out? as f64)).filter(|share| share.is_finite())
     });
-    Signals {
+    let signals = Signals {
         cpu_quota_cores: machine.processors.map(|number| number as f64),
         cpu_of_quota: machine.busy_share(),
         busiest_thread: busiest.reduce(f64::max),
+        machine_idle: machine.idle_share,
         cpu_per_exchange: Duration::try_from_secs_f64(each)
             .ok()
             .filter(|_| !server.programs.is_empty()),
@@ -56,6 +63,30 @@ fn signals(result: &LoadResult, server: &ServerProbes) -> Signals {
             Some(network.states.get("established")? / ends)
         }),
         ..of_clients(result)
+    };
+    match server.groups.first() {
+        Some(group) => limited(signals, group, server, cpu),
+        None => signals,
+    }
+}
+
+/// The signals of a server whose group has limits: they take the place of the machine's.
+fn limited(signals: Signals, group: &GroupProbes, server: &ServerProbes, cpu: f64) -> Signals {
+    let cores = group.cpu_quota_cores.or(signals.cpu_quota_cores);
+    let used = group.cpu_s.unwrap_or(cpu) / server.watched_s;
+    let memory_of_limit = group.memory_bytes.zip(group.memory_limit_bytes);
+    let refaults = group.refaults.map(|count| count as f64 / server.watched_s);
+    Signals {
+        cpu_quota_cores: cores,
+        cpu_of_quota: cores
+            .map(|cores| used / cores)
+            .filter(|share| share.is_finite()),
+        throttled_periods: group.throttled_share,
+        cpu_pressure: group.cpu_pressure_share.or(signals.cpu_pressure),
+        memory_limit: group.memory_limit_bytes.map(Bytes),
+        memory_of_limit: memory_of_limit.map(|(used, limit)| used as f64 / limit as f64),
+        refaults_per_s: refaults.or(signals.refaults_per_s),
+        ..signals
     }
 }
 

@@ -59,8 +59,8 @@ pub fn limits_of_process(pid: u32) -> Option<LimitingGroups> {
         parts.push(part(tree, path, &["memory"]));
     }
     let top = |tree: &Tree| tree.top.clone();
-    let of = cpu.as_ref().map(|found| top(&found.2));
-    let of = of.or(memory.as_ref().map(|found| top(&found.2)))?;
+    let of = cpu.as_ref().map(|found| top(found.2));
+    let of = of.or(memory.as_ref().map(|found| top(found.2)))?;
     Some(LimitingGroups {
         name: format!("/{}", name.strip_prefix(of).unwrap_or(&name).display()),
         cpu: cpu.map(|found| found.0),

@@ -359,6 +359,7 @@ pub fn watched() -> LoadResult {
             interrupts: Some(30_000),
             ..MachineProbes::default()
         },
+        groups: Vec::new(),
         networks: vec![NetworkProbes {
             name: "this network namespace".to_owned(),
             has_generator: true,

@@ -12,7 +12,7 @@ use fathometer_load::workload::SEED;
 use fathometer_quic_sockets::UdpOffload;
 
 use super::output::Format;
-use super::probes::Target;
+use super::probe_targets::Target;
 use super::rank_arguments::RankArguments;
 use super::security::SecurityArguments;
 use crate::command::arguments::{factor, some_time, time};
@@ -156,9 +156,9 @@ pub struct LoadArguments {
     /// Leave Nagle's algorithm enabled (do not set TCP_NODELAY)
     #[arg(long)]
     pub(super) nagle: bool,
-    /// Monitor a server on this machine by its process ID, or the machine alone with "here"; may be given
-    /// several times
-    #[arg(long, value_name = "PID|here")]
+    /// Monitor a server on this machine by its process ID or its unit (nginx.service), with the limits of its
+    /// control group, or the machine alone with "here"; may be given several times
+    #[arg(long, value_name = "PID|UNIT|here")]
     pub(super) probe: Vec<Target>,
     /// Count requests by target
     #[arg(long)]

@@ -1,20 +1,21 @@
 //! Probes of a server under load that runs on this machine.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use fathometer_analysis::load::LoadResult;
 use fathometer_analysis::load::server::{
-    MachineProbes, NetworkProbes, ProbeCost, ProgramProbes, ServerProbes,
+    GroupProbes, MachineProbes, NetworkProbes, ProbeCost, ProgramProbes, ServerProbes,
 };
 use fathometer_model::{Bytes, Instant};
+use fathometer_sys::cgroup::{LimitingGroups, Usage, limits_of_process};
 use fathometer_sys::probe::{
     Detail, NetworkProbe, Plan, ProcessTree, Sample, Sampler, Samples, SocketTable, Step, System,
     descendants,
 };
 use fathometer_sys::{Clock, Namespace};
 
+use super::probe_targets::{Target, name, processes_of};
 use crate::command::Failure;
 
 /// The time between two readings for a server with few processes.
@@ -28,35 +29,14 @@ const HERE: &str = "this network namespace";
 /// Added to the period for each process of the server, so that reading them all takes about 1 % of a processor.
 const PERIOD_A_PROCESS: Duration = Duration::from_millis(20);
 
-/// What to monitor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
-    /// The machine and this network namespace.
-    Here,
-    /// The same, and a process with all its descendants, in its own network namespace.
-    Process(u32),
-}
-
-impl FromStr for Target {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Target, String> {
-        match text {
-            "here" => Ok(Target::Here),
-            number => match number.parse() {
-                Ok(pid @ 1..) => Ok(Target::Process(pid)),
-                _ => Err("write a process ID, as from `pgrep -o nginx`, or the word here".into()),
-            },
-        }
-    }
-}
-
 /// Running probes.
 pub struct Probes {
     sampler: Sampler,
     clock: Clock,
     /// For each network namespace, whether the generator is in it.
     own: Vec<bool>,
+    /// The groups that limit the programs, each once.
+    groups: Vec<LimitingGroups>,
     failures: Vec<String>,
 }
 
@@ -80,19 +60,23 @@ impl Probes {
         let here = std::fs::read_link("/proc/self/ns/net").ok();
         let mut own = Vec::new();
         let mut processes = 0;
-        for target in targets {
-            let (name, found) = match target {
-                Target::Here => (HERE.to_owned(), Namespace::current()),
-                Target::Process(pid) => {
-                    let name = name(*pid)?;
-                    processes += descendants(*pid).len() as u32;
-                    plan.trees.push((name.clone(), *pid));
-                    (format!("namespace of {name}"), Namespace::of_process(*pid))
+        let mut groups: Vec<LimitingGroups> = Vec::new();
+        for process in processes_of(targets)? {
+            let (name, found) = match process {
+                None => (HERE.to_owned(), Namespace::current()),
+                Some(pid) => {
+                    let name = name(pid)?;
+                    processes += descendants(pid).len() as u32;
+                    plan.trees.push((name.clone(), pid));
+                    let limits = limits_of_process(pid);
+                    groups
+                        .extend(limits.filter(|new| groups.iter().all(|old| old.name != new.name)));
+                    (format!("namespace of {name}"), Namespace::of_process(pid))
                 }
             };
-            let link = match target {
-                Target::Here => PathBuf::from("/proc/self/ns/net"),
-                Target::Process(pid) => PathBuf::from(format!("/proc/{pid}/ns/net")),
+            let link = match process {
+                None => PathBuf::from("/proc/self/ns/net"),
+                Some(pid) => PathBuf::from(format!("/proc/{pid}/ns/net")),
             };
             // A namespace that several targets share is counted once.
             match (found, std::fs::read_link(&link)) {
@@ -108,6 +92,10 @@ impl Probes {
                 (_, Err(error)) => failures.push(format!("{name}: {error}")),
             }
         }
+        let named = groups
+            .iter()
+            .map(|group| (group.name.clone(), group.probe.clone()));
+        plan.groups = named.collect();
         let table = Probes::cost_of_a_table(clock)?;
         plan.period = PERIOD
             .max(PERIOD_A_PROCESS * processes)
@@ -117,6 +105,7 @@ impl Probes {
             sampler: Sampler::start(clock, plan)?,
             clock,
             own,
+            groups,
             failures,
         }))
     }
@@ -169,24 +158,15 @@ impl Probes {
                 .enumerate()
                 .map(|(place, (name, own))| network(place, name, own, &samples, &step))
                 .collect(),
+            groups: self
+                .groups
+                .iter()
+                .zip(&step.change.groups)
+                .map(|(limits, usage)| group(limits, usage.as_ref(), &step))
+                .collect(),
             cost,
             failures,
         }
-    }
-}
-
-/// Name and ID of a process, as in `nginx (process 4711)`.
-///
-/// # Errors
-/// If there is no such process.
-fn name(pid: u32) -> Result<String, Failure> {
-    match std::fs::read_to_string(format!("/proc/{pid}/comm")) {
-        Ok(name) => Ok(format!("{} (process {pid})", name.trim())),
-        Err(_) => Err(format!(
-            "there is no process {pid} on this machine: give the ID of the server's first process, as from `pgrep \
-             -o nginx`, or --probe here for the machine alone"
-        )
-        .into()),
     }
 }
 
@@ -236,6 +216,25 @@ fn split(tree: &ProcessTree, part: Duration) -> f64 {
     match ticks > 0.0 {
         true => tree.cpu.as_secs_f64() * part.as_secs_f64() / ticks,
         false => 0.0,
+    }
+}
+
+fn group(limits: &LimitingGroups, usage: Option<&Usage>, step: &Step) -> GroupProbes {
+    let cpu = usage.and_then(|usage| usage.cpu);
+    let throttled = cpu.and_then(|cpu| cpu.throttled_periods.zip(cpu.periods));
+    let share = |(throttled, periods): (u64, u64)| throttled as f64 / periods as f64;
+    let waited = usage.and_then(|usage| usage.pressure.cpu_some);
+    GroupProbes {
+        name: limits.name.clone(),
+        cpu_quota_cores: limits.cpu,
+        cpu_s: cpu.map(|cpu| cpu.total.as_secs_f64()),
+        throttled_share: throttled
+            .map(share)
+            .filter(|share| limits.cpu.is_some() && share.is_finite()),
+        memory_limit_bytes: bytes(limits.memory),
+        memory_bytes: usage.and_then(|usage| bytes(usage.memory.current)),
+        refaults: usage.and_then(|usage| usage.memory.refaults),
+        cpu_pressure_share: waited.and_then(|waited| step.share(waited)),
     }
 }
 
@@ -313,19 +312,5 @@ fn network(place: usize, name: &str, own: bool, samples: &Samples, step: &Step) 
             .filter_map(|(state, figure)| Some((state.to_owned(), mean(figure)?)))
             .collect(),
         to_be_accepted: mean(|table| table.to_be_accepted),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn targets_are_a_process_or_here() {
-        assert_eq!("here".parse(), Ok(Target::Here));
-        assert_eq!("4711".parse(), Ok(Target::Process(4711)));
-        for bad in ["", "0", "-1", "nginx", "There"] {
-            assert!(bad.parse::<Target>().is_err(), "{bad}");
-        }
     }
 }
