@@ -4,6 +4,7 @@
 //! test of `serve` raises the limit of open files as far as permitted, which restricts no other test.
 
 mod capacity_command;
+mod capacity_probe;
 mod cluster_command;
 mod completions;
 mod content_command;

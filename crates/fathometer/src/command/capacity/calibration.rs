@@ -13,7 +13,8 @@ use serde::Serialize;
 
 use super::super::Failure;
 use super::super::load::{ArrivalsChoice, LoadArguments, TrialSetup};
-use super::trials::{Demand, Trials};
+use super::demand::Demand;
+use super::trials::Trials;
 
 /// Seconds before each measured part, and of it: the closed loop, then each rate.
 const WARM_UP: f64 = 0.2;

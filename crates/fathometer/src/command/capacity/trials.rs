@@ -2,113 +2,26 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
-use fathometer_analysis::load::LoadResult;
+use fathometer_analysis::bottleneck::{GaveOut, Signals, gave_out};
+use fathometer_analysis::load::{LoadResult, signals_of};
 use fathometer_capacity::search::Ending;
 use fathometer_capacity::series::SLOT;
-use fathometer_capacity::{Promise, Search, TrialPlan, TrialSoFar};
+use fathometer_capacity::{Answer, Outcome, Promise, Search, TrialPlan, TrialSoFar};
 use fathometer_load::{Limit, Options, Users};
 use fathometer_model::{Bytes, Seed};
 use fathometer_sys::Clock;
-use fathometer_sys::stderr::say;
-use fathometer_workload::arrivals::{Arrivals, Profile};
 
 use super::super::Failure;
-use super::super::load::{ArrivalsChoice, TrialSetup};
+use super::super::load::{Probes, Target, TrialSetup};
+use super::demand::Demand;
 use super::seen::{Seen, SeenRecorder, lock};
 
 /// Rows of an interval reach the recorder after the interval's report, by less than this.
 const MARGIN: Duration = Duration::from_millis(200);
 /// Intervals between two looks at a trial.
 const LOOK: u32 = 5;
-/// Exchanges of a test whether the server is idle.
-const IDLE_EXCHANGES: u64 = 4;
-/// How long a server may need after an overload until single requests are as fast as at the start.
-const RECOVERY: Duration = Duration::from_secs(60);
-/// How long it may need until any succeeds, besides a timeout.
-const SILENCE: Duration = Duration::from_secs(5);
-/// The time between two such tests while none succeeds.
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// What a load is a number of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Demand {
-    /// Requests per second of an open loop.
-    Rate {
-        /// The arrival process.
-        arrivals: ArrivalsChoice,
-        /// The most connections.
-        connections: u32,
-        /// Up to how many more are used where exchanges wait for one.
-        most_connections: u32,
-    },
-    /// Closed-loop users without pauses.
-    Users,
-    /// Users with the pauses and sessions of the workload.
-    UserEquivalents,
-}
-
-impl Demand {
-    /// The options of a load test with such users; their number is set for each trial.
-    pub fn options(self) -> &'static [&'static str] {
-        match self {
-            Demand::Rate { .. } => &["--rate", "1"],
-            Demand::Users => &["-c", "1"],
-            Demand::UserEquivalents => &["--ue", "1"],
-        }
-    }
-
-    /// In words.
-    pub fn describe(self) -> String {
-        match self {
-            Demand::Rate {
-                arrivals,
-                connections,
-                ..
-            } => {
-                let process = match arrivals {
-                    ArrivalsChoice::Poisson => "Poisson",
-                    _ => "constant",
-                };
-                format!("open loop, {process} arrivals, at most {connections} connections")
-            }
-            Demand::Users => "closed loop, users without pauses".to_owned(),
-            Demand::UserEquivalents => {
-                "closed loop, users with the pauses of the workload".to_owned()
-            }
-        }
-    }
-
-    /// The users of a trial.
-    fn users(self, load: f64, warm_up: Duration, seed: Seed) -> Result<Users, Failure> {
-        Ok(match self {
-            Demand::Rate {
-                arrivals,
-                connections,
-                ..
-            } => {
-                let profile = Profile::constant(load)?;
-                Users::Open {
-                    arrivals: match arrivals {
-                        ArrivalsChoice::Poisson => Arrivals::poisson(profile, seed),
-                        _ => Arrivals::constant(profile),
-                    },
-                    connections,
-                }
-            }
-            Demand::Users => Users::closed(load as u32),
-            Demand::UserEquivalents => Users::Closed {
-                users: load as u32,
-                // All of them are there before the measured window.
-                start_interval: warm_up / (load as u32).max(1),
-                steps: Vec::new(),
-            },
-        })
-    }
-}
-
 /// The largest send lag of a valid trial, as a share of the promise's limit, and where there is no limit.
 const SEND_LAG: f64 = 0.05;
 const LONGEST_SEND_LAG: Duration = Duration::from_millis(5);
@@ -129,17 +42,31 @@ pub enum Applied {
 
 /// Applies trials to a server.
 pub struct Trials<'a> {
-    setup: TrialSetup,
+    pub(super) setup: TrialSetup,
     demand: Demand,
     promises: Arc<[Promise]>,
     seed: Seed,
-    clock: Clock,
-    interrupted: &'a (dyn Fn() -> bool + Sync),
+    pub(super) clock: Clock,
+    pub(super) interrupted: &'a (dyn Fn() -> bool + Sync),
     /// The latency of a single request to the idle server.
-    idle: Option<Duration>,
+    pub(super) idle: Option<Duration>,
     /// The rate above which a trial is not one of the server, and why.
     rate_limit: Option<(f64, String)>,
+    /// What is monitored during each trial.
+    targets: Vec<Target>,
+    /// What the probes saw in each valid trial of the search.
+    probed: Vec<Probed>,
     count: u64,
+}
+
+/// What the probes saw in a trial.
+#[derive(Debug, Clone)]
+struct Probed {
+    load: f64,
+    measured_s: f64,
+    signals: Signals,
+    /// The share of completed exchanges with a status of 400 or above.
+    refused: f64,
 }
 
 impl<'a> Trials<'a> {
@@ -161,6 +88,8 @@ impl<'a> Trials<'a> {
             interrupted,
             idle: None,
             rate_limit: None,
+            targets: Vec::new(),
+            probed: Vec::new(),
             count: 0,
         }
     }
@@ -191,17 +120,52 @@ impl<'a> Trials<'a> {
         &self.setup
     }
 
+    /// Monitors these during each trial of the search.
+    pub fn probe(&mut self, targets: &[Target]) {
+        self.targets = targets.to_vec();
+    }
+
+    /// What gave out first between the two ends of each promise's interval; `None` without an interval or without
+    /// probes. A trial of the same load that was measured for longer says more.
+    pub fn gave_out(&self, outcome: &Outcome) -> Vec<Option<GaveOut>> {
+        let at = |load: f64| {
+            let same = self.probed.iter().filter(|probed| probed.load == load);
+            same.max_by(|a, b| a.measured_s.total_cmp(&b.measured_s))
+        };
+        let each = outcome.promises.iter().map(|promise| match promise.answer {
+            Answer::Interval { works, fails } => {
+                let (works, fails) = (at(works)?, at(fails)?);
+                Some(gave_out(&works.signals, &fails.signals, fails.refused))
+            }
+            _ => None,
+        });
+        each.collect()
+    }
+
     /// Runs a trial and hands it to the search.
     pub fn apply(&mut self, plan: &TrialPlan, search: &mut Search) -> Result<Applied, Failure> {
         if !self.wait_until_idle()? {
             return Ok(Applied::Silent);
         }
-        let (so_far, ending) =
-            self.measure(plan.load, plan.warm_up, plan.longest, &mut |so_far| {
+        let probes = Probes::start(&self.targets, self.clock)?;
+        let (so_far, ending, mut result) =
+            self.run(plan.load, plan.warm_up, plan.longest, &mut |so_far| {
                 search.look(so_far)
             })?;
+        result.server = probes.map(|probes| probes.stop(&result));
         if (self.interrupted)() {
             return Ok(Applied::Interrupted);
+        }
+        if ending.invalid.is_empty()
+            && let Some(signals) = signals_of(&result)
+        {
+            let counts = &result.measured.counts;
+            self.probed.push(Probed {
+                load: plan.load,
+                measured_s: so_far.seconds,
+                signals,
+                refused: counts.status_errors() as f64 / counts.completed.max(1) as f64,
+            });
         }
         search.end(&so_far, &ending);
         Ok(Applied::Complete)
@@ -215,6 +179,17 @@ impl<'a> Trials<'a> {
         longest: f64,
         stop: &mut dyn FnMut(&TrialSoFar) -> bool,
     ) -> Result<(TrialSoFar, Ending), Failure> {
+        let (so_far, ending, _) = self.run(load, warm_up, longest, stop)?;
+        Ok((so_far, ending))
+    }
+
+    fn run(
+        &mut self,
+        load: f64,
+        warm_up: f64,
+        longest: f64,
+        stop: &mut dyn FnMut(&TrialSoFar) -> bool,
+    ) -> Result<(TrialSoFar, Ending, LoadResult), Failure> {
         self.count += 1;
         let warm_up = Duration::from_secs_f64(warm_up);
         let seen = Arc::new(Mutex::new(Seen::new(&self.promises)));
@@ -274,7 +249,7 @@ impl<'a> Trials<'a> {
             ending.invalid.push(reason.clone());
             ending.is_noise = false;
         }
-        Ok((so_far, ending))
+        Ok((so_far, ending, result))
     }
 
     /// Makes a trial INVALID that had too few connections, and the next one has more.
@@ -329,66 +304,6 @@ impl<'a> Trials<'a> {
         limits
             .map(|limit| limit.unwrap_or(timeout.as_secs_f64()))
             .fold(0.1, f64::max)
-    }
-
-    /// Sends single requests until their latency is about that of the idle server: what an overload left in its queues
-    /// must not count in the next trial. The connections of the last trial are closed. Returns false if the server
-    /// answers no request.
-    fn wait_until_idle(&self) -> Result<bool, Failure> {
-        let Some(idle) = self.idle else {
-            return Ok(true);
-        };
-        let limit = (3 * idle).max(idle + Duration::from_millis(5));
-        let started = self.clock.now();
-        let silence = SILENCE + self.setup.options().timeout;
-        let mut answered = false;
-        loop {
-            let latency = self.single_latency()?;
-            if latency.is_some_and(|latency| latency <= limit) || (self.interrupted)() {
-                return Ok(true);
-            }
-            answered |= latency.is_some();
-            let waited = self.clock.now().since(started);
-            if !answered && waited >= silence {
-                return Ok(false);
-            }
-            if waited >= RECOVERY {
-                break;
-            }
-            if latency.is_none() {
-                thread::sleep(PAUSE);
-            }
-        }
-        say(format_args!(
-            "single requests still take more than {limit:.1?} after {RECOVERY:?} ({idle:.1?} at the start): the server \
-             may not have recovered"
-        ));
-        Ok(true)
-    }
-
-    /// The median latency of a few requests, one after another; `None` if none succeeded.
-    fn single_latency(&self) -> Result<Option<Duration>, Failure> {
-        Ok(self.single_requests()?.map(|(latency, _)| latency))
-    }
-
-    /// The same, with the mean size of the responses' content.
-    fn single_requests(&self) -> Result<Option<(Duration, Bytes)>, Failure> {
-        let options = Options {
-            users: Users::closed(1),
-            limit: Limit::Exchanges(IDLE_EXCHANGES),
-            warm_up: Duration::ZERO,
-            threads: 1,
-            ..self.setup.options()
-        };
-        let result = fathometer_load::run(options, self.clock, self.interrupted, &mut |_| {})?;
-        let window = &result.measured;
-        let completed = window.counts.completed;
-        if completed <= window.counts.status_errors() {
-            return Ok(None);
-        }
-        let size = Bytes(window.bytes.content.0 / completed.max(1));
-        let latency = window.latency.uncorrected.quantile(0.5);
-        Ok(latency.map(|latency| (latency, size)))
     }
 }
 

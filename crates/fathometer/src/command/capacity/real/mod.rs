@@ -22,8 +22,9 @@ use fathometer_sys::stderr::say;
 use self::server::{Behaviour, SocketServer};
 use super::super::Failure;
 use super::super::load::{ArrivalsChoice, LoadArguments, TrialSetup};
+use super::demand::Demand;
 use super::timeout;
-use super::trials::{Applied, Demand, Trials};
+use super::trials::{Applied, Trials};
 
 /// Searches side by side.
 const SIDE_BY_SIDE: usize = 4;

@@ -1,0 +1,176 @@
+//! The arguments of `capacity`, and what a search is to reach by them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, value_parser};
+use fathometer_analysis::load::Slo;
+use fathometer_capacity::series::SLOT;
+use fathometer_capacity::{Goal, Promise};
+
+use super::super::arguments::{some_time, time};
+use super::super::load::{ArrivalsChoice, Target};
+use super::demand::Demand;
+use super::gate::Gate;
+
+/// Arguments of `capacity`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CapacityArguments {
+    /// The server: http[s]://host[:port]/path
+    #[arg(required_unless_present = "self_test")]
+    pub(super) url: Option<String>,
+    /// Promises whose capacities are searched, as in 'p99<100ms,errors<0.1%'; may be given several times. An exchange
+    /// that fails, or whose status is 400 or above, breaks every promise
+    #[arg(long, value_name = "LIST", required_unless_present = "self_test")]
+    pub(super) slo: Vec<Slo>,
+    /// Search the highest number of closed-loop users without pauses, instead of the highest rate
+    #[arg(long, conflicts_with = "ue")]
+    pub(super) users: bool,
+    /// Search the highest number of users with the pauses and sessions of the workload
+    #[arg(long)]
+    pub(super) ue: bool,
+    /// Arrival process of an open loop: constant or poisson
+    #[arg(long, value_enum, value_name = "PROCESS", default_value = "constant")]
+    pub(super) arrivals: ArrivalsChoice,
+    /// The most connections of an open loop [default: 512, and up to 8192 where exchanges wait for a free one]
+    #[arg(short = 'c', long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    pub(super) connections: Option<u32>,
+    /// Relative width of the interval between the load that works and the one that fails
+    #[arg(long, value_name = "WIDTH", default_value = "2%", value_parser = percent)]
+    pub(super) width: f64,
+    /// Probability with which the interval contains the capacity, at least
+    #[arg(long, value_name = "SHARE", default_value = "95%", value_parser = percent)]
+    pub(super) confidence: f64,
+    /// Load of the first trial, in requests per second or users [default: 100 requests per second, 4 users]
+    #[arg(long, value_name = "LOAD", value_parser = positive)]
+    pub(super) start: Option<f64>,
+    /// The largest load to try [default: 1000000 requests per second, 10000 users]
+    #[arg(long, value_name = "LOAD", value_parser = positive)]
+    pub(super) most: Option<f64>,
+    /// Length of the warm-up before each measured window; a longer one is detected and left out
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    pub(super) warmup: Duration,
+    /// Shortest trial that may decide that a load works (RFC 9971: final trial duration); half of it may decide that
+    /// one fails
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = some_time)]
+    pub(super) final_trial: Duration,
+    /// Longest trial
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = some_time)]
+    pub(super) longest_trial: Duration,
+    /// No trial begins after this time; the bounds found so far are then inconclusive
+    #[arg(long, value_name = "TIME", default_value = "15m", value_parser = some_time)]
+    pub(super) budget: Duration,
+    /// Do not measure the generator's own limit first: the rate up to which it is on time against an origin of this
+    /// program, with the same requests. Loads above that limit are not tried
+    #[arg(long)]
+    pub(super) no_calibration: bool,
+    /// Timeout of an exchange [default: ten times the largest latency limit, at least 1s]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    pub(super) timeout: Option<Duration>,
+    /// Monitor a server on this machine by its process ID or its unit (nginx.service), with the limits of its
+    /// control group, or the machine alone with "here": the answer then says what gave out first. May be given
+    /// several times
+    #[arg(long, value_name = "PID|UNIT|here")]
+    pub(super) probe: Vec<Target>,
+    /// Seed of the workload and of all random choices
+    #[arg(long, default_value_t = fathometer_load::workload::SEED)]
+    pub(super) seed: u64,
+    /// Check the capacity of every promise: 'capacity>=1200/s' or 'capacity>=300users'; exit code 4 if one is lower
+    #[arg(long, value_name = "GATE")]
+    pub(super) gate: Option<Gate>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Also write a page with the curve through all trials: one HTML file, without scripts
+    #[arg(long, value_name = "FILE.html")]
+    pub(super) report: Option<PathBuf>,
+    /// Show no progress
+    #[arg(short = 'q', long)]
+    pub(super) quiet: bool,
+    /// Search on simulated servers whose capacity is known, in virtual time, and print how often the interval
+    /// contains it
+    #[arg(long, conflicts_with_all = ["url", "slo"])]
+    pub(super) self_test: bool,
+    /// With --self-test: search on servers on real sockets of loopback instead, four searches at a time, for 10 to 25
+    /// minutes; the machine should have nothing else to do
+    #[arg(long, requires = "self_test")]
+    pub(super) real: bool,
+    /// Number of searches of the self-test [default: 200, with --real 48]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..))]
+    pub(super) searches: Option<u64>,
+    /// Options of `fathometer load` for the requests: --policy, --workload, --header, --insecure, --threads …
+    #[arg(last = true, value_name = "LOAD OPTIONS")]
+    pub(super) load: Vec<String>,
+}
+
+const EXAMPLES: &str = "Examples:
+  fathometer capacity http://127.0.0.1:8080/ --slo 'p99<100ms,errors<0.1%'
+  fathometer capacity http://127.0.0.1:8080/ --slo 'p99<50ms' --gate 'capacity>=1200/s'
+  fathometer capacity http://127.0.0.1:8080/ --slo 'p99<50ms' --probe nginx.service
+  fathometer capacity http://127.0.0.1:8080/ --slo 'p95<1s' --ue -- --workload surge
+  fathometer capacity https://127.0.0.1:8443/ --slo 'p99<20ms' -- --policy h2 --insecure
+  fathometer capacity --self-test                     do the intervals contain capacities that are known?
+  fathometer capacity --self-test --real              the same on sockets
+
+Exit codes: 0 each promise has its interval, 1 failed, 2 usage error, 3 inconclusive or INVALID (interrupted, out of
+time, or beyond what this generator can send), 4 a gate failed, or (--self-test) too few intervals contain the capacity.";
+
+/// What a search is to reach.
+pub(super) fn goal(arguments: &CapacityArguments, demand: Demand) -> Goal {
+    let whole = !matches!(demand, Demand::Rate { .. });
+    let (start, most) = if whole { (4.0, 10_000.0) } else { (100.0, 1e6) };
+    let defaults = Goal::default();
+    Goal {
+        width: arguments.width,
+        confidence: arguments.confidence,
+        start: arguments.start.unwrap_or(start),
+        most: arguments.most.unwrap_or(most),
+        whole,
+        // Slots begin with the measured window.
+        warm_up: (arguments.warmup.as_secs_f64() / SLOT).ceil() * SLOT,
+        final_trial: arguments.final_trial.as_secs_f64(),
+        longest_trial: arguments.longest_trial.as_secs_f64(),
+        budget: arguments.budget.as_secs_f64(),
+        ..defaults
+    }
+}
+
+/// The timeout of an exchange, if none is given.
+pub(super) fn timeout(promises: &[Promise]) -> Duration {
+    let limits = promises.iter().filter_map(|promise| promise.limit);
+    Duration::from_secs_f64((10.0 * limits.fold(0.0, f64::max)).clamp(1.0, 300.0))
+}
+
+/// `2%` or `0.02`, above 0 and below 1.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    match number {
+        Ok(share) if share > 0.0 && share < 1.0 => Ok(share),
+        _ => Err("write a share above 0 % and below 100 %, as in 2%".to_owned()),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(load) if (1e-3..=1e7).contains(&load) => Ok(load),
+        _ => Err("write a load from 0.001 to 10000000".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_percent_or_fractions() {
+        assert_eq!(percent("2%"), Ok(0.02));
+        assert_eq!(percent("0.5"), Ok(0.5));
+        for wrong in ["0%", "100%", "2", "x"] {
+            assert!(percent(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The curve through all trials, for people.
+
+use std::fmt::Write as _;
+
+use fathometer_capacity::knee::knee;
+use fathometer_capacity::{Answer, Goal, Outcome, TrialRecord};
+
+use super::load;
+
+/// Width of the bars.
+const BAR: usize = 30;
+
+/// The trials in the order of their load: each load once, the longest trial of it.
+pub(super) fn by_load(outcome: &Outcome) -> Vec<&TrialRecord> {
+    let mut trials: Vec<&TrialRecord> = outcome
+        .trials
+        .iter()
+        .filter(|trial| trial.invalid.is_empty())
+        .collect();
+    trials.sort_by(|a, b| {
+        a.load
+            .total_cmp(&b.load)
+            .then(b.measured_s.total_cmp(&a.measured_s))
+    });
+    trials.dedup_by(|later, kept| later.load == kept.load);
+    trials
+}
+
+/// The 99th percentile of the latency in milliseconds.
+fn p99(trial: &TrialRecord) -> Option<f64> {
+    trial.latency_ms.map(|latency| latency[1])
+}
+
+/// The largest share of exchanges that broke a promise.
+pub(super) fn worst(trial: &TrialRecord) -> f64 {
+    trial
+        .promises
+        .iter()
+        .map(|promise| promise.bad_share)
+        .fold(0.0, f64::max)
+}
+
+/// The knee of the curve, in words; empty if there is none.
+pub(super) fn knee_in_words(goal: &Goal, outcome: &Outcome) -> String {
+    knee(&by_load(outcome), goal.whole).map_or_else(String::new, |at| {
+        format!(
+            "knee at {} (the largest power: throughput over latency, Kleinrock 1979)",
+            load(at, goal.whole)
+        )
+    })
+}
+
+/// A line for each load, with the ends of the intervals and the knee.
+pub(super) fn curve(goal: &Goal, outcome: &Outcome) -> String {
+    let trials = by_load(outcome);
+    let knee = knee(&trials, goal.whole);
+    let all = || {
+        trials
+            .iter()
+            .filter_map(|trial| p99(trial))
+            .filter(|ms| *ms > 0.0)
+    };
+    let (least, most) = (
+        all().fold(f64::INFINITY, f64::min),
+        all().fold(0.0, f64::max),
+    );
+    let mut text = format!(
+        "{:>20} {:>12} {:>10} {:>10} {:>9}  p99, logarithmic\n",
+        "load", "completed/s", "p50 ms", "p99 ms", "bad"
+    );
+    for trial in trials {
+        let figure =
+            |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1}"));
+        let bar = p99(trial)
+            .filter(|ms| *ms > 0.0 && most > least)
+            .map_or(0, |ms| {
+                1 + ((ms / least).ln() / (most / least).ln() * (BAR - 1) as f64).round() as usize
+            });
+        let mut marks: Vec<String> = outcome
+            .promises
+            .iter()
+            .filter_map(|promise| match promise.answer {
+                Answer::Interval { works, .. } if works == trial.load => {
+                    Some(format!("{} works", promise.promise))
+                }
+                Answer::Interval { fails, .. } if fails == trial.load => {
+                    Some(format!("{} fails", promise.promise))
+                }
+                _ => None,
+            })
+            .collect();
+        if knee == Some(trial.load) {
+            marks.push("knee".to_owned());
+        }
+        let mark = if marks.is_empty() {
+            String::new()
+        } else {
+            format!("  <- {}", marks.join(", "))
+        };
+        let _ = writeln!(
+            text,
+            "{:>20} {:>12} {:>10} {:>10} {:>7.2} %  {}{mark}",
+            load(trial.load, goal.whole),
+            figure(trial.achieved_per_s),
+            figure(trial.latency_ms.map(|latency| latency[0])),
+            figure(p99(trial)),
+            100.0 * worst(trial),
+            "#".repeat(bar)
+        );
+    }
+    let invalid = outcome
+        .trials
+        .iter()
+        .filter(|trial| !trial.invalid.is_empty())
+        .count();
+    if invalid > 0 {
+        let _ = writeln!(
+            text,
+            "{invalid} trials were INVALID and are no trials of the server"
+        );
+    }
+    text
+}
