@@ -76,7 +76,8 @@ impl Window {
         let wait = self.reached.take().and_then(|from| {
             self.limits.pop_front();
             let granted = self.limits.front()?.1;
-            Some(WindowWait {
+            // Bytes up to the limit and beyond it that are read together did not wait for each other.
+            (now > from).then_some(WindowWait {
                 request: None,
                 from,
                 granted,
