@@ -104,18 +104,18 @@ impl Closeness {
         (within, measured.len())
     }
 
-    /// `7 of 8, and 2 of 2 that calibrated a model`: the comparisons within the tolerance; `not measured` without any.
+    /// `7 of 8; calibrated: 2 of 2`: the comparisons within the tolerance; `not measured` without any.
     pub fn counts(&self) -> String {
         let independent =
             (self.measured() > 0).then(|| format!("{} of {}", self.within(), self.measured()));
         let calibrated = match self.calibrated() {
             (_, 0) => None,
-            (within, measured) => Some(format!("{within} of {measured} that calibrated a model")),
+            (within, measured) => Some(format!("calibrated: {within} of {measured}")),
         };
         let counts: Vec<String> = independent.into_iter().chain(calibrated).collect();
         match counts.is_empty() {
             true => "not measured".to_owned(),
-            false => counts.join(", and "),
+            false => counts.join("; "),
         }
     }
 }
@@ -317,13 +317,10 @@ mod tests {
         let calibrated = [Some(0.1), None].map(|off| comparison(off, true));
         assert_eq!(
             counts([&independent[..], &calibrated[..]].concat()),
-            "1 of 2, and 1 of 1 that calibrated a model"
+            "1 of 2; calibrated: 1 of 1"
         );
         assert_eq!(counts(independent.to_vec()), "1 of 2");
-        assert_eq!(
-            counts(calibrated.to_vec()),
-            "1 of 1 that calibrated a model"
-        );
+        assert_eq!(counts(calibrated.to_vec()), "calibrated: 1 of 1");
         assert_eq!(counts(vec![comparison(None, false)]), "not measured");
     }
 }
