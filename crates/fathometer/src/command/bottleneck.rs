@@ -94,11 +94,12 @@ pub struct BottleneckArguments {
     /// Timeout of an exchange
     #[arg(long, value_name = "T", default_value = "10s", value_parser = some_time)]
     timeout: Duration,
-    /// Replicates of each trial; intervals need at least two. With --self-test this is the maximum: trials end at
-    /// the first planned look (after 3, 5, 7, 10 … replicates) at which the verdict is settled
-    #[arg(long, value_name = "N", default_value_t = 5)]
+    /// Replicates of each trial [default: 5]; intervals need at least two. With --self-test this is the maximum
+    /// [default: 10]: trials end at the first planned look (after 3, 5, 7, 10 … replicates) at which the verdict is
+    /// settled
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = value_parser!(u32).range(2..=1000))]
-    replicates: u32,
+    replicates: Option<u32>,
     /// Factor by which limits are varied
     #[arg(long, value_name = "FACTOR", default_value = "1.25", value_parser = step)]
     step: f64,
@@ -138,6 +139,12 @@ pub struct BottleneckArguments {
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
+
+/// Replicates of each trial of a search, unless another number is given.
+const REPLICATES: u32 = 5;
+
+/// The most replicates of each trial of the self-test, unless another number is given.
+const MOST_REPLICATES: u32 = 10;
 
 const EXAMPLES: &str = "Examples:
   fathometer bottleneck                                    the embedded origin on a quarter of a core
@@ -190,7 +197,7 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
     if arguments.self_test {
         let options = self_test::Options {
             only: arguments.plant.clone(),
-            most_replicates: arguments.replicates,
+            most_replicates: arguments.replicates.unwrap_or(MOST_REPLICATES),
             seed: Seed(arguments.seed),
             folder: arguments.output.clone(),
             quiet: arguments.quiet,
@@ -212,7 +219,7 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
             only => only.to_vec(),
         },
         step: arguments.step,
-        repetitions: Repetitions::Fixed(arguments.replicates),
+        repetitions: Repetitions::Fixed(arguments.replicates.unwrap_or(REPLICATES)),
         seed: Seed(arguments.seed),
         quiet: arguments.quiet,
     };
