@@ -63,6 +63,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     let mut written = 0;
     if !arguments.without_packets {
         for (cell, folder) in chosen(&records, &|folder| capture(from, folder).exists()) {
+            let cell = cell.strip_prefix("cells/").unwrap_or(cell);
             let target = to.join("captures").join(format!("{cell}.pcapng"));
             compress(&capture(from, folder), &target, arguments.heads)?;
             written += 1;
