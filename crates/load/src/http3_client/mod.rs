@@ -83,7 +83,7 @@ pub struct Http3Client {
     received: Batches,
     handshake: Option<Handshake>,
     statistics: Statistics,
-    /// Only if the caller asked for it.
+    /// The windows granted to the server; `None` if their waits are not recorded.
     windows: Option<Box<Windows>>,
 }
 
