@@ -9,6 +9,7 @@ mod judging;
 mod load;
 mod machines;
 mod pages;
+mod published;
 mod real_pages;
 mod report;
 mod retrieval_trace;
