@@ -1,6 +1,8 @@
-//! Runs every cell of the study, and compares every packet class of its captures with tshark's count.
+//! Runs the cells of the study, and compares every packet class of their captures with tshark's count.
 //!
-//! Every cell of the study runs once, as a user runs it. Meanwhile tshark counts, on each cell's capture, the
+//! Each cell runs once, as a user runs it. With `FATHOMETER_TEST_ALL` these are all cells of the study. Without it, the
+//! block `content` and one of the two embedded servers are left out: their packets differ from those of the other cells in
+//! bytes and not in kind. Meanwhile tshark counts, on each cell's capture, the
 //! packets at the client's taps that pass each class's display filter. The counts must equal those that the run
 //! recorded. Lateness is not under test here, because it needs a quiet machine: the test writes limits of its
 //! own, which accept a busy machine. Needs a lab and tshark. Without them, the test prints a message and
@@ -33,11 +35,23 @@ fn lenient() -> String {
         }
         limits.insert("deadline_s".to_owned(), 600.into());
     }
+    if std::env::var_os("FATHOMETER_TEST_ALL").is_none_or(|value| value != "1") {
+        let blocks = study["block"].as_array_mut().unwrap();
+        blocks.retain(|block| block["name"].as_str() != Some("content"));
+        for block in blocks {
+            let servers = block["factors"].get_mut("server");
+            if let Some(servers) = servers.and_then(toml::Value::as_array_mut)
+                && servers.len() > 1
+            {
+                servers.retain(|server| server.as_str() != Some("embedded-apache"));
+            }
+        }
+    }
     toml::to_string(&study).unwrap()
 }
 
 #[test]
-fn every_class_of_every_capture_of_the_study_is_tsharks() {
+fn every_class_of_the_captures_of_the_study_is_tsharks() {
     let required = |name: &str| std::env::var(name).is_ok_and(|value| value == "1");
     if Command::new("tshark").arg("--version").output().is_err() {
         assert!(
@@ -101,7 +115,7 @@ fn every_class_of_every_capture_of_the_study_is_tsharks() {
         return;
     }
     let total = course.taken.len();
-    assert!(total > 200, "{total} cells");
+    assert!(total > 150, "{total} cells");
     let differences = differences.into_inner().unwrap();
     assert!(differences.is_empty(), "{}", differences.join("\n"));
     println!("{total} captures, {} classes each", Class::ALL.len());
