@@ -166,3 +166,47 @@ fn the_page_has_the_tables_that_the_command_prints() {
         );
     }
 }
+
+/// `[N01 1997: holds]` for each bracket of the page of findings.
+fn brackets(text: &str) -> Vec<(String, String, String)> {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let inside = words
+        .split('[')
+        .skip(1)
+        .filter_map(|rest| rest.split_once(']'));
+    let named = inside.filter_map(|(inside, _)| {
+        let (row, verdict) = inside.split_once(": ")?;
+        let (claim, era) = row.split_once(' ')?;
+        Some((claim.to_owned(), era.to_owned(), verdict.to_owned()))
+    });
+    named.collect()
+}
+
+#[test]
+fn each_finding_is_a_verdict_of_the_ledger_that_stands() {
+    let page = |name: &str| fs::read_to_string(root().join("docs").join(name)).unwrap();
+    let (findings, ledger) = (page("findings.md"), page("ledger.md"));
+    let named = brackets(&findings);
+    assert!(named.len() > 30, "{named:?}");
+    let has = |(claim, era, verdict): &(String, String, String)| {
+        ledger.lines().any(|row| {
+            row.starts_with(&format!("| **{claim}** "))
+                && row.contains(&format!(" | {era} | **{verdict}, stands**"))
+        })
+    };
+    let wrong: Vec<_> = named.iter().filter(|found| !has(found)).collect();
+    assert!(wrong.is_empty(), "not in docs/ledger.md: {wrong:?}");
+    // What stands and is left out would make the page a choice of its author.
+    let standing = ledger.lines().filter(|row| row.contains(", stands**"));
+    let left_out: Vec<&str> = standing
+        .filter(|row| {
+            !named.iter().any(|(claim, era, _)| {
+                row.starts_with(&format!("| **{claim}** ")) && row.contains(&format!(" | {era} | "))
+            })
+        })
+        .collect();
+    assert!(
+        left_out.is_empty(),
+        "not in docs/findings.md: {left_out:#?}"
+    );
+}
