@@ -49,6 +49,8 @@ enum Phase {
     Closing {
         until: Instant,
     },
+    /// The transport takes no more data: what is left cannot be sent.
+    Lost,
 }
 
 /// The result of a call to the transport.
@@ -131,14 +133,18 @@ impl Secure {
 
     /// TLS has failed: sends its alert, then closes both sides.
     pub fn fail(&mut self, now: Instant) {
-        let until = now + LAST_WORDS_WITHIN;
-        self.phase = Phase::Closing { until };
+        if self.phase != Phase::Lost {
+            let until = now + LAST_WORDS_WITHIN;
+            self.phase = Phase::Closing { until };
+        }
     }
 
     /// Closes this side when all data was sent.
     pub fn end(&mut self) {
         self.session.close();
-        self.phase = Phase::Ending;
+        if self.phase != Phase::Lost {
+            self.phase = Phase::Ending;
+        }
     }
 
     /// Closes both sides when all data was sent, or soon.
@@ -161,11 +167,12 @@ impl Secure {
         matches!(self.phase, Phase::Closing { .. })
     }
 
-    /// Whether the connection can be closed: all data was sent, or the time is over.
+    /// Whether the connection can be closed: all data was sent, none can be, or the time is over.
     pub fn has_closed(&self, now: Instant) -> bool {
         match self.phase {
             Phase::Closing { until } => !self.session.wants_transmit() || until <= now,
             Phase::Handshake { until } => until <= now,
+            Phase::Lost => true,
             Phase::Open | Phase::Ending | Phase::Ended => false,
         }
     }
@@ -174,7 +181,7 @@ impl Secure {
     pub fn deadline(&self) -> Option<Instant> {
         match self.phase {
             Phase::Handshake { until } | Phase::Closing { until } => Some(until),
-            Phase::Open | Phase::Ending | Phase::Ended => None,
+            Phase::Open | Phase::Ending | Phase::Ended | Phase::Lost => None,
         }
     }
 
@@ -212,6 +219,7 @@ impl Secure {
                 Ok(None) => *writable = false,
                 Err(_) => {
                     *writable = false;
+                    self.phase = Phase::Lost;
                     return Flow::Failed;
                 }
             }
@@ -225,7 +233,7 @@ impl Secure {
         match self.phase {
             Phase::Open => true,
             Phase::Handshake { .. } => self.session.may_write(),
-            Phase::Ending | Phase::Ended | Phase::Closing { .. } => false,
+            Phase::Ending | Phase::Ended | Phase::Closing { .. } | Phase::Lost => false,
         }
     }
 

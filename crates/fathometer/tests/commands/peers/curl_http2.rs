@@ -1,8 +1,9 @@
 //! curl over HTTP/2 and TLS.
 
 use std::fs;
+use std::io::BufReader;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use fathometer_http::h1::server::ServerConfig;
@@ -13,9 +14,11 @@ use fathometer_origin::{OriginLoop, OriginSockets};
 use fathometer_sys::Clock;
 use fathometer_tls::certificate::{Authority, Issue, Lifetime};
 use fathometer_workload::microscape;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::support::{IMAGES, PAGE, Response, Server, SiteFolder};
-use crate::support::programs::{run, run_well, tool};
+use crate::support::programs::{FATHOMETER, run, run_well, tool};
+use crate::support::serving;
 
 fn curl(program: &PathBuf, server: &Server, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
@@ -53,6 +56,34 @@ fn versions(
             (version.to_owned(), connections.parse().unwrap())
         })
         .collect()
+}
+
+/// curl closes the connection, and the server's last bytes cannot be sent.
+#[test]
+fn a_connection_that_curl_has_closed_does_not_delay_the_end() {
+    let Some(program) = tool("curl") else { return };
+    let site = SiteFolder::new();
+    let mut child = Command::new(FATHOMETER)
+        .arg("serve")
+        .arg(site.path())
+        .args(["--listen", "127.0.0.1:0", "--tls", "--drain", "5s"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Kept: the server ends when it cannot write to it.
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let url = format!("https://{}/{PAGE}", serving::address(&mut output));
+    let fetch = ["--silent", "--insecure", "--http2", &url];
+    let fetched = run_well(Command::new(program).args(fetch));
+    assert!(fetched == site.read(PAGE));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("1 connections were HTTP/2"), "{said}");
+    assert!(!said.contains("did not close in time"), "{said}");
 }
 
 #[test]
