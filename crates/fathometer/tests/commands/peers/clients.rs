@@ -408,6 +408,9 @@ pub const CHECK: &str = "<script>\n\
     };\n\
     </script>\n";
 
+/// A name that [`browser`] resolves to 127.0.0.1.
+pub const NAMED: &str = "site.test";
+
 /// Headless, on loopback only, with a separate profile.
 pub fn browser(chromium: &Path, profile: &Path, url: &str) -> Command {
     let mut command = Command::new(chromium);
@@ -424,7 +427,9 @@ pub fn browser(chromium: &Path, profile: &Path, url: &str) -> Command {
             "--disable-sync",
         ])
         .args(["--disable-component-update", "--no-proxy-server"])
-        .arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+        .arg(format!(
+            "--host-resolver-rules=MAP {NAMED} 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
+        ))
         .arg(format!("--user-data-dir={}", profile.display()))
         .args(["--virtual-time-budget=20000", "--dump-dom"])
         .arg(url);

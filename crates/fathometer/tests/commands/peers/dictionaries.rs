@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::clients::browser;
+use super::clients::{NAMED, browser};
 use super::support::{Response, Server};
 use crate::support::programs::{FATHOMETER, run, run_well, tool};
 
@@ -41,21 +41,27 @@ fn site() -> TempDir {
 
 const DICTIONARY: &str = "/v1.txt,match=/v*.txt,id=one,max-age=1h";
 
+/// Takes 50 ms of real time. A timer would not: the browser's time is virtual, and stands only while it fetches.
+const PAUSE: &str = "/pause.txt,parts=2,size=1,every=50ms";
+
 /// Fetches the first version, and the second until its content is compressed with the first: the browser keeps a
 /// dictionary some time after its response.
 const PAGE: &str = "<!doctype html><body><pre></pre><script>\n\
     (async function () {\n\
       await (await fetch('/v1.txt')).text();\n\
       for (var n = 0; n < 1000; n++) {\n\
+        performance.clearResourceTimings();\n\
         var response = await fetch('/v2.txt?' + n);\n\
         var text = await response.text();\n\
         var coding = response.headers.get('content-encoding');\n\
         if (coding == 'dcb' || coding == 'dcz') {\n\
           document.querySelector('pre').textContent = text;\n\
           document.body.setAttribute('data-coding', coding);\n\
+          var entry = performance.getEntriesByName(response.url)[0];\n\
+          document.body.setAttribute('data-protocol', entry.nextHopProtocol);\n\
           return;\n\
         }\n\
-        await new Promise(function (done) { setTimeout(done, 20); });\n\
+        await (await fetch('/pause.txt?' + n)).text();\n\
       }\n\
       document.body.setAttribute('data-coding', 'none of 1000');\n\
     })();\n\
@@ -148,50 +154,123 @@ fn zstd_and_brotli_decode_content_with_a_dictionary() {
     }
 }
 
+/// How Chromium reaches the server.
+struct Visit {
+    /// `--protocols` of a server with TLS; `None`: without TLS.
+    secure: Option<&'static str>,
+    /// The name of the host in the address, which is 127.0.0.1.
+    host: &'static str,
+    /// What the browser calls the version of HTTP (the registry of ALPN).
+    protocol: &'static str,
+    /// `--compress`, and the coding that it leads to.
+    coding: [&'static str; 2],
+}
+
+const DCB: [&str; 2] = ["br:5", "dcb"];
+const DCZ: [&str; 2] = ["zstd:3", "dcz"];
+const LOOPBACK: &str = "127.0.0.1";
+
+/// The hash of the key of a server's certificate, by OpenSSL, as Chromium's `--ignore-certificate-errors-spki-list`
+/// has it.
+fn key_hash(server: &Server) -> String {
+    let script = "openssl s_client -connect \"$1\" </dev/null | openssl x509 -pubkey -noout \
+                  | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | openssl base64 -A";
+    let address = server.address.to_string();
+    let printed = run_well(Command::new("sh").args(["-c", script, "sh", &address]));
+    String::from_utf8(printed).unwrap().trim().to_owned()
+}
+
+/// The arguments that let Chromium accept the server as if its certificate were of a public authority.
+fn accepting(visit: &Visit, server: &Server) -> Vec<String> {
+    let mut arguments = Vec::new();
+    if visit.secure.is_some() {
+        let hash = key_hash(server);
+        arguments.push(format!("--ignore-certificate-errors-spki-list={hash}"));
+    }
+    if visit.protocol == "h3" {
+        let origin = format!("{}:{}", visit.host, server.address.port());
+        arguments.push(format!("--origin-to-force-quic-on={origin}"));
+    }
+    if visit.host == NAMED {
+        // Without it, Chromium uses dictionaries of public authorities and of loopback only.
+        let feature = "CompressionDictionaryTransportRequireKnownRootCert";
+        arguments.push(format!("--disable-features={feature}"));
+    }
+    arguments
+}
+
 /// Compares what the browser shows with the file, and the bytes in the server's log with those that curl gets.
-#[test]
-fn chromium_decodes_content_with_a_dictionary() {
-    let Some(chromium) = tool("chromium").or_else(|| tool("chromium-browser")) else {
+fn chromium_decodes(visit: &Visit) {
+    let chromium = tool("chromium").or_else(|| tool("chromium-browser"));
+    let (Some(chromium), Some(_)) = (chromium, tool("openssl")) else {
         return;
     };
     let site = site();
     let hash = hash_of(&site.path().join("v1.txt"));
-    for (compress, coding) in [("br:5", "dcb"), ("zstd:3", "dcz")] {
-        let log = tempfile::NamedTempFile::new().unwrap();
-        let name = log.path().to_str().unwrap();
-        let arguments = [
-            "--compress",
-            compress,
-            "--dictionary",
-            DICTIONARY,
-            "--log",
-            name,
-        ];
-        let mut server = Server::origin(site.path(), &arguments);
-        let profile = tempfile::tempdir().unwrap();
-        let dom = run_well(&browser(
-            &chromium,
-            profile.path(),
-            &server.url("page.html"),
-        ));
-        let dom = String::from_utf8_lossy(&dom);
-        let end = dom.get(dom.len().saturating_sub(300)..).unwrap_or(&dom);
-        assert!(
-            dom.contains(&format!("data-coding=\"{coding}\"")),
-            "{coding}: {end}"
-        );
-        assert!(dom.contains(&text(2)), "{coding}: other content");
-        let fields = [
-            format!("Accept-Encoding: {coding}"),
-            format!("Available-Dictionary: {hash}"),
-        ];
-        let fields = ["--header", &fields[0], "--header", &fields[1]];
-        let sent = curl(&server, "v2.txt", &fields).content.len();
-        assert!(server.stop().unwrap().success());
-        let log = fs::read_to_string(log.path()).unwrap();
-        let end = format!("\" 200 {sent}");
-        let is_sent = |line: &str| line.contains("GET /v2.txt?") && line.ends_with(&end);
-        assert!(log.lines().any(is_sent), "no line ends in {end}:\n{log}");
+    let [compress, coding] = visit.coding;
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let mut arguments = vec!["--compress", compress, "--dictionary", DICTIONARY];
+    arguments.extend(["--dynamic", PAUSE, "--log", log.path().to_str().unwrap()]);
+    let mut server = match visit.secure {
+        Some(protocols) => {
+            arguments.extend(["--protocols", protocols]);
+            Server::secure(site.path(), &arguments)
+        }
+        None => Server::origin(site.path(), &arguments),
+    };
+    let profile = tempfile::tempdir().unwrap();
+    let url = server.url("page.html").replace(LOOPBACK, visit.host);
+    let mut command = browser(&chromium, profile.path(), &url);
+    let dom = run_well(command.args(accepting(visit, &server)));
+    let dom = String::from_utf8_lossy(&dom);
+    let end = dom.get(dom.len().saturating_sub(300)..).unwrap_or(&dom);
+    for attribute in [
+        format!("data-coding=\"{coding}\""),
+        format!("data-protocol=\"{}\"", visit.protocol),
+    ] {
+        assert!(dom.contains(&attribute), "no {attribute}: {end}");
+    }
+    assert!(dom.contains(&text(2)), "{coding}: other content");
+    let fields = [
+        format!("Accept-Encoding: {coding}"),
+        format!("Available-Dictionary: {hash}"),
+    ];
+    // `--insecure`: for a server without TLS there is no root to trust.
+    let fields = ["--insecure", "--header", &fields[0], "--header", &fields[1]];
+    let sent = curl(&server, "v2.txt", &fields).content.len();
+    assert!(server.stop().unwrap().success());
+    let log = fs::read_to_string(log.path()).unwrap();
+    let end = format!("\" 200 {sent}");
+    let is_sent = |line: &str| line.contains("GET /v2.txt?") && line.ends_with(&end);
+    assert!(log.lines().any(is_sent), "no line ends in {end}:\n{log}");
+}
+
+#[test]
+fn chromium_decodes_content_with_a_dictionary() {
+    for coding in [DCB, DCZ] {
+        chromium_decodes(&Visit {
+            secure: None,
+            host: LOOPBACK,
+            protocol: "http/1.1",
+            coding,
+        });
+    }
+}
+
+#[test]
+fn chromium_decodes_content_with_a_dictionary_over_tls() {
+    for (protocols, host, protocol, coding) in [
+        ("h1,h2", LOOPBACK, "h2", DCB),
+        ("h1,h2", NAMED, "h2", DCZ),
+        ("h1", LOOPBACK, "http/1.1", DCZ),
+        ("h1,h2,h3", LOOPBACK, "h3", DCB),
+    ] {
+        chromium_decodes(&Visit {
+            secure: Some(protocols),
+            host,
+            protocol,
+            coding,
+        });
     }
 }
 
