@@ -1,9 +1,10 @@
 //! Maintenance commands of this workspace: `cargo xtask tidy`, `fuzz`, `bench`, `soak`, `vm`, `package`,
-//! `predicted-seconds` and `publish`.
+//! `predicted-seconds`, `browsers` and `publish`.
 //!
 //! They are a Rust program instead of scripts, so that they need only the Rust toolchain.
 
 mod bench;
+mod browsers;
 mod fuzz;
 mod package;
 mod predicted_seconds;
@@ -46,6 +47,11 @@ enum Chore {
     Publish(publish::Arguments),
     /// Compare predicted with measured seconds of real pages.
     PredictedSeconds(predicted_seconds::Arguments),
+    /// Retrieve the page of nielsen97 with Chromium over its modem line, twice.
+    Browsers(browsers::Arguments),
+    /// Open a page in Chromium, behind the path of `browsers`.
+    #[command(hide = true)]
+    BrowserVisit(browsers::visit::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +68,8 @@ fn main() -> ExitCode {
         Chore::Package(arguments) => package::run(root, &arguments),
         Chore::Publish(arguments) => publish::run(root, &arguments),
         Chore::PredictedSeconds(arguments) => predicted_seconds::run(root, &arguments),
+        Chore::Browsers(arguments) => browsers::run(root, &arguments),
+        Chore::BrowserVisit(arguments) => browsers::visit::run(&arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("xtask: {error}");
