@@ -7,8 +7,9 @@ use brotli::enc::encode::{
 use fathometer_http::origin::negotiation::Encoder;
 
 /// The smallest and largest window, as powers of two. Decoders allocate the window, and a larger one than the
-/// content is of no use.
-const SMALLEST_WINDOW: u32 = 16;
+/// content is of no use. Up to 16, the library searches qualities 5 and above in another way, which saves 3 % of the bytes
+/// and takes nine times the time.
+const SMALLEST_WINDOW: u32 = 17;
 const LARGEST_WINDOW: u32 = 22;
 
 /// The largest window for the content and its dictionary together, as a power of two. Clients have windows of up to

@@ -165,4 +165,22 @@ mod tests {
             assert!(whole.len() < text.len() / 2, "{coding:?}: {}", whole.len());
         }
     }
+
+    #[test]
+    fn short_content_does_not_have_the_window_that_the_encoder_is_slow_with() {
+        for quality in [1, 5, 6] {
+            for dictionary in [None, Some(&[b'a'; 300][..])] {
+                let coding = match dictionary {
+                    None => Coding::Brotli,
+                    Some(_) => Coding::DictionaryBrotli,
+                };
+                let encoder = LibraryEncoders.start(coding, quality, 300, dictionary);
+                let mut encoder = encoder.unwrap();
+                assert!(encoder.write(&[b'b'; 300]));
+                let coded = encoder.finish().unwrap();
+                // The window is in the first bits; a zero is 16 (RFC 7932 section 9.1).
+                assert_eq!(coded[0] & 1, 1, "quality {quality}: {:x}", coded[0]);
+            }
+        }
+    }
 }
