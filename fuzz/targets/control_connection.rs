@@ -20,7 +20,7 @@ use libfuzzer_sys::fuzz_target;
 use ring::hmac::{self, HMAC_SHA256, Key};
 
 const SECRET: &[u8] = b"a secret of this target";
-const MAGIC: &[u8] = b"fathom\x00\x01";
+const MAGIC: &[u8] = b"fathom\x00\x02";
 const MEMBER_NONCE: [u8; 32] = [1; 32];
 const RANK_0_NONCE: [u8; 32] = [2; 32];
 const SILENCE: Duration = Duration::from_secs(5);

@@ -17,7 +17,7 @@ use crate::message::Message;
 use crate::secret::{MAC, NONCE, Nonces, Secret, Side};
 
 /// The first bytes of both sides, with the version of this protocol.
-const MAGIC: [u8; 8] = *b"fathom\x00\x01";
+const MAGIC: [u8; 8] = *b"fathom\x00\x02";
 
 /// Bytes of a frame in front of its message.
 const HEAD: usize = 4 + 8;

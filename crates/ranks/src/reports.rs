@@ -304,3 +304,46 @@ fn spools_of_different_tests_or_of_one_rank_twice_are_not_merged() {
     let (_, error) = whole(read(&[spooled(1, 1, true), other])).unwrap_err();
     assert!(matches!(error, SpoolError::OtherTest));
 }
+
+/// The figures of an interval with latencies as in docs/scale.md: log-normal, a median of 1 ms, a 99th percentile of 5 ms,
+/// and one exchange of a thousand a hundred times as slow.
+fn busy_part(exchanges: u64) -> Part {
+    let seed = Seed(5);
+    let mut part = Part::new(7);
+    for n in 0..exchanges {
+        // Box and Muller 1958.
+        let radius = (-2.0 * (1.0 - seed.uniform(3 * n)).ln()).sqrt();
+        let normal = radius * (std::f64::consts::TAU * seed.uniform(3 * n + 1)).cos();
+        let slow = match seed.draw(3 * n + 2).is_multiple_of(1000) {
+            true => 100.0,
+            false => 1.0,
+        };
+        let nanos = 1e6 * slow * (0.69 * normal).exp();
+        part.latency.record_nanos(nanos as u64);
+        part.send_lag.record_nanos((nanos / 50.0) as u64);
+    }
+    part
+}
+
+#[test]
+fn the_figures_of_an_interval_take_less_than_20_kb_up_to_a_million_exchanges() {
+    // Less than half of it up to 100 000 exchanges per second.
+    for (exchanges, most) in [
+        (100, 400),
+        (1_000, 1_500),
+        (10_000, 5_000),
+        (100_000, 10_000),
+        (1_000_000, 20_000),
+    ] {
+        let part = busy_part(exchanges);
+        let bytes = encode_part(&part);
+        println!("{exchanges} exchanges: {} bytes", bytes.len());
+        assert!(bytes.len() < most, "{exchanges}: {}", bytes.len());
+        let mut whole = Whole::new(TestFacts { ranks: 1, ..FACTS });
+        let mut first = part;
+        first.interval = 0;
+        whole.interval(0, encode_part(&first)).unwrap();
+        whole.close_next().unwrap();
+        assert!(whole.corrected().recorded().eq(first.latency.recorded()));
+    }
+}

@@ -12,7 +12,7 @@ use crate::record::TestFacts;
 use crate::whole::{FiguresError, Whole};
 
 /// The first bytes of a spool.
-const MAGIC: &[u8] = b"fathometer spool 1\n";
+const MAGIC: &[u8] = b"fathometer spool 2\n";
 
 /// The longest entry in bytes.
 const LONGEST: usize = 64 << 20;

@@ -5,9 +5,13 @@
 //! [`Histogram`], because the buckets are the same. Below [`BUCKETS`], each number has a bucket of its own.
 //! Above, half as many buckets form an octave, each twice as wide as in the octave before.
 
+use std::fmt;
+
 use hdrhistogram::Histogram;
-use serde::de::Error as _;
+use serde::de::{self, Error as _, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::packed::{Entry, PackedError, pack, unpack};
 
 /// Significant decimal digits of a number that was counted.
 pub(super) const DIGITS: u8 = 3;
@@ -126,12 +130,13 @@ impl Buckets {
     }
 }
 
-/// Those that are not empty: for each the distance from the bucket behind the last one, and its count.
+/// Those that are not empty: for each the distance from the bucket behind the last one, and its count. Formats for
+/// programs get them packed.
 impl Serialize for Buckets {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut next = 0;
         let counts = self.counts.iter().copied().enumerate();
-        let counted: Vec<(u32, u64)> = counts
+        let counted: Vec<Entry> = counts
             .filter(|&(_, count)| count > 0)
             .map(|(place, count)| {
                 let distance = (place - next) as u32;
@@ -139,34 +144,93 @@ impl Serialize for Buckets {
                 (distance, count)
             })
             .collect();
-        counted.serialize(serializer)
+        match serializer.is_human_readable() {
+            true => counted.serialize(serializer),
+            false => serializer.serialize_bytes(&pack(&counted)),
+        }
     }
 }
 
 impl<'de> Deserialize<'de> for Buckets {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Buckets, D::Error> {
-        let counted = Vec::<(u32, u64)>::deserialize(deserializer)?;
-        let mut buckets = Buckets::default();
-        let mut next = 0usize;
-        for (distance, count) in counted {
-            let place = next.saturating_add(distance as usize);
-            if place > place_of(u64::MAX) {
-                return Err(D::Error::custom("there is no bucket so large"));
-            }
-            if count == 0 {
-                return Err(D::Error::custom("a bucket has no count"));
-            }
-            if buckets.counts.len() <= place {
-                buckets
-                    .counts
-                    .resize((place + 1).next_multiple_of(OCTAVE), 0);
-            }
-            buckets.counts[place] = count;
-            let total = buckets.total.checked_add(count);
-            buckets.total = total.ok_or_else(|| D::Error::custom("the counts are too many"))?;
-            next = place + 1;
+        if !deserializer.is_human_readable() {
+            return deserializer.deserialize_bytes(PackedBuckets);
         }
-        Ok(buckets)
+        let mut filling = Filling::default();
+        for entry in Vec::<Entry>::deserialize(deserializer)? {
+            filling.add(entry).map_err(D::Error::custom)?;
+        }
+        Ok(filling.buckets)
+    }
+}
+
+/// Reads packed buckets.
+struct PackedBuckets;
+
+impl Visitor<'_> for PackedBuckets {
+    type Value = Buckets;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("packed counts")
+    }
+
+    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<Buckets, E> {
+        let mut filling = Filling::default();
+        let filled = unpack(bytes, |entry| filling.add(entry));
+        filled.map_err(E::custom)?;
+        Ok(filling.buckets)
+    }
+}
+
+/// Buckets that are being read.
+#[derive(Default)]
+struct Filling {
+    buckets: Buckets,
+    next: usize,
+}
+
+impl Filling {
+    fn add(&mut self, (distance, count): Entry) -> Result<(), BucketsError> {
+        let place = self.next.saturating_add(distance as usize);
+        if place > place_of(u64::MAX) {
+            return Err(BucketsError::Place);
+        }
+        if count == 0 {
+            return Err(BucketsError::Empty);
+        }
+        let Buckets { counts, total } = &mut self.buckets;
+        *total = total.checked_add(count).ok_or(BucketsError::Total)?;
+        if counts.len() <= place {
+            counts.resize((place + 1).next_multiple_of(OCTAVE), 0);
+        }
+        counts[place] = count;
+        self.next = place + 1;
+        Ok(())
+    }
+}
+
+/// Why counts are those of no buckets.
+enum BucketsError {
+    Place,
+    Empty,
+    Total,
+    Packed(PackedError),
+}
+
+impl From<PackedError> for BucketsError {
+    fn from(error: PackedError) -> BucketsError {
+        BucketsError::Packed(error)
+    }
+}
+
+impl fmt::Display for BucketsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BucketsError::Place => "there is no bucket so large",
+            BucketsError::Empty => "a bucket has no count",
+            BucketsError::Total => "the counts are too many",
+            BucketsError::Packed(error) => return error.fmt(f),
+        })
     }
 }
 

@@ -31,6 +31,7 @@ pub mod hdr;
 mod lines;
 mod little;
 mod numbers;
+mod packed;
 mod phases;
 pub mod prometheus;
 mod protocol_screen;
