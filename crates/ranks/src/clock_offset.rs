@@ -30,8 +30,11 @@ impl ClockOffset {
     pub fn of_round_trip(sent: Instant, read: Instant, back: Instant) -> ClockOffset {
         let round_trip = back.since(sent);
         let middle = sent + round_trip / 2;
+        let offset = i128::from(read.as_nanos()) - i128::from(middle.as_nanos());
+        // A clock that is 292 years away is wrong, but no reason to stop.
+        let most = if offset > 0 { i64::MAX } else { i64::MIN };
         ClockOffset {
-            offset: (i128::from(read.as_nanos()) - i128::from(middle.as_nanos())) as i64,
+            offset: i64::try_from(offset).unwrap_or(most),
             uncertainty: round_trip.div_ceil_two(),
         }
     }

@@ -352,3 +352,38 @@ fn strangers_are_bounded_in_number_and_time() {
     }
     assert!(world.coordinator.accept(165, [1; NONCE], world.now));
 }
+
+#[test]
+fn a_start_that_is_far_away_and_a_host_that_is_no_name_are_refused() {
+    let (mut world, ..) = World::started(Duration::from_micros(100));
+    let clock = world.clock(1);
+    let member = world.members.get_mut(&1).unwrap();
+    let start = |at| Message::Start { at, test: 5 };
+    member.handle(start(world.now.as_nanos() + 50_000_000_000), clock);
+    assert!(matches!(member.event(), Some(MemberEvent::Start(..))));
+    member.handle(start(u64::MAX), clock);
+    let Some(MemberEvent::Lost(why)) = member.event() else {
+        panic!("the start was accepted");
+    };
+    assert!(why.contains("far away"), "{why}");
+    for host in ["x".repeat(256), "a\u{1b}[2J".to_owned()] {
+        let mut world = World::new(2, Duration::from_micros(100));
+        world.join(Hello {
+            host,
+            ..hello(1, 2)
+        });
+        world.run(Duration::from_millis(10));
+        let told = world.said(1);
+        let [MemberEvent::Lost(why)] = told else {
+            panic!("{told:?}");
+        };
+        assert!(why.contains("no name"), "{why}");
+        // The place stays free for the rank itself.
+        assert!(
+            world
+                .events
+                .iter()
+                .all(|e| !matches!(e, CoordinatorEvent::Failed(_)))
+        );
+    }
+}

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fathometer_model::Instant;
 
+use crate::limits::{is_host, printable};
 use crate::link::Link;
 use crate::message::{Hello, Message};
 use crate::secret::{NONCE, Secret, Side};
@@ -206,6 +207,7 @@ impl Coordinator {
                 self.close(connection);
             }
             Message::Failed(why) => {
+                let why = printable(&why);
                 self.end(connection, &format!("its share of the test failed: {why}"));
             }
             _ => self.end(connection, "it sent a message out of turn"),
@@ -217,6 +219,10 @@ impl Coordinator {
         let expected = &self.expected.hello;
         let ranks = expected.ranks;
         let (rank, host) = (hello.rank, hello.host);
+        if !is_host(&host) || !is_host(&hello.version) {
+            let why = "the name of a host or a version is no name".to_owned();
+            return self.refuse(connection, why);
+        }
         let name = format!("rank {rank} on {host}");
         if self.stage != Stage::Gathering {
             let why = "the test is running, and a rank cannot join it".to_owned();

@@ -12,12 +12,15 @@
 //! A rank reports its figures of each interval and its result, to rank 0 and to its [`spool`]. The [`whole`] is a
 //! function of these reports, whether they arrive or are read, and [`merge`] makes one result of it.
 
+#[cfg(test)]
+mod absurd;
 pub mod clock_offset;
 #[cfg(test)]
 mod conversation;
 pub mod coordinator;
 mod engine;
 pub mod environment;
+pub mod limits;
 pub mod link;
 pub mod member;
 pub mod merge;

@@ -10,12 +10,16 @@ use std::time::Duration;
 use fathometer_model::Instant;
 
 use crate::clock_offset::{ClockRecord, Estimator};
+use crate::limits::printable;
 use crate::link::{Link, LinkError};
 use crate::message::{Hello, Message};
 use crate::secret::{NONCE, Secret, Side};
 
 /// How often a member shows that it is there.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// The longest time to the start of the test that a member accepts; rank 0 takes a second for the most ranks.
+pub const MOST_LEAD: Duration = Duration::from_secs(60);
 
 /// What the host of a member has to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,7 +124,7 @@ impl Member {
         }
     }
 
-    fn handle(&mut self, message: Message, now: Instant) {
+    pub(crate) fn handle(&mut self, message: Message, now: Instant) {
         self.last_heard = now;
         match message {
             Message::Welcome => {
@@ -130,7 +134,7 @@ impl Member {
                     self.begin(Series::Before, now);
                 }
             }
-            Message::Refused(why) => self.lose(why),
+            Message::Refused(why) => self.lose(printable(&why)),
             Message::Pong { sent, read } => {
                 let (sent, read) = (Instant::from_nanos(sent), Instant::from_nanos(read));
                 self.round_trip(sent, read, now);
@@ -138,6 +142,10 @@ impl Member {
             Message::Start { at, test } => match self.estimator.record() {
                 Some(clock) => {
                     let at = clock.before.own(Instant::from_nanos(at));
+                    if at.since(now) > MOST_LEAD {
+                        let why = "rank 0 starts the test at an instant that is far away";
+                        return self.lose(why.to_owned());
+                    }
                     self.events.push_back(MemberEvent::Start(at, test));
                 }
                 None => self.lose("rank 0 started the test before this rank was ready".to_owned()),

@@ -13,9 +13,9 @@ use crate::spool::{Spool, SpoolError, SpoolHeader, SpoolWriter, whole};
 use crate::whole::{FiguresError, Whole, encode_part, encode_record};
 
 const RANKS: u32 = 3;
-const INTERVALS: u64 = 4;
+pub(crate) const INTERVALS: u64 = 4;
 
-const FACTS: TestFacts = TestFacts {
+pub(crate) const FACTS: TestFacts = TestFacts {
     ranks: RANKS,
     interval: Duration::from_secs(1),
     warm_up: Duration::from_secs(1),
@@ -28,7 +28,7 @@ fn latencies(rank: u32, interval: u64) -> impl Iterator<Item = u64> {
     (0..50 + u64::from(rank)).map(move |n| 100_000 + seed.draw(n) % 3_000_000)
 }
 
-fn part(rank: u32, interval: u64) -> Part {
+pub(crate) fn part(rank: u32, interval: u64) -> Part {
     let mut part = Part::new(interval);
     for nanos in latencies(rank, interval) {
         part.latency.record_nanos(nanos);
@@ -47,7 +47,7 @@ fn part(rank: u32, interval: u64) -> Part {
     part
 }
 
-fn record(rank: u32) -> RankRecord {
+pub(crate) fn record(rank: u32) -> RankRecord {
     let mut latency = Latency::default();
     for nanos in (1..INTERVALS).flat_map(|interval| latencies(rank, interval)) {
         latency.corrected.record_nanos(nanos);
@@ -134,12 +134,12 @@ fn spooled(rank: u32, intervals: u64, ended: bool) -> Vec<u8> {
     bytes
 }
 
-fn read(spools: &[Vec<u8>]) -> Vec<(String, Spool)> {
+pub(crate) fn read(spools: &[Vec<u8>]) -> Vec<(String, Spool)> {
     let read = |bytes: &Vec<u8>| ("a".to_owned(), Spool::read(bytes).unwrap());
     spools.iter().map(read).collect()
 }
 
-fn json(result: &Merged) -> String {
+pub(crate) fn json(result: &Merged) -> String {
     Summary::of(result).to_json()
 }
 

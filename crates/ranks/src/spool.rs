@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use serde::{Deserialize, Serialize};
 
 use crate::environment::MOST_RANKS;
+use crate::limits::printable;
 use crate::record::TestFacts;
 use crate::whole::{FiguresError, Whole};
 
@@ -52,8 +53,8 @@ pub enum SpoolError {
     #[error("there are two spools of rank {0}")]
     Twice(u32),
     /// The figures of a rank cannot be used.
-    #[error("{0}")]
-    Figures(#[from] FiguresError),
+    #[error("the figures of rank {0}: {1}")]
+    Figures(u32, FiguresError),
 }
 
 /// Writes the spool of one rank.
@@ -135,7 +136,7 @@ impl Spool {
             return Err(SpoolError::Entry);
         }
         let header: SpoolHeader = postcard::from_bytes(content).map_err(|_| SpoolError::Entry)?;
-        if header.facts.interval.is_zero()
+        if !header.facts.are_possible()
             || header.rank >= header.facts.ranks
             || header.facts.ranks > MOST_RANKS
         {
@@ -152,8 +153,9 @@ impl Spool {
                 INTERVAL => spool.intervals.push(content.to_vec()),
                 ENDED => spool.ended = Some(content.to_vec()),
                 LOST => {
-                    let lost = postcard::from_bytes(content).map_err(|_| SpoolError::Entry)?;
-                    spool.lost.push(lost);
+                    let lost: Result<(u32, String), _> = postcard::from_bytes(content);
+                    let (rank, why) = lost.map_err(|_| SpoolError::Entry)?;
+                    spool.lost.push((rank, printable(&why)));
                 }
                 _ => return Err(SpoolError::Entry),
             }
@@ -203,11 +205,11 @@ pub fn whole(mut spools: Vec<(String, Spool)>) -> Result<Whole, (String, SpoolEr
         last = Some(header.rank);
         for bytes in spool.intervals {
             let added = whole.interval(header.rank, bytes);
-            added.map_err(|error| (name.clone(), error.into()))?;
+            added.map_err(|error| (name.clone(), SpoolError::Figures(header.rank, error)))?;
         }
         if let Some(bytes) = spool.ended {
             let added = whole.ended(header.rank, &bytes);
-            added.map_err(|error| (name.clone(), error.into()))?;
+            added.map_err(|error| (name.clone(), SpoolError::Figures(header.rank, error)))?;
         }
         lost.extend(spool.lost);
     }

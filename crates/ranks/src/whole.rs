@@ -10,6 +10,7 @@ use fathometer_analysis::load::Distribution;
 use fathometer_load::MOST_INTERVALS;
 use fathometer_load::timeline::{Part, Spares, Timeline, Told, merge_counts};
 
+use crate::limits::{AbsurdFigure, Totals};
 use crate::merge::{self, MergeError, Merged};
 use crate::record::{RankRecord, Reported, TestFacts};
 
@@ -33,6 +34,9 @@ pub enum FiguresError {
         /// The one that should have come.
         expected: u64,
     },
+    /// A figure that no test has.
+    #[error("{0}")]
+    Absurd(#[from] AbsurdFigure),
 }
 
 /// The whole of a test.
@@ -53,6 +57,7 @@ struct Rank {
     /// Intervals that it has reported.
     reported: u64,
     so_far: Reported,
+    totals: Totals,
     end: RankEnd,
 }
 
@@ -100,7 +105,7 @@ impl Whole {
     /// A rank reports its next interval.
     ///
     /// # Errors
-    /// If the figures are malformed or out of order. They then count for nothing.
+    /// If the figures are malformed, out of order or absurd. They then count for nothing.
     pub fn interval(&mut self, rank: u32, bytes: Vec<u8>) -> Result<(), FiguresError> {
         let known = self.ranks.get_mut(rank as usize);
         let known = known.filter(|rank| matches!(rank.end, RankEnd::Open));
@@ -112,6 +117,7 @@ impl Whole {
                 expected: known.reported,
             });
         }
+        self.facts.limits().part(&part, &mut known.totals)?;
         known.reported += 1;
         let so_far = &mut known.so_far;
         so_far.intervals += 1;
@@ -131,12 +137,14 @@ impl Whole {
     /// A rank reports its result.
     ///
     /// # Errors
-    /// If it is malformed.
+    /// If it is malformed or absurd.
     pub fn ended(&mut self, rank: u32, bytes: &[u8]) -> Result<(), FiguresError> {
         let record: RankRecord = postcard::from_bytes(bytes).map_err(FiguresError::Malformed)?;
         let known = self.ranks.get_mut(rank as usize);
         let known = known.filter(|known| record.rank == rank && matches!(known.end, RankEnd::Open));
-        known.ok_or(FiguresError::Rank)?.end = RankEnd::Ended(Box::new(record));
+        let known = known.ok_or(FiguresError::Rank)?;
+        self.facts.limits().record(&record)?;
+        known.end = RankEnd::Ended(Box::new(record));
         Ok(())
     }
 

@@ -86,6 +86,14 @@ impl Buckets {
         last.map_or(0, |last| last + 1)
     }
 
+    /// Whether these numbers, in this order, are in the first and in the last bucket that is not empty.
+    pub(super) fn are_between(&self, least: u64, greatest: u64) -> bool {
+        let first = self.counts.iter().position(|&count| count > 0);
+        let last = self.used().checked_sub(1);
+        let places = (Some(place_of(least)), Some(place_of(greatest)));
+        least <= greatest && (first, last) == places
+    }
+
     /// The largest number in the bucket in which the fraction `quantile` (0 to 1) of all counts is reached. For
     /// the fraction 0, it is the smallest number of the first non-empty bucket. Zero when nothing was counted.
     pub(super) fn quantile(&self, quantile: f64) -> u64 {

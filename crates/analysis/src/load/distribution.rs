@@ -10,12 +10,57 @@ use super::buckets::{self, Buckets};
 /// A distribution of times: a histogram of nanoseconds with three significant digits, together with the exact
 /// count, sum, extremes and sum of squares.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked")]
 pub struct Distribution {
     buckets: Buckets,
     sum: u128,
     squares: f64,
     least: u64,
     greatest: u64,
+}
+
+/// A distribution as it was read, whose parts may contradict each other.
+#[derive(Deserialize)]
+#[serde(rename = "Distribution")]
+struct Unchecked {
+    buckets: Buckets,
+    sum: u128,
+    squares: f64,
+    least: u64,
+    greatest: u64,
+}
+
+impl TryFrom<Unchecked> for Distribution {
+    type Error = &'static str;
+
+    /// Quantiles, means and sums of merged distributions rely on what is checked here.
+    fn try_from(read: Unchecked) -> Result<Distribution, &'static str> {
+        let Unchecked {
+            buckets,
+            sum,
+            squares,
+            least,
+            greatest,
+        } = read;
+        let count = u128::from(buckets.total());
+        let is_sound = match count {
+            0 => (sum, least, greatest) == (0, u64::MAX, 0),
+            _ => {
+                let sums = count * u128::from(least)..=count * u128::from(greatest.min(LONGEST));
+                greatest <= LONGEST && buckets.are_between(least, greatest) && sums.contains(&sum)
+            }
+        };
+        if !is_sound || !squares.is_finite() || squares < 0.0 {
+            return Err("the sum or the extremes of a distribution contradict its counts");
+        }
+        Ok(Distribution {
+            buckets,
+            sum,
+            squares,
+            least,
+            greatest,
+        })
+    }
 }
 
 impl Distribution {
@@ -220,6 +265,33 @@ mod tests {
             let error = serde_json::from_str::<Distribution>(&text).unwrap_err();
             assert!(error.to_string().contains(why), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn extremes_and_sums_that_contradict_the_counts_are_refused() {
+        let mut times = Distribution::new();
+        for nanos in [5, 7, 3_000] {
+            times.record_nanos(nanos);
+        }
+        let whole = serde_json::to_string(&times).unwrap();
+        assert!(serde_json::from_str::<Distribution>(&whole).is_ok());
+        for (of, absurd) in [
+            ("\"least\":5", "\"least\":6"),
+            ("\"least\":5", "\"least\":9000"),
+            ("\"greatest\":3000", "\"greatest\":18446744073709551615"),
+            ("\"greatest\":3000", "\"greatest\":3"),
+            ("\"sum\":3012", "\"sum\":14"),
+            ("\"sum\":3012", "\"sum\":9001"),
+            ("\"squares\":", "\"squares\":-"),
+        ] {
+            let text = whole.replace(of, absurd);
+            assert_ne!(text, whole);
+            let error = serde_json::from_str::<Distribution>(&text).unwrap_err();
+            assert!(error.to_string().contains("contradict"), "{text}: {error}");
+        }
+        let empty = serde_json::to_string(&Distribution::new()).unwrap();
+        let text = empty.replace("\"sum\":0", "\"sum\":1");
+        assert!(serde_json::from_str::<Distribution>(&text).is_err());
     }
 
     #[test]

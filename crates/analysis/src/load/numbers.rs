@@ -7,12 +7,57 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// A distribution of whole numbers: exact count, sum and extremes. Quantiles are exact up to 255 and have two
 /// significant digits above. It needs some kilobytes, however many numbers are recorded.
 #[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "Unchecked")]
 pub struct Numbers {
-    #[serde(serialize_with = "write", deserialize_with = "read")]
+    #[serde(serialize_with = "write")]
     histogram: Histogram<u64>,
     sum: u128,
     least: u64,
     greatest: u64,
+}
+
+/// Numbers as they were read, whose parts may contradict each other.
+#[derive(Deserialize)]
+#[serde(rename = "Numbers")]
+struct Unchecked {
+    #[serde(deserialize_with = "read")]
+    histogram: Histogram<u64>,
+    sum: u128,
+    least: u64,
+    greatest: u64,
+}
+
+impl TryFrom<Unchecked> for Numbers {
+    type Error = &'static str;
+
+    fn try_from(read: Unchecked) -> Result<Numbers, &'static str> {
+        let Unchecked {
+            histogram,
+            sum,
+            least,
+            greatest,
+        } = read;
+        let count = u128::from(histogram.len());
+        let is_sound = match count {
+            0 => (sum, least, greatest) == (0, u64::MAX, 0),
+            _ => {
+                let sums = count * u128::from(least)..=count * u128::from(greatest);
+                least <= greatest
+                    && histogram.equivalent(least, histogram.min())
+                    && histogram.equivalent(greatest, histogram.max())
+                    && sums.contains(&sum)
+            }
+        };
+        match is_sound {
+            false => Err("the sum or the extremes of numbers contradict their counts"),
+            true => Ok(Numbers {
+                histogram,
+                sum,
+                least,
+                greatest,
+            }),
+        }
+    }
 }
 
 impl Numbers {
@@ -135,6 +180,18 @@ mod tests {
             (read.count(), read.mean(), read.quantile(0.5)),
             (202, low.mean(), low.quantile(0.5))
         );
+        for (of, absurd) in [
+            ("\"least\":0", "\"least\":2000000"),
+            ("\"greatest\":1000000", "\"greatest\":200"),
+            ("\"sum\":", "\"sum\":9999"),
+        ] {
+            let altered = text.replace(of, absurd);
+            assert_ne!(altered, text);
+            assert!(
+                serde_json::from_str::<Numbers>(&altered).is_err(),
+                "{absurd}"
+            );
+        }
         let none = Numbers::new();
         assert!(none.is_empty() && none.mean().is_none() && none.quantile(0.5).is_none());
     }
