@@ -9,6 +9,7 @@
 use std::num::NonZeroU32;
 
 use super::names::{Name, Quantity};
+use super::parts::{job_label, literal, metadata, mount, temporary_volume, variable};
 use super::yaml::{Node, text};
 
 /// The key of the ranks' secret.
@@ -102,14 +103,7 @@ impl LoadJob<'_> {
     }
 
     fn metadata(&self, name: &(impl ToString + ?Sized)) -> Node {
-        let mut metadata = vec![("name", text(name))];
-        metadata.extend(
-            self.namespace
-                .map(|namespace| ("namespace", text(namespace))),
-        );
-        let labels = vec![("app.kubernetes.io/name", text("fathometer"))];
-        metadata.push(("labels", Node::Map(labels)));
-        Node::Map(metadata)
+        metadata(name, self.namespace)
     }
 
     fn secret(&self, secret: &str) -> Node {
@@ -137,16 +131,11 @@ impl LoadJob<'_> {
                     // Without an address of its own: each pod has its own name.
                     ("clusterIP", text("None")),
                     ("publishNotReadyAddresses", Node::Bool(true)),
-                    ("selector", self.job_label()),
+                    ("selector", job_label(self.name)),
                     ("ports", Node::List(vec![port])),
                 ]),
             ),
         ])
-    }
-
-    /// The label that the Job's controller gives to its pods.
-    fn job_label(&self) -> Node {
-        Node::Map(vec![("batch.kubernetes.io/job-name", text(self.name))])
     }
 
     fn job(&self) -> Node {
@@ -183,10 +172,9 @@ impl LoadJob<'_> {
             ("whenUnsatisfiable", text("ScheduleAnyway")),
             (
                 "labelSelector",
-                Node::Map(vec![("matchLabels", self.job_label())]),
+                Node::Map(vec![("matchLabels", job_label(self.name))]),
             ),
         ]);
-        let temporary = Node::Map(vec![("name", text("tmp")), ("emptyDir", Node::Map(vec![]))]);
         Node::Map(vec![
             ("restartPolicy", text("Never")),
             ("subdomain", text(self.name)),
@@ -207,7 +195,7 @@ impl LoadJob<'_> {
                 ]),
             ),
             ("containers", Node::List(vec![self.container()])),
-            ("volumes", Node::List(vec![temporary])),
+            ("volumes", Node::List(vec![temporary_volume()])),
         ])
     }
 
@@ -216,18 +204,12 @@ impl LoadJob<'_> {
             ("name", text(&self.secret_name())),
             ("key", text(SECRET_KEY)),
         ]);
-        let variable =
-            |name: &str, value: &str| Node::Map(vec![("name", text(name)), ("value", text(value))]);
         let secret = Node::Map(vec![
             ("name", text("FATHOMETER_SECRET")),
             ("valueFrom", Node::Map(vec![("secretKeyRef", reference)])),
         ]);
         let rendezvous = format!("{name}-0.{name}:{}", self.port, name = self.name);
-        // Kubernetes replaces $(NAME), and $$ by $ (its API reference, Container, args).
-        let arguments = self
-            .arguments
-            .iter()
-            .map(|argument| text(&argument.replace('$', "$$")));
+        let arguments = self.arguments.iter().map(|argument| literal(argument));
         let amount = |cpu: Option<&Quantity>| {
             let cpu = cpu.map(|cpu| ("cpu", text(cpu)));
             Node::Map(
@@ -240,7 +222,6 @@ impl LoadJob<'_> {
             ("name", text("rendezvous")),
             ("containerPort", Node::Number(self.port.into())),
         ]);
-        let mount = Node::Map(vec![("name", text("tmp")), ("mountPath", text("/tmp"))]);
         let no_rights = Node::Map(vec![("drop", Node::List(vec![text("ALL")]))]);
         Node::Map(vec![
             ("name", text("fathometer")),
@@ -269,7 +250,7 @@ impl LoadJob<'_> {
                     ("capabilities", no_rights),
                 ]),
             ),
-            ("volumeMounts", Node::List(vec![mount])),
+            ("volumeMounts", Node::List(vec![mount("tmp", "/tmp")])),
         ])
     }
 }

@@ -22,16 +22,25 @@ pub(super) fn is_study(command: &[OsString]) -> bool {
 /// Options of `study` that the array sets itself, or that no share can have.
 const RESERVED: [&str; 5] = ["--output", "--rank", "--ranks", "--resume", "--new"];
 
+/// The first of these that a command has.
+pub(super) fn reserved_option(command: &[OsString]) -> Option<String> {
+    command.iter().find_map(|word| {
+        let word = word.to_string_lossy();
+        let name = word.split('=').next().unwrap_or_default();
+        RESERVED.contains(&name).then(|| name.to_owned())
+    })
+}
+
+/// Whether a command has an option.
+pub(super) fn has_option(command: &[OsString], option: &str) -> bool {
+    command.iter().any(|word| word == option)
+}
+
 /// Prints the script, or submits it, follows the tasks and merges their runs.
 pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     let given = arguments.ranks.or(arguments.nodes);
     let ranks = given.unwrap_or(NonZeroU32::MIN);
-    let option = |word: &OsString| {
-        let word = word.to_string_lossy();
-        let name = word.split('=').next().unwrap_or_default().to_owned();
-        RESERVED.contains(&name.as_str()).then_some(name)
-    };
-    if let Some(name) = arguments.command.iter().find_map(option) {
+    if let Some(name) = reserved_option(&arguments.command) {
         return Err(usage(format!(
             "{name} of a study cannot be set here: each task has a rank and a run in the job's folder (--folder)"
         )));
@@ -134,7 +143,7 @@ fn merged(
             code => code,
         }));
     }
-    let has = |option: &str| arguments.command.iter().any(|word| word == option);
+    let has = |option: &str| has_option(&arguments.command, option);
     let code = merge::studies(&runs, &folder.join("run"), has("--json"), has("--strict"))?;
     Ok(match failed {
         true => ExitCode::from(1),

@@ -1,4 +1,4 @@
-//! `fathometer cluster kubernetes`: a load test as manifests for `kubectl apply`.
+//! `fathometer cluster kubernetes`: a load test or a study as manifests for `kubectl apply`.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -8,8 +8,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, value_parser};
-use fathometer_cluster::kubernetes::{LoadJob, Name, Quantity, Secret};
+use fathometer_cluster::kubernetes::{LoadJob, Name, Quantity, Secret, StudyJob};
 
+use super::array::{has_option, is_study, reserved_option};
 use super::check_command;
 use crate::command::arguments::some_time;
 use crate::command::{Failure, usage};
@@ -21,21 +22,26 @@ const MOST_RANKS: u32 = 10_000;
 /// Arguments of `cluster kubernetes`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prints a headless Service and an Indexed Job with one pod for each rank. The Job succeeds if rank 0 does. A failed pod \
-is not started again: it would join a running test. The comments of the output are the commands that create the ranks' \
-secret, show the result, and remove the Job.
+Of a load test: prints a headless Service and an Indexed Job with one pod for each rank. The Job succeeds if rank 0 \
+does. A failed pod is not started again: it would join a running test. The comments of the output are the commands that \
+create the ranks' secret, show the result, and remove the Job.
+
+Of a study: prints an Indexed Job whose pods measure a share of the replicates each, one pod on a node at a time, and keep \
+their runs on the volume of --claim. With --merge: prints the Job that merges the runs when all shares have ended.
 
 Examples:
   fathometer cluster kubernetes --ranks 4 --image REGISTRY/fathometer:0.2 -- load http://shop:8080/ --rate 40000 -d 60s
-  fathometer cluster kubernetes --ranks 2 --image I --with-secret -- load http://shop/ | kubectl apply -f -")]
+  fathometer cluster kubernetes --ranks 2 --image I --with-secret -- load http://shop/ | kubectl apply -f -
+  fathometer cluster kubernetes --ranks 3 --image I --claim runs -- study nielsen97 --full | kubectl apply -f -
+  fathometer cluster kubernetes --ranks 3 --image I --claim runs --merge -- study nielsen97 | kubectl apply -f -")]
 pub(super) struct KubernetesArguments {
-    /// Number of ranks that share the load, each in a pod of its own
+    /// Number of ranks that share the load or the study, each in a pod of its own
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
     ranks: u32,
     /// Container image, whose entry point is fathometer
     #[arg(long, value_name = "IMAGE", value_parser = image)]
     image: String,
-    /// Name of the Job and its Service
+    /// Name of the Job, and of its Service or its runs
     #[arg(long, value_name = "NAME", default_value = "fathometer")]
     name: Name,
     /// Namespace [default: that of kubectl's context]
@@ -44,18 +50,27 @@ pub(super) struct KubernetesArguments {
     /// Processors requested for each rank; there is no limit, which would stop a rank in the middle of its work
     #[arg(long, value_name = "AMOUNT", default_value = "1")]
     cpu: Quantity,
-    /// Memory of each rank, requested and limited
+    /// Memory of each rank: requested, and the limit of a load test
     #[arg(long, value_name = "AMOUNT", default_value = "512Mi")]
     memory: Quantity,
     /// Time limit of the Job: 90s, 10m, 2h [default: none]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     time: Option<Duration>,
     /// Port on which rank 0 waits for the other ranks
-    #[arg(long, value_name = "PORT", default_value_t = 7420, value_parser = value_parser!(u16).range(1024..))]
+    #[arg(
+        long, value_name = "PORT", default_value_t = 7420, value_parser = value_parser!(u16).range(1024..),
+        conflicts_with = "claim"
+    )]
     port: u16,
     /// Print a new secret for the ranks too, instead of the command that creates one
-    #[arg(long)]
+    #[arg(long, conflicts_with = "claim")]
     with_secret: bool,
+    /// Claim of the volume for the runs of a study, which all nodes can write to (ReadWriteMany)
+    #[arg(long, value_name = "NAME")]
+    claim: Option<Name>,
+    /// Print the Job that merges the runs of a study
+    #[arg(long, requires = "claim")]
+    merge: bool,
     /// The command of fathometer that each rank runs, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -74,12 +89,6 @@ fn image(text: &str) -> Result<String, String> {
 /// Prints the manifests.
 pub(super) fn run(arguments: &KubernetesArguments) -> Result<ExitCode, Failure> {
     check_command(&arguments.command)?;
-    if super::array::is_study(&arguments.command) {
-        return Err(usage(
-            "manifests are of load tests; for a study write an Indexed Job with FATHOMETER_RANKS and a volume for the \
-             runs, and merge them by fathometer merge",
-        ));
-    }
     if !arguments.name.fits(arguments.ranks) {
         return Err(usage(format!(
             "the name {} is too long: with the number of a rank it has more than 63 characters",
@@ -96,23 +105,81 @@ pub(super) fn run(arguments: &KubernetesArguments) -> Result<ExitCode, Failure> 
             "an argument of the command is not UTF-8, and manifests can hold no other text",
         ));
     };
+    let words = &words[..];
+    if is_study(&arguments.command) {
+        print!("{}", study(arguments, words)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.claim.is_some() {
+        return Err(usage(
+            "--claim is the volume of a study: write -- study NAME",
+        ));
+    }
     let secret = arguments.with_secret.then(new_secret).transpose()?;
     let job = LoadJob {
         name: &arguments.name,
         namespace: arguments.namespace.as_ref(),
         image: &arguments.image,
-        ranks: NonZeroU32::new(arguments.ranks).unwrap_or(NonZeroU32::MIN),
+        ranks: arguments.ranks(),
         port: arguments.port,
         cpu: &arguments.cpu,
         memory: &arguments.memory,
-        deadline_s: arguments.time.map(|time| time.as_secs().max(1)),
+        deadline_s: arguments.deadline_s(),
         secret: secret
             .as_deref()
             .map_or(Secret::Referenced, Secret::Included),
-        arguments: &words,
+        arguments: words,
     };
     print!("{}", job.to_yaml());
     Ok(ExitCode::SUCCESS)
+}
+
+/// The manifest of a study, or of the Job that merges its runs.
+fn study(arguments: &KubernetesArguments, words: &[String]) -> Result<String, Failure> {
+    if let Some(name) = reserved_option(&arguments.command) {
+        return Err(usage(format!(
+            "{name} of a study cannot be set here: each pod has a rank, and a run on the volume (--claim)"
+        )));
+    }
+    let Some(claim) = &arguments.claim else {
+        return Err(usage(
+            "the runs of a study need a volume that outlives its pods: name a PersistentVolumeClaim with --claim NAME",
+        ));
+    };
+    let job = StudyJob {
+        name: &arguments.name,
+        namespace: arguments.namespace.as_ref(),
+        image: &arguments.image,
+        ranks: arguments.ranks(),
+        claim,
+        cpu: &arguments.cpu,
+        memory: &arguments.memory,
+        deadline_s: arguments.deadline_s(),
+        arguments: words,
+    };
+    if !job.has_names() {
+        return Err(usage(format!(
+            "the name {} is too long: with -merge it has more than 63 characters",
+            arguments.name
+        )));
+    }
+    let options = ["--json", "--strict"];
+    let options = options.map(|option| has_option(&arguments.command, option).then_some(option));
+    let options: Vec<&str> = options.into_iter().flatten().collect();
+    Ok(match arguments.merge {
+        true => job.merge_to_yaml(&options),
+        false => job.to_yaml(),
+    })
+}
+
+impl KubernetesArguments {
+    fn ranks(&self) -> NonZeroU32 {
+        NonZeroU32::new(self.ranks).unwrap_or(NonZeroU32::MIN)
+    }
+
+    fn deadline_s(&self) -> Option<u64> {
+        self.time.map(|time| time.as_secs().max(1))
+    }
 }
 
 /// 32 random bytes in hexadecimal.

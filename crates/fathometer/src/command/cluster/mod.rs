@@ -25,7 +25,7 @@ pub struct ClusterArguments {
 enum Scheduler {
     /// Submit a load test or a study to Slurm, follow it, and exit with its exit code
     Slurm(Box<slurm::SlurmArguments>),
-    /// Print a load test as an Indexed Job for kubectl apply
+    /// Print a load test or a study as an Indexed Job for kubectl apply
     Kubernetes(Box<kubernetes::KubernetesArguments>),
 }
 

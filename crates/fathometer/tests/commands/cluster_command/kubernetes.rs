@@ -15,7 +15,7 @@ use crate::support::serving;
 const FOLDER: &str = "tests/commands/cluster_command";
 
 /// The newest versions whose schemas are in the folder.
-const VERSIONS: [&str; 3] = ["1.35", "1.36", "1.37"];
+pub(super) const VERSIONS: [&str; 3] = ["1.35", "1.36", "1.37"];
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -23,7 +23,7 @@ fn file(name: &str) -> PathBuf {
         .join(name)
 }
 
-fn manifest(arguments: &[&str]) -> String {
+pub(super) fn manifest(arguments: &[&str]) -> String {
     let mut command = Command::new(FATHOMETER);
     command.args([
         "cluster",
@@ -35,14 +35,14 @@ fn manifest(arguments: &[&str]) -> String {
 }
 
 /// A manifest as another reader of YAML sees it.
-struct Checked {
-    documents: Vec<Value>,
+pub(super) struct Checked {
+    pub(super) documents: Vec<Value>,
     /// Its errors by the schemas of each version.
-    errors: [Vec<String>; 3],
+    pub(super) errors: [Vec<String>; 3],
 }
 
 /// Reads manifests and validates them; `None` without Python and its modules.
-fn checked(manifests: &[&str]) -> Option<Vec<Checked>> {
+pub(super) fn checked(manifests: &[&str]) -> Option<Vec<Checked>> {
     let mut python = Command::new(tool("python3")?)
         .arg(file("kubernetes_check.py"))
         .args(VERSIONS.map(|version| file(&format!("kubernetes_schemas/v{version}.json"))))
@@ -254,6 +254,8 @@ fn an_indexed_job_runs_as_processes_with_its_environment() {
 #[test]
 fn manifests_that_kubernetes_would_refuse_are_not_printed() {
     let long = "a".repeat(61);
+    // With -merge it is too long.
+    let study = "a".repeat(58);
     for bad in [
         &["--image", "i", "--", "load"][..],
         &["--ranks", "2", "--", "load"],
@@ -268,8 +270,30 @@ fn manifests_that_kubernetes_would_refuse_are_not_printed() {
             "--ranks", "2", "--image", "i", "--memory", "1GB", "--", "load",
         ],
         &["--ranks", "2", "--image", "i", "--", "sh"],
-        // Its pods would end with that of rank 0, and their runs with them.
+        // Its runs would end with its pods.
         &["--ranks", "2", "--image", "i", "--", "study", "nielsen97"],
+        &["--ranks", "2", "--image", "i", "--claim", "c", "--", "load"],
+        &[
+            "--ranks", "2", "--image", "i", "--merge", "--", "study", "n",
+        ],
+        &[
+            "--ranks",
+            "2",
+            "--image",
+            "i",
+            "--claim",
+            "c",
+            "--with-secret",
+            "--",
+            "study",
+            "n",
+        ],
+        &[
+            "--ranks", "2", "--image", "i", "--claim", "c", "--", "study", "n", "--rank=1",
+        ],
+        &[
+            "--ranks", "2", "--image", "i", "--claim", "c", "--name", &study, "--", "study", "n",
+        ],
         &["--ranks", "2", "--image", "i"],
     ] {
         let output = run(Command::new(FATHOMETER)

@@ -7,7 +7,7 @@ use crate::support::laboratory::possible;
 use crate::support::programs::run;
 
 /// Two cells on a fast path. The limits accept a busy machine: lateness is not under test here.
-const STUDY: &str = r#"
+pub(super) const STUDY: &str = r#"
 name = "shared"
 title = "A study of two machines"
 workload = "microscape"
