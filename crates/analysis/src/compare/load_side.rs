@@ -175,6 +175,7 @@ fn described(name: &str, summary: &Summary) -> Side {
         facts,
         metrics: Vec::new(),
         without: BTreeMap::new(),
+        machines: Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@
 //! - [`power`]: how often a change is found, by simulation
 //! - [`screen`]: the comparison on a terminal
 
+mod blocks;
 mod gate;
 pub mod interval;
 mod load_side;
@@ -18,9 +19,11 @@ mod run_side;
 pub mod screen;
 mod side;
 
+use blocks::{Blocks, OnMachines};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use blocks::{MachinePair, SideMachine};
 pub use gate::{Gate, GateError, GateVerdict, Outcome};
 pub use load_side::{of_load, of_loads};
 pub(crate) use run_side::METRICS;
@@ -112,6 +115,9 @@ pub struct Change {
     pub high: Option<f64>,
     /// The change in standard deviations of a sample (Cohen's d, on the scale); `null` without spread.
     pub effect_size: Option<f64>,
+    /// The number of machines if the interval is that of their changes, because these differ; absent otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machines: Option<usize>,
     /// What follows.
     pub verdict: Verdict,
     /// Why there is no interval.
@@ -148,6 +154,9 @@ pub struct Comparison {
     pub differences: Vec<Difference>,
     /// How samples belong together.
     pub design: Design,
+    /// The machines of two runs over several, each with the one that it is compared with; absent otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<MachinePair>,
     /// The simultaneous level of all intervals.
     pub level: f64,
     /// Two values are equal if the whole interval of their change is within this share (0 to 1).
@@ -187,9 +196,13 @@ impl Comparison {
             })
             .collect();
         let is_valid = invalid.is_empty();
+        let machines = match design {
+            Design::Paired => Vec::new(),
+            Design::Separate => blocks::pairs(&before.machines, &after.machines),
+        };
         let changes = pairs
             .into_iter()
-            .map(|(a, b)| change(a, b, design, level, margin, is_valid))
+            .map(|(a, b)| change(a, b, (design, &machines), level, margin, is_valid))
             .collect();
         Comparison {
             format: FORMAT,
@@ -198,6 +211,7 @@ impl Comparison {
             invalid,
             differences: side::differences(before, after),
             design,
+            machines,
             level: LEVEL,
             margin,
             changes,
@@ -229,10 +243,10 @@ impl Comparison {
 }
 
 /// Compares one metric at this level.
-fn change(
-    a: &Metric,
-    b: &Metric,
-    design: Design,
+fn change<'a>(
+    a: &'a Metric,
+    b: &'a Metric,
+    (design, machines): (Design, &[MachinePair]),
     level: f64,
     margin: f64,
     is_valid: bool,
@@ -249,7 +263,20 @@ fn change(
             .collect()
     };
     let (left, right) = (scaled(a), scaled(b));
+    let on = |samples, metric: &'a Metric| OnMachines {
+        samples,
+        machines: &metric.machines,
+    };
+    let blocks = Blocks::of(on(&left, a), on(&right, b), machines);
+    let mut of_machines = None;
     let interval = match design {
+        _ if !machines.is_empty() => {
+            let found = blocks.as_ref().and_then(|blocks| blocks.interval(level));
+            found.map(|(interval, machines)| {
+                of_machines = machines;
+                interval
+            })
+        }
         Design::Paired => interval::paired(&left, &right, level),
         Design::Separate if a.is_series => interval::series(&left, &right, level),
         Design::Separate => interval::independent(&left, &right, level),
@@ -257,7 +284,11 @@ fn change(
     let mean = |samples: &[f64]| samples.iter().sum::<f64>() / samples.len().max(1) as f64;
     let natural = |value: f64| if is_ratio { value.exp() } else { value };
     let relative = |value: f64| if is_ratio { value.exp_m1() } else { value };
-    let shift = mean(&right) - mean(&left);
+    let (before, after) = match &blocks {
+        Some(blocks) => blocks.sides(),
+        None => (mean(&left), mean(&right)),
+    };
+    let shift = after - before;
     // Equal samples have an error too: readings are off by up to half the resolution of the instrument.
     let floor = |metric: &Metric, samples: &[f64]| -> f64 {
         let centre = natural(mean(samples));
@@ -295,14 +326,20 @@ fn change(
         Some((low, high)) if is_valid && low >= -margin && high <= margin => Verdict::Equal,
         _ => Verdict::Undecided,
     };
-    let spread = interval::pooled_deviation(&left, &right);
+    let (spread, samples) = match &blocks {
+        Some(blocks) => (blocks.deviation(), blocks.samples),
+        None => {
+            let spread = interval::pooled_deviation(&left, &right);
+            (spread, (left.len(), right.len()))
+        }
+    };
     Change {
         metric: a.name.clone(),
         unit: a.unit.to_owned(),
-        before: natural(mean(&left)),
-        after: natural(mean(&right)),
-        samples_before: left.len(),
-        samples_after: right.len(),
+        before: natural(before),
+        after: natural(after),
+        samples_before: samples.0,
+        samples_after: samples.1,
         scale: if is_ratio {
             Scale::Ratio
         } else {
@@ -312,13 +349,19 @@ fn change(
         low: ends.map(|ends| ends.0),
         high: ends.map(|ends| ends.1),
         effect_size: spread.map(|spread| shift / spread),
+        machines: of_machines,
         verdict,
         reason: match ends {
             Some(_) => None,
+            None if !machines.is_empty() && blocks.is_none() => {
+                Some("no machine has valid replicates on both sides".to_owned())
+            }
             None => Some(a.no_interval.to_owned()),
         },
     }
 }
 
+#[cfg(test)]
+mod blocks_tests;
 #[cfg(test)]
 mod tests;

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::blocks::SideMachine;
 use super::{Better, Metric, Scale, Side};
+use crate::machines::machines;
 use crate::resolution::resolution;
-use crate::run::{CellState, Run};
+use crate::run::{CellState, MeasuringMachine, Run};
 
 /// The metrics of a replicate that are compared: name, unit, which direction is better.
 pub(crate) const METRICS: [(&str, &str, Better); 11] = [
@@ -36,11 +38,8 @@ pub fn of_run(name: &str, run: &Run) -> Side {
             continue;
         }
         for (metric, unit, better) in METRICS {
-            let samples: Vec<f64> = cell
-                .values(metric)
-                .iter()
-                .map(|(_, value)| *value)
-                .collect();
+            let (replicates, samples): (Vec<u32>, Vec<f64>) =
+                cell.values(metric).into_iter().unzip();
             if samples.is_empty() {
                 continue;
             }
@@ -53,6 +52,7 @@ pub fn of_run(name: &str, run: &Run) -> Side {
                     _ => Scale::Ratio,
                 },
                 samples,
+                machines: machines(&run.info, &replicates),
                 is_series: false,
                 resolution: match metric {
                     "error_pct" => resolution(metric).absolute,
@@ -80,6 +80,9 @@ pub fn of_run(name: &str, run: &Run) -> Side {
     for (fact, value) in &info.machine {
         facts.insert(format!("machine {fact}"), value.clone());
     }
+    if !info.machines.is_empty() {
+        facts.insert("machines".to_owned(), info.machines.len().to_string());
+    }
     for machine in &info.machines {
         let rank = machine.share.rank;
         let own = machine
@@ -102,5 +105,13 @@ pub fn of_run(name: &str, run: &Run) -> Side {
         facts,
         metrics,
         without,
+        machines: info.machines.iter().map(side_machine).collect(),
+    }
+}
+
+fn side_machine(machine: &MeasuringMachine) -> SideMachine {
+    SideMachine {
+        rank: machine.share.rank,
+        kernel: machine.share.boot_id.clone(),
     }
 }

@@ -34,6 +34,7 @@ pub fn render(comparison: &Comparison) -> String {
     if !comparison.gate.is_empty() {
         text.push('\n');
     }
+    text.push_str(&machines(comparison));
     text.push_str(&missing(comparison));
     text.push_str(&differences(comparison));
     text.push_str(&hanging("method: ", &method(comparison), WIDTH));
@@ -143,6 +144,35 @@ fn shift(change: &Change, shift: f64) -> String {
     format!("{sign}{:.decimals$}{unit}", number.abs())
 }
 
+/// Which machines are compared with which, and where they decide.
+fn machines(comparison: &Comparison) -> String {
+    if comparison.machines.is_empty() {
+        return String::new();
+    }
+    let pairs = comparison.machines.iter().map(|pair| {
+        let how = if pair.same_kernel {
+            "the same kernel"
+        } else {
+            "the same rank"
+        };
+        format!("rank {} with rank {} ({how})", pair.before, pair.after)
+    });
+    let pairs: Vec<String> = pairs.collect();
+    let differing = comparison
+        .changes
+        .iter()
+        .filter(|change| change.machines.is_some());
+    let text = match differing.count() {
+        0 => pairs.join(", "),
+        n => format!(
+            "{}. In {n} of {} metrics the machines change differently: their changes are the sample",
+            pairs.join(", "),
+            comparison.changes.len()
+        ),
+    };
+    format!("{}\n", hanging("machines: ", &text, WIDTH))
+}
+
 fn missing(comparison: &Comparison) -> String {
     if comparison.missing.is_empty() {
         return String::new();
@@ -189,6 +219,9 @@ fn method(comparison: &Comparison) -> String {
     let level = 100.0 * comparison.level;
     let margin = significant(100.0 * comparison.margin);
     let design = match comparison.design {
+        Design::Separate if !comparison.machines.is_empty() => {
+            "Student's interval of the changes on each machine (the machine is a block)"
+        }
         Design::Paired => "Student's interval of paired slices in ABBA order",
         Design::Separate => {
             "Welch's interval over blocks of a second, results or replicates; what changes from one run to the next \

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::blocks::SideMachine;
 use super::{Difference, Missing};
 use crate::resolution::quotient;
 use crate::statistics::Resolution;
@@ -24,6 +25,8 @@ pub struct Side {
     pub metrics: Vec<Metric>,
     /// Cells without a valid replicate, and why.
     pub without: BTreeMap<String, String>,
+    /// The machines of a run over several; empty for one machine.
+    pub machines: Vec<SideMachine>,
 }
 
 /// A metric with its samples.
@@ -39,6 +42,8 @@ pub struct Metric {
     pub scale: Scale,
     /// The samples: blocks of time, runs or replicates.
     pub samples: Vec<f64>,
+    /// The rank of the machine of each sample; empty for one machine.
+    pub machines: Vec<u32>,
     /// Whether they are consecutive blocks of time, which may be correlated.
     pub is_series: bool,
     /// The smallest mean that the side can tell from zero, in the unit: for events that never happened.
@@ -64,6 +69,7 @@ impl Metric {
             better,
             scale: Scale::Ratio,
             samples,
+            machines: Vec::new(),
             is_series: false,
             resolution: 0.0,
             instrument: quotient(),

@@ -7,20 +7,20 @@ use super::*;
 use crate::statistics::Resolution;
 
 /// Draws from a standard normal distribution (Box and Muller).
-struct Normal {
+pub(super) struct Normal {
     seed: Seed,
     drawn: u64,
 }
 
 impl Normal {
-    fn new(seed: u64) -> Normal {
+    pub(super) fn new(seed: u64) -> Normal {
         Normal {
             seed: Seed(seed),
             drawn: 0,
         }
     }
 
-    fn draw(&mut self) -> f64 {
+    pub(super) fn draw(&mut self) -> f64 {
         self.drawn += 2;
         let (a, b) = (
             self.seed.uniform(self.drawn),
@@ -73,13 +73,14 @@ fn intervals_cover_what_they_say() {
     assert!(coverage(60, 0.6, interval::independent) < 0.8);
 }
 
-fn series(name: &str, samples: Vec<f64>) -> Metric {
+pub(super) fn series(name: &str, samples: Vec<f64>) -> Metric {
     Metric {
         name: name.to_owned(),
         unit: "ms",
         better: Better::Lower,
         scale: Scale::Ratio,
         samples,
+        machines: Vec::new(),
         is_series: true,
         resolution: 0.0,
         instrument: Resolution::default(),

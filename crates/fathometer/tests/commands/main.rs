@@ -16,6 +16,7 @@ mod content_write;
 mod endings;
 mod h2spec;
 mod load_command;
+mod merged_paper_run;
 mod package_command;
 mod packages_fetched_command;
 mod packages_served;

@@ -1,0 +1,191 @@
+//! Runs over several machines: the machine is a blocking factor of the comparison.
+//!
+//! A run over machines has some of its replicates on each. Two runs on the same machines are compared machine by machine,
+//! so that what makes one machine faster than another is on both sides and cancels. The change is the mean over machines of
+//! the differences between the means of the two sides. Its error follows the rule of the analysis of one run (see
+//! `statistics::spread`): an F test, at the level 0.25, of whether the change differs between machines by more than the
+//! spread within them. If it does, the machines are the sample; if not, all replicates are.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::interval::Interval;
+use crate::statistics::distributions::f_tail;
+use crate::statistics::{mean, student_t_quantile};
+
+/// The level of the preliminary test (Bancroft 1964).
+const PRELIMINARY: f64 = 0.25;
+
+/// A machine that measured a part of a side.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SideMachine {
+    /// Its rank in the run.
+    pub rank: u32,
+    /// The identity of its kernel since the last boot; empty where it is unknown.
+    pub kernel: String,
+}
+
+/// A machine of the first side, and the machine of the second side with which it is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MachinePair {
+    /// The rank in the first run.
+    pub before: u32,
+    /// The rank in the second run.
+    pub after: u32,
+    /// Whether both are the same running kernel; otherwise they have the same rank.
+    pub same_kernel: bool,
+}
+
+/// Pairs the machines of two sides: those with the same running kernel first, then those with the same rank. Empty when a
+/// side is of one machine.
+pub(super) fn pairs(before: &[SideMachine], after: &[SideMachine]) -> Vec<MachinePair> {
+    let mut found: Vec<MachinePair> = Vec::new();
+    let is_same = |one: &SideMachine, other: &SideMachine| {
+        !one.kernel.is_empty() && one.kernel == other.kernel
+    };
+    let rules: [&dyn Fn(&SideMachine, &SideMachine) -> bool; 3] = [
+        &|one, other| is_same(one, other) && one.rank == other.rank,
+        &is_same,
+        &|one, other| one.rank == other.rank,
+    ];
+    for rule in rules {
+        for one in before {
+            let is_free = |other: &&SideMachine| {
+                let mut taken = found.iter();
+                !taken.any(|pair| pair.before == one.rank || pair.after == other.rank)
+            };
+            if let Some(other) = after.iter().filter(is_free).find(|other| rule(one, other)) {
+                found.push(MachinePair {
+                    before: one.rank,
+                    after: other.rank,
+                    same_kernel: is_same(one, other),
+                });
+            }
+        }
+    }
+    found.sort_by_key(|pair| pair.before);
+    found
+}
+
+/// The samples of a side, with the machine of each.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OnMachines<'a> {
+    pub(super) samples: &'a [f64],
+    pub(super) machines: &'a [u32],
+}
+
+impl OnMachines<'_> {
+    fn by_machine(&self) -> BTreeMap<u32, Vec<f64>> {
+        let mut groups: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for (sample, machine) in self.samples.iter().zip(self.machines) {
+            groups.entry(*machine).or_default().push(*sample);
+        }
+        groups
+    }
+}
+
+/// A metric on the machines that measured it on both sides.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Blocks {
+    /// For each machine the means of both sides.
+    means: Vec<(f64, f64)>,
+    /// For each machine 1/n + 1/m, of the numbers of samples of both sides.
+    weights: Vec<f64>,
+    /// The sum of squares within machines and sides, and its degrees of freedom.
+    within: (f64, f64),
+    /// The samples of each side.
+    pub(super) samples: (usize, usize),
+}
+
+impl Blocks {
+    /// `None` when no machine has samples on both sides.
+    pub(super) fn of(
+        before: OnMachines<'_>,
+        after: OnMachines<'_>,
+        pairs: &[MachinePair],
+    ) -> Option<Blocks> {
+        let (left, right) = (before.by_machine(), after.by_machine());
+        let mut blocks = Blocks {
+            means: Vec::new(),
+            weights: Vec::new(),
+            within: (0.0, 0.0),
+            samples: (0, 0),
+        };
+        for pair in pairs {
+            let (Some(a), Some(b)) = (left.get(&pair.before), right.get(&pair.after)) else {
+                continue;
+            };
+            blocks.means.push((mean(a), mean(b)));
+            blocks
+                .weights
+                .push(1.0 / a.len() as f64 + 1.0 / b.len() as f64);
+            for group in [a, b] {
+                let own = mean(group);
+                blocks.within.0 += group.iter().map(|x| (x - own).powi(2)).sum::<f64>();
+                blocks.within.1 += group.len() as f64 - 1.0;
+            }
+            blocks.samples.0 += a.len();
+            blocks.samples.1 += b.len();
+        }
+        (!blocks.means.is_empty()).then_some(blocks)
+    }
+
+    /// The means over machines of the first and of the second side.
+    pub(super) fn sides(&self) -> (f64, f64) {
+        let side =
+            |of: fn(&(f64, f64)) -> f64| mean(&self.means.iter().map(of).collect::<Vec<_>>());
+        (side(|means| means.0), side(|means| means.1))
+    }
+
+    /// The standard deviation of a sample within its machine and side; `None` without spread.
+    pub(super) fn deviation(&self) -> Option<f64> {
+        let (squares, freedom) = self.within;
+        (squares > 0.0 && freedom > 0.0).then(|| (squares / freedom).sqrt())
+    }
+
+    /// The interval of the change, and the number of machines if their changes are the sample. `None` with a single machine
+    /// and a single sample on each side.
+    pub(super) fn interval(&self, level: f64) -> Option<(Interval, Option<usize>)> {
+        let machines = self.means.len();
+        let (k, weight) = (machines as f64, mean(&self.weights));
+        let changes: Vec<f64> = self.means.iter().map(|(a, b)| b - a).collect();
+        let shift = mean(&changes);
+        let (squares, freedom) = self.within;
+        let deviations = changes.iter().map(|change| (change - shift).powi(2));
+        let between: f64 = deviations.clone().sum::<f64>() / (k - 1.0);
+        let differs = machines > 1
+            && match freedom > 0.0 && squares > 0.0 {
+                true => {
+                    let expected = squares / freedom * weight;
+                    f_tail(between / expected, k - 1.0, freedom) < PRELIMINARY
+                }
+                false => freedom == 0.0 || between > 0.0,
+            };
+        let (error, freedom) = if differs {
+            ((between / k).sqrt(), k - 1.0)
+        } else {
+            // The deviations of the changes as estimates of the same variance.
+            let scaled = deviations.zip(&self.weights).map(|(d, weight)| d / weight);
+            let all = freedom + k - 1.0;
+            if all <= 0.0 {
+                return None;
+            }
+            let variance = (squares + scaled.sum::<f64>()) / all;
+            ((variance * weight / k).sqrt(), all)
+        };
+        let reach = match error > 0.0 {
+            true => student_t_quantile(0.5 + level / 2.0, freedom) * error,
+            false => 0.0,
+        };
+        let interval = Interval {
+            low: shift - reach,
+            high: shift + reach,
+        };
+        reach
+            .is_finite()
+            .then_some((interval, differs.then_some(machines)))
+    }
+}
