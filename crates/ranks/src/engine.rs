@@ -129,12 +129,15 @@ const ENGINES: [Engine; 4] = [
     Engine {
         rank: "PMI_RANK",
         size: "PMI_SIZE",
-        source: "PMI_RANK and PMI_SIZE",
+        source: PMI,
     },
 ];
 
 /// The name of Slurm as a source.
 const SLURM: &str = "SLURM_PROCID and SLURM_NTASKS";
+
+/// The name of PMI as a source.
+pub const PMI: &str = "PMI_RANK and PMI_SIZE";
 
 /// The index of a pod of an Indexed Job.
 const INDEX: &str = "JOB_COMPLETION_INDEX";

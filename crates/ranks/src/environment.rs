@@ -7,7 +7,7 @@
 
 use fathometer_load::Share;
 
-pub use crate::engine::{MOST_RANKS, PlaceError, RANKS, RENDEZVOUS};
+pub use crate::engine::{MOST_RANKS, PMI, PlaceError, RANKS, RENDEZVOUS};
 use crate::engine::{of_engine, of_slurm};
 
 /// What the command line says.

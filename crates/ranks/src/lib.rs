@@ -7,6 +7,8 @@
 //! of both sides are without I/O: [`coordinator`] and [`member`], over a [`link`] that authenticates both sides with a
 //! shared [`secret`]. [`clock_offset`] compares their clocks. [`session`] hosts either machine on sockets.
 //!
+//! Where the engine has a store for its processes, [`pmi`] finds the place to meet by it.
+//!
 //! A study over several machines needs no communication: [`study_share`] finds which share a process measures.
 //!
 //! A rank reports its figures of each interval and its result, to rank 0 and to its [`spool`]. The [`whole`] is a
@@ -27,6 +29,7 @@ pub mod merge;
 pub mod message;
 pub mod node_list;
 pub mod plan_hash;
+pub mod pmi;
 pub mod record;
 #[cfg(test)]
 mod reports;

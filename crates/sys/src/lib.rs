@@ -15,6 +15,7 @@
 //! - [`socket`], [`mod@tcp_info`]: TCP sockets with all their options, and the kernel's state of a connection
 //! - [`udp`]: UDP for QUIC: offloads, ECN, the destination address of a datagram
 //! - [`packet_ring`], [`handover`]: packets and descriptors for a helper process
+//! - [`inherited`]: descriptors from the process that started this one
 //! - [`helper`]: what a helper process sets up for itself first
 //! - [`pcapng`]: capture files
 //! - [`priority`]: real-time priority for threads
@@ -42,6 +43,7 @@ pub mod error;
 pub mod handover;
 pub mod heap;
 pub mod helper;
+pub mod inherited;
 pub mod lock;
 pub mod machine;
 pub mod namespace;

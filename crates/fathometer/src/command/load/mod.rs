@@ -5,6 +5,7 @@ mod arguments;
 mod describe;
 mod exit;
 mod fields;
+mod meeting;
 pub(crate) mod output;
 mod plan;
 mod probe_targets;

@@ -19,7 +19,7 @@ pub struct RankArguments {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub(super) ranks: Option<u32>,
     /// Where all ranks meet: a host and port at which rank 0 listens [default: FATHOMETER_RENDEZVOUS; below Slurm the
-    /// first node of the job]
+    /// first node of the job; below MPICH's mpiexec what rank 0 puts into the store of PMI-1]
     #[arg(long, value_name = "HOST:PORT")]
     pub(super) rendezvous: Option<String>,
     /// Address and port at which rank 0 listens, if it is not the rendezvous

@@ -20,19 +20,30 @@ use fathometer_sys::{Clock, Interrupt};
 use super::super::{Failure, usage};
 use super::arguments::LoadArguments;
 use super::rank_arguments::RankArguments;
-use super::{Ready, describe, outline, output, show, show_result, title};
+use super::{Ready, describe, meeting, outline, output, show, show_result, title};
 use crate::build_facts;
 use crate::load_view::{Kind, LoadView};
 
 /// The place of this process among several ranks; `None`: the test is its own.
 pub(super) fn placement(arguments: &LoadArguments) -> Result<Option<Placement>, Failure> {
-    let given = GivenPlace {
+    let mut given = GivenPlace {
         rank: arguments.ranks.rank,
         ranks: arguments.ranks.ranks,
         rendezvous: arguments.ranks.rendezvous.clone(),
     };
     let variable = |name: &str| std::env::var(name).ok();
-    let found = environment::placement(&given, &variable).map_err(|error| match &error {
+    let mut found = environment::placement(&given, &variable);
+    // A launcher that knows its processes may know where they meet.
+    if let Err(PlaceError::NoRendezvous {
+        rank, source_of, ..
+    }) = &found
+        && *source_of == environment::PMI
+        && let Some(place) = meeting::by_pmi(*rank, &arguments.ranks)?
+    {
+        given.rendezvous = Some(place);
+        found = environment::placement(&given, &variable);
+    }
+    let found = found.map_err(|error| match &error {
         PlaceError::NoRendezvous { .. } | PlaceError::NodeList(_) => error.into(),
         _ => usage(error.to_string()),
     })?;
@@ -110,6 +121,12 @@ fn files(arguments: &LoadArguments, rank: u32) -> Vec<PathBuf> {
             false => path.clone(),
         })
         .collect()
+}
+
+/// The name of this machine.
+pub(super) fn host_name() -> String {
+    let names = rustix::system::uname();
+    names.nodename().to_string_lossy().into_owned()
 }
 
 fn resolve(place: &str) -> io::Result<Vec<SocketAddr>> {
@@ -208,10 +225,7 @@ pub(super) fn run(arguments: &LoadArguments, place: &Placement) -> Result<ExitCo
             ranks: place.share.ranks(),
             plan: plan_of(arguments, &options),
             version: build_facts::VERSION.to_owned(),
-            host: rustix::system::uname()
-                .nodename()
-                .to_string_lossy()
-                .into_owned(),
+            host: host_name(),
         },
         secret,
         facts,

@@ -10,6 +10,7 @@ mod counts;
 mod endings;
 mod heads;
 mod http3;
+mod hydra;
 mod idle;
 mod mpi;
 mod outputs;

@@ -1,0 +1,228 @@
+//! A place to meet by the key-value store of a job: rank 0 puts it there, and the others read it.
+//!
+//! [`KeyValueStore`] is what is needed of a store. [`Pmi1`] is that of PMI-1, the wire protocol by which MPICH's `mpiexec`
+//! serves its processes (P. Balaji et al., "PMI: A scalable parallel process-management interface for extreme-scale
+//! systems", EuroMPI 2010): lines of `name=value`, one answer for each request, on the descriptor `PMI_FD`. Every wait has a
+//! deadline, that in the barrier too, which the protocol itself does not bound.
+
+mod wire;
+
+pub use wire::DescriptorWire;
+
+/// The variable with the number of the descriptor.
+pub const DESCRIPTOR: &str = "PMI_FD";
+
+/// The key of the place to meet.
+const KEY: &str = "fathometer-rendezvous";
+
+/// The longest line that is read, in bytes: more than PMI-1's longest value and its names.
+const LONGEST_LINE: usize = 4096;
+
+/// Why the ranks cannot meet by a store.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PmiError {
+    /// The launcher does not answer.
+    #[error(
+        "the launcher did not answer {request} in time: check that all ranks were started, or set a longer \
+         --rendezvous-timeout"
+    )]
+    Late {
+        /// The request.
+        request: String,
+    },
+    /// The connection to the launcher has ended.
+    #[error("the connection to the launcher has ended: {0}")]
+    Ended(String),
+    /// An answer is not one of this protocol, or is a refusal.
+    #[error("the launcher answered {request} by {answer:?}; set --rendezvous HOST:PORT instead")]
+    Answer {
+        /// The request.
+        request: String,
+        /// The answer.
+        answer: String,
+    },
+    /// The place cannot be put into the store.
+    #[error("{0:?} does not fit the launcher's store; set --rendezvous HOST:PORT instead")]
+    Value(String),
+    /// Rank 0 has no place to offer.
+    #[error("{0}")]
+    NoPlace(String),
+}
+
+/// A store that the processes of one job share.
+pub trait KeyValueStore {
+    /// Puts a value, which others can read after the next barrier.
+    ///
+    /// # Errors
+    /// If the store does not take it.
+    fn put(&mut self, key: &str, value: &str) -> Result<(), PmiError>;
+
+    /// Waits until all processes of the job are here.
+    ///
+    /// # Errors
+    /// If they are not in time.
+    fn barrier(&mut self) -> Result<(), PmiError>;
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn get(&mut self, key: &str) -> Result<String, PmiError>;
+
+    /// Ends the use of the store. A launcher takes a process that leaves without it for one that failed.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    fn finalize(&mut self) -> Result<(), PmiError>;
+}
+
+/// The place at which all ranks meet. Rank 0 calls `offer` for it.
+///
+/// # Errors
+/// If the store fails, or if rank 0 has no place.
+pub fn meet(
+    store: &mut dyn KeyValueStore,
+    rank: u32,
+    offer: &dyn Fn() -> Result<String, String>,
+) -> Result<String, PmiError> {
+    let offered = match rank {
+        0 => {
+            let place = offer().map_err(PmiError::NoPlace)?;
+            store.put(KEY, &place)?;
+            Some(place)
+        }
+        _ => None,
+    };
+    store.barrier()?;
+    let place = match offered {
+        Some(place) => place,
+        None => store.get(KEY)?,
+    };
+    store.finalize()?;
+    Ok(place)
+}
+
+/// Lines to and from a launcher.
+pub trait Wire {
+    /// Sends a line.
+    ///
+    /// # Errors
+    /// If it cannot be sent in time.
+    fn send(&mut self, line: &str) -> Result<(), PmiError>;
+
+    /// Receives the answer to `request`, without the end of its line.
+    ///
+    /// # Errors
+    /// If none comes in time.
+    fn receive(&mut self, request: &str) -> Result<String, PmiError>;
+}
+
+/// The store of PMI-1.
+#[derive(Debug)]
+pub struct Pmi1<W> {
+    wire: W,
+    /// The name of the job's store.
+    name: String,
+    /// The longest key and the longest value, in bytes, with the zero that ends them in C.
+    longest: (usize, usize),
+}
+
+impl<W: Wire> Pmi1<W> {
+    /// Begins to use the store: exchanges versions, and asks for its limits and its name.
+    ///
+    /// # Errors
+    /// If the launcher does not answer, or speaks another version.
+    pub fn begin(wire: W) -> Result<Pmi1<W>, PmiError> {
+        let mut store = Pmi1 {
+            wire,
+            name: String::new(),
+            longest: (0, 0),
+        };
+        let init = "cmd=init pmi_version=1 pmi_subversion=1";
+        let answer = store.request(init, "response_to_init")?;
+        if answer.value("pmi_version") != Some("1") {
+            return Err(answer.refused());
+        }
+        let answer = store.request("cmd=get_maxes", "maxes")?;
+        let limit = |name| {
+            let limit = answer.value(name).and_then(|value| value.parse().ok());
+            limit.ok_or_else(|| answer.refused())
+        };
+        store.longest = (limit("keylen_max")?, limit("vallen_max")?);
+        let answer = store.request("cmd=get_my_kvsname", "my_kvsname")?;
+        let name = answer.value("kvsname").filter(|name| !name.is_empty());
+        store.name = name.ok_or_else(|| answer.refused())?.to_owned();
+        Ok(store)
+    }
+
+    /// Sends a request, and waits for the answer of this name, which is no refusal.
+    fn request(&mut self, request: &str, name: &str) -> Result<Answer, PmiError> {
+        self.wire.send(request)?;
+        let answer = Answer {
+            request: request.to_owned(),
+            line: self.wire.receive(request)?,
+        };
+        let is_success = answer.value("rc").is_none_or(|code| code == "0");
+        match answer.value("cmd") == Some(name) && is_success {
+            true => Ok(answer),
+            false => Err(answer.refused()),
+        }
+    }
+}
+
+impl<W: Wire> KeyValueStore for Pmi1<W> {
+    fn put(&mut self, key: &str, value: &str) -> Result<(), PmiError> {
+        let is_word = |text: &str| {
+            text.bytes()
+                .all(|byte| byte.is_ascii_graphic() && byte != b'=')
+        };
+        let fits = key.len() < self.longest.0 && value.len() < self.longest.1;
+        if !fits || !is_word(key) || !is_word(value) {
+            return Err(PmiError::Value(value.to_owned()));
+        }
+        let request = format!("cmd=put kvsname={} key={key} value={value}", self.name);
+        self.request(&request, "put_result").map(drop)
+    }
+
+    fn barrier(&mut self) -> Result<(), PmiError> {
+        self.request("cmd=barrier_in", "barrier_out").map(drop)
+    }
+
+    fn get(&mut self, key: &str) -> Result<String, PmiError> {
+        let request = format!("cmd=get kvsname={} key={key}", self.name);
+        let answer = self.request(&request, "get_result")?;
+        let value = answer.value("value").map(str::to_owned);
+        value.ok_or_else(|| answer.refused())
+    }
+
+    fn finalize(&mut self) -> Result<(), PmiError> {
+        self.request("cmd=finalize", "finalize_ack").map(drop)
+    }
+}
+
+/// An answer of the launcher.
+#[derive(Debug)]
+struct Answer {
+    request: String,
+    line: String,
+}
+
+impl Answer {
+    fn value(&self, name: &str) -> Option<&str> {
+        let pairs = self.line.split_ascii_whitespace();
+        let mut pairs = pairs.filter_map(|pair| pair.split_once('='));
+        pairs
+            .find(|(found, _)| *found == name)
+            .map(|(_, value)| value)
+    }
+
+    fn refused(&self) -> PmiError {
+        PmiError::Answer {
+            request: self.request.clone(),
+            answer: self.line.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
