@@ -41,9 +41,10 @@ pub struct ProgramProbes {
     pub processes: u64,
     /// Threads at the end.
     pub threads: u64,
-    /// Processor time, exactly.
+    /// Processor time: of existing processes in nanoseconds, up to the kernel's last tick for threads that run; of
+    /// exited children to 10 ms.
     pub cpu_s: f64,
-    /// The part of it in programs, to the kernel's tick.
+    /// The part of it in programs: the time above, split in the ratio of counts of 10 ms.
     pub cpu_user_s: f64,
     /// The part of it in the kernel.
     pub cpu_system_s: f64,

@@ -36,8 +36,7 @@ pub use network::{
     Connection, Network, NetworkProbe, SocketCounts, SocketMemory, SocketTable, TcpCounts,
     TcpState, Windows,
 };
-pub(crate) use process_tree::cpu_time;
-pub use process_tree::{Detail, ProcessTree, ThreadTime, descendants};
+pub use process_tree::{Detail, ProcessTree, ThreadTime, cpu_time, descendants};
 pub use sampler::{Plan, Sampler};
 pub use samples::{Cost, Names, Sample, Samples, Step};
 pub use system::{Backlog, Disk, Paging, ProcessorTimes, System, SystemProbe};

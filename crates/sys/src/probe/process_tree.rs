@@ -43,7 +43,8 @@ pub struct Detail {
 pub struct ThreadTime {
     /// Its number, unique while it exists.
     pub thread: u32,
-    /// Its processor time, to 10 ms.
+    /// Its processor time (`schedstat`), to the nanosecond, as of the kernel's last tick if it runs; to 10 ms
+    /// (`stat`) on kernels without `CONFIG_SCHED_INFO`.
     pub cpu: Duration,
 }
 
@@ -56,7 +57,8 @@ pub struct ProcessTree {
     /// Existing threads.
     pub threads: u64,
     /// Processor time of existing processes and of exited children that were waited for
-    /// (`CLOCK_PROCESS_CPUTIME` and `stat`). Existing processes: to the nanosecond. Exited ones: to 10 ms for
+    /// (`CLOCK_PROCESS_CPUTIME` and `stat`). Existing processes: to the nanosecond, as of the kernel's last
+    /// tick for threads that run. Exited ones: to 10 ms for
     /// each process that waited for them.
     pub cpu: Duration,
     /// The part spent in user mode (`stat`), to 20 ms per existing process. If the kernel samples at every
@@ -78,7 +80,7 @@ pub struct ProcessTree {
     pub voluntary_switches: Option<u64>,
     /// Involuntary context switches of existing threads.
     pub involuntary_switches: Option<u64>,
-    /// The existing threads with the most processor time (`task/*/stat`), in descending order; `None` when
+    /// The existing threads with the most processor time (`task/*/schedstat`), in descending order; `None` when
     /// there are fewer threads.
     pub busiest: [Option<ThreadTime>; BUSIEST],
     /// Bytes read from disks (`io`), including those of exited children.
@@ -178,9 +180,7 @@ impl ProcessTree {
                     &mut self.involuntary_switches,
                     value(&status, "nonvoluntary_ctxt_switches"),
                 );
-                let stat = read(pid, &format!("task/{thread}/stat"));
-                if let Some(stat) = stat.and_then(|text| Stat::parse(&text)) {
-                    let cpu = super::ticks(stat.user + stat.system);
+                if let Some(cpu) = thread_cpu_time(pid, thread) {
                     keep_busiest(&mut self.busiest, ThreadTime { thread, cpu });
                 }
             }
@@ -200,6 +200,26 @@ pub(super) fn proportional(root: u32) -> Option<Bytes> {
 fn proportional_of(pid: u32) -> Option<Bytes> {
     let kibibytes = value(&read(pid, "smaps_rollup")?, "Pss")?;
     Some(Bytes(kibibytes * 1024))
+}
+
+/// Processor time of a thread.
+fn thread_cpu_time(pid: u32, thread: u32) -> Option<Duration> {
+    let precise = read(pid, &format!("task/{thread}/schedstat"));
+    precise.and_then(|text| on_cpu(&text)).or_else(|| {
+        let stat = Stat::parse(&read(pid, &format!("task/{thread}/stat"))?)?;
+        Some(super::ticks(stat.user + stat.system))
+    })
+}
+
+/// The first field of `schedstat`: nanoseconds on a processor. Kernels without the figure have zeros in the whole line.
+fn on_cpu(schedstat: &str) -> Option<Duration> {
+    let mut fields = schedstat.split_whitespace().map(str::parse::<u64>);
+    let (time, waited, turns) = (
+        fields.next()?.ok()?,
+        fields.next()?.ok()?,
+        fields.next()?.ok()?,
+    );
+    (time + waited + turns > 0).then(|| Duration::from_nanos(time))
 }
 
 /// Inserts a thread into the sorted list of the busiest, if it is among them.
@@ -238,8 +258,8 @@ fn busiest_since(
 }
 
 /// Processor time of a process and its descendants, as in [`ProcessTree::cpu`]; zero when the process does
-/// not exist.
-pub(crate) fn cpu_time(root: u32) -> Duration {
+/// not exist. Takes some 50 µs per process.
+pub fn cpu_time(root: u32) -> Duration {
     let members = descendants(root).into_iter();
     members
         .filter_map(|pid| Some(Stat::parse(&read(pid, "stat")?)?.cpu_time(pid)))
@@ -425,6 +445,29 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(tree, by_parent);
         assert_eq!(count, 2);
+    }
+
+    #[test]
+    fn a_thread_has_its_processor_time_in_nanoseconds_or_in_ticks() {
+        assert_eq!(
+            on_cpu("1234567 89 3\n"),
+            Some(Duration::from_nanos(1_234_567))
+        );
+        // Such kernels print a line of zeros.
+        assert_eq!(on_cpu("0 0 0\n"), None);
+        assert_eq!(on_cpu(""), None);
+        let own = std::process::id();
+        // SAFETY: returns the number of the calling thread.
+        let thread = unsafe { libc::gettid() } as u32;
+        let before = thread_cpu_time(own, thread).unwrap();
+        let clock = crate::clock::thread_cpu_time();
+        let mut after = before;
+        // Reading the file takes processor time, which the figure must show.
+        while after < before + Duration::from_millis(20) {
+            after = thread_cpu_time(own, thread).unwrap();
+        }
+        assert!(crate::clock::thread_cpu_time() - clock >= Duration::from_millis(5));
+        assert_eq!(thread_cpu_time(own, u32::MAX), None);
     }
 
     #[test]
