@@ -44,6 +44,20 @@ pub fn is_noise(validity: &Validity) -> bool {
     !validity.is_valid() && validity.reasons.iter().all(noisy)
 }
 
+/// Examines the sum of many short windows, each of which may be too short for this. Considers what windows are
+/// summed for: the send lag, the busiest thread and steal. Pass errors of the single windows on by yourself.
+pub fn examine_sum(measured: &Window, generator: &Generator, kind: &LoopKind) -> Validity {
+    let circumstances = Circumstances {
+        kind,
+        lag: LAG,
+        clock_source: "",
+        recorder_wait: Duration::ZERO,
+        sizes_are_known: false,
+        user_time: None,
+    };
+    examine(measured, generator, &circumstances)
+}
+
 /// What the examination needs besides the result.
 pub(super) struct Circumstances<'a> {
     pub(super) kind: &'a LoopKind,

@@ -119,7 +119,7 @@ use fathometer_tls::ClientSettings;
 use fathometer_workload::arrivals::Arrivals;
 use fathometer_workload::plan::Plan;
 
-pub use health::is_noise;
+pub use health::{examine_sum, is_noise};
 pub use host_names::without_port;
 pub use recorder::{Recorder, RecorderError};
 pub use run::run;

@@ -6,6 +6,8 @@
 //!   edition, section 9.5.3). Correlation of neighbouring blocks reduces the number of samples to the effective one,
 //!   n (1 - r) / (1 + r) (Bartlett 1935, for a process of first order).
 //! - [`paired`]: Student's interval of the differences of pairs.
+//! - [`paired_series`]: the same for consecutive pairs, with the effective number of them: what acts on one side alone
+//!   for longer than a block, such as the processor that a server's thread was placed on, correlates neighbours.
 
 pub use crate::statistics::Interval;
 use crate::statistics::{normal_quantile, student_t_quantile};
@@ -27,12 +29,18 @@ pub fn series(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
 /// The interval of the mean difference of pairs; `None` with fewer than two pairs.
 pub fn paired(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
     let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| b - a).collect();
-    let none = Moments {
-        mean: 0.0,
-        square: 0.0,
-        freedom: 1.0,
+    welch(NONE, Moments::of(&differences, 0.0)?, level)
+}
+
+/// The same for consecutive pairs, which may be correlated; below [`FEW`] pairs, that cannot be estimated, and is
+/// ignored.
+pub fn paired_series(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
+    let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| b - a).collect();
+    let correlation = match differences.len() {
+        FEW.. => correlation(&differences),
+        _ => 0.0,
     };
-    welch(none, Moments::of(&differences, 0.0)?, level)
+    welch(NONE, Moments::of(&differences, correlation)?, level)
 }
 
 /// The interval, extended by what events that never happened leave open: the mean of a side may be higher by this.
@@ -64,6 +72,16 @@ pub fn pooled_deviation(a: &[f64], b: &[f64]) -> Option<f64> {
     let deviation = ((sums[0] + sums[1]) / freedom as f64).sqrt();
     (deviation > 0.0).then_some(deviation)
 }
+
+/// The smallest number of pairs whose correlation is estimated.
+pub const FEW: usize = 8;
+
+/// What differences are compared with.
+const NONE: Moments = Moments {
+    mean: 0.0,
+    square: 0.0,
+    freedom: 1.0,
+};
 
 /// A mean and its uncertainty.
 #[derive(Clone, Copy)]

@@ -277,6 +277,7 @@ fn change<'a>(
                 interval
             })
         }
+        Design::Paired if a.is_series => interval::paired_series(&left, &right, level),
         Design::Paired => interval::paired(&left, &right, level),
         Design::Separate if a.is_series => interval::series(&left, &right, level),
         Design::Separate => interval::independent(&left, &right, level),

@@ -222,7 +222,9 @@ fn method(comparison: &Comparison) -> String {
         Design::Separate if !comparison.machines.is_empty() => {
             "Student's interval of the changes on each machine (the machine is a block)"
         }
-        Design::Paired => "Student's interval of paired slices in ABBA order",
+        Design::Paired => {
+            "Student's interval of paired blocks of slices in ABBA order, corrected for correlation"
+        }
         Design::Separate => {
             "Welch's interval over blocks of a second, results or replicates; what changes from one run to the next \
              on the same machine is in it only if a side has several results"

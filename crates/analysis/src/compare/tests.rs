@@ -73,6 +73,26 @@ fn intervals_cover_what_they_say() {
     assert!(coverage(60, 0.6, interval::independent) < 0.8);
 }
 
+#[test]
+fn intervals_of_consecutive_pairs_cover_what_docs_compare_says() {
+    for (n, correlation, least) in [
+        (4, 0.0, 0.93),
+        (8, 0.0, 0.93),
+        (20, 0.0, 0.94),
+        (20, 0.3, 0.90),
+        (60, 0.0, 0.94),
+        (60, 0.3, 0.91),
+        (60, 0.6, 0.90),
+    ] {
+        let share = coverage(n, correlation, interval::paired_series);
+        assert!(
+            (least..=0.99).contains(&share),
+            "n {n}, r {correlation}: {share}"
+        );
+    }
+    assert!(coverage(60, 0.6, interval::paired) < 0.8);
+}
+
 pub(super) fn series(name: &str, samples: Vec<f64>) -> Metric {
     Metric {
         name: name.to_owned(),

@@ -71,7 +71,7 @@ pub struct CompareArguments {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     tests: u32,
     /// Length of each test with --real
-    #[arg(long, value_name = "T", default_value = "20s", value_parser = some_time, requires = "self_test")]
+    #[arg(long, value_name = "T", default_value = "45s", value_parser = some_time, requires = "self_test")]
     length: Duration,
     /// Show no progress
     #[arg(short = 'q', long, requires = "self_test")]

@@ -171,6 +171,9 @@ pub struct LoadArguments {
     /// alarms
     #[arg(long, value_name = "BASELINE_URL")]
     pub(super) against: Option<String>,
+    /// Length of the measured window of a slice of --against [default: 50 response times, 40 to 400 ms]
+    #[arg(long, value_name = "TIME", value_parser = some_time, requires = "against")]
+    pub(super) slice: Option<Duration>,
     #[command(flatten)]
     pub(super) limits: Limits,
     /// Output format
