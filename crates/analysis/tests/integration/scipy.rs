@@ -1,4 +1,4 @@
-//! Intervals compared with SciPy's, if SciPy is installed. Set `FATHOMETER_REQUIRE_SCIPY` to fail rather than skip
+//! Intervals compared with SciPy's, if SciPy is installed (`FATHOMETER_PYTHON`, else `python3`). Set `FATHOMETER_REQUIRE_SCIPY` to fail rather than skip
 //! without it.
 
 #![expect(clippy::disallowed_types, reason = "SciPy runs in a process")]
@@ -50,7 +50,7 @@ fn samples() -> Vec<(Vec<f64>, Vec<f64>)> {
 fn intervals_are_scipys() {
     let samples = samples();
     let argument = serde_json::to_string(&samples).unwrap();
-    let output = Command::new("python3")
+    let output = Command::new(std::env::var_os("FATHOMETER_PYTHON").unwrap_or("python3".into()))
         .args(["-c", SCRIPT, &argument])
         .output();
     let answer = match output {

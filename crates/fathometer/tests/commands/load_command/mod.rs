@@ -7,6 +7,7 @@
 mod agreement;
 mod compare;
 mod counts;
+mod duckdb;
 mod endings;
 mod heads;
 mod http3;

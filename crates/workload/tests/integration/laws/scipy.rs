@@ -1,4 +1,4 @@
-//! Laws and draws compared with SciPy, if it is installed. Set `FATHOMETER_REQUIRE_SCIPY` to fail instead of
+//! Laws and draws compared with SciPy, if it is installed (`FATHOMETER_PYTHON`, else `python3`). Set `FATHOMETER_REQUIRE_SCIPY` to fail instead of
 //! skipping when it is not.
 
 #![expect(
@@ -98,12 +98,13 @@ fn laws_are_scipys() {
 /// The output of Python; `None`, with a message on standard error, if it has no SciPy.
 fn python(script: &str) -> Option<String> {
     let run = || {
-        let mut child = Command::new("python3")
-            .arg("-")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
+        let mut child =
+            Command::new(std::env::var_os("FATHOMETER_PYTHON").unwrap_or("python3".into()))
+                .arg("-")
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()?;
         let mut stdin = child.stdin.take().expect("stdin is piped");
         stdin.write_all(script.as_bytes())?;
         drop(stdin);
