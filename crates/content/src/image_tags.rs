@@ -68,6 +68,7 @@ pub fn image_tags<'a>(
             }
         }
         Markup::Text { .. } => close(html, open.take(), &mut found),
+        Markup::Tag { .. } | Markup::Comment(_) | Markup::Declaration(_) => {}
     });
     close(html, open, &mut found);
     match has_base {

@@ -1,5 +1,5 @@
-//! What treatments of a file save: content codings, a shared dictionary, the case of tags in HTML, and formats of
-//! images.
+//! What treatments of a file save: content codings, a shared dictionary, the case of tags in HTML, minification, and
+//! formats of images.
 //!
 //! Functions of bytes alone: no files, no clocks. Each coding is decoded by the library that encoded it, under a
 //! limit; the tests decode it with the programs `gzip`, `brotli` and `zstd` too.
@@ -20,12 +20,18 @@ mod dictionary;
 pub mod image;
 mod image_tags;
 mod markup;
+mod page;
 mod references;
+mod style_sheet;
 mod tag_case;
 
 pub use coding::{Coding, CodingError};
 pub use dictionary::{DCZ_HEADER_BYTES, Dictionary};
 pub use image_tags::{ImageTag, image_tags};
 pub use markup::Unchanged;
+pub use page::{minify_html, style_sheets};
 pub use references::{Rewritten, rewrite_css, rewrite_html};
+#[cfg(feature = "css")]
+pub use style_sheet::minify_css;
+pub use style_sheet::{KeptWhiteSpace, StyleSheetError};
 pub use tag_case::{change_tag_case, lower_case_tags};

@@ -61,13 +61,26 @@ pub(crate) enum Markup<'a> {
         /// Its value, without quotes. Empty if there is none.
         value: Range<usize>,
     },
-    /// The content of an element whose content is text.
+    /// A whole tag, from `<` to `>`: it follows its name and its attributes. A tag that the document cuts off has none.
+    Tag {
+        /// Its name.
+        element: &'a [u8],
+        /// Whether it is an end tag.
+        is_end: bool,
+        /// The tag.
+        whole: Range<usize>,
+    },
+    /// The content of an element whose content is text: it follows the start tag.
     Text {
         /// The name of its start tag.
         element: &'a [u8],
         /// The text.
         content: Range<usize>,
     },
+    /// A comment, with its delimiters.
+    Comment(Range<usize>),
+    /// A document type, a processing instruction, or what a browser drops up to `>`.
+    Declaration(Range<usize>),
 }
 
 /// Calls the function for all markup, in the order of the document.
@@ -83,7 +96,9 @@ pub(crate) fn scan<'a>(html: &'a [u8], mut found: impl FnMut(Markup<'a>)) -> Res
     while let Some(open) = find(html, b"<", at) {
         let rest = &html[open..];
         at = if rest.starts_with(b"<!--") {
-            end_of_comment(html, open)
+            let end = end_of_comment(html, open);
+            found(Markup::Comment(open..end));
+            end
         } else if rest.starts_with(b"<![CDATA[") {
             return Err(Unchanged::Cdata);
         } else {
@@ -91,9 +106,12 @@ pub(crate) fn scan<'a>(html: &'a [u8], mut found: impl FnMut(Markup<'a>)) -> Res
             let name = open + 1 + usize::from(is_end);
             match html.get(name) {
                 Some(first) if first.is_ascii_alphabetic() => tag(html, &mut found, name, is_end)?,
-                Some(b'!' | b'?') if !is_end => after(html, b">", open),
                 // `</>` and `</ comment>`: the browser drops them up to `>`.
-                Some(_) if is_end => after(html, b">", open),
+                Some(first) if is_end || b"!?".contains(first) => {
+                    let end = after(html, b">", open);
+                    found(Markup::Declaration(open..end));
+                    end
+                }
                 _ => open + 1,
             }
         };
@@ -137,6 +155,11 @@ fn tag<'a>(
             }
         }
     }
+    found(Markup::Tag {
+        element,
+        is_end,
+        whole: name - 1 - usize::from(is_end)..at + 1,
+    });
     let is = |name: &&[u8]| element.eq_ignore_ascii_case(name);
     if is_end || !(TEXT_ELEMENTS.iter().any(is) || is(&PLAINTEXT)) {
         return Ok(at + 1);

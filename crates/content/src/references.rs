@@ -49,7 +49,7 @@ pub fn rewrite_html(
     let mut has_base = false;
     let mut states_integrity = false;
     scan(html, |markup| match markup {
-        Markup::TagName(_) => {}
+        Markup::TagName(_) | Markup::Tag { .. } | Markup::Comment(_) | Markup::Declaration(_) => {}
         Markup::Text { element, content } => {
             if element.eq_ignore_ascii_case(b"style") {
                 urls_of_css(html, content, &mut |url| {

@@ -25,7 +25,7 @@ pub fn change_tag_case(
     let mut out = html.to_vec();
     scan(html, |markup| match markup {
         Markup::TagName(name) | Markup::Attribute { name, .. } => change(&mut out[name]),
-        Markup::Text { .. } => {}
+        _ => {}
     })?;
     Ok(out)
 }

@@ -1,0 +1,5 @@
+//! Documents, minified.
+
+mod minify;
+
+pub use minify::{minify_html, style_sheets};

@@ -1,0 +1,63 @@
+//! Style sheets, minified.
+
+#[cfg(feature = "css")]
+mod minify;
+mod tokens;
+mod white_space;
+
+#[cfg(feature = "css")]
+pub use minify::minify_css;
+pub use white_space::KeptWhiteSpace;
+
+/// Blocks within blocks above which a style sheet is left as it is: parsers call themselves for each.
+const DEEPEST: usize = 64;
+
+/// Why a style sheet is left as it is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StyleSheetError {
+    /// It has a fault.
+    #[error("line {line}: {fault}")]
+    Malformed {
+        /// The line of the fault, from 1.
+        line: usize,
+        /// What is wrong.
+        fault: String,
+    },
+    /// Its blocks are nested too deeply.
+    #[error("its blocks are nested more than {DEEPEST} deep")]
+    TooDeep,
+    /// It is not in UTF-8.
+    #[error("it is not in UTF-8")]
+    Encoding,
+    /// It cannot be joined with others: what it has must be at the beginning of a style sheet, or depends on its place.
+    #[error("it has {0}")]
+    NotJoinable(&'static str),
+    /// A library panicked on it.
+    #[error("a library failed on it: {0}")]
+    Panicked(String),
+}
+
+impl StyleSheetError {
+    fn malformed(css: &[u8], at: usize, fault: &str) -> StyleSheetError {
+        let before = &css[..at.min(css.len())];
+        StyleSheetError::Malformed {
+            line: 1 + before.iter().filter(|&&byte| byte == b'\n').count(),
+            fault: fault.to_owned(),
+        }
+    }
+}
+
+/// The rule at the beginning that states an encoding (CSS Syntax, section 3.2), if the sheet has one: its bytes, and
+/// whether it states UTF-8.
+fn charset(css: &[u8]) -> Option<(usize, bool)> {
+    const BEGIN: &[u8] = b"@charset \"";
+    let rest = css.strip_prefix(BEGIN)?;
+    let end = memchr::memmem::find(rest, b"\";")?;
+    Some((
+        BEGIN.len() + end + 2,
+        rest[..end].eq_ignore_ascii_case(b"utf-8"),
+    ))
+}
+
+/// The byte order mark of UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";

@@ -1,0 +1,263 @@
+//! The elements whose white space a style sheet shows.
+
+use std::collections::BTreeSet;
+
+use super::StyleSheetError;
+use super::tokens::{Token, is_space, scan};
+
+/// The elements whose white space a browser shows, so that a minified document keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptWhiteSpace {
+    /// Any element may be one.
+    all: bool,
+    /// Names of elements, in lower case.
+    elements: BTreeSet<Vec<u8>>,
+    /// Whether style sheets of other hosts were read, too.
+    knows_other_hosts: bool,
+}
+
+impl Default for KeptWhiteSpace {
+    /// Those of every document: `pre` and the like, and what is not HTML.
+    fn default() -> KeptWhiteSpace {
+        let names = [
+            "listing",
+            "math",
+            "plaintext",
+            "pre",
+            "svg",
+            "textarea",
+            "xmp",
+        ];
+        KeptWhiteSpace {
+            all: false,
+            elements: names.map(|name| name.as_bytes().to_vec()).into(),
+            knows_other_hosts: false,
+        }
+    }
+}
+
+impl KeptWhiteSpace {
+    /// All white space.
+    pub fn everywhere() -> KeptWhiteSpace {
+        KeptWhiteSpace {
+            all: true,
+            ..KeptWhiteSpace::default()
+        }
+    }
+
+    /// States that the style sheets of other hosts were added, too. Otherwise, documents that have such keep all.
+    pub fn with_other_hosts(mut self) -> KeptWhiteSpace {
+        self.knows_other_hosts = true;
+        self
+    }
+
+    /// Whether the style sheets of other hosts were added.
+    pub(crate) fn knows_other_hosts(&self) -> bool {
+        self.knows_other_hosts
+    }
+
+    /// Whether all white space is kept.
+    pub fn is_everywhere(&self) -> bool {
+        self.all
+    }
+
+    /// Whether the white space in this element is kept.
+    pub(crate) fn is_kept_in(&self, element: &[u8]) -> bool {
+        self.elements.contains(&element.to_ascii_lowercase())
+    }
+
+    /// Adds the elements whose white space the style sheet shows: those whose names its selectors end in; without a name,
+    /// all. A style sheet that cannot be read with certainty counts as one that names all if it sets the property at all.
+    pub fn add_style_sheet(&mut self, css: &[u8]) {
+        if !sets_white_space(css) {
+            return;
+        }
+        let mut reader = Reader::new(css);
+        let result = scan(css, |token| reader.read(token));
+        match result {
+            Ok(()) if !reader.all => self.elements.extend(reader.elements),
+            Ok(()) | Err(StyleSheetError::Malformed { .. } | _) => self.all = true,
+        }
+    }
+
+    /// Adds the declarations of an element's attribute `style`: it has no selector, so white space is kept everywhere if
+    /// they show it.
+    pub(crate) fn add_declarations(&mut self, css: &[u8]) {
+        if sets_white_space(css) {
+            let mut reader = Reader::new(css);
+            let result = scan(css, |token| reader.read(token));
+            self.all |= result.is_err() || reader.all || !reader.elements.is_empty();
+        }
+    }
+}
+
+/// Whether the property may occur. An escape may hide any name.
+fn sets_white_space(css: &[u8]) -> bool {
+    let lower = css.to_ascii_lowercase();
+    memchr::memmem::find(&lower, b"white-space").is_some() || lower.contains(&b'\\')
+}
+
+/// Reads declarations of the property, with the selectors of their blocks.
+struct Reader<'a> {
+    css: &'a [u8],
+    /// Where the current prelude or declaration begins.
+    start: usize,
+    /// The preludes of the open blocks; `None` for other brackets.
+    blocks: Vec<Option<std::ops::Range<usize>>>,
+    /// Inside of the property: whether its colon was read.
+    property: Option<bool>,
+    all: bool,
+    elements: BTreeSet<Vec<u8>>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(css: &'a [u8]) -> Reader<'a> {
+        Reader {
+            css,
+            start: 0,
+            blocks: Vec::new(),
+            property: None,
+            all: false,
+            elements: BTreeSet::new(),
+        }
+    }
+
+    fn read(&mut self, token: &Token) {
+        match *token {
+            Token::Open(b'{', at) => {
+                self.blocks.push(Some(self.start..at));
+                (self.start, self.property) = (at + 1, None);
+            }
+            Token::Open(..) => self.blocks.push(None),
+            Token::Close(bracket, at) => {
+                self.blocks.pop();
+                if bracket == b'}' {
+                    (self.start, self.property) = (at + 1, None);
+                }
+            }
+            Token::Other(b';', at) => (self.start, self.property) = (at + 1, None),
+            Token::Other(b':', _) => self.property = self.property.map(|_| true),
+            Token::Word(ref word) => self.word(&self.css[word.clone()]),
+            _ => {}
+        }
+    }
+
+    fn word(&mut self, word: &'a [u8]) {
+        if word.contains(&b'\\') {
+            self.all |= self.property.is_some();
+            return;
+        }
+        let word = word.to_ascii_lowercase();
+        match self.property {
+            Some(true)
+                if !matches!(
+                    word.as_slice(),
+                    b"normal" | b"nowrap" | b"collapse" | b"important"
+                ) =>
+            {
+                self.shown();
+            }
+            Some(_) => {}
+            None if matches!(word.as_slice(), b"white-space" | b"white-space-collapse") => {
+                self.property = Some(false);
+            }
+            None => {}
+        }
+    }
+
+    /// The property has a value that shows white space: reads the names in the selectors.
+    fn shown(&mut self) {
+        let prelude = self.blocks.iter().rev().find_map(Clone::clone);
+        let Some(prelude) = prelude else {
+            self.all = true;
+            return;
+        };
+        let prelude = without_comments(&self.css[prelude]);
+        // Functions have selectors inside, `&` means those of the block outside, a rule such as `@media` has none.
+        if prelude.iter().any(|byte| b"()@&\\/\"'".contains(byte)) {
+            self.all = true;
+            return;
+        }
+        for selector in prelude.split(|&byte| byte == b',') {
+            let subject = selector
+                .trim_ascii()
+                .rsplit(|&byte| is_space(byte) || b">+~".contains(&byte))
+                .next()
+                .unwrap_or_default();
+            let length = subject
+                .iter()
+                .take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'-')
+                .count();
+            match length {
+                0 => self.all = true,
+                _ => drop(self.elements.insert(subject[..length].to_ascii_lowercase())),
+            }
+        }
+    }
+}
+
+fn without_comments(css: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = css;
+    while let Some(at) = memchr::memmem::find(rest, b"/*") {
+        out.extend_from_slice(&rest[..at]);
+        let end = memchr::memmem::find(&rest[at + 2..], b"*/");
+        rest = end.map_or(&[], |end| &rest[at + end + 4..]);
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(css: &str) -> KeptWhiteSpace {
+        let mut kept = KeptWhiteSpace::default();
+        kept.add_style_sheet(css.as_bytes());
+        kept
+    }
+
+    #[test]
+    fn names_in_selectors_are_kept_and_other_values_change_nothing() {
+        for css in [
+            "a{white-space:nowrap}",
+            "/* white-space: pre */ a{color:red}",
+            ".x{WHITE-SPACE: normal !important}",
+            "pre.code, div > pre{white-space:pre-wrap}",
+            "a{content:'white-space:pre'}",
+            "",
+        ] {
+            assert_eq!(kept(css), KeptWhiteSpace::default(), "{css}");
+        }
+        let code = kept(
+            "p /* x */ code.a, tt{color:red;white-space:pre}@media print{kbd{white-space:pre-line}}",
+        );
+        for name in ["code", "TT", "kbd", "pre"] {
+            assert!(code.is_kept_in(name.as_bytes()), "{name}");
+        }
+        assert!(!code.is_everywhere() && !code.is_kept_in(b"p"));
+    }
+
+    #[test]
+    fn selectors_without_a_name_keep_all() {
+        for css in [
+            ".x{white-space:pre}",
+            "*{white-space:break-spaces}",
+            ":is(pre){white-space:pre}",
+            "pre,.x{white-space:var(--x)}",
+            "white-space:pre",
+            "a{white-space:pre",
+            "p{&{white-space:pre}}",
+            "@media print{white-space:pre}",
+            "a{white-space-collapse:preserve}b .c{white-space:pre}",
+        ] {
+            assert!(kept(css).is_everywhere(), "{css}");
+        }
+        let mut kept = KeptWhiteSpace::default();
+        kept.add_declarations(b"color:red;white-space:nowrap");
+        assert!(!kept.is_everywhere());
+        kept.add_declarations(b"white-space: pre");
+        assert!(kept.is_everywhere());
+    }
+}
