@@ -1,5 +1,5 @@
-//! What treatments of a file save: content codings, a shared dictionary, the case of tags in HTML, minification, and
-//! formats of images.
+//! What treatments of a file save: content codings, a shared dictionary, the case of tags in HTML, minification, files
+//! that are joined, and formats of images.
 //!
 //! Functions of bytes alone: no files, no clocks. Each coding is decoded by the library that encoded it, under a
 //! limit; the tests decode it with the programs `gzip`, `brotli` and `zstd` too.
@@ -22,6 +22,7 @@ mod image_tags;
 mod markup;
 mod page;
 mod references;
+mod script;
 mod style_sheet;
 mod tag_case;
 
@@ -29,9 +30,10 @@ pub use coding::{Coding, CodingError};
 pub use dictionary::{DCZ_HEADER_BYTES, Dictionary};
 pub use image_tags::{ImageTag, image_tags};
 pub use markup::Unchanged;
-pub use page::{minify_html, style_sheets};
+pub use page::{Run, RunKind, join_runs, minify_html, runs, style_sheets};
 pub use references::{Rewritten, rewrite_css, rewrite_html};
+pub use script::{ScriptError, join_scripts};
 #[cfg(feature = "css")]
 pub use style_sheet::minify_css;
-pub use style_sheet::{KeptWhiteSpace, StyleSheetError};
+pub use style_sheet::{KeptWhiteSpace, StyleSheet, StyleSheetError, join_style_sheets};
 pub use tag_case::{change_tag_case, lower_case_tags};

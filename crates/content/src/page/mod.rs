@@ -1,5 +1,7 @@
-//! Documents, minified.
+//! Documents: minified, and with their files joined.
 
 mod minify;
+mod runs;
 
 pub use minify::{minify_html, style_sheets};
+pub use runs::{Run, RunKind, join_runs, runs};

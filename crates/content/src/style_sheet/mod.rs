@@ -1,10 +1,12 @@
-//! Style sheets, minified.
+//! Style sheets: minified, and joined to one.
 
+mod join;
 #[cfg(feature = "css")]
 mod minify;
 mod tokens;
 mod white_space;
 
+pub use join::{StyleSheet, join_style_sheets};
 #[cfg(feature = "css")]
 pub use minify::minify_css;
 pub use white_space::KeptWhiteSpace;

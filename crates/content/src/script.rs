@@ -1,0 +1,104 @@
+//! Several scripts as one.
+
+/// Why scripts are left as they are.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScriptError {
+    /// Its encoding would depend on the others.
+    #[error("it is not in UTF-8")]
+    Encoding,
+    /// It would behave in another way together with others.
+    #[error("it has {0}")]
+    NotJoinable(&'static str),
+}
+
+/// What depends on the element that loads the script, or applies to all that follows.
+const DEPENDS: [(&[u8], &str); 2] = [
+    (
+        b"currentScript",
+        "`currentScript`, which names the element of the script",
+    ),
+    (
+        b"document.write",
+        "`document.write`, which adds to the document behind the script",
+    ),
+];
+
+/// The scripts one after the other, each as statements of its own. They then run as one program: a fault of one stops those
+/// behind it, and functions of a later one are declared for an earlier one.
+///
+/// # Errors
+///
+/// With the index of the script that surely or probably depends on being a file of its own, and why.
+pub fn join_scripts(scripts: &[&[u8]]) -> Result<Vec<u8>, (usize, ScriptError)> {
+    let mut joined = Vec::new();
+    for (index, script) in scripts.iter().enumerate() {
+        let marked = script.strip_prefix(b"\xef\xbb\xbf");
+        // The mark makes a script UTF-8 whatever the document is in: it would do so for all.
+        let depends = marked.is_some_and(|text| !text.is_ascii());
+        let script = marked.unwrap_or(script);
+        if depends || str::from_utf8(script).is_err() {
+            return Err((index, ScriptError::Encoding));
+        }
+        for (text, what) in DEPENDS {
+            if memchr::memmem::find(script, text).is_some() {
+                return Err((index, ScriptError::NotJoinable(what)));
+            }
+        }
+        // A directive such as "use strict" at the beginning would apply to all scripts, or to none.
+        if matches!(first_byte(script), Some(b'"' | b'\'')) {
+            return Err((
+                index,
+                ScriptError::NotJoinable("a directive at its beginning"),
+            ));
+        }
+        if index > 0 {
+            // On a line of its own: the script before may end with a comment, or without a semicolon.
+            joined.extend_from_slice(b"\n;");
+        }
+        joined.extend_from_slice(script.trim_ascii());
+    }
+    Ok(joined)
+}
+
+/// The first byte behind white space and comments.
+fn first_byte(script: &[u8]) -> Option<u8> {
+    let mut rest = script.trim_ascii_start();
+    loop {
+        let (end, skipped): (&[u8], usize) = if rest.starts_with(b"/*") {
+            (b"*/", 2)
+        } else if rest.starts_with(b"//") {
+            (b"\n", 0)
+        } else {
+            return rest.first().copied();
+        };
+        let at = memchr::memmem::find(&rest[2..], end)?;
+        rest = rest[2 + at + skipped..].trim_ascii_start();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_statements_of_their_own() {
+        let joined = join_scripts(&[b"a = 1 // x", b"\xef\xbb\xbf(b)()\n", b"c()"]);
+        assert_eq!(joined.unwrap(), b"a = 1 // x\n;(b)()\n;c()");
+    }
+
+    #[test]
+    fn scripts_that_depend_on_being_a_file_are_not_joined() {
+        for script in [
+            b"'use strict';a()".as_slice(),
+            b"// x\n /* y */ \"use strict\"",
+            b"document.write('<p>')",
+            b"x(document.currentScript)",
+            b"a('\xff')",
+            b"\xef\xbb\xbfa('\xc3\xa9')",
+        ] {
+            let (index, _) = join_scripts(&[b"a()", script]).unwrap_err();
+            assert_eq!(index, 1);
+        }
+        assert!(join_scripts(&[b"(function() { 'use strict' })()", b""]).is_ok());
+    }
+}
