@@ -18,6 +18,8 @@ pub struct ImageTag<'a> {
     /// Whether it has no attribute that may change what is shown: at most `src`, `alt`, `width`, `height` and
     /// `border=0`.
     pub is_plain: bool,
+    /// Where the value of `src` begins in the document, with its quotes.
+    pub source_start: usize,
     /// Bytes of the value of `src`, with its quotes.
     pub source_bytes: usize,
     /// Bytes of the tag, from `<` to `>`.
@@ -96,9 +98,12 @@ fn close<'a>(html: &'a [u8], open: Option<Open>, found: &mut impl FnMut(ImageTag
         return;
     };
     let text = |range: Range<usize>| std::str::from_utf8(&html[range]).ok();
-    let source_bytes = open.values[0].clone().map_or(0, |value| {
+    let (source_start, source_bytes) = open.values[0].clone().map_or((0, 0), |value| {
         let is_quoted = value.start > 0 && matches!(html[value.start - 1], b'"' | b'\'');
-        value.len() + if is_quoted { 2 } else { 0 }
+        match is_quoted {
+            true => (value.start - 1, value.len() + 2),
+            false => (value.start, value.len()),
+        }
     });
     let [source, alt, width, height] = open.values.map(|value| value.and_then(text));
     let Some(source) = source else { return };
@@ -112,6 +117,7 @@ fn close<'a>(html: &'a [u8], open: Option<Open>, found: &mut impl FnMut(ImageTag
         width,
         height,
         is_plain: open.is_plain,
+        source_start,
         source_bytes,
         bytes: open.end + end + 1 - open.start,
     });

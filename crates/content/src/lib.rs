@@ -35,5 +35,7 @@ pub use references::{Rewritten, rewrite_css, rewrite_html};
 pub use script::{ScriptError, join_scripts};
 #[cfg(feature = "css")]
 pub use style_sheet::minify_css;
-pub use style_sheet::{KeptWhiteSpace, StyleSheet, StyleSheetError, join_style_sheets};
+pub use style_sheet::{
+    KeptWhiteSpace, StyleSheet, StyleSheetError, join_style_sheets, names_element,
+};
 pub use tag_case::{change_tag_case, lower_case_tags};

@@ -8,6 +8,7 @@ mod decode;
 mod encode;
 mod picture;
 mod replacement;
+mod sprite;
 mod ssim;
 mod treatment;
 
@@ -16,6 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub use picture::{Frame, Picture};
 pub use replacement::{Band, Replacement, TextShape};
+pub use sprite::{Sprite, by_palette};
 pub use ssim::{SSIM_DEFINITION, ssim};
 pub use treatment::{Image, ImageTreatment};
 

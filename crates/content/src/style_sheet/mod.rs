@@ -49,6 +49,21 @@ impl StyleSheetError {
     }
 }
 
+/// Whether the style sheet may have a rule for elements of this name, in lower case: the name stands in it as a word, or
+/// it cannot be read with certainty.
+pub fn names_element(css: &[u8], name: &str) -> bool {
+    let mut is_named = false;
+    let read = tokens::scan(css, |token| {
+        if let tokens::Token::Word(word) = token {
+            let word = &css[word.clone()];
+            // An escape may hide any name.
+            let is_element = word.eq_ignore_ascii_case(name.as_bytes());
+            is_named |= is_element || word.contains(&b'\\');
+        }
+    });
+    is_named || read.is_err()
+}
+
 /// The rule at the beginning that states an encoding (CSS Syntax, section 3.2), if the sheet has one: its bytes, and
 /// whether it states UTF-8.
 fn charset(css: &[u8]) -> Option<(usize, bool)> {
@@ -63,3 +78,29 @@ fn charset(css: &[u8]) -> Option<(usize, bool)> {
 
 /// The byte order mark of UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_found_in_selectors_and_not_in_strings() {
+        for css in [
+            "img{}",
+            "p > IMG.x{}",
+            "a{b:c}p img:hover{}",
+            "\\69mg{}",
+            "a{",
+        ] {
+            assert!(names_element(css.as_bytes(), "img"), "{css}");
+        }
+        for css in [
+            ".img{}",
+            "a{b:'img'}",
+            "a{b:url(img)}/* img */",
+            "#img,image{}",
+        ] {
+            assert!(!names_element(css.as_bytes(), "img"), "{css}");
+        }
+    }
+}
