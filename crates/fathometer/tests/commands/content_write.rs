@@ -11,7 +11,7 @@ use super::small_disk::SmallDisk;
 use crate::support::programs::{FATHOMETER, run, run_well, tool};
 
 /// A page with the still images of the microscape site, by an attribute, by styles, and by a style sheet.
-fn site(folder: &Path) -> PathBuf {
+pub fn site(folder: &Path) -> PathBuf {
     let site = folder.join("site");
     run_well(
         Command::new(FATHOMETER)
@@ -48,7 +48,8 @@ fn site(folder: &Path) -> PathBuf {
     site
 }
 
-fn write(site: &Path, out: &Path, arguments: &[&str]) -> Command {
+/// The command that writes a copy.
+pub fn write(site: &Path, out: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(FATHOMETER);
     command
         .arg("content")
@@ -59,24 +60,31 @@ fn write(site: &Path, out: &Path, arguments: &[&str]) -> Command {
     command
 }
 
+/// Chromium without a window and without requests to the outside, with its state in this folder.
+pub fn headless(chromium: &Path, place: &Path) -> Command {
+    let mut command = Command::new(chromium);
+    command
+        .args(["--headless", "--no-sandbox", "--disable-gpu"])
+        .args(["--disable-dev-shm-usage", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-sync"])
+        .args(["--disable-component-update", "--no-proxy-server"])
+        .arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+        .args(["--hide-scrollbars", "--window-size=1000,1500"])
+        .arg("--virtual-time-budget=20000")
+        .arg(format!(
+            "--user-data-dir={}",
+            place.join("profile").display()
+        ));
+    command
+}
+
 /// The page as Chromium shows it, as PNG: the same bytes for the same pixels.
 pub fn screenshot(chromium: &Path, folder: &Path) -> Vec<u8> {
     let server = Server::origin(folder, &[]);
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("page.png");
     run_well(
-        Command::new(chromium)
-            .args(["--headless", "--no-sandbox", "--disable-gpu"])
-            .args(["--disable-dev-shm-usage", "--no-first-run"])
-            .args(["--disable-background-networking", "--disable-sync"])
-            .args(["--disable-component-update", "--no-proxy-server"])
-            .arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
-            .args(["--hide-scrollbars", "--window-size=1000,1500"])
-            .arg("--virtual-time-budget=20000")
-            .arg(format!(
-                "--user-data-dir={}",
-                place.path().join("profile").display()
-            ))
+        headless(chromium, place.path())
             .arg(format!("--screenshot={}", file.display()))
             .arg(server.url("index.html")),
     );

@@ -10,6 +10,8 @@ mod completions;
 mod content_command;
 mod content_input;
 #[cfg(feature = "images")]
+mod content_pages;
+#[cfg(feature = "images")]
 mod content_replacements;
 #[cfg(feature = "images")]
 mod content_write;

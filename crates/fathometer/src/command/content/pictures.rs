@@ -3,7 +3,7 @@
 mod proposals;
 mod shown;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fathometer_analysis::content_page::{ImageFile, ImagePair, Replaced};
 use fathometer_content::image::{
@@ -13,14 +13,18 @@ use fathometer_content::image::{
 use self::proposals::Proposals;
 use self::shown::Shown;
 use super::ContentArguments;
+use super::place::{location, place};
 use super::source::SiteFile;
+use super::sprites::Sprites;
 use super::table::{Distortion, Inlined, Row};
-use super::treatment::{Applied, Sums, timed};
+use super::treatment::{Applied, Strongest, Sums, timed};
 
 /// Frames of an animation above which it is reported as an error.
 pub const MOST_FRAMES: u32 = 10_000;
 /// The row of the lossless treatments and the strongest coding together.
 const TOGETHER: &str = "lossless images, brotli 11 for the rest";
+/// The same with documents and style sheets minified.
+pub const MINIFIED: &str = "lossless images, minified and brotli 11";
 
 /// The images of a site: sums over all files.
 #[derive(Debug)]
@@ -33,10 +37,14 @@ pub struct Pictures {
     repetitions: usize,
     treated: Vec<Sum>,
     together: Sums,
+    minified: Sums,
     /// The images that the page shows.
     shown: Shown,
     /// The images that HTML and CSS could replace.
     proposals: Proposals,
+    /// The small images.
+    sprites: Sprites,
+    folder: PathBuf,
 }
 
 /// The sums of one treatment.
@@ -98,11 +106,14 @@ impl Pictures {
                 })
                 .collect(),
             together: Sums::new(repetitions),
+            minified: Sums::new(repetitions),
             shown: Shown::new(match arguments.report {
                 Some(_) => arguments.files,
                 None => 0,
             }),
             proposals: Proposals::new(&arguments.site),
+            sprites: Sprites::default(),
+            folder: arguments.site.clone(),
         }
     }
 
@@ -121,6 +132,11 @@ impl Pictures {
         self.proposals.take_inlined()
     }
 
+    /// The small images, which sprites can be made of.
+    pub fn take_sprites(&mut self) -> Sprites {
+        std::mem::take(&mut self.sprites)
+    }
+
     /// The names of the treatments, in the order of the indices of [`Pictures::treat`].
     pub fn names(&self) -> impl Iterator<Item = String> {
         self.treated.iter().map(|sum| sum.treatment.to_string())
@@ -131,7 +147,7 @@ impl Pictures {
     pub fn treat(
         &mut self,
         file: &SiteFile,
-        strongest: &Applied,
+        strongest: &Strongest,
     ) -> Result<Option<(u64, usize)>, ImageError> {
         let bytes = file.content.len() as u64;
         if file.is_html() {
@@ -139,7 +155,7 @@ impl Pictures {
         }
         let (treated, result) = self.apply_all(file);
         let mut fewest = None;
-        let mut lossless = strongest;
+        let (mut lossless, mut minified) = (&strongest.alone, &strongest.minified);
         for (index, (sum, treated)) in self.treated.iter_mut().zip(&treated).enumerate() {
             let Some(Treated {
                 applied,
@@ -157,14 +173,23 @@ impl Pictures {
             {
                 sum.similarities.add(similarity);
             }
-            if sum.treatment.is_lossless() && applied.bytes < lossless.bytes {
-                lossless = applied;
+            if sum.treatment.is_lossless() {
+                for least in [&mut lossless, &mut minified] {
+                    if applied.bytes < least.bytes {
+                        *least = applied;
+                    }
+                }
             }
             fewest = Some(fewest.map_or((needed, index), |least: (u64, usize)| {
                 least.min((needed, index))
             }));
         }
+        if let Some((authority, target)) = location(&self.folder, file) {
+            self.sprites
+                .note_treated(&place(&authority, &target), lossless.bytes);
+        }
         self.together.add(bytes, Some(lossless));
+        self.minified.add(bytes, Some(minified));
         self.show(&file.path, &file.content, treated);
         match result {
             Ok(()) => Ok(fewest),
@@ -232,6 +257,11 @@ impl Pictures {
             Err(error) => return (treated, Err(error)),
         };
         self.proposals.note_image(file, format, image.picture());
+        if let Some((authority, target)) = location(&self.folder, file) {
+            let place = place(&authority, &target);
+            self.sprites
+                .note_image(place, image.picture(), content.len());
+        }
         for (sum, slot) in self.treated.iter().zip(&mut treated) {
             if !sum.treatment.applies_to(&image) {
                 continue;
@@ -261,6 +291,7 @@ impl Pictures {
         }
         if is_treated {
             rows.push(Row::new(TOGETHER.to_owned(), site_bytes, self.together));
+            rows.push(Row::new(MINIFIED.to_owned(), site_bytes, self.minified));
         }
         rows
     }

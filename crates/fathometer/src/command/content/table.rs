@@ -26,6 +26,8 @@ pub struct Report {
     pub images: u64,
     /// Images that could not be treated: malformed, beyond a limit, or of another format than their name says.
     pub images_failed: u64,
+    /// Style sheets that are not minified, because they have a fault.
+    pub style_sheets_failed: u64,
     /// Bytes of the files as they are.
     pub bytes: u64,
     /// Bytes of the shared dictionary, which are part of its row.
@@ -59,6 +61,9 @@ pub struct Row {
     /// The images that it was applied to; not for treatments of all files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub images: Option<u64>,
+    /// Requests fewer of first visits of all documents together; not for treatments of single files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_saved: Option<u64>,
     /// The distortion of a lossy treatment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distortion: Option<Distortion>,
@@ -157,6 +162,7 @@ impl Row {
             saved_share,
             sums,
             images: None,
+            requests_saved: None,
             distortion: None,
         }
     }
@@ -186,9 +192,8 @@ impl Report {
 
     /// How often each file was encoded and decoded.
     pub fn repetitions(&self) -> usize {
-        self.treatments
-            .first()
-            .map_or(0, |row| row.sums.encode_s.len())
+        let rows = self.treatments.iter();
+        rows.map(|row| row.sums.encode_s.len()).max().unwrap_or(0)
     }
 
     /// What is not in the result, with the reason, and the links that were skipped.
@@ -214,12 +219,19 @@ impl Report {
                 "{failed} of {images} images could not be treated as images"
             ));
         }
+        if self.style_sheets_failed > 0 {
+            let failed = self.style_sheets_failed;
+            incomplete.push(format!("{failed} style sheets could not be minified"));
+        }
         incomplete
     }
 }
 
-/// The median, the least and the greatest, in milliseconds.
+/// The median, the least and the greatest, in milliseconds; `-` without a measurement.
 pub fn spread(seconds: &[f64]) -> String {
+    if seconds.is_empty() {
+        return "-".to_owned();
+    }
     let mut sorted = seconds.to_vec();
     sorted.sort_by(f64::total_cmp);
     let ms = |at: usize| sorted[at] * 1e3;
@@ -234,13 +246,13 @@ impl fmt::Display for Report {
         }
         writeln!(
             out,
-            "\n{:<38} {:>12} {:>7} {:>8}  {:<26} decode, ms CPU",
+            "\n{:<58} {:>12} {:>7} {:>8}  {:<26} decode, ms CPU",
             "treatment", "bytes", "saved", "smaller", "encode, ms CPU"
         )?;
         for row in &self.treatments {
             writeln!(
                 out,
-                "{:<40} {:>12} {:>5.1} % {:>8}  {:<26} {}",
+                "{:<60} {:>12} {:>5.1} % {:>8}  {:<26} {}",
                 row.treatment,
                 row.sums.bytes,
                 row.saved_share * 100.0,
@@ -262,6 +274,13 @@ impl fmt::Display for Report {
             )?;
         }
         for row in &self.treatments {
+            if let Some(requests) = row.requests_saved {
+                writeln!(
+                    out,
+                    "{}: {requests} requests fewer in first visits of all documents.",
+                    row.treatment
+                )?;
+            }
             if let Some(distortion) = &row.distortion {
                 writeln!(
                     out,

@@ -6,6 +6,8 @@ use fathometer_content::{Coding, CodingError, DCZ_HEADER_BYTES, Dictionary, lowe
 use fathometer_sys::clock::process_cpu_time;
 use serde::Serialize;
 
+use super::minified::Minified;
+
 /// The codings, with the levels that servers and build tools use.
 const CODINGS: [Coding; 11] = [
     Coding::Gzip(1),
@@ -24,6 +26,26 @@ const CODINGS: [Coding; 11] = [
 /// The codings that are also applied to HTML with its tags in lower case.
 const AFTER_LOWER_CASE: [Coding; 3] = [Coding::Gzip(6), Coding::Brotli(11), Coding::Zstd(19)];
 
+/// The codings of minified texts; `None` is without a coding.
+const AFTER_MINIFICATION: [Option<Coding>; 4] = [
+    None,
+    Some(Coding::Gzip(6)),
+    Some(Coding::Brotli(11)),
+    Some(Coding::Zstd(19)),
+];
+
+/// The coding that makes text smallest.
+const STRONGEST: Coding = Coding::Brotli(11);
+
+/// A file to treat.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    /// Its content.
+    pub content: &'a [u8],
+    /// Whether it is HTML.
+    pub is_html: bool,
+}
+
 /// A treatment of a file.
 #[derive(Debug)]
 pub enum Treatment {
@@ -31,6 +53,8 @@ pub enum Treatment {
     Coded(Coding),
     /// The tags of HTML in lower case, then a content coding.
     LowerCase(Coding),
+    /// HTML and style sheets minified, then a content coding, if one is named.
+    Minified(Option<Coding>),
     /// Zstandard with the dictionary of the site.
     Shared(Dictionary),
 }
@@ -50,7 +74,8 @@ pub enum ApplyError {
 pub fn of_single_files() -> Vec<Treatment> {
     let coded = CODINGS.map(Treatment::Coded);
     let lower = AFTER_LOWER_CASE.map(Treatment::LowerCase);
-    coded.into_iter().chain(lower).collect()
+    let minified = AFTER_MINIFICATION.map(Treatment::Minified);
+    coded.into_iter().chain(lower).chain(minified).collect()
 }
 
 /// Sums over all files of one treatment.
@@ -74,6 +99,15 @@ pub struct Applied {
     pub bytes: u64,
     encode_s: Vec<f64>,
     decode_s: Vec<f64>,
+}
+
+/// What the coding that makes text smallest made of one file.
+#[derive(Clone, Debug, Default)]
+pub struct Strongest {
+    /// Of the file as it is.
+    pub alone: Applied,
+    /// Of the minified file.
+    pub minified: Applied,
 }
 
 impl Applied {
@@ -122,29 +156,47 @@ impl Treatment {
         match self {
             Treatment::Coded(coding) => coding.to_string(),
             Treatment::LowerCase(coding) => format!("tags in lower case, {coding}"),
+            Treatment::Minified(None) => "minified".to_owned(),
+            Treatment::Minified(Some(coding)) => format!("minified, {coding}"),
             Treatment::Shared(_) => "zstd 19 with a dictionary of the site".to_owned(),
+        }
+    }
+
+    /// The coding that makes the same of this file, because the treatment changes other files alone.
+    pub fn same_as(&self, file: Text<'_>, minified: Option<&Minified>) -> Option<Coding> {
+        match *self {
+            Treatment::LowerCase(coding) if !file.is_html => Some(coding),
+            Treatment::Minified(coding) if minified.is_none() => coding,
+            _ => None,
         }
     }
 
     /// Treats the file in so many repetitions, and compares the decoded content with the input.
     pub fn apply(
         &self,
-        content: &[u8],
-        is_html: bool,
+        file: Text<'_>,
+        minified: Option<&Minified>,
         repetitions: usize,
     ) -> Result<Applied, ApplyError> {
         let lower;
+        let mut minifying = None;
         let content = match self {
             // A document that cannot be changed safely is coded as it is.
-            Treatment::LowerCase(_) if is_html => {
-                lower = lower_case_tags(content).ok();
-                lower.as_deref().unwrap_or(content)
+            Treatment::LowerCase(_) if file.is_html => {
+                lower = lower_case_tags(file.content).ok();
+                lower.as_deref().unwrap_or(file.content)
             }
-            _ => content,
+            Treatment::Minified(_) => {
+                minifying = minified.map(|minified| minified.times.as_slice());
+                minified.map_or(file.content, |minified| &minified.content)
+            }
+            _ => file.content,
         };
         let mut applied = Applied::default();
-        for _ in 0..repetitions {
+        for repetition in 0..repetitions {
             let (coded, encoding) = timed(|| self.encode(content));
+            let minifying = minifying.and_then(|times| times.get(repetition));
+            let encoding = encoding + minifying.copied().unwrap_or_default();
             let coded = coded?;
             let (decoded, decoding) = timed(|| self.decode(&coded, content.len()));
             if decoded? != content {
@@ -158,21 +210,32 @@ impl Treatment {
         Ok(applied)
     }
 
-    /// Whether it is the coding that makes text smallest.
+    /// Whether it is the coding that makes text smallest, of the file as it is.
     pub fn is_strongest(&self) -> bool {
-        matches!(self, Treatment::Coded(Coding::Brotli(11)))
+        matches!(self, Treatment::Coded(STRONGEST))
+    }
+
+    /// Whether it is the coding that makes text smallest, of the minified file.
+    pub fn is_strongest_minified(&self) -> bool {
+        matches!(self, Treatment::Minified(Some(STRONGEST)))
     }
 
     fn encode(&self, content: &[u8]) -> Result<Vec<u8>, CodingError> {
         match self {
-            Treatment::Coded(coding) | Treatment::LowerCase(coding) => coding.encode(content),
+            Treatment::Coded(coding)
+            | Treatment::LowerCase(coding)
+            | Treatment::Minified(Some(coding)) => coding.encode(content),
+            Treatment::Minified(None) => Ok(content.to_vec()),
             Treatment::Shared(dictionary) => dictionary.encode(content),
         }
     }
 
     fn decode(&self, coded: &[u8], limit: usize) -> Result<Vec<u8>, CodingError> {
         match self {
-            Treatment::Coded(coding) | Treatment::LowerCase(coding) => coding.decode(coded, limit),
+            Treatment::Coded(coding)
+            | Treatment::LowerCase(coding)
+            | Treatment::Minified(Some(coding)) => coding.decode(coded, limit),
+            Treatment::Minified(None) => Ok(coded.to_vec()),
             Treatment::Shared(dictionary) => dictionary.decode(coded, limit),
         }
     }

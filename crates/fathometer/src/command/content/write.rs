@@ -1,19 +1,26 @@
-//! `fathometer content DIR --write OUT`: a copy of the site with its images treated.
+//! `fathometer content DIR --write OUT`: a treated copy of the site.
 
+mod documents;
 mod names;
+mod place;
+mod written;
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use fathometer_content::KeptWhiteSpace;
 use fathometer_content::image::{Format, Image, ImageError, ImageTreatment, Limits};
-use fathometer_content::{Rewritten, Unchanged, rewrite_css, rewrite_html};
-use serde::Serialize;
 
 use self::names::Names;
+use self::place::prepare;
+use self::written::Written;
+use super::concatenation::Concatenations;
 use super::pictures::{MOST_FRAMES, format_of};
+use super::source::Source;
+use super::sprites::Sprites;
 use super::walk::{self, Walk};
 use super::{ContentArguments, Failure, usage};
 
@@ -28,29 +35,12 @@ pub enum Treat {
     Webp,
     /// JPEG encoded again (lossy)
     Jpeg,
-}
-
-/// What was written.
-#[derive(Debug, Default, Serialize)]
-struct Written {
-    folder: String,
-    out: String,
-    /// Files of the site.
-    files: u64,
-    /// Their bytes, and those of the files that replace them.
-    bytes: u64,
-    treated_bytes: u64,
-    /// Images that are smaller, and of these the ones with a new name.
-    images_treated: u64,
-    images_renamed: u64,
-    /// Images that could not be treated, and were copied.
-    images_failed: u64,
-    /// Links and special files, which are not in the copy.
-    entries_skipped: u64,
-    /// References in HTML and CSS to the new names.
-    references: u64,
-    /// Documents that were copied as they are, because their references cannot be read with certainty.
-    documents_left: u64,
+    /// HTML and style sheets without comments, repeated white space and long notations
+    Minify,
+    /// Style sheets, and scripts, that follow each other in a document as one file
+    Concat,
+    /// Small images that the same documents show in one PNG (lossless)
+    Sprite,
 }
 
 /// Writes the copy and prints what it saves.
@@ -85,56 +75,10 @@ pub fn run(arguments: &ContentArguments, out: &Path) -> Result<ExitCode, Failure
         true => println!("{:#}", serde_json::to_value(&written)?),
         false => print!("{written}"),
     }
-    Ok(match written.images_failed {
+    Ok(match written.images_failed + written.style_sheets_failed {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(3),
     })
-}
-
-/// Checks the folder of the copy, and makes the one that it is written to before it is whole.
-fn prepare(folder: &Path, out: &Path) -> Result<PathBuf, Failure> {
-    let shown = out.display();
-    match fs::read_dir(out) {
-        Ok(mut entries) => {
-            if entries.next().is_some() {
-                return Err(usage(format!("{shown} is not empty; name a new folder")));
-            }
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(usage(format!("cannot write to {shown}: {error}"))),
-    }
-    let Some(name) = out.file_name() else {
-        return Err(usage(format!("{shown} has no name; name a new folder")));
-    };
-    let mut name = name.to_owned();
-    name.push(".incomplete");
-    let partial = out.with_file_name(name);
-    fs::create_dir(&partial).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            let left = partial.display();
-            usage(format!(
-                "{left} exists, of a copy that was stopped; remove it"
-            ))
-        }
-        _ => not_written(&partial, &error),
-    })?;
-    let is_inside = || -> io::Result<bool> {
-        Ok(fs::canonicalize(&partial)?.starts_with(fs::canonicalize(folder)?))
-    };
-    match is_inside() {
-        Ok(false) => Ok(partial),
-        Ok(true) => {
-            fs::remove_dir(&partial)?;
-            Err(usage(format!(
-                "{shown} is inside of the site; name a folder outside"
-            )))
-        }
-        Err(error) => {
-            fs::remove_dir(&partial)?;
-            let folder = folder.display();
-            Err(format!("cannot read the folder {folder}: {error}").into())
-        }
-    }
 }
 
 fn not_written(path: &Path, error: &io::Error) -> Failure {
@@ -150,18 +94,39 @@ struct SiteCopy<'a> {
     limits: Limits,
     treatments: Vec<ImageTreatment>,
     names: Names,
+    /// The elements whose white space is kept; `None` without minification.
+    kept_white_space: Option<KeptWhiteSpace>,
+    /// The files that are joined; `None` without concatenation.
+    concatenations: Option<Concatenations>,
+    /// The small images; `None` without sprites.
+    sprites: Option<Sprites>,
+    /// Whether a style sheet of the site may change how images are shown.
+    are_images_styled: bool,
     /// Whether a document states the hash of a file.
     states_integrity: bool,
     written: Written,
 }
 
-/// The files that one pass handles: images first, so that documents are written with the new names; style sheets last,
-/// because a document may state their hashes.
+/// What one pass handles: images first, so that documents are written with the new names. Documents are read before
+/// style sheets are written, because they may state their hashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
     Others,
-    Html,
+    ReadCss,
+    ReadHtml,
     Css,
+    Html,
+}
+
+impl Pass {
+    /// In their order.
+    const ALL: [Pass; 5] = [
+        Pass::Others,
+        Pass::ReadCss,
+        Pass::ReadHtml,
+        Pass::Css,
+        Pass::Html,
+    ];
 }
 
 impl<'a> SiteCopy<'a> {
@@ -175,8 +140,12 @@ impl<'a> SiteCopy<'a> {
                 Treat::Png => treatments.push(ImageTreatment::OptimisePng),
                 Treat::Webp => treatments.push(ImageTreatment::ToWebp),
                 Treat::Jpeg => treatments.push(ImageTreatment::Jpeg(arguments.jpeg_quality)),
+                Treat::Minify | Treat::Concat | Treat::Sprite => {}
             }
         }
+        let minifies = arguments.treat.contains(&Treat::Minify);
+        let concatenates = arguments.treat.contains(&Treat::Concat);
+        let source = || Source::Folder(arguments.site.clone());
         SiteCopy {
             arguments,
             root: &arguments.site,
@@ -187,6 +156,13 @@ impl<'a> SiteCopy<'a> {
             },
             treatments,
             names: Names::default(),
+            kept_white_space: minifies.then(|| source().kept_white_space(arguments.max_file)),
+            concatenations: concatenates.then(Concatenations::default),
+            sprites: arguments
+                .treat
+                .contains(&Treat::Sprite)
+                .then(Sprites::default),
+            are_images_styled: false,
             states_integrity: false,
             written: Written::default(),
         }
@@ -194,17 +170,27 @@ impl<'a> SiteCopy<'a> {
 
     /// Copies the whole site.
     fn whole(mut self) -> Result<Written, Failure> {
-        for pass in [Pass::Others, Pass::Html, Pass::Css] {
+        for pass in Pass::ALL {
             let mut walk = Walk::begin(self.root).map_err(|error| {
                 format!("cannot read the folder {}: {error}", self.root.display())
             })?;
             for path in walk.by_ref() {
                 let path = path.map_err(|(path, error)| not_read(&path, &error))?;
-                if pass_of(&path) == pass {
-                    self.copy(&path, pass)?;
+                match (kind_of(&path), pass) {
+                    (Kind::Css, Pass::ReadCss) => self.read_style_sheet(&path)?,
+                    (Kind::Html, Pass::ReadHtml) => self.read_document(&path)?,
+                    (Kind::Html, Pass::Html)
+                    | (Kind::Css, Pass::Css)
+                    | (Kind::Other, Pass::Others) => self.copy(&path, pass)?,
+                    _ => {}
                 }
             }
             self.written.entries_skipped = walk.skipped;
+            match pass {
+                Pass::ReadHtml => self.make_sprites()?,
+                Pass::Css => self.concatenate()?,
+                Pass::Others | Pass::ReadCss | Pass::Html => {}
+            }
         }
         Ok(self.written)
     }
@@ -229,21 +215,14 @@ impl<'a> SiteCopy<'a> {
         };
         let bytes = content.len() as u64;
         let rewritten = match pass {
-            Pass::Others => return self.copy_other(path, &place, &target, &content),
-            Pass::Html => rewrite_html(&content, |url| self.names.renamed(&place, url)),
+            Pass::Html => self.html(path, &place, &content),
             // With the hash of this style sheet in a document, it must stay. The old names stay, too.
-            Pass::Css if self.states_integrity => Ok(as_it_is(&content)),
-            Pass::Css => Ok(rewrite_css(&content, |url| self.names.renamed(&place, url))),
+            Pass::Css if !self.states_integrity => self.css(path, &place, &content),
+            Pass::Css | Pass::ReadCss | Pass::ReadHtml => content,
+            Pass::Others => return self.copy_other(path, &place, &target, &content),
         };
-        let rewritten = rewritten.unwrap_or_else(|why: Unchanged| {
-            self.written.documents_left += 1;
-            eprintln!("{}: copied as it is, {why}", path.display());
-            as_it_is(&content)
-        });
-        self.states_integrity |= rewritten.states_integrity;
-        self.written.references += rewritten.references;
-        write(&target, &rewritten.content)?;
-        self.count(bytes, rewritten.content.len() as u64);
+        write(&target, &rewritten)?;
+        self.count(bytes, rewritten.len() as u64);
         Ok(())
     }
 
@@ -256,7 +235,7 @@ impl<'a> SiteCopy<'a> {
         content: &[u8],
     ) -> Result<(), Failure> {
         let bytes = content.len() as u64;
-        let treated = self.smallest(path, content).unwrap_or_else(|error| {
+        let treated = self.smallest(path, place, content).unwrap_or_else(|error| {
             self.written.images_failed += 1;
             eprintln!("{}: copied as it is: {error}", path.display());
             None
@@ -297,8 +276,9 @@ impl<'a> SiteCopy<'a> {
 
     /// The smallest image of the treatments, if it is smaller than the file.
     fn smallest(
-        &self,
+        &mut self,
         path: &Path,
+        place: &Path,
         content: &[u8],
     ) -> Result<Option<(Format, Vec<u8>)>, ImageError> {
         let Some(format) = format_of(path, content)? else {
@@ -312,6 +292,9 @@ impl<'a> SiteCopy<'a> {
             Err(ImageError::NotApplicable(_)) => return Ok(None),
             Err(error) => return Err(error),
         };
+        if let (Some(sprites), Some(place)) = (&mut self.sprites, place.to_str()) {
+            sprites.note_image(place.to_owned(), image.picture(), content.len());
+        }
         let mut smallest: Option<(Format, Vec<u8>)> = None;
         let applying = self.treatments.iter().filter(|one| one.applies_to(&image));
         for treatment in applying {
@@ -338,20 +321,21 @@ impl<'a> SiteCopy<'a> {
     }
 }
 
-fn as_it_is(content: &[u8]) -> Rewritten {
-    Rewritten {
-        content: content.to_vec(),
-        ..Rewritten::default()
-    }
+/// What a file is, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Html,
+    Css,
+    Other,
 }
 
-fn pass_of(path: &Path) -> Pass {
+fn kind_of(path: &Path) -> Kind {
     let extension = path.extension().unwrap_or_default();
     let extension = extension.to_string_lossy().to_ascii_lowercase();
     match extension.as_str() {
-        "html" | "htm" | "xhtml" => Pass::Html,
-        "css" => Pass::Css,
-        _ => Pass::Others,
+        "html" | "htm" | "xhtml" => Kind::Html,
+        "css" => Kind::Css,
+        _ => Kind::Other,
     }
 }
 
@@ -364,42 +348,4 @@ fn write(path: &Path, content: &[u8]) -> Result<(), Failure> {
 
 fn not_read(path: &Path, error: &io::Error) -> Failure {
     format!("cannot read {}: {error}; no copy was made", path.display()).into()
-}
-
-impl std::fmt::Display for Written {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let saved = match self.bytes {
-            0 => 0.0,
-            bytes => 100.0 - 100.0 * self.treated_bytes as f64 / bytes as f64,
-        };
-        writeln!(
-            out,
-            "{} is a copy of {} that saves {saved:.1} % of its bytes: {} -> {} in {} files.",
-            self.out, self.folder, self.bytes, self.treated_bytes, self.files
-        )?;
-        writeln!(
-            out,
-            "{} images are smaller; {} of them have a new name, which {} references use.",
-            self.images_treated, self.images_renamed, self.references
-        )?;
-        if self.documents_left > 0 {
-            let left = self.documents_left;
-            writeln!(out, "note: {left} documents were copied as they are")?;
-        }
-        if self.entries_skipped > 0 {
-            let skipped = self.entries_skipped;
-            writeln!(
-                out,
-                "note: {skipped} links and special files are not in the copy"
-            )?;
-        }
-        if self.images_failed > 0 {
-            let failed = self.images_failed;
-            writeln!(
-                out,
-                "INCOMPLETE: {failed} images could not be treated, and were copied"
-            )?;
-        }
-        Ok(())
-    }
 }

@@ -7,8 +7,8 @@ use fathometer_analysis::content_page::{ImageFile, Replaced};
 use fathometer_content::image::{Format, Picture, Replacement};
 use fathometer_content::{ImageTag, Unchanged, image_tags};
 use fathometer_http::html::{Resolution, Resolver};
-use fathometer_load::url::Url;
 
+use super::super::place::{location, place};
 use super::super::source::SiteFile;
 use super::super::table::Inlined;
 
@@ -91,7 +91,7 @@ impl Proposals {
 
     /// Notes the images that a document shows.
     pub fn note_document(&mut self, file: &SiteFile) {
-        let Some((authority, target)) = self.location(file) else {
+        let Some((authority, target)) = location(&self.folder, file) else {
             return;
         };
         let resolver = Resolver::new(&authority, &target);
@@ -116,7 +116,7 @@ impl Proposals {
         if file.content.len() > LARGEST {
             return;
         }
-        let Some((authority, target)) = self.location(file) else {
+        let Some((authority, target)) = location(&self.folder, file) else {
             return;
         };
         if file.content.len() <= LARGEST_INLINED && self.small.len() < MOST_INLINED {
@@ -213,24 +213,6 @@ impl Proposals {
         }
         (inlined.images > 0).then_some(inlined)
     }
-
-    /// Host and target of a file. A folder is the root of a host without a name.
-    fn location(&self, file: &SiteFile) -> Option<(String, String)> {
-        if file.media_type.is_some() {
-            let url = Url::parse(file.path.to_str()?).ok()?;
-            return Some((url.authority, url.target));
-        }
-        let path = file.path.strip_prefix(&self.folder).ok()?.to_str()?;
-        let mut target = String::with_capacity(path.len() + 1);
-        target.push('/');
-        for byte in path.bytes() {
-            match byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-                true => target.push(char::from(byte)),
-                false => target.push_str(&format!("%{byte:02X}")),
-            }
-        }
-        Some(("localhost".to_owned(), target))
-    }
 }
 
 impl Shown {
@@ -272,45 +254,11 @@ impl Shown {
     }
 }
 
-/// Host and target of a URL with percent-encoding in one form: each encoded byte that needs none is decoded.
-fn place(authority: &str, target: &str) -> String {
-    let mut place = authority.to_ascii_lowercase();
-    let mut rest = target;
-    while let Some(at) = rest.find('%') {
-        let (before, encoded) = rest.split_at(at);
-        place.push_str(before);
-        let digits = encoded.get(1..3);
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match byte {
-            Some(byte) if byte.is_ascii_alphanumeric() || b"-._~!$'()*+,;=:@".contains(&byte) => {
-                place.push(char::from(byte));
-                rest = &encoded[3..];
-            }
-            Some(byte) => {
-                place.push_str(&format!("%{byte:02X}"));
-                rest = &encoded[3..];
-            }
-            None => {
-                place.push('%');
-                rest = &encoded[1..];
-            }
-        }
-    }
-    place.push_str(rest);
-    place
-}
-
 #[cfg(test)]
 mod tests {
     use fathometer_content::image::Frame;
 
     use super::*;
-
-    #[test]
-    fn places_do_not_depend_on_the_way_of_encoding() {
-        assert_eq!(place("A.test", "/a%20b%7e%2f%"), "a.test/a%20b~%2F%");
-        assert_eq!(place("a", "/%28x%29.gif"), place("a", "/(x).gif"));
-    }
 
     fn file(path: &str, content: &str) -> SiteFile {
         SiteFile {
@@ -325,7 +273,7 @@ mod tests {
         let mut proposals = Proposals::new(Path::new("/site"));
         let html = "<img src=../i/a%20b.gif alt=' '><IMG SRC='/i/a b.gif' ALT='Hi'><img src=//b.test/i/c.gif>";
         proposals.note_document(&file("/site/pages/x.html", html));
-        let (_, target) = proposals.location(&file("/site/i/a b.gif", "")).unwrap();
+        let (_, target) = location(&proposals.folder, &file("/site/i/a b.gif", "")).unwrap();
         let shown = &proposals.shown[&place("localhost", &target)];
         assert_eq!((shown.tags, shown.alt.as_deref()), (2, Some("Hi")));
         assert_eq!(proposals.shown.len(), 1);

@@ -6,7 +6,9 @@ mod retrieve;
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use fathometer_content::KeptWhiteSpace;
 
 use super::super::{Failure, usage};
 use super::ContentArguments;
@@ -107,6 +109,33 @@ impl Source {
         Ok(walk.skipped)
     }
 
+    /// The elements whose white space the site's style sheets show. Those that cannot be read are reported when they are
+    /// treated.
+    pub fn kept_white_space(&self, max_file: u64) -> KeptWhiteSpace {
+        let mut kept = KeptWhiteSpace::default();
+        match self {
+            Source::Folder(folder) => {
+                let walk = Walk::begin(folder).into_iter().flatten();
+                for path in walk.filter_map(Result::ok).filter(|path| is_css(path)) {
+                    match walk::read(&path, max_file) {
+                        Ok(css) => kept.add_style_sheet(&css),
+                        Err(_) => kept = KeptWhiteSpace::everywhere(),
+                    }
+                }
+                kept
+            }
+            Source::Held(held) => {
+                let sheets = held.files.iter().filter(|file| file.is_css());
+                sheets.for_each(|file| kept.add_style_sheet(&file.content));
+                // One that is missing may show any.
+                match held.failed {
+                    0 => kept.with_other_hosts(),
+                    _ => KeptWhiteSpace::everywhere(),
+                }
+            }
+        }
+    }
+
     /// Files that were reported as missing when the source was opened.
     pub fn failed(&self) -> u64 {
         match self {
@@ -145,6 +174,25 @@ impl SiteFile {
         is_named && !self.content.contains(&0)
     }
 
+    /// Whether it is a style sheet, by its media type or its name.
+    pub fn is_css(&self) -> bool {
+        match &self.media_type {
+            Some(media_type) => media_type == "text/css",
+            None => is_css(&self.path),
+        }
+    }
+
+    /// Whether it is a script, by its media type or its name.
+    pub fn is_script(&self) -> bool {
+        match &self.media_type {
+            Some(media_type) => media_type.ends_with("/javascript"),
+            None => self
+                .path
+                .extension()
+                .is_some_and(|extension| extension.eq_ignore_ascii_case("js")),
+        }
+    }
+
     /// The path whose extension promises a format. A browser shows the images of a server by their bytes (MIME
     /// Sniffing, section 8.1), so a URL promises none.
     #[cfg(feature = "images")]
@@ -154,6 +202,12 @@ impl SiteFile {
             None => &self.path,
         }
     }
+}
+
+/// Whether the name of a file is that of a style sheet.
+pub fn is_css(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension.eq_ignore_ascii_case("css"))
 }
 
 impl Held {

@@ -25,31 +25,36 @@ impl Names {
 
     /// The URL with the new name of the file that it means, for a document at this place of the site.
     pub fn renamed(&self, document: &Path, url: &str) -> Option<String> {
-        let end = url.find(['?', '#']).unwrap_or(url.len());
-        let (path, rest) = url.split_at(end);
-        // A scheme or another host: not of this site.
-        if path.is_empty() || path.starts_with("//") || path.contains(':') {
-            return None;
-        }
-        let decoded = decode(path)?;
-        let mut place: Vec<&str> = Vec::new();
-        if !path.starts_with('/') {
-            let folder = document.parent()?.to_str()?;
-            place.extend(folder.split('/').filter(|name| !name.is_empty()));
-        }
-        for name in decoded.split('/') {
-            match name {
-                "" | "." => {}
-                // Above the site's root, a URL stays at the root (URL Standard, section 4.4).
-                ".." => {
-                    place.pop();
-                }
-                _ => place.push(name),
-            }
-        }
-        let suffix = self.suffixes.get(&place.join("/"))?;
+        let (path, rest) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+        let suffix = self.suffixes.get(&place_of(document, url)?)?;
         Some(format!("{path}{suffix}{rest}"))
     }
+}
+
+/// The place in the site of the file that the URL means, for a document at this place; `None` if it is of another site.
+pub fn place_of(document: &Path, url: &str) -> Option<String> {
+    let path = &url[..url.find(['?', '#']).unwrap_or(url.len())];
+    // A scheme or another host: not of this site.
+    if path.is_empty() || path.starts_with("//") || path.contains(':') {
+        return None;
+    }
+    let decoded = decode(path)?;
+    let mut place: Vec<&str> = Vec::new();
+    if !path.starts_with('/') {
+        let folder = document.parent()?.to_str()?;
+        place.extend(folder.split('/').filter(|name| !name.is_empty()));
+    }
+    for name in decoded.split('/') {
+        match name {
+            "" | "." => {}
+            // Above the site's root, a URL stays at the root (URL Standard, section 4.4).
+            ".." => {
+                place.pop();
+            }
+            _ => place.push(name),
+        }
+    }
+    Some(place.join("/"))
 }
 
 /// The path without percent-encoding; `None` if it is not UTF-8, or a name has a slash in it.

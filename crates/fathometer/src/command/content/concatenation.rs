@@ -1,0 +1,226 @@
+//! Style sheets and scripts that follow each other in documents, as one file.
+
+use std::collections::BTreeMap;
+
+use fathometer_content::{
+    Run, RunKind, StyleSheet, Unchanged, join_runs, join_scripts, join_style_sheets, runs,
+};
+
+/// Runs above which further ones are left as they are: they bound the memory.
+const MOST_RUNS: usize = 10_000;
+
+/// What is joined: the kind and the places of the files, in their order.
+pub type Files = (RunKind, Vec<String>);
+
+/// The concatenations of a site. A place is a path that names a file of the site, with slashes.
+#[derive(Debug, Default)]
+pub struct Concatenations {
+    /// With the name of the joined file once it was made.
+    found: BTreeMap<Files, Option<String>>,
+}
+
+/// A file that was made.
+#[derive(Debug)]
+pub struct JoinedFile {
+    /// Its place.
+    pub place: String,
+    /// Its content.
+    pub content: Vec<u8>,
+}
+
+impl Concatenations {
+    /// Notes the runs of a document. `place_of` finds the place of a URL in it.
+    pub fn note(
+        &mut self,
+        html: &[u8],
+        place_of: impl Fn(&str) -> Option<String>,
+    ) -> Result<(), Unchanged> {
+        for run in runs(html)? {
+            if let Some(files) = files_of(&run, &place_of)
+                && self.found.len() < MOST_RUNS
+            {
+                self.found.entry(files).or_insert(None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the joined files: from the content of each file, `None` if it is not of the site, and for names that
+    /// `is_free`. Returns them, and why others cannot be made.
+    pub fn make(
+        &mut self,
+        content_of: impl Fn(&str) -> Option<Vec<u8>>,
+        is_free: impl Fn(&str) -> bool,
+    ) -> (Vec<JoinedFile>, Vec<String>) {
+        let (mut made, mut left) = (Vec::new(), Vec::new());
+        let mut number = 0;
+        for ((kind, places), name) in &mut self.found {
+            let contents: Option<Vec<_>> = places.iter().map(|place| content_of(place)).collect();
+            let Some(contents) = contents else { continue };
+            let content = match joined(*kind, places, &contents) {
+                Ok(content) => content,
+                Err(why) => {
+                    left.push(why);
+                    continue;
+                }
+            };
+            let folder = folder_of(&places[0]);
+            let end = match kind {
+                RunKind::StyleSheets => "css",
+                RunKind::Scripts => "js",
+            };
+            let place = loop {
+                number += 1;
+                let place = format!("{folder}concatenated-{number}.{end}");
+                if is_free(&place) {
+                    break place;
+                }
+            };
+            *name = Some(place[folder.len()..].to_owned());
+            made.push(JoinedFile { place, content });
+        }
+        (made, left)
+    }
+
+    /// The document with the joined files, and how many requests fewer a first visit makes. `None` if
+    /// nothing changes.
+    pub fn apply(
+        &self,
+        html: &[u8],
+        place_of: impl Fn(&str) -> Option<String>,
+    ) -> Option<(Vec<u8>, u64)> {
+        let mut requests = 0;
+        let replaced: Vec<_> = runs(html)
+            .ok()?
+            .into_iter()
+            .map(|run| {
+                let files = files_of(&run, &place_of);
+                let name = files.and_then(|files| self.found.get(&files)?.as_deref());
+                let url = name.map(|name| beside(run.urls[0], name));
+                requests += url.as_ref().map_or(0, |_| run.urls.len() as u64 - 1);
+                (run, url)
+            })
+            .collect();
+        (requests > 0).then(|| (join_runs(html, &replaced), requests))
+    }
+
+    /// The files of each run of the document that is joined.
+    pub fn joined_runs(
+        &self,
+        html: &[u8],
+        place_of: impl Fn(&str) -> Option<String>,
+    ) -> Vec<Files> {
+        let found = runs(html).unwrap_or_default();
+        let files = found.iter().filter_map(|run| files_of(run, &place_of));
+        files
+            .filter(|files| self.found.get(files).is_some_and(Option::is_some))
+            .collect()
+    }
+
+    /// The content of the file that these are joined to, from the content of each.
+    pub fn joined(
+        &self,
+        (kind, places): &Files,
+        content_of: impl Fn(&str) -> Option<Vec<u8>>,
+    ) -> Option<Vec<u8>> {
+        let contents: Option<Vec<_>> = places.iter().map(|place| content_of(place)).collect();
+        joined(*kind, places, &contents?).ok()
+    }
+}
+
+fn files_of(run: &Run<'_>, place_of: &impl Fn(&str) -> Option<String>) -> Option<Files> {
+    let places = run.urls.iter().map(|url| place_of(url));
+    Some((run.kind, places.collect::<Option<_>>()?))
+}
+
+/// Joins the files, or says which cannot be joined.
+fn joined(kind: RunKind, places: &[String], contents: &[Vec<u8>]) -> Result<Vec<u8>, String> {
+    match kind {
+        RunKind::StyleSheets => {
+            let folder = folder_of(&places[0]);
+            let sheets: Vec<_> = places
+                .iter()
+                .zip(contents)
+                .map(|(place, content)| StyleSheet {
+                    content,
+                    is_beside: folder_of(place) == folder,
+                })
+                .collect();
+            join_style_sheets(&sheets)
+                .map_err(|(index, why)| format!("{}: not concatenated: {why}", places[index]))
+        }
+        RunKind::Scripts => {
+            let scripts: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+            join_scripts(&scripts)
+                .map_err(|(index, why)| format!("{}: not concatenated: {why}", places[index]))
+        }
+    }
+}
+
+/// The folder of a place, with its slash.
+fn folder_of(place: &str) -> &str {
+    place.rfind('/').map_or("", |slash| &place[..=slash])
+}
+
+/// The URL of a file in the folder of the file that `url` names.
+fn beside(url: &str, name: &str) -> String {
+    let end = url.find(['?', '#']).unwrap_or(url.len());
+    format!("{}{name}", folder_of(&url[..end]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_share_the_file_that_replaces_the_same_files() {
+        let place_of = |url: &str| {
+            url.trim_start_matches("../")
+                .split('?')
+                .next()
+                .map(str::to_owned)
+        };
+        let mut all = Concatenations::default();
+        let one =
+            b"<link rel=stylesheet href=s/a.css?1><link rel=stylesheet href=b.css>".as_slice();
+        let other = b"<link rel=stylesheet href=../s/a.css><link rel=stylesheet href=../b.css><script src=x></script><script src=y></script>";
+        all.note(one, place_of).unwrap();
+        all.note(other, place_of).unwrap();
+        let content_of = |place: &str| match place {
+            "s/a.css" => Some(b"a{}".to_vec()),
+            "b.css" => Some(b"b{}".to_vec()),
+            _ => None,
+        };
+        let (made, left) = all.make(content_of, |place| place != "s/concatenated-1.css");
+        assert_eq!((made.len(), left.len()), (1, 0));
+        assert_eq!(made[0].place, "s/concatenated-2.css");
+        assert_eq!(made[0].content, b"a{}\nb{}");
+        let (html, requests) = all.apply(one, place_of).unwrap();
+        assert_eq!(html, b"<link rel=stylesheet href=\"s/concatenated-2.css\">");
+        assert_eq!(requests, 1);
+        let (html, _) = all.apply(other, place_of).unwrap();
+        assert!(
+            html.starts_with(
+                b"<link rel=stylesheet href=\"../s/concatenated-2.css\"><script src=x>"
+            )
+        );
+        let joined = all.joined_runs(other, place_of);
+        assert_eq!(joined[0].1, ["s/a.css", "b.css"]);
+        assert_eq!(all.joined(&joined[0], content_of).unwrap(), b"a{}\nb{}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_joined_is_named() {
+        let mut all = Concatenations::default();
+        let place_of = |url: &str| Some(url.to_owned());
+        all.note(b"<script src=x></script><script src=y></script>", place_of)
+            .unwrap();
+        let (made, left) = all.make(|_| Some(b"'use strict'".to_vec()), |_| true);
+        assert!(made.is_empty());
+        assert!(left[0].starts_with("x: not concatenated: "), "{left:?}");
+        assert!(
+            all.apply(b"<script src=x></script><script src=y></script>", place_of)
+                .is_none()
+        );
+    }
+}

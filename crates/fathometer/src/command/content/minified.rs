@@ -1,0 +1,96 @@
+//! HTML and style sheets without what browsers do not need.
+
+use std::time::Duration;
+
+use fathometer_content::{KeptWhiteSpace, StyleSheetError, Unchanged, minify_html};
+
+use super::treatment::timed;
+
+/// A minified file.
+#[derive(Clone, Debug)]
+pub struct Minified {
+    /// Its content.
+    pub content: Vec<u8>,
+    /// CPU time of each repetition.
+    pub times: Vec<Duration>,
+}
+
+/// Why a file is left as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum NotMinified {
+    /// The document has a construct whose extent depends on the tree: no fault of it.
+    #[error("{0}")]
+    Document(Unchanged),
+    /// The style sheet has a fault.
+    #[error("{0}")]
+    StyleSheet(#[from] StyleSheetError),
+}
+
+/// What can be minified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Minifiable {
+    /// A document.
+    Html,
+    /// A style sheet.
+    Css,
+}
+
+/// Minifies a file. The result is not longer than the file.
+pub fn minify(
+    kind: Minifiable,
+    content: &[u8],
+    kept: &KeptWhiteSpace,
+) -> Result<Vec<u8>, NotMinified> {
+    let minified = match kind {
+        Minifiable::Html => {
+            minify_html(content, kept, minified_part).map_err(NotMinified::Document)?
+        }
+        Minifiable::Css => style_sheet(content)?,
+    };
+    Ok(match minified.len() < content.len() {
+        true => minified,
+        false => content.to_vec(),
+    })
+}
+
+/// Minifies a file so many times, for the spread of its CPU time.
+pub fn minify_repeatedly(
+    kind: Minifiable,
+    content: &[u8],
+    kept: &KeptWhiteSpace,
+    repetitions: usize,
+) -> Result<Minified, NotMinified> {
+    let mut minified = Minified {
+        content: Vec::new(),
+        times: Vec::new(),
+    };
+    for _ in 0..repetitions {
+        let (result, time) = timed(|| minify(kind, content, kept));
+        minified.content = result?;
+        minified.times.push(time);
+    }
+    Ok(minified)
+}
+
+/// A style sheet inside of a document: one with a fault stays.
+#[cfg(feature = "css")]
+fn minified_part(css: &[u8]) -> Option<Vec<u8>> {
+    style_sheet(css).ok()
+}
+
+#[cfg(not(feature = "css"))]
+fn minified_part(_: &[u8]) -> Option<Vec<u8>> {
+    None
+}
+
+#[cfg(feature = "css")]
+fn style_sheet(css: &[u8]) -> Result<Vec<u8>, StyleSheetError> {
+    fathometer_content::minify_css(css)
+}
+
+/// Without the library, a style sheet stays as it is.
+#[cfg(not(feature = "css"))]
+#[expect(clippy::unnecessary_wraps, reason = "with the library, it may fail")]
+fn style_sheet(css: &[u8]) -> Result<Vec<u8>, StyleSheetError> {
+    Ok(css.to_vec())
+}

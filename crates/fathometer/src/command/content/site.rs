@@ -1,0 +1,352 @@
+//! The analysis of one site: all its files in all treatments.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fathometer_analysis::content_page::{ImagePair, Replaced};
+use fathometer_content::{Coding, Dictionary, KeptWhiteSpace};
+use fathometer_sys::Clock;
+
+use super::minified::{self, Minifiable, Minified, NotMinified};
+use super::page_files::PageFiles;
+#[cfg(feature = "images")]
+use super::pictures;
+use super::source::{SiteFile, Source};
+use super::table::{self, Report, Row};
+use super::treatment::{self, Applied, Strongest, Sums, Text, Treatment};
+use super::walk::NotRead;
+use super::{ContentArguments, Failure};
+
+/// Bytes of a dictionary: the default of the `zstd` program.
+const DICTIONARY_BYTES: usize = 112_640;
+/// Bytes of files that a dictionary is trained on: a hundred times its size, as zstd advises.
+const SAMPLES_BYTES: usize = 100 * DICTIONARY_BYTES;
+/// Time between two lines of progress.
+const PROGRESS: Duration = Duration::from_secs(2);
+
+/// A file and the least bytes that a treatment of it alone needs: ordered by the bytes saved.
+type FileSaving = (u64, PathBuf, u64, usize);
+
+/// The state of one analysis. Its memory is bounded: files are handled one at a time, and only the samples of the
+/// dictionary and the files to list are kept.
+pub struct Site<'a> {
+    arguments: &'a ContentArguments,
+    source: &'a Source,
+    pub files: u64,
+    pub failed: u64,
+    skipped: u64,
+    bytes: u64,
+    kept_white_space: KeptWhiteSpace,
+    style_sheets_failed: u64,
+    documents_left: u64,
+    treated: Vec<(Treatment, Sums)>,
+    largest: BinaryHeap<Reverse<FileSaving>>,
+    samples: Vec<Vec<u8>>,
+    samples_bytes: usize,
+    dictionary_bytes: Option<usize>,
+    page_files: PageFiles,
+    #[cfg(feature = "images")]
+    pictures: pictures::Pictures,
+    notes: Vec<String>,
+}
+
+impl<'a> Site<'a> {
+    pub fn new(arguments: &'a ContentArguments, source: &'a Source) -> Site<'a> {
+        let sums = || Sums::new(usize::from(arguments.repeat));
+        Site {
+            arguments,
+            source,
+            files: 0,
+            failed: source.failed(),
+            skipped: 0,
+            bytes: 0,
+            kept_white_space: source.kept_white_space(arguments.max_file),
+            style_sheets_failed: 0,
+            documents_left: 0,
+            treated: treatment::of_single_files()
+                .into_iter()
+                .map(|one| (one, sums()))
+                .collect(),
+            largest: BinaryHeap::new(),
+            samples: Vec::new(),
+            samples_bytes: 0,
+            dictionary_bytes: None,
+            page_files: PageFiles::new(&arguments.site),
+            #[cfg(feature = "images")]
+            pictures: pictures::Pictures::new(arguments),
+            notes: Vec::new(),
+        }
+    }
+
+    pub fn treat_files(&mut self) -> Result<(), Failure> {
+        self.skipped = each_file(self.source, self.arguments, "codings", |file| match file {
+            Ok(file) => self.treat(file),
+            Err((path, error)) => {
+                self.failed += 1;
+                eprintln!("cannot read {}: {error}", path.display());
+                Ok(())
+            }
+        })?;
+        Ok(())
+    }
+
+    fn treat(&mut self, file: SiteFile) -> Result<(), Failure> {
+        let repetitions = usize::from(self.arguments.repeat);
+        let bytes = file.content.len() as u64;
+        let mut best = (bytes, usize::MAX);
+        let minified = self.minify(&file);
+        self.page_files.note(&file);
+        let text = Text {
+            content: &file.content,
+            is_html: file.is_html(),
+        };
+        let mut strongest = Strongest::default();
+        let mut coded: Vec<(Coding, Applied)> = Vec::new();
+        for (index, (treatment, sums)) in self.treated.iter_mut().enumerate() {
+            let same = treatment.same_as(text, minified.as_ref());
+            let same = coded.iter().find(|(coding, _)| Some(*coding) == same);
+            let applied = match same {
+                Some((_, applied)) => Applied::clone(applied),
+                None => treatment.apply(text, minified.as_ref(), repetitions)?,
+            };
+            if let Treatment::Coded(coding) = treatment {
+                coded.push((*coding, applied.clone()));
+            }
+            best = best.min((sums.add(bytes, Some(&applied)), index));
+            if treatment.is_strongest() {
+                strongest.alone = applied;
+            } else if treatment.is_strongest_minified() {
+                strongest.minified = applied;
+            }
+        }
+        self.files += 1;
+        self.bytes += bytes;
+        let codings_save = best.0 < bytes;
+        let of_pictures = self.treat_picture(&file, &strongest);
+        let first = self.treated.len();
+        let of_pictures = of_pictures.map(|(bytes, index)| (bytes, first + index));
+        best = best.min(of_pictures.unwrap_or(best));
+        let saved = bytes - best.0;
+        let SiteFile { path, content, .. } = file;
+        if saved > 0 {
+            self.largest.push(Reverse((saved, path, best.0, best.1)));
+            if self.largest.len() > self.arguments.files {
+                self.largest.pop();
+            }
+        }
+        // A file that no coding makes smaller has nothing for a dictionary.
+        if codings_save && self.samples_bytes + content.len() <= SAMPLES_BYTES {
+            self.samples_bytes += content.len();
+            self.samples.push(content);
+        }
+        Ok(())
+    }
+
+    /// Minifies the file if it is a document or a style sheet. A fault of a style sheet is reported.
+    fn minify(&mut self, file: &SiteFile) -> Option<Minified> {
+        let kind = if file.is_html() {
+            Minifiable::Html
+        } else if file.is_css() {
+            Minifiable::Css
+        } else {
+            return None;
+        };
+        let repetitions = usize::from(self.arguments.repeat);
+        let kept = &self.kept_white_space;
+        match minified::minify_repeatedly(kind, &file.content, kept, repetitions) {
+            Ok(minified) => Some(minified),
+            Err(NotMinified::Document(_)) => {
+                self.documents_left += 1;
+                None
+            }
+            Err(error) => {
+                self.style_sheets_failed += 1;
+                eprintln!("cannot minify {}: {error}", file.path.display());
+                None
+            }
+        }
+    }
+
+    /// Treats the file as an image if it is one. Returns the fewest bytes, and the index of that treatment.
+    #[cfg(feature = "images")]
+    fn treat_picture(&mut self, file: &SiteFile, strongest: &Strongest) -> Option<(u64, usize)> {
+        let result = self.pictures.treat(file, strongest);
+        result.unwrap_or_else(|error| {
+            eprintln!("cannot treat the image {}: {error}", file.path.display());
+            None
+        })
+    }
+
+    #[cfg(not(feature = "images"))]
+    fn treat_picture(&mut self, _: &SiteFile, _: &Strongest) -> Option<(u64, usize)> {
+        None
+    }
+
+    /// Trains a dictionary on the site and treats all files with it, in a second pass.
+    pub fn share_dictionary(&mut self) -> Result<(), Failure> {
+        // At most a tenth of the samples: a dictionary with all of them in it would only move the bytes.
+        let most = DICTIONARY_BYTES.min(self.samples_bytes / 10);
+        let samples = std::mem::take(&mut self.samples);
+        let dictionary = match Dictionary::train(&samples, most, 19) {
+            Ok(dictionary) => dictionary,
+            Err(error) => {
+                self.notes.push(format!(
+                    "no shared dictionary, the site is too small for one: {error}"
+                ));
+                return Ok(());
+            }
+        };
+        drop(samples);
+        let dictionary_bytes = dictionary.bytes().len();
+        let treatment = Treatment::Shared(dictionary);
+        let repetitions = usize::from(self.arguments.repeat);
+        let mut sums = Sums::new(repetitions);
+        let mut bytes = 0;
+        each_file(self.source, self.arguments, "dictionary", |file| {
+            // A file that cannot be read was reported in the first pass.
+            if let Ok(SiteFile { content, .. }) = file {
+                let text = Text {
+                    content: &content,
+                    is_html: false,
+                };
+                let applied = treatment.apply(text, None, repetitions)?;
+                bytes += content.len() as u64;
+                sums.add(content.len() as u64, Some(&applied));
+            }
+            Ok(())
+        })?;
+        if bytes != self.bytes {
+            self.notes
+                .push("no shared dictionary: the site changed during the analysis".to_owned());
+            return Ok(());
+        }
+        sums.bytes += dictionary_bytes as u64;
+        self.dictionary_bytes = Some(dictionary_bytes);
+        self.treated.push((treatment, sums));
+        Ok(())
+    }
+
+    /// The images of the page, with the largest saving first.
+    #[cfg(feature = "images")]
+    pub fn shown_images(&mut self) -> Vec<ImagePair> {
+        let (images, why) = self.pictures.take_shown();
+        self.notes.extend(why);
+        images
+    }
+
+    #[cfg(not(feature = "images"))]
+    pub fn shown_images(&mut self) -> Vec<ImagePair> {
+        Vec::new()
+    }
+
+    /// The images that HTML and CSS could replace, with the largest saving first.
+    #[cfg(feature = "images")]
+    pub fn proposals(&mut self) -> Vec<Replaced> {
+        let (replaced, notes) = self.pictures.take_proposals();
+        self.notes.extend(notes);
+        replaced
+    }
+
+    #[cfg(not(feature = "images"))]
+    pub fn proposals(&mut self) -> Vec<Replaced> {
+        Vec::new()
+    }
+
+    pub fn into_report(mut self, replaced: &[Replaced]) -> Result<Report, Failure> {
+        // In the order of their indices; the dictionary, which is no treatment of single files, is the last.
+        let single = treatment::of_single_files();
+        let mut names: Vec<_> = single.iter().map(Treatment::name).collect();
+        #[cfg(feature = "images")]
+        names.extend(self.pictures.names());
+        let largest = self.largest.into_sorted_vec();
+        let mut treatments: Vec<_> = self
+            .treated
+            .into_iter()
+            .map(|(treatment, sums)| Row::new(treatment.name(), self.bytes, sums))
+            .collect();
+        #[cfg(feature = "images")]
+        let (images, images_failed, inlined) = (
+            self.pictures.images,
+            self.pictures.failed,
+            self.pictures.take_inlined(),
+        );
+        #[cfg(not(feature = "images"))]
+        let (images, images_failed, inlined) = (0, 0, None);
+        #[cfg(feature = "images")]
+        let sprites = self.pictures.take_sprites();
+        #[cfg(feature = "images")]
+        treatments.extend(self.pictures.into_rows(self.bytes));
+        let bytes = self.bytes;
+        let bases = |name: &str| match name {
+            "" => Some(bytes),
+            name => treatments
+                .iter()
+                .find(|row| row.treatment == name)
+                .map(|row| row.sums.bytes),
+        };
+        let (rows, notes) = self.page_files.rows(
+            bytes,
+            &bases,
+            &self.kept_white_space,
+            #[cfg(feature = "images")]
+            sprites,
+        )?;
+        treatments.extend(rows);
+        self.notes.extend(notes);
+        treatments.sort_by_key(|row| row.sums.bytes);
+        if self.documents_left > 0 {
+            let left = self.documents_left;
+            self.notes.push(format!(
+                "{left} documents are not minified: a tag in them cannot be told from text without building the tree"
+            ));
+        }
+        Ok(Report {
+            folder: self.arguments.site.display().to_string(),
+            files: self.files,
+            files_failed: self.failed,
+            entries_skipped: self.skipped,
+            skipped_entries: self.source.skipped_entries(),
+            images,
+            images_failed,
+            style_sheets_failed: self.style_sheets_failed,
+            bytes: self.bytes,
+            dictionary_bytes: self.dictionary_bytes,
+            treatments,
+            largest_savings: largest
+                .into_iter()
+                .map(|Reverse((saved, path, bytes, treatment))| table::FileRow {
+                    path: path.display().to_string(),
+                    bytes: bytes + saved,
+                    treatment: names[treatment].clone(),
+                    treated_bytes: bytes,
+                })
+                .collect(),
+            replacements: replaced.iter().map(table::ReplacedRow::of).collect(),
+            inlined,
+            predictions: Vec::new(),
+            notes: self.notes,
+        })
+    }
+}
+
+/// Calls the function for each file, with lines of progress, and returns the entries that were skipped.
+fn each_file(
+    source: &Source,
+    arguments: &ContentArguments,
+    stage: &str,
+    mut treat: impl FnMut(Result<SiteFile, NotRead>) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    let clock = Clock::start();
+    let (mut reported, mut files) = (clock.now(), 0_u64);
+    source.each(arguments.max_file, |file| {
+        treat(file)?;
+        files += 1;
+        if clock.now().since(reported) >= PROGRESS {
+            eprintln!("{stage}: {files} files");
+            reported = clock.now();
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,360 @@
+//! Small images of documents, several in one file.
+//!
+//! An `<img>` stays an `<img>`, with its text and its size: it shows the part of the common file that was its own, by
+//! `object-position`, which is for `<img>` what the position of a background is for other elements.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use fathometer_content::image::{ImageError, Picture, Sprite, by_palette};
+use fathometer_content::{ImageTag, Unchanged, image_tags, names_element, rewrite_html};
+
+/// Bytes of an image above which it is not small.
+const LARGEST: usize = 4096;
+/// Pixels of an image above which it is not small.
+const MOST_PIXELS: u64 = 1 << 16;
+/// Images that are noted: they bound the memory, with the pixels of each.
+const MOST_IMAGES: usize = 2000;
+/// References that are noted.
+const MOST_USED: usize = 100_000;
+
+/// The small images of a site, and the documents that show them.
+#[derive(Debug, Default)]
+pub struct Sprites {
+    /// By the place of the file that a document or a style sheet names.
+    uses: HashMap<String, Uses>,
+    images: BTreeMap<String, Small>,
+    documents: usize,
+    /// With the sprites, once they are made.
+    placed: HashMap<String, Placed>,
+}
+
+/// How an image is used.
+#[derive(Debug, Default)]
+struct Uses {
+    /// The documents that name it.
+    documents: BTreeSet<usize>,
+    /// Times that it is named.
+    references: u64,
+    /// Those by an `<img>` without attributes that may change what is shown, with the sizes in it.
+    plain: u64,
+    sizes: BTreeSet<[Option<u32>; 2]>,
+}
+
+#[derive(Debug)]
+struct Small {
+    picture: Picture,
+    bytes: u64,
+    treated_bytes: u64,
+}
+
+/// Where an image is in a sprite.
+#[derive(Clone, Debug)]
+struct Placed {
+    /// The name of the sprite, which is in the folder of the image.
+    name: String,
+    at: [u32; 2],
+    size: [u32; 2],
+}
+
+/// A sprite that was made.
+#[derive(Debug)]
+pub struct SpriteFile {
+    /// Its place.
+    pub place: String,
+    /// Its content, a PNG.
+    pub content: Vec<u8>,
+    /// The places of the images in it.
+    pub images: Vec<String>,
+    /// Bytes of these images.
+    pub images_bytes: u64,
+    /// Bytes of these images after the lossless treatments.
+    pub treated_bytes: u64,
+}
+
+impl Sprites {
+    /// Notes the images of a document. `place_of` finds the place of a URL in it; `are_styled` says that a style sheet may
+    /// change how images are shown.
+    pub fn note_document(
+        &mut self,
+        html: &[u8],
+        are_styled: bool,
+        place_of: impl Fn(&str) -> Option<String>,
+    ) -> Result<(), Unchanged> {
+        let document = self.documents;
+        self.documents += 1;
+        let mut named = Vec::new();
+        rewrite_html(html, |url| {
+            named.extend(place_of(url));
+            None
+        })?;
+        for place in named {
+            if self.uses.len() < MOST_USED || self.uses.contains_key(&place) {
+                let uses = self.uses.entry(place).or_default();
+                uses.references += 1;
+                uses.documents.insert(document);
+            }
+        }
+        if are_styled || styles_images(html)? {
+            return Ok(());
+        }
+        image_tags(html, |tag| {
+            if let Some(size) = size_of(&tag)
+                && let Some(uses) = place_of(tag.source).and_then(|place| self.uses.get_mut(&place))
+            {
+                uses.plain += 1;
+                uses.sizes.insert(size);
+            }
+        })
+    }
+
+    /// Notes that something else than a document names the file.
+    pub fn note_reference(&mut self, place: String) {
+        if self.uses.len() < MOST_USED || self.uses.contains_key(&place) {
+            self.uses.entry(place).or_default().references += 1;
+        }
+    }
+
+    /// Notes an image of the site, of so many bytes.
+    pub fn note_image(&mut self, place: String, picture: &Picture, bytes: usize) {
+        let pixels = u64::from(picture.width) * u64::from(picture.height);
+        let is_small = bytes <= LARGEST && pixels <= MOST_PIXELS;
+        if is_small && Sprite::can_have(picture) && self.images.len() < MOST_IMAGES {
+            let small = Small {
+                picture: picture.clone(),
+                bytes: bytes as u64,
+                treated_bytes: bytes as u64,
+            };
+            self.images.insert(place, small);
+        }
+    }
+
+    /// Notes the bytes of an image after the lossless treatments.
+    pub fn note_treated(&mut self, place: &str, bytes: u64) {
+        if let Some(small) = self.images.get_mut(place) {
+            small.treated_bytes = small.bytes.min(bytes);
+        }
+    }
+
+    /// Makes the sprites, with names that `is_free`. Images share one if they are in one folder and the same documents
+    /// show them, so that no document loads an image that it does not show.
+    pub fn make(&mut self, is_free: impl Fn(&str) -> bool) -> Result<Vec<SpriteFile>, ImageError> {
+        let mut groups: BTreeMap<(String, Vec<usize>), Vec<&String>> = BTreeMap::new();
+        for (place, small) in &self.images {
+            let Some(uses) = self.uses.get(place) else {
+                continue;
+            };
+            let own = [small.picture.width, small.picture.height];
+            let is_own = |size: &[Option<u32>; 2]| {
+                size.iter()
+                    .zip(own)
+                    .all(|(given, own)| given.is_none_or(|given| given == own))
+            };
+            if uses.references == uses.plain && uses.sizes.iter().all(is_own) {
+                let documents = uses.documents.iter().copied().collect();
+                let key = (folder_of(place).to_owned(), documents);
+                groups.entry(key).or_default().push(place);
+            }
+        }
+        let mut made = Vec::new();
+        let mut number = 0;
+        for ((folder, _), places) in groups {
+            let pictures: Vec<_> = places
+                .iter()
+                .map(|place| &self.images[*place].picture)
+                .collect();
+            for indices in by_palette(&pictures) {
+                if indices.len() < 2 {
+                    continue;
+                }
+                let parts: Vec<_> = indices.iter().map(|&index| pictures[index]).collect();
+                let sprite = Sprite::of(&parts);
+                let content = sprite.png()?;
+                let place = loop {
+                    number += 1;
+                    let place = format!("{folder}sprite-{number}.png");
+                    if is_free(&place) {
+                        break place;
+                    }
+                };
+                let images: Vec<String> =
+                    indices.iter().map(|&index| places[index].clone()).collect();
+                for (image, (at, picture)) in images.iter().zip(sprite.places().iter().zip(&parts))
+                {
+                    let placed = Placed {
+                        name: place[folder.len()..].to_owned(),
+                        at: *at,
+                        size: [picture.width, picture.height],
+                    };
+                    self.placed.insert(image.clone(), placed);
+                }
+                made.push(SpriteFile {
+                    place,
+                    content,
+                    images_bytes: images.iter().map(|place| self.images[place].bytes).sum(),
+                    treated_bytes: images
+                        .iter()
+                        .map(|place| self.images[place].treated_bytes)
+                        .sum(),
+                    images,
+                });
+            }
+        }
+        Ok(made)
+    }
+
+    /// The document with its images from the sprites, and how many requests fewer a first visit makes. `None` if nothing
+    /// changes.
+    pub fn apply(
+        &self,
+        html: &[u8],
+        place_of: impl Fn(&str) -> Option<String>,
+    ) -> Option<(Vec<u8>, u64)> {
+        let mut out = Vec::with_capacity(html.len());
+        let mut at = 0;
+        let (mut images, mut sprites) = (BTreeSet::new(), BTreeSet::new());
+        image_tags(html, |tag| {
+            let Some(place) = place_of(tag.source) else {
+                return;
+            };
+            let Some(placed) = self.placed.get(&place) else {
+                return;
+            };
+            out.extend_from_slice(&html[at..tag.source_start]);
+            out.extend_from_slice(placed.attributes(tag.source).as_bytes());
+            at = tag.source_start + tag.source_bytes;
+            sprites.insert((folder_of(&place).to_owned(), placed.name.clone()));
+            images.insert(place);
+        })
+        .ok()?;
+        out.extend_from_slice(&html[at..]);
+        (!images.is_empty()).then_some((out, (images.len() - sprites.len()) as u64))
+    }
+}
+
+impl Placed {
+    /// The attributes in place of the value of `src`, with this value.
+    fn attributes(&self, source: &str) -> String {
+        let ([left, top], [width, height]) = (self.at, self.size);
+        let end = source.find(['?', '#']).unwrap_or(source.len());
+        let url = format!("{}{}", folder_of(&source[..end]), self.name);
+        let minus = |pixels: u32| match pixels {
+            0 => "0".to_owned(),
+            pixels => format!("-{pixels}px"),
+        };
+        format!(
+            "\"{url}\" style=\"width:{width}px;height:{height}px;object-fit:none;object-position:{} {}\"",
+            minus(left),
+            minus(top)
+        )
+    }
+}
+
+/// The size in a tag that shows the image as it is, or `None` if anything in it may change that.
+fn size_of(tag: &ImageTag<'_>) -> Option<[Option<u32>; 2]> {
+    // A quote in a URL without quotes would end the new one.
+    if !tag.is_plain || tag.source.contains(['"', '\'', '\\']) || !tag.source.is_ascii() {
+        return None;
+    }
+    let mut size = [None; 2];
+    for (given, text) in size.iter_mut().zip([tag.width, tag.height]) {
+        if let Some(text) = text {
+            *given = Some(text.trim().parse().ok()?);
+        }
+    }
+    Some(size)
+}
+
+/// Whether a style sheet in the document, or one of another host, may change how images are shown.
+fn styles_images(html: &[u8]) -> Result<bool, Unchanged> {
+    let mut is_styled = false;
+    let others =
+        fathometer_content::style_sheets(html, |css| is_styled |= names_element(css, "img"))?;
+    Ok(is_styled || others)
+}
+
+/// The folder of a place, with its slash.
+fn folder_of(place: &str) -> &str {
+    place.rfind('/').map_or("", |slash| &place[..=slash])
+}
+
+#[cfg(test)]
+mod tests {
+    use fathometer_content::image::Frame;
+
+    use super::*;
+
+    fn picture(width: u32, height: u32) -> Picture {
+        Picture {
+            width,
+            height,
+            frames: vec![Frame {
+                rgba: [1, 2, 3, 255].repeat((width * height) as usize),
+                delay: (0, 1),
+            }],
+            plays: 0,
+            icc: None,
+            exif: None,
+            has_other_colours: false,
+        }
+    }
+
+    fn place_of(url: &str) -> Option<String> {
+        Some(url.to_owned())
+    }
+
+    /// The document after sprites of the images `i/a` of 4 x 2 and `i/b` of 3 x 5 pixels.
+    fn treated(html: &str, are_styled: bool) -> Option<(String, u64)> {
+        let mut sprites = Sprites::default();
+        sprites
+            .note_document(html.as_bytes(), are_styled, place_of)
+            .unwrap();
+        sprites.note_image("i/a".to_owned(), &picture(4, 2), 100);
+        sprites.note_image("i/b".to_owned(), &picture(3, 5), 100);
+        sprites.make(|_| true).unwrap();
+        let (html, requests) = sprites.apply(html.as_bytes(), place_of)?;
+        Some((String::from_utf8(html).unwrap(), requests))
+    }
+
+    #[test]
+    fn tags_keep_their_text_and_show_their_part() {
+        let html = "<img src=i/a><p><IMG ALT='x' SRC='i/b' width=3 height=5 />";
+        let (after, requests) = treated(html, false).unwrap();
+        assert_eq!(requests, 1);
+        assert_eq!(
+            after,
+            "<img src=\"i/sprite-1.png\" style=\"width:4px;height:2px;object-fit:none;object-position:0 -5px\"><p>\
+             <IMG ALT='x' SRC=\"i/sprite-1.png\" style=\"width:3px;height:5px;object-fit:none;object-position:0 0\" \
+             width=3 height=5 />"
+        );
+    }
+
+    #[test]
+    fn images_that_are_shown_in_another_way_stay_files() {
+        for html in [
+            "<img src=i/a>",
+            "<img src=i/a><img src=i/b class=x>",
+            "<img src=i/a><img src=i/b width=6>",
+            "<img src=i/a><img src=i/b><a href=i/b>x</a>",
+            "<img src=i/a><img src=i/b><p style='background:url(i/b)'>",
+            "<style>img{margin:0}</style><img src=i/a><img src=i/b>",
+            "<link rel=stylesheet href=//other.test/x.css><img src=i/a><img src=i/b>",
+        ] {
+            assert_eq!(treated(html, false), None, "{html}");
+        }
+        assert_eq!(treated("<img src=i/a><img src=i/b>", true), None);
+    }
+
+    #[test]
+    fn no_document_loads_images_of_another() {
+        let mut sprites = Sprites::default();
+        for html in ["<img src=a><img src=b>", "<img src=b><img src=c>"] {
+            sprites
+                .note_document(html.as_bytes(), false, place_of)
+                .unwrap();
+        }
+        for place in ["a", "b", "c"] {
+            sprites.note_image(place.to_owned(), &picture(2, 2), 100);
+        }
+        assert!(sprites.make(|_| true).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,145 @@
+//! The documents of a copy, with the files that they load.
+
+use std::io;
+use std::path::Path;
+
+use fathometer_content::{names_element, rewrite_css, rewrite_html};
+
+use super::super::minified::{Minifiable, minify};
+use super::super::{Failure, walk};
+use super::names::place_of;
+use super::{SiteCopy, not_read, write};
+
+impl SiteCopy<'_> {
+    /// Reads what must be known of a document before style sheets are written.
+    pub(super) fn read_document(&mut self, path: &Path) -> Result<(), Failure> {
+        let content = match walk::read(path, self.arguments.max_file) {
+            Ok(content) => content,
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Ok(()),
+            Err(error) => return Err(not_read(path, &error)),
+        };
+        // One that cannot be read is reported when it is written.
+        if let Ok(read) = rewrite_html(&content, |_| None) {
+            self.states_integrity |= read.states_integrity;
+            let place = path.strip_prefix(self.root)?;
+            let place_of = |url: &str| place_of(place, url);
+            // Whatever cannot be scanned was refused above.
+            if let Some(concatenations) = &mut self.concatenations {
+                let _ = concatenations.note(&content, place_of);
+            }
+            if let Some(sprites) = &mut self.sprites {
+                let _ = sprites.note_document(&content, self.are_images_styled, place_of);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what must be known of a style sheet before documents are read.
+    pub(super) fn read_style_sheet(&mut self, path: &Path) -> Result<(), Failure> {
+        let Some(sprites) = &mut self.sprites else {
+            return Ok(());
+        };
+        let place = path.strip_prefix(self.root)?;
+        match walk::read(path, self.arguments.max_file) {
+            Ok(css) => {
+                self.are_images_styled |= names_element(&css, "img");
+                rewrite_css(&css, |url| {
+                    place_of(place, url).map(|place| sprites.note_reference(place));
+                    None
+                });
+            }
+            Err(_) => self.are_images_styled = true,
+        }
+        Ok(())
+    }
+
+    /// Writes the sprites, of the images as they are in the site.
+    pub(super) fn make_sprites(&mut self) -> Result<(), Failure> {
+        let Some(sprites) = &mut self.sprites else {
+            return Ok(());
+        };
+        let (out, root) = (self.out, self.root);
+        let made =
+            sprites.make(|place| !(out.join(place).exists() || root.join(place).exists()))?;
+        self.written.sprites = made.len() as u64;
+        for sprite in made {
+            self.written.images_in_sprites += sprite.images.len() as u64;
+            write(&out.join(&sprite.place), &sprite.content)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the joined files, of the style sheets and scripts that were written.
+    pub(super) fn concatenate(&mut self) -> Result<(), Failure> {
+        let Some(concatenations) = &mut self.concatenations else {
+            return Ok(());
+        };
+        let (out, root, max_file) = (self.out, self.root, self.arguments.max_file);
+        let content_of = |place: &str| walk::read(&out.join(place), max_file).ok();
+        let is_free = |place: &str| !(out.join(place).exists() || root.join(place).exists());
+        let (made, left) = concatenations.make(content_of, is_free);
+        left.iter().for_each(|why| eprintln!("{why}"));
+        self.written.files_concatenated = made.len() as u64;
+        for file in made {
+            write(&out.join(&file.place), &file.content)?;
+        }
+        Ok(())
+    }
+
+    /// The treated document.
+    pub(super) fn html(&mut self, path: &Path, place: &Path, content: &[u8]) -> Vec<u8> {
+        let place_of = |url: &str| place_of(place, url);
+        let with_sprites = self
+            .sprites
+            .as_ref()
+            .and_then(|all| all.apply(content, place_of));
+        let (content, saved) = with_sprites.unwrap_or_else(|| (content.to_vec(), 0));
+        self.written.requests_saved += saved;
+        let concatenations = self.concatenations.as_ref();
+        let joined = concatenations.and_then(|all| all.apply(&content, place_of));
+        let (content, saved) = joined.unwrap_or((content, 0));
+        self.written.requests_saved += saved;
+        let rewritten = match rewrite_html(&content, |url| self.names.renamed(place, url)) {
+            Ok(rewritten) => rewritten,
+            Err(why) => {
+                self.written.documents_left += 1;
+                eprintln!("{}: copied as it is, {why}", path.display());
+                return content;
+            }
+        };
+        self.written.references += rewritten.references;
+        // White space of XHTML means what its own rules say.
+        let is_html = path
+            .extension()
+            .is_some_and(|end| !end.eq_ignore_ascii_case("xhtml"));
+        match is_html {
+            true => self.minified(path, Minifiable::Html, rewritten.content),
+            false => rewritten.content,
+        }
+    }
+
+    /// The treated style sheet.
+    pub(super) fn css(&mut self, path: &Path, place: &Path, content: &[u8]) -> Vec<u8> {
+        let rewritten = rewrite_css(content, |url| self.names.renamed(place, url));
+        self.written.references += rewritten.references;
+        self.minified(path, Minifiable::Css, rewritten.content)
+    }
+
+    /// The file minified, if that was asked for and is possible.
+    fn minified(&mut self, path: &Path, kind: Minifiable, content: Vec<u8>) -> Vec<u8> {
+        let Some(kept) = &self.kept_white_space else {
+            return content;
+        };
+        match minify(kind, &content, kept) {
+            Ok(minified) => {
+                self.written.files_minified += u64::from(minified.len() < content.len());
+                minified
+            }
+            Err(error) => {
+                self.written.style_sheets_failed += u64::from(kind == Minifiable::Css);
+                eprintln!("cannot minify {}: {error}", path.display());
+                content
+            }
+        }
+    }
+}

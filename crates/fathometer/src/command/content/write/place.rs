@@ -1,0 +1,54 @@
+//! The folder of a copy.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::super::{Failure, usage};
+use super::not_written;
+
+/// Checks the folder of the copy, and makes the one that it is written to before it is whole.
+pub fn prepare(folder: &Path, out: &Path) -> Result<PathBuf, Failure> {
+    let shown = out.display();
+    match fs::read_dir(out) {
+        Ok(mut entries) => {
+            if entries.next().is_some() {
+                return Err(usage(format!("{shown} is not empty; name a new folder")));
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(usage(format!("cannot write to {shown}: {error}"))),
+    }
+    let Some(name) = out.file_name() else {
+        return Err(usage(format!("{shown} has no name; name a new folder")));
+    };
+    let mut name = name.to_owned();
+    name.push(".incomplete");
+    let partial = out.with_file_name(name);
+    fs::create_dir(&partial).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let left = partial.display();
+            usage(format!(
+                "{left} exists, of a copy that was stopped; remove it"
+            ))
+        }
+        _ => not_written(&partial, &error),
+    })?;
+    let is_inside = || -> io::Result<bool> {
+        Ok(fs::canonicalize(&partial)?.starts_with(fs::canonicalize(folder)?))
+    };
+    match is_inside() {
+        Ok(false) => Ok(partial),
+        Ok(true) => {
+            fs::remove_dir(&partial)?;
+            Err(usage(format!(
+                "{shown} is inside of the site; name a folder outside"
+            )))
+        }
+        Err(error) => {
+            fs::remove_dir(&partial)?;
+            let folder = folder.display();
+            Err(format!("cannot read the folder {folder}: {error}").into())
+        }
+    }
+}
