@@ -13,7 +13,7 @@ mod ranks;
 mod surge;
 mod trace;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub(crate) use self::trace::{Scratch, build};
@@ -27,9 +27,12 @@ pub(crate) struct Arguments {
     /// For `load`: only these parts [default: all].
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PARTS")]
     only: Vec<load::Part>,
-    /// For `ranks`: rounds of each comparison [default: 9].
+    /// For `ranks` and `content`: rounds of each comparison [default: 9 and 5].
     #[arg(long, value_name = "N")]
     rounds: Option<usize>,
+    /// For `content`: the program to measure [default: a release build].
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -46,7 +49,7 @@ enum Bench {
     Trace,
     /// The capacity search, against bisection, in virtual time.
     Capacity,
-    /// Compression: of the origin against nginx, of `content` against gzip, brotli and zstd.
+    /// Compression: of the origin against nginx's gzip and brotli, of `content` against gzip, brotli and zstd.
     Content,
     /// A load test of two ranks, against two processes and one.
     Ranks,
@@ -69,7 +72,9 @@ const BENCHES: &[(Bench, Run)] = &[
         ranks::run(root, arguments.rounds)
     }),
     (Bench::Predict, |root, _| predict::run(root)),
-    (Bench::Content, |root, _| content::run(root)),
+    (Bench::Content, |root, arguments| {
+        content::run(root, arguments.program.as_deref(), arguments.rounds)
+    }),
     (Bench::Load, |root, arguments| {
         load::run(root, &arguments.only)
     }),

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{FILES, ROUNDS};
+use super::FILES;
 use crate::bench::trace::{median, timed};
 
 /// A treatment of `fathometer content`, the command that does the same, and the upper bound of our CPU time relative
@@ -43,10 +43,15 @@ impl Peer {
 type Round = [(f64, f64); 2];
 
 /// Compares them; returns whether all bars are met.
-pub(super) fn measure(ours: &Path, folder: &Path, site: &Path) -> Result<bool, String> {
+pub(super) fn measure(
+    ours: &Path,
+    folder: &Path,
+    site: &Path,
+    rounds: usize,
+) -> Result<bool, String> {
     let copy = copy_of(site, folder)?;
     let mut rows: [Vec<Round>; PEERS.len()] = Default::default();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let report = report(ours, site)?;
         for (row, peer) in rows.iter_mut().zip(&PEERS) {
             let script = format!(

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use super::Setting;
 use crate::bench::load::server::{cpu_of, free_address, pinned, spawn};
 
 /// What a compressed response takes, on average.
@@ -22,6 +23,7 @@ pub(super) struct Spent {
 pub(super) struct Served {
     child: Child,
     address: SocketAddr,
+    coding: &'static str,
     /// What it writes to stderr.
     said: PathBuf,
 }
@@ -32,10 +34,10 @@ impl Served {
         ours: &Path,
         folder: &Path,
         site: &Path,
-        level: u32,
+        setting: Setting,
         processor: usize,
     ) -> Result<Served, String> {
-        let said = folder.join(format!("said-{level}"));
+        let said = folder.join(format!("said-{}", setting.name()));
         let stderr = File::create(&said).map_err(|error| format!("{}: {error}", said.display()))?;
         let mut command = pinned(processor);
         command
@@ -43,7 +45,10 @@ impl Served {
             .arg("serve")
             .arg(site)
             .args(["--listen", "127.0.0.1:0", "--threads", "1"])
-            .args(["--compress", &format!("gzip:{level}")])
+            .args([
+                "--compress",
+                &format!("{}:{}", setting.coding, setting.level),
+            ])
             .args(["--compress-memory", "300k"])
             .stdout(Stdio::piped())
             .stderr(stderr);
@@ -60,6 +65,7 @@ impl Served {
             Some(address) => Ok(Served {
                 child,
                 address,
+                coding: setting.coding,
                 said,
             }),
             None => {
@@ -74,17 +80,25 @@ impl Served {
     pub(super) fn nginx(
         folder: &Path,
         site: &Path,
-        level: u32,
+        setting: Setting,
         processor: usize,
     ) -> Result<Served, String> {
         let address = free_address()?;
-        let own = folder.join(format!("nginx-{level}"));
+        let own = folder.join(format!("nginx-{}", setting.name()));
+        let level = setting.level;
+        let (module, compression) = match setting.coding {
+            "gzip" => (String::new(), format!("gzip on;\ngzip_comp_level {level};")),
+            _ => (
+                format!("load_module {};\n", brotli_module()?),
+                format!("brotli on;\nbrotli_comp_level {level};"),
+            ),
+        };
         let configuration = format!(
-            "daemon off;\nmaster_process off;\npid {own}/pid;\nerror_log {own}/error.log;\n\
+            "{module}daemon off;\nmaster_process off;\npid {own}/pid;\nerror_log {own}/error.log;\n\
              events {{ worker_connections 1024; }}\n\
              http {{\naccess_log off;\nkeepalive_requests 1000000000;\nopen_file_cache max=1000;\n\
              types {{ text/html html; }}\n\
-             gzip on;\ngzip_comp_level {level};\n\
+             {compression}\n\
              client_body_temp_path {own}/body;\nproxy_temp_path {own}/proxy;\n\
              fastcgi_temp_path {own}/fastcgi;\nuwsgi_temp_path {own}/uwsgi;\n\
              scgi_temp_path {own}/scgi;\n\
@@ -107,6 +121,7 @@ impl Served {
         let server = Served {
             child: spawn(&mut command)?,
             address,
+            coding: setting.coding,
             said: own.join("error.log"),
         };
         for _ in 0..200 {
@@ -139,7 +154,7 @@ impl Served {
         let before = cpu_of(self.child.id())?;
         let output = pinned(processor)
             .args(["curl", "--silent", "--show-error", "--fail"])
-            .args(["--header", "Accept-Encoding: gzip"])
+            .args(["--header", &format!("Accept-Encoding: {}", self.coding)])
             .args([
                 "--write-out",
                 "%{size_download} %header{content-encoding}\\n",
@@ -150,9 +165,10 @@ impl Served {
             .map_err(|error| format!("failed to run curl: {error}"))?;
         let after = cpu_of(self.child.id())?;
         let printed = String::from_utf8_lossy(&output.stdout);
+        let coded = format!(" {}", self.coding);
         let sizes: Option<Vec<f64>> = printed
             .lines()
-            .map(|line| line.strip_suffix(" gzip")?.parse().ok())
+            .map(|line| line.strip_suffix(&coded)?.parse().ok())
             .collect();
         let responses = files * passes;
         match sizes {
@@ -190,4 +206,14 @@ impl Drop for Served {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The module of nginx that compresses by Brotli.
+fn brotli_module() -> Result<String, String> {
+    let name = "ngx_http_brotli_filter_module.so";
+    ["/usr/lib/nginx/modules", "/usr/lib64/nginx/modules"]
+        .iter()
+        .map(|folder| format!("{folder}/{name}"))
+        .find(|path| Path::new(path).is_file())
+        .ok_or_else(|| format!("{name} is missing; install libnginx-mod-http-brotli-filter"))
 }
