@@ -1,5 +1,6 @@
 //! Shared code of the fuzz targets: an input that determines both the data and how it is cut.
 
+pub mod figures;
 pub mod package;
 pub mod v42bis;
 

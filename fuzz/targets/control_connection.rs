@@ -4,18 +4,23 @@
 //! Without the secret a peer changes nothing: an honest rank is still welcome. After a forged frame nothing more is
 //! accepted on the connection. What is kept to be sent has a bound, although the peer reads nothing.
 //!
+//! A rank that takes part in a test reports true figures with some bytes altered: whatever they become, they are refused
+//! or can be merged, printed and saved.
+//!
 //! The peer's frames and proofs are made here from their description in `link.rs`, not by the crate.
 
 #![no_main]
 
 use std::time::Duration;
 
-use fathometer_fuzz::Pieces;
+use fathometer_analysis::load::{Summary, screen};
+use fathometer_fuzz::{Pieces, figures};
 use fathometer_model::Instant;
 use fathometer_ranks::coordinator::{Coordinator, CoordinatorEvent, Expected};
 use fathometer_ranks::member::{Member, MemberEvent};
 use fathometer_ranks::message::Hello;
 use fathometer_ranks::secret::Secret;
+use fathometer_ranks::whole::Whole;
 use libfuzzer_sys::fuzz_target;
 use ring::hmac::{self, HMAC_SHA256, Key};
 
@@ -36,7 +41,10 @@ fuzz_target!(|input: &[u8]| {
     let Some((&setup, rest)) = input.split_first() else {
         return;
     };
-    let mut machine = Machine::new(setup & 1 == 0);
+    if setup & 4 != 0 {
+        return report_figures(rest);
+    }
+    let mut machine = Machine::new(setup & 1 == 0, 3);
     if setup & 2 == 0 {
         for piece in Pieces::new(rest).cut(100) {
             machine.receive(piece);
@@ -50,10 +58,46 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-fn hello(rank: u32) -> Hello {
+/// A peer that knows the secret is rank 1 of two, and reports figures.
+fn report_figures(mut script: &[u8]) {
+    let mut machine = Machine::new(true, 2);
+    let mut peer = Peer::open(&mut machine);
+    let message = [&[0, 1, 2][..], &[7; 32], b"\x011\x01n"].concat();
+    machine.receive(&peer.frame(&message));
+    machine.host(0);
+    machine.receive(&peer.frame(&[READY]));
+    assert!(!machine.is_over, "a rank of this test was refused");
+    let mut intervals = 0;
+    while let [step, length, rest @ ..] = script {
+        let (changes, rest) = rest.split_at(rest.len().min(usize::from(*length)));
+        script = rest;
+        let (kind, figures) = match step % 4 {
+            0 | 1 => {
+                intervals += 1;
+                (INTERVAL, figures::interval(intervals - 1))
+            }
+            2 => (ENDED, figures::result(1)),
+            _ => (INTERVAL, Vec::new()),
+        };
+        let figures = figures::altered(figures, changes);
+        let mut message = vec![kind];
+        // A length of 14 bits, in two bytes.
+        message.extend([figures.len() as u8 | 0x80, (figures.len() >> 7) as u8]);
+        message.extend(figures);
+        machine.receive(&peer.frame(&message));
+    }
+    machine.finish();
+}
+
+/// The numbers of messages.
+const READY: u8 = 5;
+const INTERVAL: u8 = 7;
+const ENDED: u8 = 9;
+
+fn hello(rank: u32, ranks: u32) -> Hello {
     Hello {
         rank,
-        ranks: 3,
+        ranks,
         plan: [7; 32],
         version: "1".to_owned(),
         host: String::new(),
@@ -77,14 +121,16 @@ struct Machine {
     has_figures: bool,
     /// The connection is broken, closed or refused.
     is_over: bool,
+    /// The whole of the test at rank 0.
+    whole: Whole,
 }
 
 impl Machine {
-    fn new(is_rank_zero: bool) -> Machine {
+    fn new(is_rank_zero: bool, ranks: u32) -> Machine {
         let now = Instant::from_nanos(1_000_000_000);
         let side = if is_rank_zero {
             let expected = Expected {
-                hello: hello(0),
+                hello: hello(0, ranks),
                 test: 1,
                 rendezvous: Duration::from_secs(60),
                 silence: SILENCE,
@@ -93,7 +139,7 @@ impl Machine {
             assert!(rank_0.accept(HOSTILE, RANK_0_NONCE, now));
             Side::RankZero(rank_0)
         } else {
-            let member = Member::new(hello(1), secret(), MEMBER_NONCE, SILENCE, now);
+            let member = Member::new(hello(1, ranks), secret(), MEMBER_NONCE, SILENCE, now);
             Side::Member(member)
         };
         Machine {
@@ -101,6 +147,7 @@ impl Machine {
             now,
             has_figures: false,
             is_over: false,
+            whole: Whole::new(figures::FACTS),
         }
     }
 
@@ -128,9 +175,19 @@ impl Machine {
                 while let Some(event) = rank_0.event() {
                     match event {
                         CoordinatorEvent::Close(HOSTILE) => self.is_over = true,
-                        CoordinatorEvent::Interval(..) | CoordinatorEvent::Ended(..) => {
+                        CoordinatorEvent::Interval(rank, bytes) => {
                             figures = true;
+                            if let Err(error) = self.whole.interval(rank, bytes) {
+                                rank_0.give_up_rank(rank, &error.to_string());
+                            }
                         }
+                        CoordinatorEvent::Ended(rank, bytes) => {
+                            figures = true;
+                            if let Err(error) = self.whole.ended(rank, &bytes) {
+                                self.whole.lost(rank, error.to_string());
+                            }
+                        }
+                        CoordinatorEvent::Lost(rank, why) => self.whole.lost(rank, why),
                         _ => {}
                     }
                 }
@@ -142,6 +199,19 @@ impl Machine {
             }
         }
         figures
+    }
+
+    /// Ends the test with true figures of rank 0.
+    fn finish(mut self) {
+        for number in 0..2 {
+            let taken = self.whole.interval(0, figures::interval(number));
+            assert_eq!(taken, Ok(()), "true figures are refused");
+            self.whole.close_next();
+        }
+        assert_eq!(self.whole.ended(0, &figures::result(0)), Ok(()));
+        let result = self.whole.finish().expect("rank 0 has ended");
+        assert!(!Summary::of(&result).to_json().is_empty());
+        assert!(!screen::details(&result, &[]).is_empty());
     }
 
     fn kept(&mut self) -> usize {
@@ -180,7 +250,7 @@ impl Machine {
             return;
         };
         let now = self.now;
-        let mut member = Member::new(hello(2), secret(), [3; 32], SILENCE, now);
+        let mut member = Member::new(hello(2, 3), secret(), [3; 32], SILENCE, now);
         assert!(rank_0.accept(HONEST, [4; 32], now), "there is no room");
         for _ in 0..4 {
             rank_0.receive(HONEST, &std::mem::take(member.outbox()), now);
