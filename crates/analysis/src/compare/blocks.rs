@@ -39,17 +39,22 @@ pub struct MachinePair {
     pub same_kernel: bool,
 }
 
+/// Whether two machines are compared with each other.
+type Rule = fn(&SideMachine, &SideMachine) -> bool;
+
+/// Whether two machines are the same running kernel.
+fn is_same(one: &SideMachine, other: &SideMachine) -> bool {
+    !one.kernel.is_empty() && one.kernel == other.kernel
+}
+
 /// Pairs the machines of two sides: those with the same running kernel first, then those with the same rank. Empty when a
 /// side is of one machine.
 pub(super) fn pairs(before: &[SideMachine], after: &[SideMachine]) -> Vec<MachinePair> {
     let mut found: Vec<MachinePair> = Vec::new();
-    let is_same = |one: &SideMachine, other: &SideMachine| {
-        !one.kernel.is_empty() && one.kernel == other.kernel
-    };
-    let rules: [&dyn Fn(&SideMachine, &SideMachine) -> bool; 3] = [
-        &|one, other| is_same(one, other) && one.rank == other.rank,
-        &is_same,
-        &|one, other| one.rank == other.rank,
+    let rules: [Rule; 3] = [
+        |one, other| is_same(one, other) && one.rank == other.rank,
+        is_same,
+        |one, other| one.rank == other.rank,
     ];
     for rule in rules {
         for one in before {

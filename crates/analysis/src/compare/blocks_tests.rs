@@ -131,7 +131,7 @@ fn only_machines_with_replicates_on_both_sides_are_compared() {
     // One machine with one replicate on each side says nothing.
     after.metrics[0].samples.truncate(1);
     after.metrics[0].machines.truncate(1);
-    let mut one = before.clone();
+    let mut one = before;
     one.metrics[0].samples.truncate(1);
     one.metrics[0].machines.truncate(1);
     let change = Comparison::of(&one, &after, Design::Separate, 0.03)
