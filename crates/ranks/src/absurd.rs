@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fathometer_analysis::load::{LoopKind, TargetCount, WorkerHealth, screen};
+use fathometer_analysis::load::{TargetCount, WorkerHealth, screen};
 use fathometer_load::timeline::Part;
 use fathometer_model::{Bytes, Failure, Seed};
 
@@ -16,7 +16,7 @@ const ABSURD: u64 = 1 << 59;
 
 type ChangeOfRecord = fn(&mut RankRecord);
 
-const RECORDS: [ChangeOfRecord; 16] = [
+const RECORDS: [ChangeOfRecord; 15] = [
     |r| r.host = "node\u{1b}[31m".to_owned(),
     |r| r.start_late = Duration::MAX,
     |r| r.clock.before.uncertainty = Duration::MAX,
@@ -35,13 +35,6 @@ const RECORDS: [ChangeOfRecord; 16] = [
     |r| r.result.measured.bytes.content = Bytes(u64::MAX),
     |r| r.result.measured.ended.silent_from = Some(Duration::MAX),
     |r| r.result.setup.threads = u32::MAX,
-    |r| {
-        r.result.setup.kind = LoopKind::Open {
-            arrivals: String::new(),
-            rate: f64::NAN,
-            connections: 1,
-        }
-    },
     |r| r.result.generator.steal = f64::INFINITY,
     |r| {
         r.result.generator.workers = vec![WorkerHealth {

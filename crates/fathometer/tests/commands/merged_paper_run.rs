@@ -52,7 +52,7 @@ fn fathometer(arguments: &[&str], folders: &[&Path]) -> String {
         .args(arguments)
         .args(folders)
         .current_dir(repository());
-    String::from_utf8(run_well(&mut command)).unwrap()
+    String::from_utf8(run_well(&command)).unwrap()
 }
 
 /// The claims that the ledger tests on a run, each with its era.

@@ -8,7 +8,7 @@ mod windows;
 
 use std::time::Duration;
 
-use fathometer_analysis::load::{Generator, LoadResult, LoopKind, Setup};
+use fathometer_analysis::load::{Generator, LoadResult, Setup};
 use fathometer_load::timeline::Part;
 
 use crate::record::{RankRecord, TestFacts};
@@ -183,8 +183,7 @@ impl Limits {
             return Err(AbsurdFigure("number of threads"));
         }
         for worker in workers {
-            let ratio = worker.rest_latency_ratio.unwrap_or_default();
-            self.floats("threads", [worker.busy, worker.rested, ratio])?;
+            self.floats("threads", [worker.busy, worker.rested])?;
             let latency = worker.wake_up_latency.unwrap_or_default();
             for own in [worker.longest_turn, worker.busy_waited, latency] {
                 time("threads", own)?;
@@ -233,12 +232,8 @@ fn of_setup(setup: &Setup) -> Checked {
     times
         .into_iter()
         .try_for_each(|own| time("settings", own))?;
-    let rate = match setup.kind {
-        LoopKind::Open { rate, .. } => rate,
-        LoopKind::Closed { .. } => 0.0,
-    };
     let longest = LONGEST.as_secs_f64();
-    if !rate.is_finite() || !(0.0..=1000.0 * longest).contains(&setup.started) {
+    if !(0.0..=1000.0 * longest).contains(&setup.started) {
         return Err(AbsurdFigure("settings"));
     }
     match setup.threads <= THREADS {

@@ -95,7 +95,7 @@ fn pod(checked: &Checked, index: Option<u64>, runs: &Path) -> Output {
     if index.is_some() {
         pod.env("JOB_COMPLETION_INDEX", number);
     }
-    run(&mut pod)
+    run(&pod)
 }
 
 #[test]
