@@ -30,7 +30,7 @@ const RECORDS: [ChangeOfRecord; 15] = [
             .measured
             .counts
             .statuses
-            .extend((1..9).map(|n| (n, ABSURD / 4)))
+            .extend((1..9).map(|n| (n, ABSURD / 4)));
     },
     |r| r.result.measured.bytes.content = Bytes(u64::MAX),
     |r| r.result.measured.ended.silent_from = Some(Duration::MAX),
@@ -40,7 +40,7 @@ const RECORDS: [ChangeOfRecord; 15] = [
         r.result.generator.workers = vec![WorkerHealth {
             busy: f64::NAN,
             ..Default::default()
-        }]
+        }];
     },
     |r| {
         let (target, failed) = (String::new(), u64::MAX);
