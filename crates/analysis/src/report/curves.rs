@@ -101,7 +101,9 @@ fn figure(digest: &Digest<'_>, curve: &CurveResult, name_era: bool) -> Markup {
             }
             div.scroll {
                 svg viewBox={ "0 0 " (xy(width)) " " (xy(height)) }
-                    style={ "max-width:" (largest) "rem;min-width:min(46rem," (largest) "rem)" }
+                    style={
+                        "max-width:" (largest) "rem;min-width:min(46rem," (largest) "rem);--rows:" (rows)
+                    }
                     role="img"
                     aria-label={ (curve.title) ". The figures are in curves.csv." } {
                     @for (index, (_, panel)) in panels.iter().enumerate() {

@@ -10,6 +10,7 @@ use fathometer_analysis::study::StudyData;
 use fathometer_analysis::{summary, terminal};
 use fathometer_model::ReplicateRecord;
 
+use crate::browser;
 use crate::common::{Fixture, Text, almeida, printed, refusal, without_scripts, write_report};
 
 fn verdicts(fixture: &Fixture, study: &StudyData) -> Vec<(String, EraVerdict)> {
@@ -447,4 +448,43 @@ fn curves_are_exported_a_point_a_line() {
         summary["curves"][0]["panels"][0]["lines"][0]["points"][0]["x"],
         1.0
     );
+}
+
+/// A report as on paper, in a frame as wide as the text on a sheet of A4 (184 mm); it prints the heights of its charts
+/// and the number of their rows.
+const SHEET: &str = r#"<!doctype html><body><iframe src="paper.html" width="695" height="1017"></iframe>
+<script>
+const frame = document.querySelector("iframe");
+frame.onload = () => {
+    const charts = [...frame.contentDocument.querySelectorAll("figure.curve")];
+    const rows = chart => chart.querySelector(".scroll > svg").style.getPropertyValue("--rows");
+    const seen = charts.map(chart => rows(chart) + ":" + Math.ceil(chart.getBoundingClientRect().height));
+    document.body.dataset.seen = seen.join(" ");
+};
+</script>"#;
+
+#[test]
+fn two_charts_of_two_rows_fit_on_a_sheet_of_paper() {
+    let Some(chromium) = browser::chromium() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    almeida::run(Mode::Quick, 2).write(folder.path());
+    let page = fs::read_to_string(write_report(folder.path(), &almeida::study())).unwrap();
+    assert!(page.contains("@media print {"));
+    let paper = page.replace("@media print", "@media all");
+    fs::write(folder.path().join("paper.html"), paper).unwrap();
+    fs::write(folder.path().join("sheet.html"), SHEET).unwrap();
+    let (seen, _) = browser::open(&chromium, folder.path(), "sheet.html", &[]);
+    let charts: Vec<(u32, u32)> = seen
+        .split_whitespace()
+        .map(|chart| {
+            let (rows, height) = chart.split_once(':').unwrap();
+            (rows.parse().unwrap(), height.parse().unwrap())
+        })
+        .collect();
+    // 297 mm without margins of 14 mm are 1017 px.
+    let fits = |&(rows, height): &(u32, u32)| rows > 2 || (height > 100 && height <= 1017 / 2);
+    assert!(charts.iter().all(fits), "{charts:?}");
+    assert!(charts.iter().any(|(rows, _)| *rows == 2), "{charts:?}");
 }
